@@ -36,11 +36,16 @@ type Samples string
 const (
 	Images Samples = "" // labelled images
 	Tokens Samples = "tokens"
+	// AnySamples is the type of a data set that has the samples that the model reads.
+	AnySamples Samples = "any"
 )
 
 func (s Samples) String() string {
-	if s == Images {
+	switch s {
+	case Images:
 		return "images"
+	case AnySamples:
+		return "images or tokens"
 	}
 	return string(s)
 }

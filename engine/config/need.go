@@ -101,6 +101,12 @@ type Ignorer interface {
 	Ignores() []string // names of the ignored keys, without the table
 }
 
+// SampleIgnorer is implemented by the [Options] of a data set of type [AnySamples] that ignores some keys of its table,
+// common ones or its own, with models that read samples of one type.
+type SampleIgnorer interface {
+	IgnoresWith(s Samples) []string // names of the ignored keys, without the table
+}
+
 // Unused is a key that is set but has no effect.
 type Unused struct {
 	Key    string // full dotted key
@@ -154,6 +160,10 @@ func (c *Config) unusedBecause(table string, k Key, at origin, values map[string
 	if own := c.ownOptions(table); own != nil {
 		if i, ok := (*own).(Ignorer); ok && slices.Contains(i.Ignores(), k.name) {
 			return fmt.Sprintf("%s = %s does not read it", choosers[table], values[choosers[table]])
+		}
+		if i, ok := (*own).(SampleIgnorer); ok && slices.Contains(i.IgnoresWith(c.Model.Samples), k.name) {
+			return fmt.Sprintf("%s = %s does not read it with a model of %v", choosers[table], values[choosers[table]],
+				c.Model.Samples)
 		}
 	}
 	return ""

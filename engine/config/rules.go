@@ -239,8 +239,9 @@ func (l *loader) checkSamples() {
 		return
 	}
 	named := func(kinds []Kind, s Samples) string {
-		return strings.Join(names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.Samples != s })),
-			", ")
+		return strings.Join(names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool {
+			return k.Samples != s && k.Samples != AnySamples
+		})), ", ")
 	}
 	l.faultAt("data.dataset", Fault{Message: fmt.Sprintf("model %s reads %v, but data set %s has %v", quote(m.Name),
 		m.Samples, quote(d.Dataset), d.Samples),

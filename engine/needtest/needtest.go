@@ -34,6 +34,7 @@ var remedies = map[string]string{
 	"axe":          "run scripts/dashboard_ui.sh --check",
 	"bash":         "apt-get install bash",
 	"chromium":     "apt-get install chromium",
+	"datasets":     "pip install datasets Pillow, and set HETERO_TORCH to its Python",
 	"compiler":     "apt-get install g++",
 	"git":          "apt-get install git, and test a checkout",
 	"iproute2":     "apt-get install iproute2",

@@ -64,7 +64,7 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 		{"an empty file", map[string][]byte{"a/1.png": nil, "b/1.png": constant(1)}, []string{"data.batch_size=1"},
 			exit.Data, `"a/1.png": empty file`},
 		{"text", map[string][]byte{"a/1.png": []byte("no image"), "b/1.png": constant(1)},
-			[]string{"data.batch_size=1"}, exit.Data, `"a/1.png": neither JPEG nor PNG`},
+			[]string{"data.batch_size=1"}, exit.Data, `"a/1.png": no image of a known format`},
 		{"more classes than outputs", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2),
 			"c/1.png": constant(3)}, []string{"model.num_classes=2", "data.batch_size=1"}, exit.Usage, "classes"},
 	} {

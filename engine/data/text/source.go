@@ -3,6 +3,7 @@ package text
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -19,7 +20,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -29,7 +32,8 @@ type Source struct {
 	Bytes   int64  `json:"bytes"`   // size of the file in bytes, as stored
 	Content string `json:"content"` // SHA-256 of the first and last 64 KiB of the file
 	Lines   bool   `json:"json_lines"`
-	Eval    bool   `json:"val,omitempty"` // the name states that the file is for evaluation
+	Column  string `json:"column,omitempty"` // column of an Arrow or Parquet file, whose rows are read as JSON lines
+	Eval    bool   `json:"val,omitempty"`    // the name states that the file is for evaluation
 }
 
 // mostWindow is the largest permitted window of a zstd frame, in bytes. It is the limit of the zstd tool with --long.
@@ -61,6 +65,14 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 			return Sources{}, f
 		case err == nil && info.IsDir():
 			var found []string
+			if huggingface.Recognise(path) {
+				found, parts, err := o.tables(ctx, path, &s)
+				if err != nil {
+					return Sources{}, err
+				}
+				files, names = append(files, found...), append(names, parts...)
+				continue
+			}
 			if found, err = o.within(ctx, path, &s); err == nil {
 				files = append(files, found...)
 				for _, file := range found {
@@ -99,7 +111,7 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 			s.Unused = append(s.Unused, file)
 			continue
 		}
-		source, err := identify(file, o.Lines)
+		source, err := identify(file, o.Lines, cmp.Or(o.Field, "text"))
 		if err != nil {
 			return Sources{}, err
 		}
@@ -148,6 +160,28 @@ func (o *Options) within(ctx context.Context, path string, s *Sources) (files []
 	return files, err
 }
 
+// tables lists the files of a data set of Hugging Face's library datasets, with names that state their parts.
+func (o *Options) tables(ctx context.Context, path string, s *Sources) (files, names []string, err error) {
+	found, err := huggingface.Find(ctx, huggingface.Source{Path: path, FollowLinks: o.FollowLinks})
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, file := range found.Train {
+		name := fmt.Sprintf("rows/%d", k)
+		if found.Eval != nil {
+			name = fmt.Sprintf("%s/%d", layout.Train, k)
+		}
+		files, names = append(files, file), append(names, name)
+	}
+	for k, file := range found.Eval {
+		files, names = append(files, file), append(names, fmt.Sprintf("%s/%d", layout.Validation, k))
+	}
+	if found.Unused != "" {
+		s.Unused = append(s.Unused, "split "+found.Unused)
+	}
+	return files, names, nil
+}
+
 // uncompressed returns path without the suffix of a compression.
 func uncompressed(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
@@ -156,7 +190,7 @@ func uncompressed(path string) string {
 // identifyingBytes is the number of bytes at each end of a file that identify computes a hash of.
 const identifyingBytes = 64 << 10
 
-func identify(path string, format Lines) (Source, error) {
+func identify(path string, format Lines, column string) (Source, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {
 		return Source{}, data.FileFault("open text", path, err)
@@ -172,6 +206,10 @@ func identify(path string, format Lines) (Source, error) {
 		}
 	}
 	s := Source{Path: path, Bytes: info.Size(), Content: fmt.Sprintf("%x", hash.Sum(nil))}
+	if format == LinesBySuffix && table.Recognise(f) {
+		s.Lines, s.Column = true, column
+		return s, s.checkColumn()
+	}
 	switch ext := filepath.Ext(uncompressed(path)); format {
 	case LinesAlways:
 		s.Lines = true
@@ -203,6 +241,42 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// checkColumn returns an error if the column of a table has no texts.
+func (s *Source) checkColumn() error {
+	t, err := table.Open(s.Path)
+	if err != nil {
+		return data.FileFault("open text", s.Path, err)
+	}
+	defer t.Close() // read only
+	field, ok := t.Field(s.Column)
+	switch {
+	case !ok:
+		err = fmt.Errorf("there is no column %q; the columns are %q: select one with --field", s.Column, t.Names())
+	case field.Kind != table.Text:
+		err = fmt.Errorf("column %q has %s, want text: select another column with --field", s.Column, field.Kind)
+	default:
+		return nil
+	}
+	return data.FileFault("open text", s.Path, err)
+}
+
+// rows counts the lines of a table, and estimates from them the number of bytes read from the file.
+type rows struct {
+	r           io.Reader
+	read, total int64 // rows
+	bytes, done int64 // of the file
+	n           *atomic.Int64
+}
+
+func (c *rows) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.read += int64(bytes.Count(p[:n], []byte("\n")))
+	done := int64(float64(c.bytes) * float64(c.read) / float64(max(c.total, 1)))
+	c.n.Add(done - c.done)
+	c.done = done
+	return n, err
+}
+
 // open opens a source for reading at the given byte offset of its text.
 func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (*stream, error) {
 	f, info, err := regular.Open(s.Path)
@@ -216,6 +290,16 @@ func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (
 	in := bufio.NewReaderSize(counted{f, stored}, 1<<18)
 	switch {
 	case err != nil:
+	case s.Column != "":
+		var t *table.File
+		if t, err = table.Open(s.Path); err == nil {
+			lines := t.Lines(ctx, []string{s.Column})
+			out.Reader = bufio.NewReaderSize(&rows{r: lines, total: t.Rows, bytes: s.Bytes, n: stored}, 1<<18)
+			out.done = func() {
+				lines.Close() // ends the reading of the table
+				t.Close()     // read only
+			}
+		}
 	case strings.HasSuffix(s.Path, ".gz"):
 		out.Reader, err = gzip.NewReader(in)
 	case strings.HasSuffix(s.Path, ".zst"):
@@ -264,7 +348,7 @@ func (s *stream) close() {
 
 // length returns the length of the text of a source in bytes. It decompresses a compressed file completely.
 func (s *Source) length(ctx context.Context) (int64, error) {
-	if uncompressed(s.Path) == s.Path {
+	if uncompressed(s.Path) == s.Path && s.Column == "" {
 		return s.Bytes, nil
 	}
 	in, err := s.open(ctx, 0, new(atomic.Int64))

@@ -2,12 +2,14 @@ package text
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
@@ -191,7 +193,6 @@ func TestOtherFormatsAreNoPlainText(t *testing.T) {
 		"CSV":                {"a.csv", "text,label\nx,1\n", "csv.DictReader(sys.stdin)]' < a.csv > a.jsonl"},
 		"TSV":                {"a.tsv", "text\tlabel\n", "the name ends in .tsv"},
 		"compressed JSON":    {"a.json.gz", "\x1f\x8b", "the name ends in .json"},
-		"Parquet":            {"a.parquet", "PAR1\x00\x00", "pandas.read_parquet"},
 		"PDF":                {"a.txt", "%PDF-1.7\n", "the file has the format PDF"},
 		"a zip archive":      {"a.docx", "PK\x03\x04", "the file has the format zip"},
 		"text":               {"a.txt", "x", ""},
@@ -202,13 +203,54 @@ func TestOtherFormatsAreNoPlainText(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.contents), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, err := identify(path, LinesBySuffix)
+		_, err := identify(path, LinesBySuffix, "text")
 		if got := err != nil && strings.Contains(err.Error(), c.want) &&
 			strings.Contains(err.Error(), "--format text"); got != (c.want != "") || err != nil && c.want == "" {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
-		if _, err := identify(path, LinesNever); err != nil {
+		if _, err := identify(path, LinesNever, ""); err != nil {
 			t.Errorf("%s, as text: %v", name, err)
+		}
+	}
+}
+
+// TestTablesAreReadAsTheirRows compares the tokens of Arrow and Parquet files with those of JSON lines.
+func TestTablesAreReadAsTheirRows(t *testing.T) {
+	const folder = "../huggingface/testdata/"
+	f, err := table.Open(folder + "texts_disk/data-00000-of-00001.arrow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines, err := io.ReadAll(f.Lines(t.Context(), []string{"text"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, dir, "train.jsonl", lines)
+	tokensOf := func(input string) (train, eval []int32) {
+		t.Helper()
+		out := filepath.Join(t.TempDir(), "out")
+		o := Options{Inputs: []string{input}, Folder: out, Tokenizer: tokenizer.Bytes(), chunk: 100}
+		if _, err := Tokenize(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		return all(t, out)
+	}
+	want, _ := tokensOf(filepath.Join(dir, "train.jsonl"))
+	for _, name := range []string{"texts_disk", "texts_disk/data-00000-of-00001.arrow", "texts_parquet/train.parquet",
+		"texts_parquet"} {
+		train, eval := tokensOf(folder + name)
+		if !slices.Equal(train, want) || (len(eval) > 0) != (name == "texts_parquet") {
+			t.Errorf("%s: %d and %d tokens, want %d", name, len(train), len(eval), len(want))
+		}
+	}
+	for field, want := range map[string]string{"missing": `there is no column "missing"; the columns are ["text" "label"]`,
+		"label": `column "label" has integer, want text`} {
+		o := Options{Inputs: []string{folder + "texts_disk"}, Folder: filepath.Join(dir, field), Field: field,
+			Tokenizer: tokenizer.Bytes()}
+		if _, err := Tokenize(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("field %s: got %v, want %q", field, err, want)
 		}
 	}
 }

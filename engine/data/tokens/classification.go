@@ -22,6 +22,8 @@ import (
 
 // ClassificationOptions describes a file of labelled texts.
 type ClassificationOptions struct {
+	// EachLine, if not nil, calls visit with the JSON lines of another source. Path is then its name for messages.
+	EachLine func(ctx context.Context, visit func(line []byte) error) error
 	// Path is a file of JSON lines (.jsonl, .ndjson) or of tab-separated values. The first line of tab-separated
 	// values names the columns. The values are not quoted.
 	Path      string
@@ -90,7 +92,7 @@ func (o ClassificationOptions) EachLabelled(ctx context.Context, visit func(Labe
 	c := &Classification{o: o}
 	var columns []string
 	number := 0
-	err := regular.EachLine(o.Path, func(line []byte) error {
+	err := o.eachLine(ctx, func(line []byte) error {
 		number++
 		if err := ctx.Err(); err != nil {
 			return err
@@ -113,7 +115,23 @@ func (o ClassificationOptions) EachLabelled(ctx context.Context, visit func(Labe
 
 // isJSON reports whether the file has JSON lines.
 func (o ClassificationOptions) isJSON() bool {
-	return strings.HasSuffix(o.Path, ".jsonl") || strings.HasSuffix(o.Path, ".ndjson")
+	return o.EachLine != nil || strings.HasSuffix(o.Path, ".jsonl") || strings.HasSuffix(o.Path, ".ndjson")
+}
+
+// eachLine calls visit with each line of the source.
+func (o ClassificationOptions) eachLine(ctx context.Context, visit func(line []byte) error) error {
+	if o.EachLine != nil {
+		return o.EachLine(ctx, visit)
+	}
+	return regular.EachLine(o.Path, visit)
+}
+
+// unit returns the name of a line in messages.
+func (o ClassificationOptions) unit() string {
+	if o.EachLine != nil {
+		return "row"
+	}
+	return "line"
 }
 
 // OpenClassification reads and tokenises a file. If the file has a fault, the error is a *data.Fault with the line.
@@ -146,18 +164,19 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 	e := c.o.Tokenizer.NewEncoder()
 	var columns []string
 	number := 0
-	err = regular.EachLine(c.o.Path, func(line []byte) error {
+	unit := c.o.unit()
+	err = c.o.eachLine(ctx, func(line []byte) error {
 		number++
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		text, second, label, err := c.values(withoutMark(line, number), lines, &columns)
 		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
+			return fmt.Errorf("%s %d: %w", unit, number, err)
 		}
 		if text != nil {
 			if label, err = c.class(label); err != nil {
-				return fmt.Errorf("line %d: %w", number, err)
+				return fmt.Errorf("%s %d: %w", unit, number, err)
 			}
 			labels = append(labels, label)
 			c.add(e, text, second)

@@ -9,11 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 )
 
 // source is the set of shards from which both parts of a data set read.
 type source struct {
-	*pool
+	*openfiles.Pool
+	shards  []identity
 	layouts []*archive.Layout
 	random  *archive.Random
 	decode  images.DecodeOptions
@@ -126,10 +128,10 @@ func (r *reader) contentsOf(e entry) ([]byte, error) {
 }
 
 func (s *source) read(e entry, contents []byte) error {
-	h, err := s.take(int(e.shard))
+	h, err := s.Take(int(e.shard))
 	if err != nil {
 		return err
 	}
-	defer s.giveBack(h)
+	defer s.GiveBack(h)
 	return s.random.ReadAt(int(e.shard), h, s.layouts[e.shard], contents, e.offset)
 }

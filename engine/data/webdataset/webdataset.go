@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -291,7 +292,11 @@ func (o Options) splits(ids []identity, indices []*index, found shards) (data.Sp
 	if err != nil {
 		return fault(err)
 	}
-	src := &source{pool: newPool(ids), random: archive.NewRandom(o.CacheBytes), decode: o.Decode}
+	files := make([]openfiles.File, len(ids))
+	for k, id := range ids {
+		files[k] = openfiles.File{Path: id.path, Size: id.size, Time: id.time}
+	}
+	src := &source{Pool: openfiles.New(files), shards: ids, random: archive.NewRandom(o.CacheBytes), decode: o.Decode}
 	if err := o.checkChunks(ids, indices); err != nil {
 		return data.Splits{}, err
 	}

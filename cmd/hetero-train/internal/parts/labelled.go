@@ -58,6 +58,12 @@ func (*labelledText) Ignores() []string {
 
 // Keys implements [config.Options].
 func (s *labelledText) Keys() []config.Key {
+	return s.keys(config.String(&s.Label, "label_column", "label").Learnt().
+		Doc("Column or field that contains the class."))
+}
+
+// keys returns the keys with that of the column of the labels.
+func (s *labelledText) keys(label config.Key) []config.Key {
 	return []config.Key{
 		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
 			tokens.MostLength).
@@ -66,8 +72,7 @@ func (s *labelledText) Keys() []config.Key {
 			Doc("Column, or field of each JSON line, that contains the text."),
 		config.String(&s.Second, "second_column", "").Learnt().
 			Doc("Column or field that contains the second text of a pair. Empty: single texts."),
-		config.String(&s.Label, "label_column", "label").Learnt().
-			Doc("Column or field that contains the class."),
+		label,
 		config.String(&s.VocabFile, "vocab_file", "").Path().Operational().
 			Doc("WordPiece vocabulary: the `vocab.txt` of the BERT model. Required."),
 		config.Bool(&s.Cased, "cased", false).Learnt().
@@ -80,9 +85,30 @@ func (s *labelledText) Keys() []config.Key {
 // it had in training. Labels may then be numbers of these classes. UseClasses has no effect on other data sets, and
 // none if the names do not identify the classes.
 func UseClasses(cfg *config.Config, names []string) {
-	if s, ok := cfg.Data.Options.(*labelledText); ok && weights.Named(names) {
+	if s, ok := labelledOf(cfg); ok && weights.Named(names) {
 		s.classes = names
 	}
+}
+
+// labelledOf returns the settings of labelled texts. ok is false if the configuration has another data set.
+func labelledOf(cfg *config.Config) (s *labelledText, ok bool) {
+	switch o := cfg.Data.Options.(type) {
+	case *labelledText:
+		return o, true
+	case *huggingFace:
+		if _, ok := cfg.Model.Options.(textClassifier); ok {
+			return o.texts(), true
+		}
+	}
+	return nil, false
+}
+
+// labelledFiles are the files of labelled texts.
+type labelledFiles struct {
+	tokens.Found
+	// eachLine returns the lines of files that are not TSV or JSON lines; nil: the files are
+	eachLine func(paths []string) func(ctx context.Context, visit func(line []byte) error) error
+	classes  []string // names of the classes, in their order; nil: those of the training files, sorted
 }
 
 // wordPiece returns the tokenizer of the texts. If the user did not set data.cased, it sets Cased to the case of the
@@ -132,9 +158,18 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 		return out, exit.Usagef("data.path: data set %s needs a file of tab-separated values or of JSON lines",
 			LabelledText)
 	}
+	return s.open(ctx, cfg, log, func() (labelledFiles, error) {
+		found, err := s.find(&cfg.Data)
+		return labelledFiles{Found: found}, err
+	})
+}
+
+// open opens the labelled texts of the files that find returns.
+func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.Logger,
+	find func() (labelledFiles, error)) (out TokenSplits, err error) {
 	if _, ok := cfg.Model.Options.(textClassifier); !ok {
 		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base",
-			cfg.Model.Name, LabelledText)
+			cfg.Model.Name, cfg.Data.Dataset)
 	}
 	if err := CheckPairs(cfg); err != nil {
 		return out, err
@@ -146,13 +181,20 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if warning != "" {
 		log.Warn(warning)
 	}
-	found, err := s.find(&cfg.Data)
+	found, err := find()
 	if err != nil {
 		return out, err
 	}
 	o := tokens.ClassificationOptions{Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second,
 		Label: s.Label, Numbered: s.classes != nil}
-	open := func(path string, classes []string) (*tokens.Classification, error) {
+	open := func(paths, classes []string) (*tokens.Classification, error) {
+		path := paths[0]
+		if found.eachLine != nil {
+			o.EachLine = found.eachLine(paths)
+			if len(paths) > 1 {
+				path = cfg.Data.Path
+			}
+		}
 		o.Path, o.Classes = path, classes
 		if s.classes != nil { // classes of images correspond by the same rule
 			o.Locate = func(label string) (int, bool) {
@@ -169,7 +211,11 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 		}
 		return set, err
 	}
-	all, err := open(found.Train[0], s.classes)
+	classes := s.classes
+	if classes == nil {
+		classes = found.classes
+	}
+	all, err := open(found.Train, classes)
 	if err != nil {
 		return out, err
 	}
@@ -181,7 +227,7 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	case found.Eval[0] == found.Train[0]:
 		eval = all
 	default:
-		if eval, err = open(found.Eval[0], all.Classes()); err != nil {
+		if eval, err = open(found.Eval, all.Classes()); err != nil {
 			return out, err
 		}
 		files = append(files, eval)
@@ -254,7 +300,7 @@ func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, le
 // LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured.
 // warning describes a vocabulary that does not fit the settings. ok is false if the configuration has another data set.
 func LabelledOptions(cfg *config.Config) (o tokens.ClassificationOptions, warning string, ok bool, err error) {
-	s, ok := cfg.Data.Options.(*labelledText)
+	s, ok := labelledOf(cfg)
 	if !ok {
 		return o, "", false, nil
 	}
@@ -313,7 +359,7 @@ func BuildTexts(m *config.Model, vocabulary, length int) (models.SequenceClassif
 // SampleOf returns the number of tokens of a sample of labelled texts, and whether samples are pairs of texts; 0 if the
 // configuration has no labelled texts.
 func SampleOf(cfg *config.Config) (length int, pairs bool) {
-	s, ok := cfg.Data.Options.(*labelledText)
+	s, ok := labelledOf(cfg)
 	if !ok {
 		return 0, false
 	}
@@ -347,9 +393,10 @@ func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.
 	key, cased := "--vocab", trained.Tokenizer == "wordpiece-cased"
 	if path == "" {
 		key = "data.vocab_file"
-		switch o := cfg.Data.Options.(type) {
-		case *labelledText:
+		if o, ok := labelledOf(cfg); ok {
 			path, cased = o.VocabFile, o.Cased
+		}
+		switch o := cfg.Data.Options.(type) {
 		case *textFiles:
 			path = o.VocabFile
 			if found, err := tokens.Find(cfg.Data.Path, cfg.Data.FollowLinks); path == "" && err == nil &&

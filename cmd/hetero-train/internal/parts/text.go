@@ -141,6 +141,12 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 	if err != nil {
 		return out, err
 	}
+	return s.openFound(ctx, cfg, log, found)
+}
+
+// openFound opens the token files of both parts.
+func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog.Logger, found tokens.Found) (
+	out TokenSplits, err error) {
 	files := &corpora{open: tokens.OpenOptions{TokenBytes: s.TokenBytes}}
 	defer func() {
 		if err != nil {

@@ -33,7 +33,7 @@ func TestModelsRefuseSamplesThatTheyCannotRead(t *testing.T) {
 			`data.dataset: model "gpt2" reads tokens, but data set "synthetic_image" has images`},
 		{[]string{"model.name=resnet50", "data.dataset=synthetic_text"},
 			`model "resnet50" reads images, but data set "synthetic_text" has tokens`},
-		{[]string{"model.name=gpt2", "data.dataset=cifar10"}, "want a data set of tokens (synthetic_text, text, labelled_text), or with model.name a model of images (simple_cnn, resnet18"},
+		{[]string{"model.name=gpt2", "data.dataset=cifar10"}, "want a data set of tokens (huggingface, synthetic_text, text, labelled_text), or with model.name a model of images (simple_cnn, resnet18"},
 		{[]string{"model.name=gpt2", "data.dataset=synthetic_text"}, ""},
 		{[]string{"model.name=gpt2", "data.dataset=text"}, "needs a path"},
 		{[]string{"data.dataset=cifar10", "data.fallback=synthetic_text"}, "data.fallback"},

@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
@@ -104,12 +105,15 @@ func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
 	return a.Load()
 }
 
-// guessDataset returns the type of the data set at path: shards or class folders. Shards are several archives, or one
-// archive with members that have the same base name as a label. It does not report an unreadable path, because opening
-// the path does.
+// guessDataset returns the type of the data set at path: a data set of Hugging Face, shards or class folders. Shards
+// are several archives, or one archive with members that have the same base name as a label. It does not report an
+// unreadable path, because opening the path does.
 func guessDataset(ctx context.Context, path string) string {
 	if filepath.Ext(path) == ".txt" { // a list, which may be a named pipe: only the data set may read it
 		return "webdataset"
+	}
+	if huggingface.Recognise(path) {
+		return parts.HuggingFace
 	}
 	shards, err := webdataset.Expand(ctx, path, true)
 	if err != nil {

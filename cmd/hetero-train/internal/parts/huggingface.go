@@ -1,0 +1,227 @@
+package parts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/huggingface"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// HuggingFace is the name of the data set in the forms of Hugging Face's library datasets.
+const HuggingFace = "huggingface"
+
+// anyDataOptions are the keys of table [data] that only one data set has, whose samples are those that the model reads.
+type anyDataOptions interface {
+	DataSetOptions
+	TokenDataOptions
+}
+
+// anyData is a data set with the samples that the model reads.
+type anyData struct {
+	Name   string
+	Doc    string // phrase that describes the component in `config docs`
+	New    func() anyDataOptions
+	Traits config.DataTraits // properties of the data set that rules of other keys use
+}
+
+func (d anyData) addTo(c *config.Catalog) error {
+	return addKind(&c.DataSets, "data set",
+		config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits, Samples: config.AnySamples}, d.New)
+}
+
+// huggingFace is a data set of Hugging Face's library datasets at data.path.
+type huggingFace struct {
+	TrainSplit, EvalSplit string
+	Image, Tokens         string
+	Vocabulary            int
+
+	labelledText // columns of labelled texts; Label is also the column of the labels of images
+}
+
+// Ignores implements [config.Ignorer].
+func (*huggingFace) Ignores() []string { return []string{"shard_cache_mb", "class_names"} }
+
+// IgnoresWith implements [config.SampleIgnorer].
+func (*huggingFace) IgnoresWith(s config.Samples) []string {
+	if s == config.Images {
+		return []string{"sequence_length", "text_column", "second_column", "tokens_column", "vocabulary", "vocab_file",
+			"cased", "group_by_length"}
+	}
+	return slices.DeleteFunc(append([]string{"image_column", "num_samples"}, imageKeys...),
+		func(key string) bool { return key == "shard_cache_mb" || key == "class_names" })
+}
+
+// Keys implements [config.Options].
+func (s *huggingFace) Keys() []config.Key {
+	keys := []config.Key{
+		config.String(&s.TrainSplit, "train_split", "").Learnt().
+			Doc("Name of the split for training. Empty: the names of the splits state their parts."),
+		config.String(&s.EvalSplit, "eval_split", "").Learnt().
+			Doc("Name of the split for evaluation. Empty: the names of the splits state their parts."),
+		config.String(&s.Image, "image_column", "").Learnt().
+			Doc("Column of the images: encoded bytes, or paths of files. Empty: the only column with the feature `Image`, otherwise `image`."),
+		config.String(&s.Tokens, "tokens_column", "input_ids").Learnt().
+			Doc("Column of the token lists, for models that predict the next token. The lists are joined in their order."),
+		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
+			Doc("Number of different tokens of the token lists. Token lists need this key."),
+	}
+	return append(keys, s.labelledText.keys(config.String(&s.Label, "label_column", "").Learnt().
+		Doc("Column of the classes of images or texts. Empty: `label`; for images without such a column the only column with the feature `ClassLabel`."))...)
+}
+
+// source describes the place of the data.
+func (s *huggingFace) source(d *config.Data) huggingface.Source {
+	return huggingface.Source{Path: d.Path, ValPath: d.ValPath, TrainSplit: s.TrainSplit, EvalSplit: s.EvalSplit,
+		All: d.All, FollowLinks: d.FollowLinks}
+}
+
+// Open implements [DataSetOptions].
+func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
+	d := cfg.Data
+	cache, err := CacheDir(d.CacheDir)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	return huggingface.Open(ctx, huggingface.Options{Source: s.source(&d), Image: s.Image, Label: s.Label,
+		ValFraction: d.ValFraction, CacheDir: cache, Decode: DecodeOptions(d), Logger: log,
+		Progress: ProgressLog(log, "copying the images of "+d.Path+" to the cache, once")})
+}
+
+// texts returns the labelled texts of the data set.
+func (s *huggingFace) texts() *labelledText {
+	t := &s.labelledText
+	t.Label = cmp.Or(t.Label, "label")
+	return t
+}
+
+// OpenTokens implements [TokenDataOptions].
+func (s *huggingFace) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error) {
+	if _, ok := cfg.Model.Options.(textClassifier); ok {
+		t := s.texts()
+		return t.open(ctx, cfg, log, func() (labelledFiles, error) { return s.findTexts(ctx, &cfg.Data) })
+	}
+	return s.openLists(ctx, cfg, log)
+}
+
+// findTexts lists the files of labelled texts, and checks the columns of the first one.
+func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out labelledFiles, err error) {
+	found, err := huggingface.Find(ctx, s.source(d))
+	if err != nil {
+		return out, err
+	}
+	t := s.texts()
+	columns := []string{t.Text, t.Label}
+	if t.Second != "" {
+		columns = append(columns, t.Second)
+	}
+	f, err := found.Open(found.Train[0])
+	if err != nil {
+		return out, err
+	}
+	defer f.Close() // read only
+	for k, column := range columns {
+		field, ok := f.Field(column)
+		key := []string{"data.text_column", "data.label_column", "data.second_column"}[k]
+		want, fits := "text", field.Kind == table.Text
+		if k == 1 {
+			want = "whole numbers, booleans or texts"
+			fits = fits || field.Kind == table.Integer || field.Kind == table.Boolean
+		}
+		switch {
+		case !ok:
+			err = fmt.Errorf("%s: there is no column %q; the columns are %q", key, column, f.Names())
+		case field.Kind == table.Integers:
+			err = fmt.Errorf("%s: column %q has lists of labels (several labels per text): this program has no loss for several labels; want one label per row",
+				key, column)
+		case !fits:
+			err = fmt.Errorf("%s: column %q has %s, want %s", key, column, field.Kind, want)
+		}
+		if err != nil {
+			return out, data.FileFault("open data set", f.Path, err)
+		}
+	}
+	out.Found = tokens.Found{Train: found.Train, Eval: found.Eval, EvalFrom: found.EvalFrom, Unused: found.Unused,
+		Folder: true}
+	if names := f.Features[t.Label].Names; len(names) > 0 {
+		out.classes = names
+	}
+	out.eachLine = func(paths []string) func(context.Context, func([]byte) error) error {
+		return func(ctx context.Context, visit func([]byte) error) error {
+			for _, path := range paths {
+				f, err := found.Open(path)
+				if err == nil {
+					err = errors.Join(f.EachLine(ctx, columns, visit), f.Close())
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", filepath.Base(path), err)
+				}
+			}
+			return nil
+		}
+	}
+	return out, nil
+}
+
+// openLists opens the token lists of the data set, for models that predict the next token.
+func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits,
+	err error) {
+	if Masks(&cfg.Model) {
+		return out, exit.Usagef("model %s: data set %s has no masked tokens: convert the texts with hetero-train data tokenize, and set data.dataset = \"text\"",
+			cfg.Model.Name, HuggingFace)
+	}
+	found, err := huggingface.Find(ctx, s.source(&cfg.Data))
+	if err != nil {
+		return out, err
+	}
+	f, err := found.Open(found.Train[0])
+	if err != nil {
+		return out, err
+	}
+	_, lists := f.Field(s.Tokens)
+	text, isText := f.Field(s.Text)
+	isText = isText && text.Kind == table.Text
+	f.Close() // read only
+	if !lists && isText {
+		fault := data.FileFault("open data set", cfg.Data.Path,
+			fmt.Errorf("there is no column %q (data.tokens_column), but a column %q of texts", s.Tokens, s.Text))
+		fault.Advice = fmt.Sprintf("convert the texts to tokens first: hetero-train data tokenize %s --field %s --tokenizer gpt2 --output tokens; then set data.dataset = \"text\" and data.path = \"tokens\"",
+			cfg.Data.Path, s.Text)
+		return out, fault
+	}
+	if s.Vocabulary == 0 {
+		return out, exit.Usagef("data.vocabulary: token lists do not state the number of different tokens; set data.vocabulary, for example 50257 for the tokens of GPT-2")
+	}
+	cache, err := CacheDir(cfg.Data.CacheDir)
+	if err != nil {
+		return out, err
+	}
+	log.Debug("token lists are copied to the cache, once", "cache", cache)
+	files := tokens.Found{EvalFrom: found.EvalFrom, Unused: found.Unused, Folder: true}
+	for _, part := range []struct {
+		from []string
+		to   *[]string
+	}{{found.Train, &files.Train}, {found.Eval, &files.Eval}} {
+		*part.to, err = found.TokenFiles(ctx, part.from, s.Tokens, s.Vocabulary, filepath.Join(cache, "columns"))
+		if err != nil {
+			return out, err
+		}
+	}
+	if len(files.Train) == 0 {
+		return out, data.FileFault("open data set", cfg.Data.Path, errors.New("the token lists are empty"))
+	}
+	t := textFiles{Length: s.Length, Vocabulary: s.Vocabulary}
+	if out, err = t.openFound(ctx, cfg, log, files); out.Tokenizer == huggingface.UnknownTokenizer {
+		out.Tokenizer = ""
+	}
+	return out, err
+}

@@ -1,0 +1,160 @@
+package huggingface
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/platform"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// A copy consists of the values of a column, one after another, the end of each value (int64), the number of values
+// (int64), the SHA-256 of the ends, and this line.
+const copyFormat = "hetero-train column copy 1\n"
+
+const copyTail = 8 + sha256.Size + len(copyFormat) // bytes
+
+// copied is a copy of a column of bytes.
+type copied struct {
+	path string
+	ends []int64
+}
+
+// copyColumn copies a column of a Parquet file to dir, or finds the copy of an earlier run. The name of the copy
+// depends on the path, the size and the modification time of the file. The copy appears only when it is complete;
+// other processes wait for it.
+func copyColumn(ctx context.Context, f *table.File, column, dir string, progress func(done, total int64)) (copied,
+	error) {
+	absolute, err := filepath.Abs(f.Path)
+	if err != nil {
+		return copied{}, err
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", absolute, f.Info.Size(), f.Info.ModTime().UnixNano(),
+		column))
+	base := strings.TrimSuffix(filepath.Base(f.Path), ".parquet")
+	c := copied{path: filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".column")}
+	if c.ends, err = readEnds(c.path, f.Rows); err == nil {
+		return c, nil
+	}
+	inCache := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return &archive.CacheError{Dir: dir, Err: err}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return c, inCache(err)
+	}
+	lock, err := filelock.Acquire(ctx, c.path+".lock")
+	if err != nil {
+		if ctx.Err() != nil {
+			return c, err
+		}
+		return c, inCache(err)
+	}
+	defer lock.Release()
+	if c.ends, err = readEnds(c.path, f.Rows); err == nil { // another process has written the copy
+		return c, nil
+	}
+	out, err := regular.Create(c.path + ".part")
+	if err != nil {
+		return c, inCache(err)
+	}
+	err = c.write(ctx, f, column, out, inCache, progress)
+	if err == nil {
+		err = inCache(out.Sync())
+	}
+	err = errors.Join(err, inCache(out.Close()))
+	if err == nil {
+		err = inCache(os.Rename(c.path+".part", c.path))
+	}
+	if err != nil {
+		return c, errors.Join(err, os.Remove(c.path+".part"))
+	}
+	return c, inCache(platform.SyncFolder(dir))
+}
+
+func (c *copied) write(ctx context.Context, f *table.File, column string, file *os.File, inCache func(error) error,
+	progress func(done, total int64)) error {
+	out := bufio.NewWriterSize(file, 1<<20)
+	c.ends = make([]int64, 0, f.Rows)
+	end, reported := int64(0), time.Now()
+	err := f.Scan(ctx, []table.Column{{Path: column}}, func(row []table.Value) error {
+		if len(row[0].Bytes) > math.MaxInt32 {
+			return fmt.Errorf("row %d has %d bytes", len(c.ends), len(row[0].Bytes))
+		}
+		end += int64(len(row[0].Bytes))
+		c.ends = append(c.ends, end)
+		if progress != nil && time.Since(reported) > 200*time.Millisecond {
+			reported = time.Now()
+			progress(f.Info.Size()*int64(len(c.ends))/max(f.Rows, 1), f.Info.Size())
+		}
+		_, err := out.Write(row[0].Bytes)
+		return inCache(err)
+	})
+	if err != nil {
+		return err
+	}
+	if int64(len(c.ends)) != f.Rows {
+		return fmt.Errorf("the file has %d rows, its metadata say %d", len(c.ends), f.Rows)
+	}
+	tail := make([]byte, 0, 8*len(c.ends)+copyTail)
+	for _, end := range c.ends {
+		tail = binary.LittleEndian.AppendUint64(tail, uint64(end))
+	}
+	sum := sha256.Sum256(tail)
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(len(c.ends)))
+	tail = append(append(tail, sum[:]...), copyFormat...)
+	_, err = out.Write(tail)
+	return inCache(errors.Join(err, out.Flush()))
+}
+
+// readEnds reads the ends of the values of a copy. An error means that there is no sound copy.
+func readEnds(path string, rows int64) ([]int64, error) {
+	f, info, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only
+	tail := make([]byte, 8*rows+int64(copyTail))
+	if info.Size() < int64(len(tail)) {
+		return nil, errors.New("too short")
+	}
+	from := info.Size() - int64(len(tail))
+	if _, err := f.ReadAt(tail, from); err != nil {
+		return nil, err
+	}
+	stored, rest := tail[:8*rows], tail[8*rows:]
+	sum := sha256.Sum256(stored)
+	if int64(binary.LittleEndian.Uint64(rest)) != rows || !bytes.Equal(rest[8:][:len(sum)], sum[:]) ||
+		string(rest[8+len(sum):]) != copyFormat {
+		return nil, errors.New("not a copy of this column")
+	}
+	ends := make([]int64, rows)
+	last := int64(0)
+	for i := range ends {
+		ends[i] = int64(binary.LittleEndian.Uint64(stored[8*i:]))
+		if ends[i] < last {
+			return nil, errors.New("negative length")
+		}
+		last = ends[i]
+	}
+	if last != from {
+		return nil, errors.New("wrong length")
+	}
+	return ends, nil
+}

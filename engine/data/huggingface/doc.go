@@ -1,0 +1,18 @@
+// Package huggingface reads data sets in the forms of Hugging Face's library datasets:
+//
+//	form               files
+//	save_to_disk       dataset_dict.json and a folder for each split, or one folder: state.json, data-*.arrow
+//	cache of datasets  dataset_info.json, NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow
+//	Parquet            train-00000-of-00002.parquet, train/0000.parquet, train.parquet; in folders, or behind the links
+//	                   of the cache of the hub
+//	one file           .arrow or .parquet
+//
+// [Find] lists the files of the splits. The name of a split states its part (package layout), unless Options names the
+// splits.
+//
+// [Open] opens a data set of images. The column of images has the encoded bytes, or paths of files. Labels are numbers
+// of a ClassLabel, other whole numbers, or names. The images of Arrow files are read in place. A Parquet file has no
+// positions of single values, so the first run copies its images to Options.CacheDir, as datasets itself does.
+//
+// Package table reads the files.
+package huggingface

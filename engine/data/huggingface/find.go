@@ -1,0 +1,392 @@
+package huggingface
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Source describes where a data set is.
+type Source struct {
+	Path    string // a folder or a file
+	ValPath string // a folder or a file for evaluation, without parts; "": the splits of Path
+	// TrainSplit and EvalSplit are names of splits; "": the names of the splits state their parts.
+	TrainSplit, EvalSplit string
+	// All opens Path for evaluation only: Train and Eval are both all rows, or, if Path has parts, those of the part
+	// that evaluates; see package layout.
+	All         bool
+	FollowLinks bool // follow links that leave a folder
+}
+
+// Found lists the files of a data set.
+type Found struct {
+	Train, Eval []string                 // paths
+	EvalFrom    string                   // origin of Eval; see data.Splits
+	Same        bool                     // Train and Eval are the same files
+	Unused      string                   // names of splits that are neither in Train nor in Eval
+	Features    map[string]table.Feature // of dataset_info.json; nil if there is none
+}
+
+// Open opens one of the files. Features come from dataset_info.json if the file has none. Errors are *data.Fault.
+func (f Found) Open(path string) (*table.File, error) {
+	t, err := table.Open(path)
+	if err != nil {
+		return nil, data.FileFault("open data set", path, err)
+	}
+	if t.Features == nil {
+		t.Features = f.Features
+	}
+	return t, nil
+}
+
+// file is a file of rows.
+type file struct{ path, split string }
+
+const advice = "want a folder of datasets' save_to_disk, of its cache, or with .parquet files"
+
+// Recognise reports whether a path is a data set in one of the forms of this package. It reads the names of one or two
+// levels of folders.
+func Recognise(name string) bool {
+	switch path.Ext(filepath.ToSlash(name)) {
+	case ".parquet", ".arrow":
+		return true
+	}
+	for _, pattern := range []string{"state.json", "dataset_dict.json", "dataset_info.json", "*.parquet", "*.arrow",
+		"*/*.parquet", "snapshots/*/*.parquet", "snapshots/*/*/*.parquet", "*/*/*/dataset_info.json"} {
+		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// escaped escapes the characters of a name that have a meaning in patterns.
+var escaped = strings.NewReplacer("*", "\\*", "?", "\\?", "[", "\\[", "\\", "\\\\")
+
+// Find lists the files. Its errors are *data.Fault.
+func Find(ctx context.Context, s Source) (Found, error) {
+	f, err := s.find(ctx)
+	if err == nil {
+		return f, nil
+	}
+	if ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	fault := data.FileFault("open data set", s.Path, err)
+	if !errors.Is(err, os.ErrNotExist) {
+		fault.Advice = advice
+	}
+	return f, fault
+}
+
+func (s Source) find(ctx context.Context) (Found, error) {
+	files, features, err := s.list(ctx, s.Path)
+	if err != nil {
+		return Found{}, err
+	}
+	out := Found{Features: features}
+	var splits []string
+	of := map[string][]string{}
+	for _, f := range files {
+		if of[f.split] == nil {
+			splits = append(splits, f.split)
+		}
+		of[f.split] = append(of[f.split], f.path)
+	}
+	paths := func(index []int) (all []string) {
+		for _, i := range index {
+			all = append(all, of[splits[i]]...)
+		}
+		return all
+	}
+	name := func(index []int) string {
+		var all []string
+		for _, i := range index {
+			all = append(all, splits[i])
+		}
+		return strings.Join(all, ", ")
+	}
+	d, err := s.divide(splits)
+	if err != nil {
+		return out, err
+	}
+	out.Train, out.Eval, out.Unused = paths(d.Train), paths(d.Eval), name(d.Unused)
+	if d.Part != layout.None || len(d.Eval) > 0 {
+		out.EvalFrom = "split " + name(d.Eval)
+	}
+	switch {
+	case s.All && out.Eval == nil:
+		out.Eval, out.EvalFrom, out.Same = out.Train, "all samples", true
+		if len(splits) > 1 {
+			out.EvalFrom = "split " + name(d.Train)
+		}
+	case s.All && out.Train == nil:
+		out.Train, out.Same = out.Eval, true
+	case out.Train == nil:
+		return out, fmt.Errorf("no split is for training; the splits are %q: set data.train_split", splits)
+	case s.ValPath != "" && !s.All:
+		held, _, err := s.list(ctx, s.ValPath)
+		if err != nil {
+			return out, fmt.Errorf("data.val_path: %w", err)
+		}
+		if out.Eval != nil {
+			out.Unused = name(append(slices.Clone(d.Eval), d.Unused...))
+		}
+		out.Eval = nil
+		for _, f := range held {
+			if f.split != held[0].split {
+				return out, fmt.Errorf("data.val_path has the splits %q and %q, want one of them", held[0].split,
+					f.split)
+			}
+			out.Eval = append(out.Eval, f.path)
+		}
+		out.EvalFrom = "all samples of " + s.ValPath
+	}
+	return out, nil
+}
+
+// divide divides the splits, by their names or by the names that the user has chosen.
+func (s Source) divide(splits []string) (d layout.Division, err error) {
+	if s.TrainSplit == "" && s.EvalSplit == "" {
+		if len(splits) == 1 && !s.All {
+			return layout.Division{Train: []int{0}}, nil
+		}
+		if d, err = layout.Divide(splits); err != nil {
+			err = fmt.Errorf("%w; or set data.train_split and data.eval_split; the splits are %q", err, splits)
+		}
+		return d, err
+	}
+	chosen := func(key, want string) (index []int, err error) {
+		for i, split := range splits {
+			if want != "" && (split == want || path.Base(split) == want) {
+				index = append(index, i)
+			}
+		}
+		if want != "" && index == nil {
+			err = fmt.Errorf("%s: there is no split %q; the splits are %q", key, want, splits)
+		}
+		return index, err
+	}
+	if d.Train, err = chosen("data.train_split", s.TrainSplit); err != nil {
+		return d, err
+	}
+	if d.Eval, err = chosen("data.eval_split", s.EvalSplit); err != nil {
+		return d, err
+	}
+	if s.TrainSplit == "" {
+		rest, err := layout.Divide(splits)
+		if err != nil {
+			return d, fmt.Errorf("%w; or set data.train_split; the splits are %q", err, splits)
+		}
+		d.Train = slices.DeleteFunc(rest.Train, func(i int) bool { return slices.Contains(d.Eval, i) })
+	}
+	for i := range splits {
+		if !slices.Contains(d.Train, i) && !slices.Contains(d.Eval, i) {
+			d.Unused = append(d.Unused, i)
+		}
+	}
+	return d, nil
+}
+
+// list lists the files of rows at a path.
+func (s Source) list(ctx context.Context, name string) ([]file, map[string]table.Feature, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.IsDir() {
+		base, _, _ := strings.Cut(filepath.Base(name), ".")
+		return []file{{name, splitOf(base)}}, nil, nil
+	}
+	folder, err := layout.OpenFolder(name, s.FollowLinks)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer folder.Close() // read only
+	l := lister{folder: folder}
+	switch {
+	case l.has("dataset_dict.json"):
+		var dict struct {
+			Splits []string `json:"splits"`
+		}
+		if err = l.json("dataset_dict.json", &dict); err == nil && len(dict.Splits) == 0 {
+			err = errors.New("dataset_dict.json lists no splits")
+		}
+		for _, split := range dict.Splits {
+			if err == nil {
+				err = l.saved(split, split)
+			}
+		}
+	case l.has("state.json"):
+		err = l.saved(".", "")
+	default:
+		err = l.walk(ctx)
+	}
+	return l.files, l.features, err
+}
+
+// lister lists the files of rows of a folder.
+type lister struct {
+	folder   *layout.Folder
+	files    []file
+	features map[string]table.Feature
+}
+
+func (l *lister) has(name string) bool {
+	f, _, err := l.folder.Open(name)
+	if err == nil {
+		f.Close() // read only
+	}
+	return err == nil
+}
+
+// json parses a small file of the folder.
+func (l *lister) json(name string, into any) error {
+	const most = 64 << 20
+	f, info, err := l.folder.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // read only
+	if info.Size() > most {
+		return &regular.Error{Path: l.folder.Path(name),
+			Reason: fmt.Sprintf("%d bytes, want at most %d", info.Size(), most)}
+	}
+	if err := json.NewDecoder(f).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// saved lists the files of a folder of save_to_disk. If split is "", state.json names it.
+func (l *lister) saved(dir, split string) error {
+	if !filepath.IsLocal(dir) {
+		return fmt.Errorf("dataset_dict.json: got split %.100q, want the name of a folder", dir)
+	}
+	var state struct {
+		Files   []struct{ Filename string } `json:"_data_files"`
+		Indices []struct{ Filename string } `json:"_indices_files"`
+		Split   string                      `json:"_split"`
+	}
+	if err := l.json(path.Join(dir, "state.json"), &state); err != nil {
+		return err
+	}
+	if len(state.Indices) > 0 {
+		return fmt.Errorf("%s: the rows are selected by a separate file of indices: save the data set with a newer version of datasets, or call flatten_indices() before save_to_disk",
+			path.Join(dir, "state.json"))
+	}
+	if len(state.Files) == 0 {
+		return fmt.Errorf("%s lists no files", path.Join(dir, "state.json"))
+	}
+	if split == "" {
+		split = state.Split
+	}
+	for _, one := range state.Files {
+		if !filepath.IsLocal(one.Filename) {
+			return fmt.Errorf("%s: got file %.100q, want a file of the folder", path.Join(dir, "state.json"),
+				one.Filename)
+		}
+		l.files = append(l.files, file{l.folder.Path(path.Join(dir, one.Filename)), split})
+	}
+	return l.info(dir)
+}
+
+// info reads the features of dataset_info.json, if there is one.
+func (l *lister) info(dir string) error {
+	name := path.Join(dir, "dataset_info.json")
+	if l.features != nil || !l.has(name) {
+		return nil
+	}
+	var info struct {
+		Features json.RawMessage `json:"features"`
+	}
+	err := l.json(name, &info)
+	l.features = table.ParseFeatures(info.Features)
+	return err
+}
+
+// shardName is the end of the name of one of several files of a split.
+var shardName = regexp.MustCompile(`-\d{5}-of-\d{5}(-[0-9a-f]+)?$`)
+
+// splitOf returns the name of the split of a file, from its path without the ending.
+func splitOf(name string) string {
+	name = shardName.ReplaceAllString(name, "")
+	if dir, base := path.Split(name); dir != "" && strings.Trim(base, "0123456789") == "" {
+		return path.Clean(dir) // train/0000.parquet
+	}
+	return name
+}
+
+// walk lists the Parquet files of a folder, or the Arrow files of a cache.
+func (l *lister) walk(ctx context.Context) error {
+	var parquet, arrow, infos, snapshots []string
+	err := l.folder.Walk(ctx, func(e layout.Entry) error {
+		base := path.Base(e.Name)
+		switch {
+		case e.Mode.IsDir() && path.Base(path.Dir(e.Name)) == "snapshots":
+			snapshots = append(snapshots, e.Name)
+		case !e.Mode.IsRegular():
+		case base == "dataset_info.json":
+			infos = append(infos, path.Dir(e.Name))
+		case path.Ext(base) == ".parquet":
+			parquet = append(parquet, e.Name)
+		case path.Ext(base) == ".arrow" && !strings.HasPrefix(base, "cache-") && !strings.HasPrefix(base, "tmp"):
+			arrow = append(arrow, e.Name) // others are results of map and filter
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(snapshots) > 1:
+		return fmt.Errorf("the folder has %d versions of the data set, such as %q and %q: set data.path to one of them",
+			len(snapshots), snapshots[0], snapshots[1])
+	case len(arrow) > 0 && len(parquet) > 0:
+		return fmt.Errorf("the folder has Arrow files and Parquet files, such as %q and %q: set data.path to the folder of one form",
+			arrow[0], parquet[0])
+	case len(arrow)+len(parquet) == 0:
+		return errors.New("the folder has no .arrow and no .parquet files")
+	case len(arrow) > 0 && len(infos) > 1:
+		return fmt.Errorf("the folder has several data sets, such as %q and %q: set data.path to one of them", infos[0],
+			infos[1])
+	case len(arrow) > 0 && len(infos) == 1:
+		return l.cached(infos[0], arrow)
+	}
+	for _, name := range append(arrow, parquet...) {
+		l.files = append(l.files, file{l.folder.Path(name), splitOf(strings.TrimSuffix(name, path.Ext(name)))})
+	}
+	return nil
+}
+
+// cached lists the files of a cache of datasets. dataset_info.json names the splits.
+func (l *lister) cached(dir string, arrow []string) error {
+	var info struct {
+		Splits map[string]json.RawMessage `json:"splits"`
+	}
+	if err := l.json(path.Join(dir, "dataset_info.json"), &info); err != nil {
+		return err
+	}
+	for _, name := range arrow {
+		base := splitOf(strings.TrimSuffix(path.Base(name), ".arrow"))
+		found := base
+		for split := range info.Splits {
+			if strings.HasSuffix(base, "-"+split) && (found == base || len(split) > len(found)) {
+				found = split
+			}
+		}
+		l.files = append(l.files, file{l.folder.Path(name), found})
+	}
+	return l.info(dir)
+}

@@ -1,0 +1,386 @@
+package huggingface
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/openfiles"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+)
+
+// Options describes a data set of images.
+type Options struct {
+	Source
+	// Image and Label are the columns. "": the only column of images, or else "image"; "label", or else the only
+	// ClassLabel.
+	Image, Label string
+	// ValFraction is the fraction of the rows that is held out if no split is for evaluation; 0 … 0.9. The choice
+	// depends on the position of the row only.
+	ValFraction float64
+	CacheDir    string // folder for copies of the columns of Parquet files
+	Decode      images.DecodeOptions
+
+	Logger   *slog.Logger                 // nil means slog.Default()
+	Progress func(done, totalBytes int64) // called while a column is copied; may be nil
+}
+
+// maxClasses is the largest number of classes whose labels are numbers without names.
+const maxClasses = 1 << 16
+
+// Open finds the rows without decoding an image. Data errors are *data.Fault.
+func Open(ctx context.Context, o Options) (data.Splits, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if !(o.ValFraction >= 0 && o.ValFraction <= 0.9) {
+		return data.Splits{}, fmt.Errorf("huggingface: fraction held out is %g, want 0 to 0.9", o.ValFraction)
+	}
+	found, err := Find(ctx, o.Source)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	b := &builder{o: o, features: found.Features, set: &source{base: o.Path, follow: o.FollowLinks, decode: o.Decode}}
+	train, err := b.part(ctx, found.Train)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	eval := &dataset{source: b.set}
+	switch {
+	case found.Same:
+		eval = train
+	case found.Eval != nil:
+		if eval, err = b.part(ctx, found.Eval); err != nil {
+			return data.Splits{}, err
+		}
+	default:
+		train, eval = train.split(o.ValFraction)
+	}
+	classes, err := b.classes()
+	if err == nil && train.Len() == 0 {
+		err = errors.New("no rows to train on")
+	}
+	if err == nil && train.Len() > math.MaxInt32 {
+		err = fmt.Errorf("%d rows, want at most %d", train.Len(), math.MaxInt32)
+	}
+	if err != nil {
+		return data.Splits{}, &data.Fault{Op: "open data set", Path: o.Path, Index: -1, Err: err}
+	}
+	b.set.classes = classes
+	b.set.Pool = openfiles.New(b.set.files)
+	images.SayDecoder(o.Logger)
+	s := data.Splits{Train: train, Normalization: data.NormalizeImageNet, Closer: b.set, OwnEval: found.Eval != nil,
+		EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused,
+		Fingerprint: b.set.fingerprint(train) + b.set.fingerprint(eval)}
+	if eval.Len() > 0 {
+		s.Eval = eval
+	}
+	return s, nil
+}
+
+// builder collects the rows of all files.
+type builder struct {
+	o        Options
+	features map[string]table.Feature
+	set      *source
+
+	names  []string         // of a ClassLabel; nil: labels are in texts
+	texts  []string         // different labels, by the number in entry.label
+	byText map[string]int32 // inverse of texts
+	first  string           // path of the first file, for messages
+}
+
+// part adds the rows of the files of one part.
+func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
+	d := &dataset{source: b.set}
+	for _, path := range paths {
+		err := b.file(ctx, path, d)
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		fault := data.FileFault("open data set", path, err)
+		if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
+			fault.Advice = "set data.cache_dir to a writable folder with enough free space for the images of the Parquet files, or save the data set with save_to_disk, whose files are read in place"
+		}
+		return nil, fault
+	}
+	return d, nil
+}
+
+// columns are the columns of one file.
+type columns struct {
+	bytes, path, label string // bytes or path is "" if there is no such column
+	kind               table.Kind
+	names              []string // of a ClassLabel
+}
+
+// columnsOf selects the columns of a file.
+func (b *builder) columnsOf(f *table.File) (c columns, err error) {
+	features := f.Features
+	if features == nil {
+		features = b.features
+	}
+	pick := func(key, configured, usual string, is func(string) bool, what string) (string, error) {
+		if configured != "" {
+			if _, ok := f.Field(configured); !ok {
+				return "", fmt.Errorf("%s: there is no column %q; the columns are %q", key, configured, f.Names())
+			}
+			return configured, nil
+		}
+		var all []string
+		for _, name := range f.Names() {
+			if is(name) {
+				all = append(all, name)
+			}
+		}
+		_, ok := f.Field(usual)
+		switch {
+		case len(all) == 1:
+			return all[0], nil
+		case ok:
+			return usual, nil
+		case len(all) > 1:
+			return "", fmt.Errorf("%s: the columns %q have %s: set the key to one of them", key, all, what)
+		}
+		return "", fmt.Errorf("%s: no column has %s; the columns are %q: set the key to one of them", key, what,
+			f.Names())
+	}
+	image, err := pick("data.image_column", b.o.Image, "image", func(name string) bool {
+		return features[name].Type == "Image"
+	}, "images")
+	if err != nil {
+		return c, err
+	}
+	if _, usual := f.Field("label"); usual && b.o.Label == "" {
+		c.label = "label"
+	} else if c.label, err = pick("data.label_column", b.o.Label, "label", func(name string) bool {
+		return features[name].Type == "ClassLabel"
+	}, "a ClassLabel"); err != nil {
+		return c, err
+	}
+	field, _ := f.Field(image)
+	switch field.Kind {
+	case table.Binary:
+		c.bytes = image
+	case table.Text:
+		c.path = image
+	case table.Struct:
+		for _, child := range field.Children {
+			switch {
+			case child.Name == "bytes" && child.Kind == table.Binary:
+				c.bytes = image + ".bytes"
+			case child.Name == "path" && child.Kind == table.Text:
+				c.path = image + ".path"
+			}
+		}
+	}
+	if c.bytes == "" && c.path == "" {
+		return c, fmt.Errorf("data.image_column: column %q has %s, want bytes, paths, or a structure of bytes and path",
+			image, field.Kind)
+	}
+	label, _ := f.Field(c.label)
+	c.kind, c.names = label.Kind, features[c.label].Names
+	switch c.kind {
+	case table.Integer, table.Text, table.Boolean:
+		return c, nil
+	case table.Integers:
+		return c, fmt.Errorf("data.label_column: column %q has lists of labels (several labels per image): this program has no loss for several labels; want one label per row",
+			c.label)
+	}
+	return c, fmt.Errorf("data.label_column: column %q has %s, want whole numbers or texts", c.label, c.kind)
+}
+
+// file adds the rows of one file.
+func (b *builder) file(ctx context.Context, path string, d *dataset) error {
+	f, err := table.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // read only
+	c, err := b.columnsOf(f)
+	if err != nil {
+		return err
+	}
+	if b.first == "" {
+		b.first, b.names = path, c.names
+		b.byText = map[string]int32{}
+	} else if !slices.Equal(b.names, c.names) {
+		return fmt.Errorf("the classes are %.200q, but those of %s are %.200q", c.names, b.first, b.names)
+	}
+	number := int32(len(b.set.files))
+	stored := openfiles.File{Path: path, Size: f.Info.Size(), Time: f.Info.ModTime().UnixNano()}
+	var ends []int64
+	if f.Parquet && c.bytes != "" {
+		if b.o.CacheDir == "" {
+			return errors.New("images of Parquet files need a cache folder, but none is set")
+		}
+		b.o.Logger.Debug("images of a Parquet file are read from a copy", "file", path, "cache", b.o.CacheDir)
+		copy, err := copyColumn(ctx, f, c.bytes, filepath.Join(b.o.CacheDir, "columns"), b.o.Progress)
+		if err != nil {
+			return err
+		}
+		info, err := statOf(copy.path)
+		if err != nil {
+			return err
+		}
+		ends, stored = copy.ends, info
+	}
+	b.set.files = append(b.set.files, stored)
+	b.set.origins = append(b.set.origins, path)
+	selected := []table.Column{{Path: c.label}}
+	bytesAt, pathAt := -1, -1
+	if c.bytes != "" && !f.Parquet {
+		bytesAt = len(selected)
+		selected = append(selected, table.Column{Path: c.bytes, Locate: true})
+	}
+	if c.path != "" {
+		pathAt = len(selected)
+		selected = append(selected, table.Column{Path: c.path})
+	}
+	row := int32(0)
+	return f.Scan(ctx, selected, func(v []table.Value) error {
+		e := entry{file: number, row: row}
+		var at, size int64
+		switch {
+		case bytesAt >= 0 && !v[bytesAt].Null:
+			at, size = v[bytesAt].At, v[bytesAt].Size
+		case ends != nil:
+			if row > 0 {
+				at = ends[row-1]
+			}
+			size = ends[row] - at
+		}
+		if size > images.MaxFileBytes {
+			return fmt.Errorf("row %d: an image of %d bytes, want at most %d", row, size, images.MaxFileBytes)
+		}
+		e.offset, e.size = at, int32(size)
+		if size == 0 && pathAt >= 0 && len(v[pathAt].Bytes) > 0 {
+			e.offset, e.size = int64(len(b.set.paths)), -int32(len(v[pathAt].Bytes))
+			b.set.paths = append(b.set.paths, v[pathAt].Bytes...)
+		}
+		label, err := b.label(&v[0], c)
+		if err != nil {
+			return fmt.Errorf("row %d, column %q: %w", row, c.label, err)
+		}
+		e.label = label
+		d.samples = append(d.samples, e)
+		row++
+		return nil
+	})
+}
+
+// label returns the number of a label: that of a ClassLabel, or else an index of texts.
+func (b *builder) label(v *table.Value, c columns) (int32, error) {
+	const none = "the row has no label: remove such rows, for example with filter of datasets, or choose another split"
+	switch {
+	case v.Null:
+		return 0, errors.New(none)
+	case c.names != nil && c.kind == table.Integer:
+		if v.Int < 0 || v.Int >= int64(len(c.names)) {
+			if v.Int == -1 {
+				return 0, errors.New("label -1: " + none)
+			}
+			return 0, fmt.Errorf("label %d, want 0 to %d", v.Int, len(c.names)-1)
+		}
+		return int32(v.Int), nil
+	}
+	var text string
+	switch c.kind {
+	case table.Integer:
+		if v.Int < 0 || v.Int >= maxClasses {
+			return 0, fmt.Errorf("label %d, want 0 to %d", v.Int, maxClasses-1)
+		}
+		text = strconv.FormatInt(v.Int, 10)
+	case table.Boolean:
+		text = []string{"false", "true"}[v.Int]
+	default:
+		if text = string(v.Bytes); text == "" {
+			return 0, errors.New(none)
+		}
+	}
+	number, ok := b.byText[text]
+	if !ok {
+		number = int32(len(b.texts))
+		b.byText[text] = number
+		b.texts = append(b.texts, text)
+	}
+	return number, nil
+}
+
+// classes returns the names of the classes. If the labels have no ClassLabel, it sets the order of the labels: numbers
+// from 0, or sorted names.
+func (b *builder) classes() ([]string, error) {
+	if b.names != nil {
+		return b.names, nil
+	}
+	numbers := true
+	for _, text := range b.texts {
+		_, err := strconv.Atoi(text)
+		numbers = numbers && err == nil
+	}
+	names := slices.Clone(b.texts)
+	if numbers {
+		largest := 0
+		for _, text := range b.texts {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 || n >= maxClasses {
+				return nil, fmt.Errorf("label %s, want 0 to %d", text, maxClasses-1)
+			}
+			largest = max(largest, n)
+		}
+		names = names[:0]
+		for n := range largest + 1 {
+			names = append(names, strconv.Itoa(n))
+		}
+	} else {
+		slices.Sort(names)
+	}
+	if len(names) < 2 {
+		return nil, fmt.Errorf("all labels are %q, want at least two classes", names)
+	}
+	b.set.labels = make([]int32, len(b.texts))
+	for k, text := range b.texts {
+		b.set.labels[k] = int32(slices.Index(names, text))
+	}
+	return names, nil
+}
+
+// split divides the rows into a part for training and one for evaluation.
+func (d *dataset) split(fraction float64) (train, eval *dataset) {
+	train, eval = &dataset{source: d.source}, &dataset{source: d.source}
+	for i, e := range d.samples {
+		random, to := data.NewRandom(0, 0, i, data.ForDocuments), train
+		if random.Float64() < fraction {
+			to = eval
+		}
+		to.samples = append(to.samples, e)
+	}
+	return train, eval
+}
+
+// fingerprint returns a hash of the labels and sizes of all rows. It is equal on all ranks with the same data.
+func (s *source) fingerprint(d *dataset) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q\n", s.classes)
+	line := make([]byte, 0, 12)
+	for i, e := range d.samples {
+		line = binary.LittleEndian.AppendUint32(line[:0], uint32(d.Label(i)))
+		line = binary.LittleEndian.AppendUint32(line, uint32(max(e.size, 0)))
+		h.Write(binary.LittleEndian.AppendUint32(line, uint32(e.row)))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,250 @@
+package huggingface
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/needtest"
+)
+
+type row struct {
+	Image string
+	Label int
+}
+
+// rowsOf returns the rows that datasets reads; see scripts/huggingface_goldens.py.
+func rowsOf(t testing.TB) (train, test []row) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/rows.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(json.Unmarshal(all["images_disk/train"], &train),
+		json.Unmarshal(all["images_disk/test"], &test)); err != nil || len(train) != 30 || len(test) != 6 {
+		t.Fatalf("%d and %d rows, %v", len(train), len(test), err)
+	}
+	return train, test
+}
+
+func options(t testing.TB, path string) Options {
+	return Options{Source: Source{Path: path, FollowLinks: true}, CacheDir: t.TempDir(),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+func check(t *testing.T, name string, ds data.Dataset, want []row) {
+	t.Helper()
+	if ds == nil || ds.Len() != len(want) {
+		t.Errorf("%s: got %v, want %d rows", name, ds, len(want))
+		return
+	}
+	r, err := ds.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := len(want) - 1; i >= 0; i-- {
+		contents, err := r.(data.Encoded).Contents(i)
+		sum := sha256.Sum256(contents)
+		if err != nil || hex.EncodeToString(sum[:]) != want[i].Image || ds.Label(i) != want[i].Label {
+			t.Errorf("%s: row %d: %d bytes, label %d, %v, want label %d", name, i, len(contents), ds.Label(i), err,
+				want[i].Label)
+		}
+		var img data.Image
+		if err := r.Read(i, nil, &img); err != nil || img.Width != 11 || img.Height != 9 {
+			t.Errorf("%s: row %d: %d x %d pixels, %v, want 11 x 9", name, i, img.Width, img.Height, err)
+		}
+	}
+}
+
+func TestImagesOfEveryForm(t *testing.T) {
+	train, test := rowsOf(t)
+	for _, name := range []string{"images_disk", "cache", "cache/flowers/default/0.0.0/0123456789abcdef",
+		"images_parquet"} {
+		o := options(t, "testdata/"+name)
+		for range 2 { // the second time with the copies of the first one
+			s, err := Open(context.Background(), o)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				break
+			}
+			if got := fmt.Sprint(s.Train.Classes()); got != "[rose daisy tulip]" || !strings.HasSuffix(s.EvalFrom, "test") {
+				t.Errorf("%s: classes %s, evaluation on %q", name, got, s.EvalFrom)
+			}
+			check(t, name, s.Train, train)
+			check(t, name, s.Eval, test)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, name := range []string{"images_snappy.parquet", "images_disk/train"} {
+		o := options(t, "testdata/"+name)
+		o.ValFraction = 0.3
+		s, err := Open(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Eval.Len(); n < 3 || n > 16 || s.Train.Len()+n != 30 || s.OwnEval {
+			t.Errorf("%s: %d of 30 rows are held out, want about 9", name, n)
+		}
+		o.ValFraction, o.All = 0, true
+		if s, err = Open(context.Background(), o); err != nil || !s.Same {
+			t.Fatalf("%v, %v", s, err)
+		}
+		check(t, name, s.Eval, train)
+		s.Close()
+	}
+}
+
+func TestACopyThatIsDamagedIsWrittenAgain(t *testing.T) {
+	train, _ := rowsOf(t)
+	o := options(t, "testdata/images_snappy.parquet")
+	for _, damage := range []func(path string) error{
+		func(string) error { return nil },
+		func(path string) error { return os.Truncate(path, 500) },
+		func(path string) error { return os.WriteFile(path, make([]byte, 20000), 0o644) },
+	} {
+		copies, err := filepath.Glob(filepath.Join(o.CacheDir, "columns/*.column"))
+		if err != nil || len(copies) > 1 {
+			t.Fatal(copies, err)
+		}
+		for _, path := range copies {
+			if err := damage(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Open(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, "copy", s.Train, train)
+		s.Close()
+	}
+}
+
+func TestSplitsAndColumnsByName(t *testing.T) {
+	train, test := rowsOf(t)
+	o := options(t, "testdata/images_disk")
+	o.TrainSplit, o.EvalSplit, o.Image, o.Label = "test", "train", "image", "label"
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	check(t, "train", s.Train, test)
+	check(t, "eval", s.Eval, train)
+	for _, c := range []struct {
+		change func(o *Options)
+		want   string
+	}{
+		{func(o *Options) { o.TrainSplit = "training" }, `there is no split "training"; the splits are ["train" "test"]`},
+		{func(o *Options) { o.Image = "img" }, `there is no column "img"; the columns are ["image" "label"]`},
+		{func(o *Options) { o.Image = "label" }, `column "label" has integer, want bytes, paths`},
+		{func(o *Options) { o.Label = "image" }, `column "image" has structure, want whole numbers or texts`},
+		{func(o *Options) { o.Path = "testdata/texts_disk" }, "data.image_column: no column has images"},
+		{func(o *Options) { o.Path = "testdata" }, "the folder has Arrow files and Parquet files"},
+		{func(o *Options) { o.Path = "testdata/rows.json" }, "neither an Arrow nor a Parquet file"},
+		{func(o *Options) { o.Path = "missing" }, "no such file"},
+	} {
+		o := options(t, "testdata/images_disk")
+		c.change(&o)
+		_, err := Open(context.Background(), o)
+		var fault *data.Fault
+		if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want a fault with %q", err, c.want)
+		}
+	}
+}
+
+// TestDataSetsOfThisMachinesLibrary reads what the installed version of datasets writes: paths, rows without an image,
+// names as labels.
+func TestDataSetsOfThisMachinesLibrary(t *testing.T) {
+	python := os.Getenv("HETERO_TORCH")
+	if python == "" {
+		python = "python3"
+	}
+	if out, err := exec.Command(python, "-c", "import datasets, PIL").CombinedOutput(); err != nil {
+		needtest.Missing(t, "datasets", string(out))
+	}
+	dir := t.TempDir()
+	script := `
+import datasets, sys
+from datasets import Dataset, Features, Image, Value
+from PIL import Image as P
+import os
+os.makedirs("pictures")
+for k in range(6):
+    P.new("RGB", (4 + k, 5), (k * 40, 0, 0)).save(f"pictures/{k}.png")
+here = os.path.abspath("pictures")
+paths = [f"{here}/{k}.png" for k in range(6)]
+names = ["b", "a", "b", "a", "c", "a"]
+f = Features({"photo": Image(), "kind": Value("string")})
+d = Dataset.from_dict({"photo": paths, "kind": names}, features=f)
+import pyarrow as pa
+with pa.OSFile("paths.arrow", "wb") as out, pa.ipc.new_stream(out, d.data.schema) as w:
+    for b in d.data.to_batches(): w.write_batch(b)
+d.save_to_disk("disk", num_shards=2)
+d.to_parquet("embedded.parquet")
+`
+	cmd := exec.Command(python, "-c", script)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"paths.arrow", "disk", "embedded.parquet"} {
+		o := options(t, filepath.Join(dir, name))
+		o.Label = "kind"
+		s, err := Open(context.Background(), o)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := fmt.Sprint(s.Train.Classes()); got != "[a b c]" {
+			t.Errorf("%s: classes %s", name, got)
+		}
+		r, err := s.Train.NewReader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, label := range []int{1, 0, 1, 0, 2, 0} {
+			var img data.Image
+			if err := r.Read(i, nil, &img); err != nil || img.Width != 4+i || s.Train.Label(i) != label {
+				t.Errorf("%s: row %d: width %d, label %d, %v, want %d and %d", name, i, img.Width, s.Train.Label(i),
+					err, 4+i, label)
+			}
+		}
+		r.Close()
+		s.Close()
+	}
+	o := options(t, filepath.Join(dir, "paths.arrow"))
+	o.Label, o.FollowLinks = "kind", false
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r, err := s.Train.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Read(0, nil, new(data.Image)); err == nil || !strings.Contains(err.Error(), "the path leads out of the folder") {
+		t.Errorf("got %v", err)
+	}
+}

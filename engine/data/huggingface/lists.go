@@ -1,0 +1,115 @@
+package huggingface
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// UnknownTokenizer is the name of the tokenizer in the token files of token lists.
+const UnknownTokenizer = "unknown"
+
+// TokenFiles writes the token lists of files as token files (package tokens) to a folder, or finds those of an earlier
+// run, and returns their paths. A token file has the lists of one file, joined in their order. Each token must be below
+// vocabulary. Data errors are *data.Fault.
+func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vocabulary int, dir string) ([]string,
+	error) {
+	var all []string
+	for _, path := range paths {
+		written, err := f.tokenFile(ctx, path, column, vocabulary, dir)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			fault := data.FileFault("read token lists", path, err)
+			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
+				fault.Advice = "set data.cache_dir to a writable folder with enough free space for the tokens"
+			}
+			return nil, fault
+		}
+		if written != "" {
+			all = append(all, written)
+		}
+	}
+	return all, nil
+}
+
+// tokenFile returns the path of the token file of one file; "" if it has no tokens.
+func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary int, dir string) (target string,
+	err error) {
+	t, err := f.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer t.Close() // read only
+	field, ok := t.Field(column)
+	if !ok {
+		return "", fmt.Errorf("data.tokens_column: there is no column %q; the columns are %q", column, t.Names())
+	}
+	if field.Kind != table.Integers {
+		return "", fmt.Errorf("data.tokens_column: column %q has %s, want lists of whole numbers", column, field.Kind)
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s\x00%d", absolute, t.Info.Size(),
+		t.Info.ModTime().UnixNano(), column, vocabulary))
+	base := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	target = filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".bin")
+	inCache := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return &archive.CacheError{Dir: dir, Err: err}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", inCache(err)
+	}
+	lock, err := filelock.Acquire(ctx, target+".lock")
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", err
+		}
+		return "", inCache(err)
+	}
+	defer lock.Release()
+	if _, err := os.Stat(target); err == nil {
+		return target, nil
+	}
+	w, err := tokens.Create(target, tokens.Header{Tokenizer: UnknownTokenizer, Vocabulary: vocabulary,
+		EndOfText: tokens.NoToken})
+	if err != nil {
+		return "", inCache(err)
+	}
+	row := 0
+	var list []int32
+	err = t.Scan(ctx, []table.Column{{Path: column}}, func(v []table.Value) error {
+		list = list[:0]
+		for _, token := range v[0].List {
+			if token < 0 || token >= int64(vocabulary) {
+				return fmt.Errorf("row %d: token %d, want 0 to %d (data.vocabulary is %d)", row, token, vocabulary-1,
+					vocabulary)
+			}
+			list = append(list, int32(token))
+		}
+		row++
+		return inCache(w.Append(list))
+	})
+	if err != nil || w.Count() == 0 {
+		return "", errors.Join(err, w.Close(), os.Remove(target+".part"))
+	}
+	_, err = w.Finish()
+	return target, inCache(err)
+}

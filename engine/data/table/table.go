@@ -1,0 +1,210 @@
+package table
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Kind is the kind of the values of a column.
+type Kind int
+
+// The kinds of values. Nested columns other than lists of whole numbers have the kind Other.
+const (
+	Other Kind = iota
+	Integer
+	Real
+	Boolean
+	Text
+	Binary
+	Integers // a list of whole numbers
+	Struct
+)
+
+// String returns the name of the kind in messages.
+func (k Kind) String() string {
+	return [...]string{"another type", "integer", "real number", "boolean", "text", "bytes", "list of integers",
+		"structure"}[k]
+}
+
+// Field describes a column, or a part of a column of structures.
+type Field struct {
+	Name     string
+	Kind     Kind
+	Children []Field // of a structure
+}
+
+// Feature is the type of a column in datasets.
+type Feature struct {
+	Type  string   `json:"_type"` // Value, ClassLabel, Image, …
+	Names []string `json:"names"` // class names of a ClassLabel
+}
+
+// Column selects a column.
+type Column struct {
+	Path   string // names, separated by dots
+	Locate bool   // return positions in place of bytes; Arrow only
+}
+
+// Value is one value. Bytes and List are valid until visit returns.
+type Value struct {
+	Null  bool
+	Int   int64 // Integer; Boolean: 0 or 1
+	Real  float64
+	Bytes []byte  // Text, Binary; nil if it was only located
+	At    int64   // position of the bytes in the file, if Column.Locate is set
+	Size  int64   // number of bytes, if Column.Locate is set
+	List  []int64 // Integers
+}
+
+// ErrFormat means that a file is neither Arrow nor Parquet.
+var ErrFormat = errors.New("neither an Arrow nor a Parquet file")
+
+// File is an open file. Its methods may be called by several goroutines.
+type File struct {
+	Path     string
+	Rows     int64
+	Fields   []Field
+	Features map[string]Feature // by column; nil if the file has none
+	Parquet  bool
+	Info     os.FileInfo
+
+	file *os.File
+	scan func(ctx context.Context, columns []Column, visit func([]Value) error) error
+}
+
+// Open opens a file and reads its metadata.
+func Open(path string) (f *File, err error) {
+	in, info, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f = &File{Path: path, file: in, Info: info}
+	defer func() {
+		if p := recover(); p != nil { // a crafted file may make a parser panic
+			err = fmt.Errorf("the metadata are damaged: %v", p)
+		}
+		if err != nil {
+			in.Close() // read only
+			f = nil
+		}
+	}()
+	start := make([]byte, 8)
+	if n, err := in.ReadAt(start, 0); err != nil && !errors.Is(err, io.EOF) {
+		return f, err
+	} else if start = start[:n]; n == 0 {
+		return f, errors.New("the file is empty")
+	}
+	switch {
+	case bytes.HasPrefix(start, []byte("PAR1")):
+		f.Parquet = true
+		return f, f.openParquet(info.Size())
+	case bytes.HasPrefix(start, []byte("ARROW1")):
+		return f, f.openArrow(8, info.Size())
+	case bytes.HasPrefix(start, []byte{0xff, 0xff, 0xff, 0xff}):
+		return f, f.openArrow(0, info.Size())
+	}
+	return f, fmt.Errorf("%w: begins with % x", ErrFormat, start)
+}
+
+// Recognise reports whether a file is an Arrow or Parquet file.
+func Recognise(f io.ReaderAt) bool {
+	start := make([]byte, 6)
+	n, err := f.ReadAt(start, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false // reading the file reports the error
+	}
+	for _, prefix := range []string{"PAR1", "ARROW1", "\xff\xff\xff\xff"} {
+		if bytes.HasPrefix(start[:n], []byte(prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.file.Close() }
+
+// Field returns the description of a column.
+func (f *File) Field(path string) (field Field, ok bool) {
+	fields := f.Fields
+	for name := range strings.SplitSeq(path, ".") {
+		ok = false
+		for _, one := range fields {
+			if one.Name == name {
+				field, fields, ok = one, one.Children, true
+				break
+			}
+		}
+		if !ok {
+			return Field{}, false
+		}
+	}
+	return field, ok
+}
+
+// Names returns the names of the columns.
+func (f *File) Names() (names []string) {
+	for _, one := range f.Fields {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// Scan calls visit for each row, with the values of the columns in their order. It ends at the first error of visit,
+// and returns it.
+func (f *File) Scan(ctx context.Context, columns []Column, visit func(row []Value) error) (err error) {
+	for _, c := range columns {
+		if field, ok := f.Field(c.Path); !ok {
+			return fmt.Errorf("there is no column %q; the columns are %q", c.Path, f.Names())
+		} else if field.Kind == Other || field.Kind == Struct {
+			return fmt.Errorf("column %q has %s, want text, bytes, a number or a list of whole numbers", c.Path,
+				field.Kind)
+		}
+	}
+	var own error // visit may fail for reasons of its own, and may panic
+	defer func() {
+		if p := recover(); p != nil && own == nil {
+			err = fmt.Errorf("the file is damaged: %v", p)
+		}
+	}()
+	return f.scan(ctx, columns, func(row []Value) error {
+		own = visit(row)
+		return own
+	})
+}
+
+// setFeatures reads the features from the metadata that datasets writes.
+func (f *File) setFeatures(text string) {
+	var meta struct {
+		Info struct {
+			Features json.RawMessage `json:"features"`
+		} `json:"info"`
+	}
+	if json.Unmarshal([]byte(text), &meta) == nil {
+		f.Features = ParseFeatures(meta.Info.Features)
+	}
+}
+
+// ParseFeatures parses the features of dataset_info.json. It leaves out features of unknown form.
+func ParseFeatures(text []byte) map[string]Feature {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(text, &all) != nil || len(all) == 0 {
+		return nil
+	}
+	features := map[string]Feature{}
+	for name, raw := range all {
+		var one Feature
+		if json.Unmarshal(raw, &one) == nil {
+			features[name] = one
+		}
+	}
+	return features
+}
