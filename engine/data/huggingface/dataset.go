@@ -160,12 +160,25 @@ func (r *reader) contentsOf(e entry) (contents []byte, err error) {
 	return contents, err
 }
 
+// folder returns the folder of the data set.
+func (s *source) folder() string {
+	if info, err := os.Stat(s.base); err == nil && !info.IsDir() {
+		return filepath.Dir(s.base)
+	}
+	return s.base
+}
+
+// within returns the folder of a file as a path that openPath accepts.
+func (s *source) within(path string) (string, error) {
+	if within, err := filepath.Rel(s.folder(), filepath.Dir(path)); err == nil {
+		return within, nil
+	}
+	return filepath.Abs(filepath.Dir(path))
+}
+
 // openPath opens the file of an image. Relative paths start at the folder of the data set.
 func (s *source) openPath(name string) (*os.File, os.FileInfo, error) {
-	base := s.base
-	if info, err := os.Stat(base); err == nil && !info.IsDir() {
-		base = filepath.Dir(base)
-	}
+	base := s.folder()
 	if s.follow {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(base, filepath.FromSlash(name))

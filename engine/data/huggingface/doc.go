@@ -6,6 +6,8 @@
 //	Parquet            train-00000-of-00002.parquet, train/0000.parquet, train.parquet; in folders, or behind the links
 //	                   of the cache of the hub
 //	one file           .arrow or .parquet
+//	list of images     metadata.csv or metadata.jsonl in a folder of images, or in one folder for each split: the
+//	                   columns file_name and label; or one .csv, .tsv or .jsonl file
 //
 // [Find] lists the files of the splits. The name of a split states its part (package layout), unless Options names the
 // splits.

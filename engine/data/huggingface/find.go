@@ -54,7 +54,7 @@ func (f Found) Open(path string) (*table.File, error) {
 // file is a file of rows.
 type file struct{ path, split string }
 
-const advice = "want a folder of datasets' save_to_disk, of its cache, or with .parquet files"
+const advice = "want a folder of datasets' save_to_disk, of its cache, with .parquet files, or of images with metadata.csv or metadata.jsonl"
 
 // Recognise reports whether a path is a data set in one of the forms of this package. It reads the names of one or two
 // levels of folders.
@@ -65,6 +65,16 @@ func Recognise(name string) bool {
 	}
 	for _, pattern := range []string{"state.json", "dataset_dict.json", "dataset_info.json", "*.parquet", "*.arrow",
 		"*/*.parquet", "snapshots/*/*.parquet", "snapshots/*/*/*.parquet", "*/*/*/dataset_info.json"} {
+		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// RecogniseList reports whether a folder has lists of images with labels, metadata.csv or metadata.jsonl.
+func RecogniseList(name string) bool {
+	for _, pattern := range []string{"metadata.csv", "metadata.jsonl", "*/metadata.csv", "*/metadata.jsonl"} {
 		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
 			return true
 		}
@@ -331,7 +341,7 @@ func splitOf(name string) string {
 
 // walk lists the Parquet files of a folder, or the Arrow files of a cache.
 func (l *lister) walk(ctx context.Context) error {
-	var parquet, arrow, infos, snapshots []string
+	var parquet, arrow, infos, snapshots, lists []string
 	err := l.folder.Walk(ctx, func(e layout.Entry) error {
 		base := path.Base(e.Name)
 		switch {
@@ -340,6 +350,8 @@ func (l *lister) walk(ctx context.Context) error {
 		case !e.Mode.IsRegular():
 		case base == "dataset_info.json":
 			infos = append(infos, path.Dir(e.Name))
+		case isMetadata(base):
+			lists = append(lists, e.Name)
 		case path.Ext(base) == ".parquet":
 			parquet = append(parquet, e.Name)
 		case path.Ext(base) == ".arrow" && !strings.HasPrefix(base, "cache-") && !strings.HasPrefix(base, "tmp"):
@@ -356,8 +368,16 @@ func (l *lister) walk(ctx context.Context) error {
 	case len(arrow) > 0 && len(parquet) > 0:
 		return fmt.Errorf("the folder has Arrow files and Parquet files, such as %q and %q: set data.path to the folder of one form",
 			arrow[0], parquet[0])
+	case len(arrow)+len(parquet) == 0 && len(lists) == 0:
+		return errors.New("the folder has no .arrow and no .parquet files, and no metadata.csv or metadata.jsonl")
 	case len(arrow)+len(parquet) == 0:
-		return errors.New("the folder has no .arrow and no .parquet files")
+		for k, name := range lists {
+			if k > 0 && path.Dir(name) == path.Dir(lists[k-1]) {
+				return fmt.Errorf("the folder has the lists %q and %q, want one of them", lists[k-1], name)
+			}
+			l.files = append(l.files, file{l.folder.Path(name), path.Dir(name)})
+		}
+		return nil
 	case len(arrow) > 0 && len(infos) > 1:
 		return fmt.Errorf("the folder has several data sets, such as %q and %q: set data.path to one of them", infos[0],
 			infos[1])

@@ -105,7 +105,11 @@ type builder struct {
 func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
 	d := &dataset{source: b.set}
 	for _, path := range paths {
-		err := b.file(ctx, path, d)
+		add := b.file
+		if isList(path) {
+			add = b.list
+		}
+		err := add(ctx, path, d)
 		if err == nil {
 			continue
 		}
@@ -159,7 +163,11 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 		return "", fmt.Errorf("%s: no column has %s; the columns are %q: set the key to one of them", key, what,
 			f.Names())
 	}
-	image, err := pick("data.image_column", b.o.Image, "image", func(name string) bool {
+	usual := "image"
+	if paths, ok := f.Field(pathColumn); ok && paths.Kind == table.Text {
+		usual = pathColumn // metadata.parquet
+	}
+	image, err := pick("data.image_column", b.o.Image, usual, func(name string) bool {
 		return features[name].Type == "Image"
 	}, "images")
 	if err != nil {
@@ -251,6 +259,12 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 		pathAt = len(selected)
 		selected = append(selected, table.Column{Path: c.path})
 	}
+	within := "." // paths of metadata.parquet are relative to its folder
+	if c.path == pathColumn {
+		if within, err = b.set.within(path); err != nil {
+			return err
+		}
+	}
 	row := int32(0)
 	return f.Scan(ctx, selected, func(v []table.Value) error {
 		e := entry{file: number, row: row}
@@ -269,8 +283,12 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 		}
 		e.offset, e.size = at, int32(size)
 		if size == 0 && pathAt >= 0 && len(v[pathAt].Bytes) > 0 {
-			e.offset, e.size = int64(len(b.set.paths)), -int32(len(v[pathAt].Bytes))
-			b.set.paths = append(b.set.paths, v[pathAt].Bytes...)
+			name := string(v[pathAt].Bytes)
+			if within != "." && !filepath.IsAbs(name) {
+				name = filepath.Join(within, filepath.FromSlash(name))
+			}
+			e.offset, e.size = int64(len(b.set.paths)), -int32(len(name))
+			b.set.paths = append(b.set.paths, name...)
 		}
 		label, err := b.label(&v[0], c)
 		if err != nil {

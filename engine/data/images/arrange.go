@@ -27,6 +27,7 @@ type listing struct {
 	files   []file
 	folders []string
 	ignored int      // number of files that are neither images nor hidden
+	lists   []string // names of lists of labels that this package does not read
 	foreign []string // names of images in formats that this package does not read
 	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
 	// nil if no list was found.
@@ -44,6 +45,9 @@ func (l *listing) add(f file) {
 	case foreignEndings[ext] != "":
 		l.foreign = append(l.foreign, f.name)
 	default:
+		if base := path.Base(f.name); base == "metadata.csv" || base == "metadata.jsonl" {
+			l.lists = append(l.lists, f.name)
+		}
 		l.ignored++
 	}
 }
@@ -205,6 +209,10 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 		a.classes = append(a.classes, class)
 	}
 	slices.Sort(a.classes)
+	if len(l.lists) > 0 && len(a.classes) == 1 {
+		return fmt.Errorf("all images are of class %.200q, but %.200q may have their labels: data.dataset = \"huggingface\" reads it",
+			a.classes[0], l.lists[0])
+	}
 	if shared := sharedFolders(l, prefix, classes); shared != "" {
 		a.notes = append(a.notes, fmt.Sprintf("the classes are %s, and each of them has the folders %s: if these are the classes, %s are parts, whose names need the words train, val or test",
 			joined(a.classes), shared, joined(a.classes)))

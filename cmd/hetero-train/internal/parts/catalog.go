@@ -42,7 +42,7 @@ var Builtin = append([]Part{
 		func() DataSetOptions { return imageFiles{} }, photos},
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`",
 		func() DataSetOptions { return shards{} }, photos},
-	anyData{HuggingFace, "a data set of Hugging Face's `datasets`: a folder of `save_to_disk`, of its cache, or Parquet files; images, texts with classes, or token lists, as the model reads them",
+	anyData{HuggingFace, "a data set of Hugging Face's `datasets`: a folder of `save_to_disk`, of its cache, Parquet files, or a list of images such as `metadata.csv`; images, texts with classes, or token lists, as the model reads them",
 		func() anyDataOptions { return new(huggingFace) }, photos},
 	TokenData{
 		"synthetic_text",

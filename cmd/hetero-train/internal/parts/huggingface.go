@@ -69,7 +69,7 @@ func (s *huggingFace) Keys() []config.Key {
 		config.String(&s.EvalSplit, "eval_split", "").Learnt().
 			Doc("Name of the split for evaluation. Empty: the names of the splits state their parts."),
 		config.String(&s.Image, "image_column", "").Learnt().
-			Doc("Column of the images: encoded bytes, or paths of files. Empty: the only column with the feature `Image`, otherwise `image`."),
+			Doc("Column of the images: encoded bytes, or paths of files. Empty: the only column with the feature `Image`, otherwise `image`; in `metadata.csv` and other lists `file_name`."),
 		config.String(&s.Tokens, "tokens_column", "input_ids").Learnt().
 			Doc("Column of the token lists, for models that predict the next token. The lists are joined in their order."),
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
@@ -92,9 +92,17 @@ func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Lo
 	if err != nil {
 		return data.Splits{}, err
 	}
-	return huggingface.Open(ctx, huggingface.Options{Source: s.source(&d), Image: s.Image, Label: s.Label,
+	splits, err := huggingface.Open(ctx, huggingface.Options{Source: s.source(&d), Image: s.Image, Label: s.Label,
 		ValFraction: d.ValFraction, CacheDir: cache, Decode: DecodeOptions(d), Logger: log,
 		Progress: ProgressLog(log, "copying the images of "+d.Path+" to the cache, once")})
+	if err != nil {
+		return splits, err
+	}
+	if example, n := combinations(splits.Train.Classes()); n > 0 {
+		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one image: each combination is a class of its own, because this program has no loss for several labels",
+			example), "path", d.Path, "combinations", n, "classes", len(splits.Train.Classes()))
+	}
+	return splits, nil
 }
 
 // texts returns the labelled texts of the data set.

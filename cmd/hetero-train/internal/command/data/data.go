@@ -112,7 +112,7 @@ func guessDataset(ctx context.Context, path string) string {
 	if filepath.Ext(path) == ".txt" { // a list, which may be a named pipe: only the data set may read it
 		return "webdataset"
 	}
-	if huggingface.Recognise(path) {
+	if huggingface.Recognise(path) || huggingface.RecogniseList(path) {
 		return parts.HuggingFace
 	}
 	shards, err := webdataset.Expand(ctx, path, true)

@@ -1,0 +1,190 @@
+package huggingface
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data/openfiles"
+	"github.com/hetero-train/hetero-train/engine/data/pyjson"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// pathColumn is the column of the paths of images in a list, as datasets calls it.
+const pathColumn = "file_name"
+
+// isList reports whether a file is a list of images: CSV, TSV or JSON lines.
+func isList(name string) bool {
+	return slices.Contains([]string{".csv", ".tsv", ".jsonl", ".ndjson"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// isMetadata reports whether a file has the name of a list in a folder of images, as datasets expects it.
+func isMetadata(base string) bool { return base == "metadata.csv" || base == "metadata.jsonl" }
+
+// list adds the images of a list. Paths of images are relative to the folder of the list.
+func (b *builder) list(ctx context.Context, path string, d *dataset) error {
+	if b.first == "" {
+		b.first, b.byText = path, map[string]int32{}
+	} else if b.names != nil {
+		return fmt.Errorf("the list has no ClassLabel, but %s has", b.first)
+	}
+	f, info, err := regular.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // read only
+	number, row := int32(len(b.set.files)), int32(0)
+	b.set.files = append(b.set.files, openfiles.File{Path: path, Size: info.Size(), Time: info.ModTime().UnixNano()})
+	b.set.origins = append(b.set.origins, path)
+	within, err := b.set.within(path)
+	if err != nil {
+		return err
+	}
+	image, labels := b.o.Image, b.o.Label
+	if image == "" {
+		image = pathColumn
+	}
+	if labels == "" {
+		labels = "label"
+	}
+	add := func(line int, name, label string) error {
+		switch {
+		case name == "":
+			return fmt.Errorf("line %d: column %q is empty, want the path of an image", line, image)
+		case label == "":
+			return fmt.Errorf("line %d: column %q is empty, want a label", line, labels)
+		}
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(within, filepath.FromSlash(name))
+		}
+		text := table.Value{Bytes: []byte(label)}
+		class, err := b.label(&text, columns{label: labels, kind: table.Text})
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		e := entry{offset: int64(len(b.set.paths)), size: -int32(len(name)), label: class, file: number, row: row}
+		b.set.paths = append(b.set.paths, name...)
+		d.samples = append(d.samples, e)
+		row++
+		return ctx.Err()
+	}
+	in := bufio.NewReaderSize(f, 1<<16)
+	if start, err := in.Peek(3); err == nil && string(start) == "\ufeff" { // a mark of editors on Windows
+		in.Discard(3)
+	}
+	if ext := strings.ToLower(filepath.Ext(path)); ext == ".csv" || ext == ".tsv" {
+		err = eachRecord(in, ext == ".tsv", image, labels, add)
+	} else {
+		err = eachObject(in, image, labels, add)
+	}
+	if err == nil && row == 0 {
+		err = errors.New("the list has no images")
+	}
+	if err == nil { // a list next to other images is a common mistake
+		first := d.samples[len(d.samples)-int(row)]
+		var image io.Closer
+		if image, _, err = b.set.openPath(string(b.set.paths[first.offset:][:-first.size])); err == nil {
+			image.Close() // read only
+		} else {
+			err = fmt.Errorf("the first image of the list: %w; paths are relative to the folder of the list", err)
+		}
+	}
+	return err
+}
+
+// eachRecord calls add for each record of a CSV or TSV file.
+func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line int, name, label string) error) error {
+	r := csv.NewReader(in)
+	r.ReuseRecord = true
+	if tabs {
+		r.Comma = '\t'
+	} else if start, _ := in.Peek(4096); bytes.IndexByte(firstLine(start), ',') < 0 &&
+		bytes.IndexByte(firstLine(start), ';') >= 0 {
+		r.Comma = ';'
+	}
+	header, err := r.Read()
+	if err == io.EOF {
+		return errors.New("the file is empty")
+	} else if err != nil {
+		return err
+	}
+	names := slices.Clone(header)
+	at := [2]int{}
+	for k, name := range []string{image, labels} {
+		if at[k] = slices.Index(names, name); at[k] < 0 {
+			return fmt.Errorf("%s: there is no column %q; the columns are %q",
+				[]string{"data.image_column", "data.label_column"}[k], name, names)
+		}
+	}
+	for {
+		record, err := r.Read()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		line, _ := r.FieldPos(0)
+		if err := add(line, record[at[0]], strings.TrimSpace(record[at[1]])); err != nil {
+			return err
+		}
+	}
+}
+
+func firstLine(b []byte) []byte {
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	return line
+}
+
+// eachObject calls add for each object of a file of JSON lines.
+func eachObject(in io.Reader, image, labels string, add func(line int, name, label string) error) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for line := 1; lines.Scan(); line++ {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		var object map[string]json.RawMessage
+		if err := pyjson.Unmarshal(text, &object); err != nil {
+			return fmt.Errorf("line %d: want a JSON object: %w", line, err)
+		}
+		var values [2]string
+		for k, name := range []string{image, labels} {
+			raw, ok := object[name]
+			key := []string{"data.image_column", "data.label_column"}[k]
+			var value any
+			if err := json.Unmarshal(raw, &value); ok && err != nil {
+				return fmt.Errorf("line %d: %q: %w", line, name, err)
+			}
+			switch v := value.(type) {
+			case string:
+				values[k] = v
+			case bool:
+				values[k] = strconv.FormatBool(v)
+			case float64:
+				values[k] = string(raw)
+			case []any:
+				return fmt.Errorf("line %d: %s: %q is a list (several labels per image): this program has no loss for several labels; want one label",
+					line, key, name)
+			case nil:
+				return fmt.Errorf("line %d: %s: no value of %q", line, key, name)
+			default:
+				return fmt.Errorf("line %d: %s: %q is an object, want a text or a number", line, key, name)
+			}
+		}
+		if err := add(line, values[0], strings.TrimSpace(values[1])); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
