@@ -76,6 +76,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 		splits, err = d.FallbackOptions.(DataSetOptions).Open(ctx, cfg, log)
 	}
 	if errors.As(err, &fault) {
+		nameForm(&d, fault)
 		err = exit.With(exit.Data, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) && out.Name == d.Dataset && d.Path != "" {

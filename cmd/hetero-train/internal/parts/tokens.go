@@ -110,7 +110,8 @@ func (d TokenData) addTo(c *config.Catalog) error {
 // openTokens opens the configured data set of text.
 func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
 	splits, err := cfg.Data.Options.(TokenDataOptions).OpenTokens(ctx, cfg, log)
-	if errors.As(err, new(*data.Fault)) {
+	if fault := (*data.Fault)(nil); errors.As(err, &fault) {
+		nameForm(&cfg.Data, fault)
 		err = exit.With(exit.Data, err)
 	}
 	if err == nil && Pairs(&cfg.Model) && !splits.Pairs && splits.Classes == nil {

@@ -1,0 +1,80 @@
+package parts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/huggingface"
+	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// nameForm changes a fault if data.path has data in a form that another data set or a conversion reads. The fault then
+// names this data set or conversion.
+func nameForm(d *config.Data, fault *data.Fault) {
+	if d.Path == "" {
+		return
+	}
+	reads := map[string]string{"images": "image files and archives", "webdataset": "WebDataset shards",
+		LabelledText: "tab-separated values and JSON lines", "text": "token files"}[d.Dataset]
+	if reads == "" {
+		return
+	}
+	start, file := startOf(d.Path)
+	isTable := huggingface.Recognise(d.Path)
+	if file {
+		isTable = table.Recognise(strings.NewReader(start))
+	}
+	wrong := func(form, advice string) {
+		*fault = data.Fault{Op: "open data set", Path: d.Path, Index: -1, Advice: advice,
+			Err: fmt.Errorf("%s, but data set %s reads %s", form, d.Dataset, reads)}
+	}
+	const tokenize = "convert the texts to tokens: hetero-train data tokenize %s --tokenizer gpt2 --output tokens; then set data.path = \"tokens\""
+	switch list := slices.Contains([]string{".csv", ".jsonl", ".ndjson", ".tsv"}, filepath.Ext(d.Path)); {
+	case isTable && !file && d.Dataset != "text": // the folder may also have other data, to which the fault applies
+		fault.Advice = strings.TrimPrefix(fault.Advice+
+			"; the folder has Arrow or Parquet files, which data.dataset = \"huggingface\" reads", "; ")
+	case isTable && d.Dataset == "text":
+		wrong("the data are Arrow or Parquet files", fmt.Sprintf(tokenize, d.Path)+
+			"; data.dataset = \"huggingface\" reads lists of tokens")
+	case isTable:
+		wrong("the data are Arrow or Parquet files", "set data.dataset = \"huggingface\"")
+	case !file:
+	case list && (d.Dataset == "images" || d.Dataset == "webdataset"):
+		wrong("the file is a list",
+			"data.dataset = \"huggingface\" reads lists of images with the columns file_name and label")
+	case d.Dataset == "text":
+		line, _, _ := strings.Cut(start, "\n")
+		ext := filepath.Ext(d.Path)
+		if text := tokens.OtherFormat(d.Path, []byte(line), "token files"); text != "" && ext != ".jsonl" &&
+			ext != ".ndjson" && ext != ".txt" {
+			fault.Err = errors.New(text)
+			fault.Advice = "then " + fmt.Sprintf(tokenize, "FILE.jsonl")
+		} else if utf8.ValidString(strings.TrimRightFunc(start, func(r rune) bool { return r == utf8.RuneError })) {
+			wrong("the file has text", fmt.Sprintf(tokenize, d.Path))
+		}
+	}
+}
+
+// startOf returns the first bytes of a regular file. ok is false for other paths.
+func startOf(path string) (start string, ok bool) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return "", false
+	}
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close() // read only
+	b := make([]byte, 512)
+	n, _ := f.ReadAt(b, 0) // the data set has reported an error of reading
+	return string(b[:n]), n > 0
+}
