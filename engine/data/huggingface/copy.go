@@ -93,6 +93,7 @@ func (c *copied) write(ctx context.Context, f *table.File, column string, file *
 	out := bufio.NewWriterSize(file, 1<<20)
 	c.ends = make([]int64, 0, f.Rows)
 	end, reported := int64(0), time.Now()
+	written := error(nil)
 	err := f.Scan(ctx, []table.Column{{Path: column}}, func(row []table.Value) error {
 		if len(row[0].Bytes) > math.MaxInt32 {
 			return fmt.Errorf("row %d has %d bytes", len(c.ends), len(row[0].Bytes))
@@ -103,11 +104,14 @@ func (c *copied) write(ctx context.Context, f *table.File, column string, file *
 			reported = time.Now()
 			progress(f.Info.Size()*int64(len(c.ends))/max(f.Rows, 1), f.Info.Size())
 		}
-		_, err := out.Write(row[0].Bytes)
-		return inCache(err)
+		_, written = out.Write(row[0].Bytes)
+		return inCache(written)
 	})
-	if err != nil {
+	switch {
+	case err != nil && (written != nil || ctx.Err() != nil):
 		return err
+	case err != nil:
+		return &damagedError{err}
 	}
 	if int64(len(c.ends)) != f.Rows {
 		return fmt.Errorf("the file has %d rows, its metadata say %d", len(c.ends), f.Rows)

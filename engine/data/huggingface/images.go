@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -30,6 +31,8 @@ type Options struct {
 	// depends on the position of the row only.
 	ValFraction float64
 	CacheDir    string // folder for copies of the columns of Parquet files
+	// SkipDamaged leaves out files that are truncated or damaged, with a warning. Otherwise such a file is an error.
+	SkipDamaged bool
 	Decode      images.DecodeOptions
 
 	Logger   *slog.Logger                 // nil means slog.Default()
@@ -109,8 +112,14 @@ func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
 		if isList(path) {
 			add = b.list
 		}
+		rows := len(d.samples)
 		err := add(ctx, path, d)
 		if err == nil {
+			continue
+		}
+		if damaged := (*damagedError)(nil); b.o.SkipDamaged && errors.As(err, &damaged) && ctx.Err() == nil {
+			d.samples = d.samples[:rows]
+			b.o.Logger.Warn("a damaged file was left out, with all its rows", "file", path, "error", err)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -124,6 +133,11 @@ func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
 	}
 	return d, nil
 }
+
+// damagedError is the error of a file that is truncated or damaged.
+type damagedError struct{ error }
+
+func (e *damagedError) Unwrap() error { return e.error }
 
 // columns are the columns of one file.
 type columns struct {
@@ -216,7 +230,10 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 	f, err := table.Open(path)
 	if err != nil {
-		return err
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, table.ErrFormat) {
+			return err
+		}
+		return &damagedError{err}
 	}
 	defer f.Close() // read only
 	c, err := b.columnsOf(f)
@@ -266,7 +283,8 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 		}
 	}
 	row := int32(0)
-	return f.Scan(ctx, selected, func(v []table.Value) error {
+	var own error // of a row that is read, but refused
+	add := func(v []table.Value) error {
 		e := entry{file: number, row: row}
 		var at, size int64
 		switch {
@@ -298,7 +316,15 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 		d.samples = append(d.samples, e)
 		row++
 		return nil
+	}
+	err = f.Scan(ctx, selected, func(v []table.Value) error {
+		own = add(v)
+		return own
 	})
+	if err != nil && own == nil {
+		err = &damagedError{err}
+	}
+	return err
 }
 
 // label returns the number of a label: that of a ClassLabel, or else an index of texts.

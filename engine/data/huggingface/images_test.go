@@ -138,6 +138,46 @@ func TestACopyThatIsDamagedIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestDamagedFilesAreLeftOut cuts one of two files of a split.
+func TestDamagedFilesAreLeftOut(t *testing.T) {
+	train, _ := rowsOf(t)
+	for _, c := range []struct {
+		files, ending string
+		keep          int // bytes of the second file
+	}{{"images_disk/train/data-0000%d-of-00002.arrow", ".arrow", 3000}, {"images_disk/train/data-0000%d-of-00002.arrow", ".arrow", 40},
+		{"images_parquet/data/train-0000%d-of-00002.parquet", ".parquet", 3000}} {
+		dir := t.TempDir()
+		for k := range 2 {
+			contents, err := os.ReadFile("testdata/" + fmt.Sprintf(c.files, k))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k == 1 {
+				contents = contents[:c.keep]
+			}
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("train-0000%d-of-00002%s", k, c.ending)), contents,
+				0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := options(t, dir)
+		if _, err := Open(context.Background(), o); err == nil || !strings.Contains(err.Error(), "train-00001-of-00002") {
+			t.Errorf("%s: got %v, want a fault that names the second file", c.ending, err)
+		}
+		var log strings.Builder
+		o.SkipDamaged, o.Logger = true, slog.New(slog.NewTextHandler(&log, nil))
+		s, err := Open(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, c.ending, s.Train, train[:15])
+		s.Close()
+		if !strings.Contains(log.String(), "a damaged file was left out") {
+			t.Errorf("logged %q", log.String())
+		}
+	}
+}
+
 func TestSplitsAndColumnsByName(t *testing.T) {
 	train, test := rowsOf(t)
 	o := options(t, "testdata/images_disk")

@@ -65,15 +65,17 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 			return Sources{}, f
 		case err == nil && info.IsDir():
 			var found []string
-			if huggingface.Recognise(path) {
+			skipped := len(s.Skipped)
+			found, err = o.within(ctx, path, &s)
+			if errors.Is(err, errNoTextFiles) && huggingface.Recognise(path) {
 				found, parts, err := o.tables(ctx, path, &s)
 				if err != nil {
 					return Sources{}, err
 				}
-				files, names = append(files, found...), append(names, parts...)
+				files, names, s.Skipped = append(files, found...), append(names, parts...), s.Skipped[:skipped]
 				continue
 			}
-			if found, err = o.within(ctx, path, &s); err == nil {
+			if err == nil {
 				files = append(files, found...)
 				for _, file := range found {
 					names = append(names,
@@ -137,6 +139,8 @@ func (o *Options) divide(names []string) (layout.Division, error) {
 	return d, err
 }
 
+var errNoTextFiles = errors.New("the folder has no text files")
+
 func (o *Options) within(ctx context.Context, path string, s *Sources) (files []string, err error) {
 	folder, err := layout.OpenFolder(path, o.FollowLinks)
 	if err != nil {
@@ -154,8 +158,8 @@ func (o *Options) within(ctx context.Context, path string, s *Sources) (files []
 		return nil
 	})
 	if err == nil && files == nil {
-		err = fmt.Errorf("the folder has no text files, want files that end in %s, uncompressed or with the additional ending .gz or .zst",
-			strings.Join(suffixes, ", "))
+		err = fmt.Errorf("%w, want files that end in %s, uncompressed or with the additional ending .gz or .zst, or a data set of Arrow or Parquet files",
+			errNoTextFiles, strings.Join(suffixes, ", "))
 	}
 	return files, err
 }

@@ -93,7 +93,8 @@ func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return data.Splits{}, err
 	}
 	splits, err := huggingface.Open(ctx, huggingface.Options{Source: s.source(&d), Image: s.Image, Label: s.Label,
-		ValFraction: d.ValFraction, CacheDir: cache, Decode: DecodeOptions(d), Logger: log,
+		ValFraction: d.ValFraction, CacheDir: cache, SkipDamaged: d.Corrupt == "skip", Decode: DecodeOptions(d),
+		Logger:   log,
 		Progress: ProgressLog(log, "copying the images of "+d.Path+" to the cache, once")})
 	if err != nil {
 		return splits, err

@@ -44,8 +44,8 @@ func newDataTokenize(a *cli.App) *cobra.Command {
 		Use:   "tokenize IN... -o DIR",
 		Short: "Convert text to token shards for training",
 		Long: `Convert text files to token shards in DIR. The command writes train-000000.bin, val-000000.bin and so on, and dataset.json. IN is a
-file or a folder of files: plain text (.txt) or JSON lines (.jsonl, .ndjson), uncompressed or compressed (.gz, .zst). An end-of-text
-token follows each document. If the names of files or folders state parts (train, val, test), the shards have these parts. To continue an interrupted conversion, repeat the command. See docs/text.md.`,
+file or a folder of files: plain text (.txt) or JSON lines (.jsonl, .ndjson), uncompressed or compressed (.gz, .zst), or a data set
+of Hugging Face (Arrow or Parquet files), whose column --field has the texts. An end-of-text token follows each document. If the names of files or folders state parts (train, val, test), the shards have these parts. To continue an interrupted conversion, repeat the command. See docs/text.md.`,
 		Example: `  hetero-train data tokenize tinyshakespeare.txt -o shakespeare --val-fraction 0.1
   hetero-train data tokenize 'corpus/' -o shards --tokenizer wordpiece --vocab vocab.txt --separator ''
   hetero-train data tokenize web.jsonl.zst -o web --field content --val-fraction 0.001`,
