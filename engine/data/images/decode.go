@@ -152,38 +152,68 @@ func (d *Decoder) flattened(decoded image.Image, img *data.Image) {
 // flatten writes the colours of img to pix and drops transparency. It does not blend the colours with a background.
 func flatten(pix []byte, img image.Image) {
 	b := img.Bounds()
-	at := 0
-	for y := b.Min.Y; y < b.Max.Y; y++ {
-		for x := b.Min.X; x < b.Max.X; x++ {
-			var c color.NRGBA
-			switch img := img.(type) {
-			case *image.RGBA: // opaque, or a TIFF with colours that are multiplied by their opacity
-				p := img.RGBAAt(x, y)
-				c = color.NRGBA{R: divided(p.R, p.A), G: divided(p.G, p.A), B: divided(p.B, p.A)}
-			case *image.NRGBA:
-				c = img.NRGBAAt(x, y)
-			case *image.Gray:
-				v := img.GrayAt(x, y).Y
-				c = color.NRGBA{R: v, G: v, B: v}
-			case *image.NRGBA64:
-				p := img.NRGBA64At(x, y)
-				c = color.NRGBA{R: uint8(p.R >> 8), G: uint8(p.G >> 8), B: uint8(p.B >> 8)}
-			case *image.Paletted:
-				switch p := img.Palette[img.ColorIndexAt(x, y)].(type) {
-				case color.RGBA: // opaque
-					c = color.NRGBA{R: p.R, G: p.G, B: p.B}
-				case color.NRGBA:
-					c = p
-				case color.RGBA64: // a palette of a TIFF, opaque
-					c = color.NRGBA{R: uint8(p.R >> 8), G: uint8(p.G >> 8), B: uint8(p.B >> 8)}
-				}
-			default: // 16 bits, opaque
-				c = color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
+	row := 3 * b.Dx()
+	var colours [256][3]byte
+	if paletted, ok := img.(*image.Paletted); ok {
+		colours = paletteOf(paletted.Palette)
+	}
+	for y := range b.Dy() {
+		dst := pix[y*row:][:row]
+		switch img := img.(type) {
+		case *image.RGBA: // opaque, or a TIFF with colours that are multiplied by their opacity
+			src := img.Pix[y*img.Stride:]
+			for i, j := 0, 0; i < len(dst); i, j = i+3, j+4 {
+				p := src[j : j+4 : j+4]
+				dst[i], dst[i+1], dst[i+2] = divided(p[0], p[3]), divided(p[1], p[3]), divided(p[2], p[3])
 			}
-			pix[at], pix[at+1], pix[at+2] = c.R, c.G, c.B
-			at += 3
+		case *image.NRGBA:
+			src := img.Pix[y*img.Stride:]
+			for i, j := 0, 0; i < len(dst); i, j = i+3, j+4 {
+				p := src[j : j+4 : j+4]
+				dst[i], dst[i+1], dst[i+2] = p[0], p[1], p[2]
+			}
+		case *image.Gray:
+			for x, v := range img.Pix[y*img.Stride:][:b.Dx()] {
+				dst[3*x], dst[3*x+1], dst[3*x+2] = v, v, v
+			}
+		case *image.Paletted:
+			for x, v := range img.Pix[y*img.Stride:][:b.Dx()] {
+				copy(dst[3*x:3*x+3], colours[v][:])
+			}
+		default:
+			flattenRow(dst, img, b.Min.Y+y)
 		}
 	}
+}
+
+// flattenRow writes the colours of a row of an image with 16 bits per channel.
+func flattenRow(dst []byte, img image.Image, y int) {
+	x := img.Bounds().Min.X
+	for i := 0; i < len(dst); i, x = i+3, x+1 {
+		var c color.NRGBA
+		if deep, ok := img.(*image.NRGBA64); ok {
+			p := deep.NRGBA64At(x, y)
+			c = color.NRGBA{R: uint8(p.R >> 8), G: uint8(p.G >> 8), B: uint8(p.B >> 8)}
+		} else { // opaque
+			c = color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
+		}
+		dst[i], dst[i+1], dst[i+2] = c.R, c.G, c.B
+	}
+}
+
+// paletteOf returns the colours of a palette, without transparency. Missing colours are black.
+func paletteOf(palette color.Palette) (colours [256][3]byte) {
+	for i, one := range palette[:min(len(palette), len(colours))] {
+		switch p := one.(type) {
+		case color.RGBA: // opaque
+			colours[i] = [3]byte{p.R, p.G, p.B}
+		case color.NRGBA:
+			colours[i] = [3]byte{p.R, p.G, p.B}
+		case color.RGBA64: // of a TIFF, opaque
+			colours[i] = [3]byte{uint8(p.R >> 8), uint8(p.G >> 8), uint8(p.B >> 8)}
+		}
+	}
+	return colours
 }
 
 // divided returns a colour that was multiplied by the opacity. It equals Pillow's result.

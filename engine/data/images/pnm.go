@@ -84,6 +84,13 @@ func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 		return err
 	}
 	d.pix = grow(d.pix, 3*h.width*h.height)
+	*img = data.Image{Pix: d.pix, Width: h.width, Height: h.height, FullWidth: h.width, FullHeight: h.height}
+	if !h.plain && h.channels == 3 && h.most == 255 { // the usual form
+		if copy(d.pix, contents[h.at:]) < len(d.pix) {
+			return fmt.Errorf("pnm: %w", io.ErrUnexpectedEOF)
+		}
+		return nil
+	}
 	next := h.values(contents)
 	scale := h.scale()
 	for at := 0; at < len(d.pix); at += 3 {
@@ -101,7 +108,6 @@ func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 			d.pix[at+1], d.pix[at+2] = d.pix[at], d.pix[at]
 		}
 	}
-	*img = data.Image{Pix: d.pix, Width: h.width, Height: h.height, FullWidth: h.width, FullHeight: h.height}
 	return nil
 }
 

@@ -196,23 +196,28 @@ func (c chroma) pair(x int) (left, right int) {
 // convertRow converts one row of pixels.
 func convertRow(dst, luma []byte, u, v chroma) {
 	width := len(luma)
-	put := func(x, u, v int) {
-		y := int(luma[x]) * 19077 >> 8
-		dst[3*x] = clip6(y + v*26149>>8 - 14234)
-		dst[3*x+1] = clip6(y - u*6419>>8 - v*13320>>8 + 8708)
-		dst[3*x+2] = clip6(y + u*33050>>8 - 17685)
-	}
-	put(0, u.edge(0), v.edge(0))
+	dst = dst[:3*width]
+	put(dst, luma[0], u.edge(0), v.edge(0))
 	for k := 1; k <= (width-1)/2; k++ {
 		u0, u1 := u.pair(k)
 		v0, v1 := v.pair(k)
-		put(2*k-1, u0, v0)
-		put(2*k, u1, v1)
+		two := dst[6*k-3 : 6*k+3 : 6*k+3]
+		put(two, luma[2*k-1], u0, v0)
+		put(two[3:], luma[2*k], u1, v1)
 	}
 	if width%2 == 0 {
 		last := width/2 - 1
-		put(width-1, u.edge(last), v.edge(last))
+		put(dst[3*width-3:], luma[width-1], u.edge(last), v.edge(last))
 	}
+}
+
+// put converts a pixel, with the coefficients of libwebp.
+func put(dst []byte, luma byte, u, v int) {
+	y := int(luma) * 19077 >> 8
+	_ = dst[2]
+	dst[0] = clip6(y + v*26149>>8 - 14234)
+	dst[1] = clip6(y - u*6419>>8 - v*13320>>8 + 8708)
+	dst[2] = clip6(y + u*33050>>8 - 17685)
 }
 
 // clip6 returns the integer part of a number with 6 binary places, limited to 0 … 255.
