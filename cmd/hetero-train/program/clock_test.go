@@ -34,7 +34,7 @@ var wallClock = map[string]string{
 	"engine/cluster/rendezvous/join.go":                     "a deadline that has passed",
 	"engine/data/archive/plain.go":                          "the time of a file, as part of a name",
 	"engine/experiment/lock.go":                             "since when a run holds its folder, for people",
-	"engine/data/webdataset/pool.go":                        "the time of a file, which tells whether it has changed",
+	"engine/data/openfiles/openfiles.go":                    "the time of a file, which tells whether it has changed",
 	"engine/data/webdataset/store.go":                       "likewise",
 	"profiler/measure/links.go":                             "a deadline that has passed",
 	"profiler/runtime/record.go":                            "when a step ended, for readers of the file",

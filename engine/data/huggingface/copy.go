@@ -17,6 +17,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
@@ -34,19 +35,28 @@ type copied struct {
 	ends []int64
 }
 
-// copyColumn copies a column of a Parquet file to dir, or finds the copy of an earlier run. The name of the copy
-// depends on the path, the size and the modification time of the file. The copy appears only when it is complete;
-// other processes wait for it.
+// cacheName returns the path of a file in the cache that is derived from a file. It depends on the path, the size and
+// the modification time of the file, and on what is derived.
+func cacheName(dir string, f *table.File, what, ending string) (string, error) {
+	absolute, err := filepath.Abs(f.Path)
+	if err != nil {
+		return "", err
+	}
+	id := openfiles.Of(absolute, f.Info)
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", id.Path, id.Size, id.Time, what))
+	base := filepath.Base(f.Path)
+	return filepath.Join(dir, strings.TrimSuffix(base, filepath.Ext(base))+"-"+hex.EncodeToString(key[:8])+ending), nil
+}
+
+// copyColumn copies a column of a Parquet file to dir, or finds the copy of an earlier run. The copy appears
+// only when it is complete; other processes wait for it.
 func copyColumn(ctx context.Context, f *table.File, column, dir string, progress func(done, total int64)) (copied,
 	error) {
-	absolute, err := filepath.Abs(f.Path)
+	path, err := cacheName(dir, f, column, ".column")
 	if err != nil {
 		return copied{}, err
 	}
-	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", absolute, f.Info.Size(), f.Info.ModTime().UnixNano(),
-		column))
-	base := strings.TrimSuffix(filepath.Base(f.Path), ".parquet")
-	c := copied{path: filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".column")}
+	c := copied{path: path}
 	if c.ends, err = readEnds(c.path, f.Rows); err == nil {
 		return c, nil
 	}

@@ -202,5 +202,5 @@ func statOf(path string) (openfiles.File, error) {
 	if err != nil {
 		return openfiles.File{}, err
 	}
-	return openfiles.File{Path: path, Size: info.Size(), Time: info.ModTime().UnixNano()}, nil
+	return openfiles.Of(path, info), nil
 }

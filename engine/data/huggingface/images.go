@@ -247,7 +247,7 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 		return fmt.Errorf("the classes are %.200q, but those of %s are %.200q", c.names, b.first, b.names)
 	}
 	number := int32(len(b.set.files))
-	stored := openfiles.File{Path: path, Size: f.Info.Size(), Time: f.Info.ModTime().UnixNano()}
+	stored := openfiles.Of(path, f.Info)
 	var ends []int64
 	if f.Parquet && c.bytes != "" {
 		if b.o.CacheDir == "" {

@@ -44,7 +44,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 	}
 	defer f.Close() // read only
 	number, row := int32(len(b.set.files)), int32(0)
-	b.set.files = append(b.set.files, openfiles.File{Path: path, Size: info.Size(), Time: info.ModTime().UnixNano()})
+	b.set.files = append(b.set.files, openfiles.Of(path, info))
 	b.set.origins = append(b.set.origins, path)
 	within, err := b.set.within(path)
 	if err != nil {

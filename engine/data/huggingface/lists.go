@@ -2,13 +2,9 @@ package huggingface
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
@@ -60,14 +56,9 @@ func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary in
 	if field.Kind != table.Integers {
 		return "", fmt.Errorf("data.tokens_column: column %q has %s, want lists of whole numbers", column, field.Kind)
 	}
-	absolute, err := filepath.Abs(path)
-	if err != nil {
+	if target, err = cacheName(dir, t, fmt.Sprintf("%s\x00%d", column, vocabulary), ".bin"); err != nil {
 		return "", err
 	}
-	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s\x00%d", absolute, t.Info.Size(),
-		t.Info.ModTime().UnixNano(), column, vocabulary))
-	base := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-	target = filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".bin")
 	inCache := func(err error) error {
 		if err == nil {
 			return nil

@@ -33,6 +33,11 @@ type File struct {
 	Time int64 // modification time in ns
 }
 
+// Of returns the identity of a file with this path.
+func Of(path string, info os.FileInfo) File {
+	return File{path, info.Size(), info.ModTime().UnixNano()}
+}
+
 // Pool opens files on demand and closes the least recently used ones. Its methods are safe for concurrent use.
 type Pool struct {
 	files []File
@@ -80,7 +85,7 @@ func (p *Pool) Take(number int) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() != id.Size || info.ModTime().UnixNano() != id.Time {
+	if Of(id.Path, info) != id {
 		err = fmt.Errorf("the file changed after it was indexed: got %d bytes, modified %v, want %d bytes",
 			info.Size(), info.ModTime(), id.Size)
 		f.Close() // read only
