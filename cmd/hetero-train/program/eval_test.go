@@ -267,7 +267,7 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 	}{
 		{[]string{dir}, "want a checkpoint or a run, then images"},
 		{[]string{dir, filepath.Join(dir, "none.png")}, "no such file"},
-		{[]string{dir, t.TempDir()}, "has no .jpg"},
+		{[]string{dir, t.TempDir()}, "has no image files (.jpg"},
 		{[]string{dir, "-", "-"}, "got - twice"},
 		{[]string{dir, dir, "--top", "0"}, "--top: got 0"},
 		{[]string{dir, dir, "--class-names", clitest.WriteConfig(t, "one\n")},
