@@ -127,6 +127,7 @@ func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
 		}
 		fault := data.FileFault("open data set", path, err)
 		if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
+			fault.Err = errors.New(cache.Error()) // a missing folder is not that of the data
 			fault.Advice = "set data.cache_dir to a writable folder with enough free space for the images of the Parquet files, or save the data set with save_to_disk, whose files are read in place"
 		}
 		return nil, fault

@@ -201,6 +201,8 @@ func TestSplitsAndColumnsByName(t *testing.T) {
 		{func(o *Options) { o.Path = "testdata" }, "the folder has Arrow files and Parquet files"},
 		{func(o *Options) { o.Path = "testdata/rows.json" }, "neither an Arrow nor a Parquet file"},
 		{func(o *Options) { o.Path = "missing" }, "no such file"},
+		{func(o *Options) { o.Path, o.CacheDir = "testdata/images_snappy.parquet", "images_test.go" },
+			"cache folder images_test.go/columns: mkdir images_test.go: not a directory; set data.cache_dir"},
 	} {
 		o := options(t, "testdata/images_disk")
 		c.change(&o)

@@ -26,9 +26,8 @@ type file struct {
 type listing struct {
 	files   []file
 	folders []string
-	ignored int      // number of files that are neither images nor hidden
-	lists   []string // names of lists of labels that this package does not read
-	foreign []string // names of images in formats that this package does not read
+	ignored int // number of files that are neither images nor hidden
+	others
 	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
 	// nil if no list was found.
 	heldClasses map[string]string
@@ -39,16 +38,10 @@ func (l *listing) add(f file) {
 	if layout.System(f.name) {
 		return
 	}
-	switch ext := strings.ToLower(path.Ext(f.name)); {
-	case ext != "" && IsEnding(ext[1:]):
+	if isImage(f.name) {
 		l.files = append(l.files, f)
-	case foreignEndings[ext] != "":
-		l.foreign = append(l.foreign, f.name)
-	default:
-		if base := path.Base(f.name); base == "metadata.csv" || base == "metadata.jsonl" {
-			l.lists = append(l.lists, f.name)
-		}
-		l.ignored++
+	} else {
+		l.addOther(f.name)
 	}
 }
 

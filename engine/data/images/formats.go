@@ -137,6 +137,30 @@ func variant(f format, err error) error {
 	return err
 }
 
+// isImage reports whether the name of a file is that of an image.
+func isImage(name string) bool {
+	ext := path.Ext(name)
+	return ext != "" && IsEnding(ext[1:])
+}
+
+// others are files that this package does not read.
+type others struct {
+	foreign []string // names of images in other formats
+	lists   []string // names of lists of labels
+}
+
+// addOther counts a file that is no image of a known format.
+func (l *listing) addOther(name string) {
+	if foreignEndings[strings.ToLower(path.Ext(name))] != "" {
+		l.foreign = append(l.foreign, name)
+		return
+	}
+	if base := path.Base(name); base == "metadata.csv" || base == "metadata.jsonl" {
+		l.lists = append(l.lists, name)
+	}
+	l.ignored++
+}
+
 // refuseForeign returns an error if files have the ending of a format that this package does not read.
 func refuseForeign(names []string) error {
 	if len(names) == 0 {
