@@ -1,0 +1,111 @@
+package huggingface
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// touch makes empty files and links (NAME->TARGET).
+func touch(t testing.TB, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		link, target, isLink := strings.Cut(name, "->")
+		path := filepath.Join(dir, link)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := error(nil)
+		if isLink {
+			err = os.Symlink(target, path)
+		} else {
+			err = os.WriteFile(path, nil, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestSplitsOfFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		files               string
+		source              Source
+		train, eval, unused string // relative paths; or train is "error: TEXT"
+	}{
+		"files of the hub": {files: "data/train-00000-of-00002.parquet data/train-00001-of-00002-0a1b.parquet " +
+			"data/test-00000-of-00001.parquet README.md",
+			train: "data/train-00000-of-00002.parquet data/train-00001-of-00002-0a1b.parquet",
+			eval:  "data/test-00000-of-00001.parquet"},
+		"folders of splits": {files: "default/train/0000.parquet default/train/0001.parquet " +
+			"default/validation/0000.parquet default/test/0000.parquet",
+			train: "default/train/0000.parquet default/train/0001.parquet", eval: "default/validation/0000.parquet",
+			unused: "default/test"},
+		"the cache of the hub": {files: "blobs/12 refs/main snapshots/0a1/data/train-00000-of-00001.parquet->../../../blobs/12",
+			train: "snapshots/0a1/data/train-00000-of-00001.parquet"},
+		"two versions": {files: "snapshots/0a1/train.parquet snapshots/0b2/train.parquet",
+			train: "error: the folder has 2 versions of the data set"},
+		"another split": {files: "train.parquet unsupervised.parquet test.parquet",
+			train: `error: set data.train_split and data.eval_split; the splits are ["test" "train" "unsupervised"]`},
+		"named splits": {files: "train.parquet unsupervised.parquet test.parquet",
+			source: Source{TrainSplit: "unsupervised", EvalSplit: "train"},
+			train:  "unsupervised.parquet", eval: "train.parquet", unused: "test"},
+		"one named split": {files: "a.parquet b.parquet", source: Source{EvalSplit: "b"}, train: "a.parquet",
+			eval: "b.parquet"},
+		"only a test":  {files: "test.parquet validation.parquet", train: "error: no split is for training"},
+		"a test alone": {files: "test.parquet", train: "test.parquet"},
+		"evaluation of all": {files: "train.parquet test.parquet", source: Source{All: true}, train: "train.parquet",
+			eval: "test.parquet"},
+		"evaluation without parts": {files: "x.arrow", source: Source{All: true}, train: "x.arrow", eval: "x.arrow"},
+		"results of map":           {files: "x-train.arrow cache-12.arrow tmp34.arrow", train: "x-train.arrow"},
+		"both forms":               {files: "a.arrow b.parquet", train: "error: Arrow files and Parquet files"},
+		"nothing":                  {files: "a.txt", train: "error: no .arrow and no .parquet files"},
+		"an empty description":     {files: "state.json", train: "error: EOF"},
+	} {
+		s := c.source
+		s.Path, s.FollowLinks = touch(t, strings.Fields(c.files)...), true
+		found, err := Find(context.Background(), s)
+		if want, bad := strings.CutPrefix(c.train, "error: "); bad {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, %v, want %q", name, found, err, want)
+			}
+			continue
+		}
+		relative := func(paths []string) string {
+			var names []string
+			for _, path := range paths {
+				rel, err := filepath.Rel(s.Path, path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, filepath.ToSlash(rel))
+			}
+			return strings.Join(names, " ")
+		}
+		if err != nil || relative(found.Train) != c.train || relative(found.Eval) != c.eval || found.Unused != c.unused {
+			t.Errorf("%s: got %s, %s, unused %q, %v, want %s, %s, unused %q", name, relative(found.Train),
+				relative(found.Eval), found.Unused, err, c.train, c.eval, c.unused)
+		}
+	}
+}
+
+func TestSavedDataSetsThatLeadOutOfTheirFolderAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"_data_files": [{"filename": "../x.arrow"}]}`:                                     "want a file of the folder",
+		`{"_data_files": [{"filename": "/x.arrow"}]}`:                                       "want a file of the folder",
+		`{"_data_files": []}`:                                                               "lists no files",
+		`{"_data_files": [{"filename": "x"}], "_indices_files": [{"filename": "i.arrow"}]}`: "flatten_indices",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(context.Background(), Source{Path: dir}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
