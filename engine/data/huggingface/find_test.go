@@ -86,9 +86,10 @@ func TestSplitsOfFiles(t *testing.T) {
 			}
 			return strings.Join(names, " ")
 		}
-		if err != nil || relative(found.Train) != c.train || relative(found.Eval) != c.eval || found.Unused != c.unused {
-			t.Errorf("%s: got %s, %s, unused %q, %v, want %s, %s, unused %q", name, relative(found.Train),
-				relative(found.Eval), found.Unused, err, c.train, c.eval, c.unused)
+		train, eval := relative(found.Train), relative(found.Eval)
+		if err != nil || train != c.train || eval != c.eval || found.Unused != c.unused {
+			t.Errorf("%s: got %s, %s, unused %q, %v, want %s, %s, unused %q", name, train, eval, found.Unused, err,
+				c.train, c.eval, c.unused)
 		}
 	}
 }
