@@ -238,7 +238,7 @@ func TestEveryDataSetCanBeNamed(t *testing.T) {
 	for _, d := range parts.BuiltinCatalog.DataSets {
 		args := []string{"train", "--dataset", d.Name}
 		switch d.Name {
-		case "images", "webdataset":
+		case "images", "webdataset", "huggingface":
 			args = append(args, "--set", "data.path=/data/flowers")
 		case "text":
 			args = append(args, "--model", "gpt2", "--set", "data.path=/data/tokens")
