@@ -83,7 +83,8 @@ func PortRange(text string) (first, last int, err error) {
 		last, err = strconv.Atoi(high)
 	}
 	if err != nil || first < 1 || last > 65535 || first > last {
-		return 0, 0, fmt.Errorf("got %q, want a port or a range of ports from 1 to 65535, such as \"29600-29663\"", text)
+		return 0, 0, fmt.Errorf("got %q, want a port or a range of ports from 1 to 65535, such as \"29600-29663\"",
+			text)
 	}
 	return first, last, nil
 }

@@ -194,8 +194,8 @@ func ofCertificate(err error) error {
 // noCertificate is the text of crypto/tls if a client has sent no certificate.
 const noCertificate = "tls: client didn't provide a certificate"
 
-// isRemoteAlert reports whether the other side has ended TLS with an alert. Both sides run the same TLS, so certificates
-// are the only cause.
+// isRemoteAlert reports whether the other side has ended TLS with an alert. Both sides run the same TLS, so
+// certificates are the only cause.
 func isRemoteAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"

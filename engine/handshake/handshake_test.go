@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-var test = Protocol{Name: [8]byte{'h', 't', 't', 'e', 's', 't', 's', 3}, Secret: []byte("a secret of many bytes"), Claim: 4}
+var test = Protocol{Name: [8]byte{'h', 't', 't', 'e', 's', 't', 's', 3}, Secret: []byte("a secret of many bytes"),
+	Claim: 4}
 
 // pair returns the two ends of a TCP connection, with a deadline.
 func pair(t testing.TB) (near, far net.Conn) {
@@ -169,7 +170,10 @@ func TestAnInterceptedConnectionIsFound(t *testing.T) {
 		for _, step := range []struct {
 			to, from net.Conn
 			n        int64
-		}{{out, between, GreetingBytes}, {between, out, GreetingBytes}, {out, between, 4 + 32}, {between, out, 1 + 32}} {
+		}{
+			{out, between, GreetingBytes}, {between, out, GreetingBytes},
+			{out, between, 4 + 32}, {between, out, 1 + 32},
+		} {
 			io.CopyN(step.to, step.from, step.n)
 		}
 		own, err := fresh()

@@ -158,10 +158,13 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 
 // strangers are what programs without the token do to a port, at most rate times a second. They are the rows S1 to S3.
 var strangers = map[string]func(conn net.Conn){
-	"connect":     func(net.Conn) {},
-	"hold":        func(conn net.Conn) { io.Copy(io.Discard, conn) },
-	"garbage":     func(conn net.Conn) { conn.Write(noise(4096)); io.Copy(io.Discard, conn) },
-	"http":        func(conn net.Conn) { fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); io.Copy(io.Discard, conn) },
+	"connect": func(net.Conn) {},
+	"hold":    func(conn net.Conn) { io.Copy(io.Discard, conn) },
+	"garbage": func(conn net.Conn) { conn.Write(noise(4096)); io.Copy(io.Discard, conn) },
+	"http": func(conn net.Conn) {
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		io.Copy(io.Discard, conn)
+	},
 	"wrong token": func(conn net.Conn) { rendezvousProtocol("another-token-0123456789").Call(conn, nil) },
 	"slow": func(conn net.Conn) {
 		for _, b := range append([]byte("htrendz\x02"), noise(1000)...) {
@@ -312,11 +315,15 @@ func TestMachinesNeedCertificates(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"the same authority":             {settings(own, "node-b"), exit.Done, ""},
-		"another authority":              {settings(other, "node-b"), exit.Usage, "the certificate of the other side is not valid"},
-		"no certificate":                 {none, exit.Usage, "refused the certificate of this side"},
-		"a key that does not fit":        {append(settings(own, "node-b"), "parallel.key_file="+filepath.Join(own, "node-a-key.pem")), exit.Usage, "private key does not match public key"},
-		"a certificate of another owner": {append(settings(own, "node-b"), "parallel.ca_file="+filepath.Join(other, "ca.pem")), exit.Usage, "not a valid certificate of the authority"},
+		"the same authority": {settings(own, "node-b"), exit.Done, ""},
+		"another authority": {settings(other, "node-b"), exit.Usage,
+			"the certificate of the other side is not valid"},
+		"no certificate": {none, exit.Usage, "refused the certificate of this side"},
+		"a key that does not fit": {append(settings(own, "node-b"), "parallel.key_file="+filepath.Join(own,
+			"node-a-key.pem")), exit.Usage, "private key does not match public key"},
+		"a certificate of another authority than its file": {append(settings(own, "node-b"),
+			"parallel.ca_file="+filepath.Join(other, "ca.pem")), exit.Usage,
+			"not a valid certificate of the authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,10 +14,10 @@
 //
 // Each rank listens on a port of [Config].Ports and publishes the port and a random key through a [Control], such as
 // engine/cluster/rendezvous.Group. Of two ranks, the one with the higher number connects. Both prove that they know the
-// key and the token of the run (package handshake). Only then does Gloo get the socket. Other connections to the port (a
-// port scan, a health check) are closed after a few seconds at most, and counted. The package does not use Gloo's own
-// way to connect. Gloo would treat the first connection to its port as the other rank, and a reset of this connection
-// would end the process.
+// key and the token of the run (package handshake). Only then does Gloo get the socket. Other connections to the port
+// (a port scan, a health check) are closed after a few seconds at most, and counted. The package does not use Gloo's
+// own way to connect. Gloo would treat the first connection to its port as the other rank, and a reset of this
+// connection would end the process.
 //
 // Gloo notices the death of a rank only while it communicates with that rank. Therefore the communicator also fails
 // when Control breaks, with a PeerError whose cause is Control's error. When an operation fails, the rank notifies the

@@ -49,12 +49,13 @@ func TestConformanceEncrypted(t *testing.T) {
 
 func conform(t *testing.T, encrypt bool, o collectivetest.Options) {
 	need(t)
-	collectivetest.RunWith(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
+	open := func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
 		comms, b := connected(t, size, limit, encrypt)
 		return collectivetest.GroupOf(comms, func(rank int) {
 			comms[rank].Die()
 			b.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank
 		})
-	}, o)
+	}
+	collectivetest.RunWith(conformance.Go(t), open, o)
 }

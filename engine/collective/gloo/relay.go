@@ -17,8 +17,8 @@ const (
 	// relayBytes is the size of the buffer of each direction of a relay. Larger: fewer system calls, more of the caches
 	// of the CPU. Smaller: more system calls; TLS sends at most 16 KiB in a record.
 	relayBytes = 256 << 10
-	// drainTime is how long a relay still receives after Gloo has closed its end, so that the other rank gets everything
-	// that was sent.
+	// drainTime is how long a relay still receives after Gloo has closed its end, so that the other rank gets
+	// everything that was sent.
 	drainTime = 2 * time.Second
 )
 

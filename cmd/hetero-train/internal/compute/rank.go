@@ -152,7 +152,8 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize,
 		LocalRank: assigned.LocalRank,
 		Address:   addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts,
-		Token: own.Token, Certificates: own.Certificates, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
+		Token: own.Token, Certificates: own.Certificates, Insecure: p.Insecure,
+		Timeout:          session.Seconds(p.RendezvousTimeoutSeconds),
 		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: log, Listener: listener, Status: k.Team.Position})
 	if err != nil {
 		return err

@@ -166,7 +166,8 @@ func TestCertificatesOfConnections(t *testing.T) {
 					t.Errorf("%s: got %v", side.who, side.err)
 				}
 				var refused *handshake.CertificateError
-				if side.want != "" && (!errors.As(side.err, &refused) || !strings.Contains(side.err.Error(), side.want)) {
+				if side.want != "" &&
+					(!errors.As(side.err, &refused) || !strings.Contains(side.err.Error(), side.want)) {
 					t.Errorf("%s: got %v, want %q", side.who, side.err, side.want)
 				}
 			}

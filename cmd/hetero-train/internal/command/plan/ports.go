@@ -26,8 +26,8 @@ const (
 	noSecret   = "NONE (insecure)"
 )
 
-// listeners lists the ports of a run. If all ranks are on one machine, hetero-train opens only ports of loopback between
-// them.
+// listeners lists the ports of a run. If all ranks are on one machine, hetero-train opens only ports of loopback
+// between them.
 func listeners(c *config.Config) []listener {
 	p := c.Parallel
 	secret := "token, TLS 1.3"
