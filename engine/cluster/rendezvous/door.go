@@ -18,29 +18,6 @@ const (
 	pendingPerRank = 4
 )
 
-// Limits of connections to the port of a complete group. All ranks are connected then, so that only late ranks, which
-// the server refuses with a reason, and strangers connect. A larger rate gives strangers more of the CPU that rank 0
-// needs for training: a refused connection costs about 0.1 ms. With a smaller rate, a late rank waits longer for the
-// reason while strangers connect. The kernel holds the connections that wait.
-const (
-	visitBurst = 64
-	visitEvery = 10 * time.Millisecond
-)
-
-// pace delays connections that come faster than the limits.
-type pace struct {
-	due time.Time // time at which the next connection may come if none came before
-}
-
-// pause returns how long a connection that came now must wait, at most visitEvery.
-func (p *pace) pause(now time.Time) time.Duration {
-	if earliest := now.Add(-visitBurst * visitEvery); p.due.Before(earliest) {
-		p.due = earliest
-	}
-	p.due = p.due.Add(visitEvery)
-	return p.due.Sub(now)
-}
-
 // errCrowded is the reason of a handshake that ends because newer connections need its place.
 var errCrowded = errors.New("too many connections are in the handshake, most of them from this address")
 

@@ -75,7 +75,9 @@ func (s *server) local() net.Conn {
 }
 
 func (s *server) accept() {
-	var visits pace
+	// All ranks of a complete group are connected. Only late ranks, which the server refuses with a reason, and
+	// strangers connect then.
+	var visits crowd.Pace
 	for {
 		conn, err := s.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -84,7 +86,7 @@ func (s *server) accept() {
 		if err == nil && s.isFormed() {
 			select {
 			case <-s.stop:
-			case <-time.After(visits.pause(time.Now())):
+			case <-time.After(visits.Pause(time.Now())):
 			}
 		}
 		if err != nil {
