@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -20,6 +21,11 @@ type Parallel struct {
 	SharedMemory             string // "auto" or "off"
 	TokenFile                string
 	Insecure                 bool
+	CAFile                   string
+	CertFile                 string
+	KeyFile                  string
+	Encrypt                  bool
+	Ports                    string // "" or a range; see PortRange
 }
 
 // Keys implements [Options].
@@ -48,10 +54,39 @@ func (p *Parallel) Keys() []Key {
 		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").Operational().
 			Doc("`auto`: ranks of one machine exchange gradients through shared memory. `off`: through the network, for comparison."),
 		String(&p.TokenFile, "token_file", "").Path().Operational().
-			Doc("File with the secret that all ranks of the run share. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_TOKEN`."),
+			Doc("File with the secret that all ranks of the run share. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the file that `HETERO_TOKEN_FILE` names, or else the value of `HETERO_TOKEN`."),
 		Bool(&p.Insecure, "insecure", false).Operational().
 			Doc("Accepts ranks of other machines without a secret. Every start logs a warning."),
+		String(&p.CAFile, "ca_file", "").Path().Operational().
+			Doc("Certificate of the authority that signed the certificates of all machines (PEM). With `cert_file` and `key_file`, the ranks verify each other's certificates in addition to the secret; `hetero-train certs` makes all three files. Empty: the secret alone identifies a rank."),
+		String(&p.CertFile, "cert_file", "").Path().Operational().
+			Doc("Certificate of this machine (PEM). That of rank 0's machine names `master_addr`."),
+		String(&p.KeyFile, "key_file", "").Path().Operational().
+			Doc("Private key of `cert_file` (PEM). The same users as of `token_file` may have access to it."),
+		Bool(&p.Encrypt, "encrypt", false).Operational().
+			Doc("Encrypts gradients between machines by TLS 1.3; connections between ranks for discovery and control are always encrypted. Gradients then travel by `gloo`, because NCCL encrypts nothing. docs/security.md has the cost."),
+		String(&p.Ports, "ports", "").Operational().
+			Doc("TCP ports on which ranks accept connections of other machines for gradients, for example `29600-29663`, for firewalls; at least one for each rank of a machine. Empty: ports that the system chooses. `master_port` is the port of rank 0 for rank discovery."),
 	}
+}
+
+// PortRange parses a range of TCP ports such as "29600-29663", or a single port. An empty text is the range 0 to 0.
+func PortRange(text string) (first, last int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	low, high, isRange := strings.Cut(text, "-")
+	if !isRange {
+		high = low
+	}
+	if first, err = strconv.Atoi(low); err == nil {
+		last, err = strconv.Atoi(high)
+	}
+	if err != nil || first < 1 || last > 65535 || first > last {
+		return 0, 0, fmt.Errorf("got %q, want a port or a range of ports from 1 to 65535, such as \"29600-29663\"",
+			text)
+	}
+	return first, last, nil
 }
 
 // Balance contains the keys of table [balance].

@@ -27,6 +27,25 @@ var rules = []rule{
 	}},
 	{key: "experiment.output_dir", check: func(c *Config) *Fault { return notEmpty(c.Experiment.OutputDir) }},
 	{key: "parallel.master_addr", check: func(c *Config) *Fault { return notEmpty(c.Parallel.MasterAddr) }},
+	{key: "parallel.ports", check: func(c *Config) *Fault {
+		_, _, err := PortRange(c.Parallel.Ports)
+		return unless(err == nil, "not a range of ports", quote(c.Parallel.Ports),
+			`"", a port, or a range of ports from 1 to 65535 such as "29600-29663"`)
+	}},
+	{key: "parallel.encrypt", with: []string{"parallel.backend"}, check: func(c *Config) *Fault {
+		return unless(!c.Parallel.Encrypt || c.Parallel.Backend != "nccl", "NCCL does not encrypt its connections",
+			`true with parallel.backend = "nccl"`, `parallel.backend = "gloo" or "auto"`)
+	}},
+	{key: "parallel.cert_file", with: []string{"parallel.ca_file", "parallel.key_file"}, check: func(c *Config) *Fault {
+		set := 0
+		for _, file := range []string{c.Parallel.CAFile, c.Parallel.CertFile, c.Parallel.KeyFile} {
+			if file != "" {
+				set++
+			}
+		}
+		return unless(set == 0 || set == 3, "parallel.ca_file, cert_file and key_file must be set together",
+			fmt.Sprintf("%d of the three", set), "all three or none")
+	}},
 	{key: "train.resume", check: func(c *Config) *Fault { return notEmpty(c.Train.Resume) }},
 	{key: "metrics.max_bytes", check: func(c *Config) *Fault {
 		return unless(c.Metrics.MaxBytes == 0 || c.Metrics.MaxBytes >= 1<<20, "too small for the files of records",

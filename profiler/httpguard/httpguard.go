@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
@@ -47,6 +48,23 @@ func (l *limited) Accept() (net.Conn, error) {
 			return &counted{conn, guest}, nil
 		}
 	}
+}
+
+// Paced accepts connections at the rate of a crowd.Pace, for a server in the process of a rank.
+func Paced(l net.Listener) net.Listener { return &paced{Listener: l} }
+
+type paced struct {
+	net.Listener
+	pace crowd.Pace
+}
+
+// Accept implements net.Listener.
+func (p *paced) Accept() (net.Conn, error) {
+	conn, err := p.Listener.Accept()
+	if err == nil {
+		time.Sleep(p.pace.Pause(time.Now()))
+	}
+	return conn, err
 }
 
 // counted is a connection that leaves the crowd when it is closed.

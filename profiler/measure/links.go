@@ -1,10 +1,8 @@
 package measure
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/crowd"
+	"github.com/hetero-train/hetero-train/engine/handshake"
+	"github.com/hetero-train/hetero-train/engine/ports"
 )
 
 // Group exchanges values between ranks during measurements. *rendezvous.Group implements it.
@@ -36,7 +36,8 @@ type Link struct {
 
 // LinkOptions configures Links.
 type LinkOptions struct {
-	Host     string // address of this rank's machine, as other ranks can reach it
+	Host     string      // address of this rank's machine, as other ranks can reach it
+	Ports    ports.Range // ports on which this rank may listen; none: the system chooses a port
 	Budget   time.Duration
 	Progress func(done, total int) // called with the number of rounds; may be nil
 }
@@ -45,11 +46,11 @@ type LinkOptions struct {
 // 16, a ring and random pairs. All ranks must call it, and all ranks get the same list. If two ranks cannot connect,
 // their entry has an Error. The error of Links itself is that of the group.
 //
-// During the measurement, each rank listens on a port. It serves only connections that send the random key which the
-// ranks exchanged through the group.
+// During the measurement, each rank listens on a port. It serves only callers that prove that they know the random key
+// which the ranks exchanged through the group (package handshake).
 func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	rounds, slot := schedule(g.Size(), o.Budget)
-	door, err := openDoor(o.Host)
+	door, err := openDoor(ctx, o)
 	if err != nil {
 		door = &entrance{reason: err.Error()}
 	}
@@ -143,7 +144,7 @@ type entrance struct {
 	listener net.Listener
 	guests   *crowd.Crowd
 	fault    crowd.Fault
-	key      [16]byte
+	key      [32]byte
 	reason   string
 	arrivals chan arrival
 	closed   chan struct{}
@@ -156,13 +157,18 @@ type arrival struct {
 	round byte // low bits of the round
 }
 
-func openDoor(host string) (*entrance, error) {
+// protocol returns the handshake with a rank that has a key. The claim is the low bits of the round.
+func protocol(key []byte) handshake.Protocol {
+	return handshake.Protocol{Name: [8]byte{'h', 't', 'r', 'l', 'i', 'n', 'k', 1}, Secret: key, Claim: 1}
+}
+
+func openDoor(ctx context.Context, o LinkOptions) (*entrance, error) {
 	d := &entrance{guests: crowd.New(mostGuests), arrivals: make(chan arrival, 1), closed: make(chan struct{})}
 	if _, err := rand.Read(d.key[:]); err != nil {
 		return nil, err
 	}
 	var err error
-	if d.listener, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+	if d.listener, err = o.Ports.Listen(ctx, net.ListenConfig{}, o.Host); err != nil {
 		return nil, err
 	}
 	go d.accept()
@@ -188,21 +194,24 @@ func (d *entrance) accept() {
 	}
 }
 
-// admit checks the key that a connection sends.
+// admit identifies a caller.
 func (d *entrance) admit(conn net.Conn, guest *crowd.Guest) {
 	defer guest.Leave()
-	var hello [17]byte
+	var round byte
 	err := conn.SetDeadline(time.Now().Add(2 * time.Second))
 	if err == nil {
-		err = readFull(conn, hello[:])
+		_, err = protocol(d.key[:]).Answer(conn, func(claim []byte) error {
+			round = claim[0]
+			guest.Prove()
+			return nil
+		})
 	}
-	if err != nil || subtle.ConstantTimeCompare(hello[:16], d.key[:]) != 1 {
+	if err != nil {
 		conn.Close()
 		return
 	}
-	guest.Prove()
 	select {
-	case d.arrivals <- arrival{conn, hello[16]}:
+	case d.arrivals <- arrival{conn, round}:
 	case <-d.closed:
 		conn.Close()
 	}
@@ -263,7 +272,7 @@ func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Du
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) // ends reads and writes
 	defer stop()
-	if _, err = conn.Write(append(bytes.Clone(to.Key), byte(round))); err == nil {
+	if _, err = protocol(to.Key).Call(conn, []byte{byte(round)}); err == nil {
 		err = l.talk(conn, slot)
 	}
 	if err != nil {

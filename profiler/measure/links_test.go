@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 // meeting is a Group for goroutines that act as ranks.
@@ -122,7 +123,7 @@ func TestARankThatCannotBeReachedIsAnEntry(t *testing.T) {
 }
 
 func TestAStrangerIsNotServed(t *testing.T) {
-	d, err := openDoor("127.0.0.1")
+	d, err := openDoor(t.Context(), LinkOptions{Host: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +133,9 @@ func TestAStrangerIsNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.Write(make([]byte, 17)); err != nil { // a wrong key, because the real key is random
-		t.Fatal(err)
-	}
-	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("who does not know the key was answered")
+	// a wrong key, because the real key is random
+	if _, err := protocol(make([]byte, 32)).Call(conn, []byte{0}); !errors.Is(err, handshake.ErrSecret) {
+		t.Errorf("got %v, want a refusal", err)
 	}
 	if len(d.arrivals) != 0 {
 		t.Error("who does not know the key was let in")
@@ -188,7 +187,7 @@ func TestManyStrangersTakeFewPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer partner.Close()
-	if _, err := partner.Write(append(d.key[:], 7)); err != nil {
+	if _, err := protocol(d.key[:]).Call(partner, []byte{7}); err != nil {
 		t.Fatal(err)
 	}
 	if a := <-d.arrivals; a.round != 7 {
@@ -214,7 +213,7 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 
 // A rank that lacks file descriptors says so in the entry of the link.
 func TestAFaultOfAcceptIsNamed(t *testing.T) {
-	d, err := openDoor("127.0.0.1")
+	d, err := openDoor(t.Context(), LinkOptions{Host: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func Listen(o ServerOptions) (*Server, error) {
 		WriteTimeout: answerTime, IdleTimeout: idleTime,
 		// a client must not fill the log of the run
 		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)}
-	limited := httpguard.Limit(s.http, l, mostConnections)
+	limited := httpguard.Limit(s.http, httpguard.Paced(l), mostConnections)
 	go func() {
 		defer close(s.served)
 		s.http.Serve(limited) // returns after Close

@@ -32,6 +32,7 @@ var wallClock = map[string]string{
 	"profiler/profiles/cache.go":                            "when figures were measured, for their reader",
 	"profiler/analysis/trial_mlflow.go":                     "when a run wrote its newest point, for people",
 	"engine/cluster/rendezvous/join.go":                     "a deadline that has passed",
+	"engine/handshake/encrypt.go":                           "the dates of a certificate that no program verifies",
 	"engine/data/archive/plain.go":                          "the time of a file, as part of a name",
 	"engine/experiment/lock.go":                             "since when a run holds its folder, for people",
 	"engine/data/openfiles/openfiles.go":                    "the time of a file, which tells whether it has changed",

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/balance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/bench"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/certs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/checkpoints"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/dashboard"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
@@ -168,6 +169,7 @@ func families(a *cli.App) []*cobra.Command {
 		cli.WithoutConfig(signals.Tidied(tracking.New(a)), "the settings are those of the run"),
 		cli.WithoutConfig(bridge.New(a), "the program that computes sends the settings"),
 		checkpoints.New(a),
+		cli.WithoutConfig(certs.New(a), "certificates do not depend on settings"),
 		newNeighbour(),
 		selftest.NewRank(),
 		cli.WithConfig(signals.Tidied(plan.New(a))),

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 // zeros is shared, so that the memory of the attackers does not count as memory of the group.
@@ -45,10 +47,10 @@ var attacks = []struct {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}},
-	{"without the token", func(conn net.Conn) { _, _ = greet(conn, "") }},
-	{"with another token", func(conn net.Conn) { _, _ = greet(conn, newToken()) }},
+	{"without the token", func(conn net.Conn) { _, _ = greet(conn, "", &handshake.TLS{Client: true}) }},
+	{"with another token", func(conn net.Conn) { _, _ = greet(conn, newToken(), &handshake.TLS{Client: true}) }},
 	{"a frame in place of the proof", func(conn net.Conn) {
-		conn.Write(append(magic[:], make([]byte, nonceBytes)...))
+		conn.Write(append(magic[:], make([]byte, handshake.NonceBytes)...))
 		conn.Write(binary.BigEndian.AppendUint64(nil, 1<<63))
 		conn.Write(zeros)
 	}},
@@ -158,7 +160,7 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := greet(conn, "")
+		l, err := greet(conn, "", &handshake.TLS{Client: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,8 +210,8 @@ func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
 					continue
 				}
 				release := context.AfterFunc(ctx, func() { conn.Close() })
-				conn.Write(append(magic[:], make([]byte, nonceBytes)...))
-				if _, err := readGreeting(conn); err == nil {
+				conn.Write(append(magic[:], make([]byte, handshake.NonceBytes)...))
+				if _, err := protocol(token).ReadGreeting(conn); err == nil {
 					held.Add(1)
 					conn.Read(make([]byte, 1))
 					held.Add(-1)

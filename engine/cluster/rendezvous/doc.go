@@ -40,17 +40,17 @@
 //
 // # Security
 //
-// If the server listens beyond loopback, a [Token] is required, unless Insecure is set. Both sides prove that they know
-// the token with an HMAC-SHA256 over fresh random numbers from both sides. A recorded handshake is therefore useless.
-// Every later frame contains a truncated HMAC. The HMAC uses a key of this connection and also covers the frame's
-// number. Contents are not encrypted. No message contains a file name or a command.
+// If the server listens beyond loopback, a [Token] is required, unless Insecure is set. Package handshake proves that
+// both sides know the token, and then encrypts every connection by TLS 1.3, whose session is bound to the proof. With
+// Options.Certificates, both sides also verify each other's certificate. Every later frame contains a truncated HMAC
+// under a key of this connection, which also covers the frame's number. No message contains a file name or a command.
 //
 // Strangers cannot stop a start, and use few resources. The server never waits for a connection. A handshake may take
 // at most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at once. Above this
 // limit the server drops the oldest connection of the address with the most connections (package crowd), but no
 // connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated only
 // as bytes arrive. The port stays open while the group exists, and the server sends late ranks the reason why they
-// cannot join.
+// cannot join. Once the group is complete, the server accepts at most 50 connections per second, after a burst of 32.
 //
 // # Frames
 //
@@ -64,6 +64,8 @@
 //	*ListenError      rank 0 cannot listen: port in use, no token
 //	*UnreachableError rank 0 was not reachable in time, or another program listens at its address
 //	ErrToken          rank 0 has another token, or none
+//	*handshake.CertificateError, handshake.ErrIntercepted
+//	                  TLS: a refused certificate; a program between this rank and rank 0
 //	*DisagreeError    a rank and rank 0 differ: every difference with both values
 //	*DuplicateError   two processes with the same rank
 //	*MissingError     the ranks that did not join the group, or did not reach an exchange, in time

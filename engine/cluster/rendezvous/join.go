@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 // MaxValue is the maximum length of a value for Set and Gather, in bytes.
@@ -37,6 +39,8 @@ type Options struct {
 
 	Token    Token
 	Insecure bool // rank 0 may listen beyond loopback without a token
+	// Certificates, if not nil, identify the machines in addition to the token. All ranks have them, or none.
+	Certificates *handshake.Certificates
 
 	Timeout          time.Duration // time for all ranks to join; 0: DefaultTimeout
 	HeartbeatTimeout time.Duration // maximum silence of a rank, the same on every rank; 0: DefaultHeartbeatTimeout
@@ -248,6 +252,9 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 		errors.Is(err, syscall.EADDRNOTAVAIL) || isTimeout(err) && loopbackIsDown(net.Interfaces)):
 		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: %w", err, ErrLoopbackDown)}
 		return true
+	case errors.As(err, new(*handshake.CertificateError)) || errors.Is(err, handshake.ErrIntercepted):
+		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, err)
+		return true
 	case errors.Is(err, ErrToken):
 		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)
 		if s.refused.IsZero() {
@@ -329,7 +336,12 @@ func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) 
 	}
 	// interrupts reads and writes when ctx ends
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	link, err := greet(conn, options.Token)
+	var secure *handshake.TLS
+	if options.Rank != 0 { // rank 0 is in the process of the server
+		host, _, _ := net.SplitHostPort(options.Address) // the address was dialled, so it has a port
+		secure = &handshake.TLS{Client: true, Certificates: options.Certificates, Server: host}
+	}
+	link, err := greet(conn, options.Token, secure)
 	if err == nil {
 		err = link.write(kindRegister, payload)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 func TestRanksMeet(t *testing.T) {
@@ -276,11 +278,11 @@ func TestRank0IsNotThere(t *testing.T) {
 			near, far := net.Pipe()
 			go func() {
 				far.Read(make([]byte, 64))
-				far.Write(append([]byte("htrendz\x07"), make([]byte, nonceBytes)...))
+				far.Write(append([]byte("htrendz\x07"), make([]byte, handshake.NonceBytes)...))
 				far.Close()
 			}()
 			return near, nil
-		}, "got version 7 of the rendezvous protocol, want 1"},
+		}, "got version 7 of the rendezvous protocol, want 2"},
 		{"a silent program takes the connection", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {

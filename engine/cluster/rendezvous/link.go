@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -13,23 +12,18 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 const (
-	nonceBytes = 32
-	tagBytes   = 16
+	tagBytes = 16
 
 	handshakeTime = 5 * time.Second
 )
 
 // magic starts every connection; its last byte is the version of the protocol.
-var magic = [8]byte{'h', 't', 'r', 'e', 'n', 'd', 'z', 1}
-
-// Replies to a proof.
-const (
-	verdictWelcome byte = iota
-	verdictToken
-)
+var magic = [8]byte{'h', 't', 'r', 'e', 'n', 'd', 'z', 2}
 
 var (
 	errStranger = errors.New("the program at this address does not use the rendezvous protocol")
@@ -40,112 +34,74 @@ var (
 
 // link is an authenticated connection. One goroutine may read while another one writes.
 type link struct {
-	conn      net.Conn
+	conn      net.Conn // for deadlines and to close; its bytes are encrypted
+	w         io.Writer
 	r         *bufio.Reader
 	in, out   hash.Hash // HMAC under the key of each direction
 	inN, outN uint64    // number of the next frame
 	frame     []byte    // buffer of the writer
 }
 
-// hmacOf returns the HMAC-SHA256 of a purpose and both nonces.
-func hmacOf(token Token, purpose string, client, server []byte) []byte {
-	mac := hmac.New(sha256.New, []byte(token))
-	mac.Write([]byte(purpose))
-	mac.Write(client)
-	mac.Write(server)
-	return mac.Sum(nil)
-}
-
-func newLink(conn net.Conn, r *bufio.Reader, inKey, outKey []byte) *link {
-	return &link{conn: conn, r: r, in: hmac.New(sha256.New, inKey), out: hmac.New(sha256.New, outKey)}
-}
-
 const (
-	purposeRank       = "rank"
-	purposeServer     = "server"
 	purposeFromRank   = "frames from rank"
 	purposeFromServer = "frames from server"
 )
 
-// greet performs the rank's half of the handshake: both sides prove that they have the token. The rank sends its proof
-// first, so that a port scanner receives nothing that depends on the token. The caller must set the deadline.
-func greet(conn net.Conn, token Token) (*link, error) {
-	var client [nonceBytes]byte
-	_, _ = rand.Read(client[:]) // never fails
-	if _, err := conn.Write(append(magic[:], client[:]...)); err != nil {
-		return nil, err
-	}
-	r := bufio.NewReader(conn)
-	server, err := readGreeting(r)
+// protocol returns the handshake of a group.
+func protocol(token Token) handshake.Protocol {
+	return handshake.Protocol{Name: magic, Secret: []byte(token)}
+}
+
+// greet performs the rank's half of the handshake: both sides prove that they have the token. secure is nil within a
+// process; otherwise it configures the encryption. The caller must set the deadline.
+func greet(conn net.Conn, token Token, secure *handshake.TLS) (*link, error) {
+	session, err := protocol(token).Call(conn, nil)
 	if err != nil {
-		return nil, err
+		return nil, explainedHandshake(err)
 	}
-	if _, err := conn.Write(hmacOf(token, purposeRank, client[:], server)); err != nil {
-		return nil, err
-	}
-	var verdict [1]byte
-	if _, err := io.ReadFull(r, verdict[:]); err != nil {
-		return nil, fmt.Errorf("read the reply to the token of this rank: %w", err)
-	}
-	if verdict[0] == verdictToken {
-		return nil, ErrToken
-	}
-	var proof [sha256.Size]byte
-	if _, err := io.ReadFull(r, proof[:]); err != nil {
-		return nil, fmt.Errorf("check the token of rank 0: %w", err)
-	}
-	if !hmac.Equal(proof[:], hmacOf(token, purposeServer, client[:], server)) {
-		return nil, ErrToken
-	}
-	return newLink(conn, r, hmacOf(token, purposeFromServer, client[:], server),
-		hmacOf(token, purposeFromRank, client[:], server)), nil
+	return newLink(conn, session, secure, purposeFromServer, purposeFromRank)
 }
 
 // welcome performs the server's half of the handshake. It calls proved when the other side has proved that it has the
 // token.
-func welcome(conn net.Conn, token Token, proved func()) (*link, error) {
-	r := bufio.NewReader(conn)
-	client, err := readGreeting(r)
+func welcome(conn net.Conn, token Token, secure *handshake.TLS, proved func()) (*link, error) {
+	session, err := protocol(token).Answer(conn, func([]byte) error { proved(); return nil })
 	if err != nil {
-		return nil, err
+		return nil, explainedHandshake(err)
 	}
-	var server [nonceBytes]byte
-	_, _ = rand.Read(server[:]) // never fails
-	if _, err := conn.Write(append(magic[:], server[:]...)); err != nil {
-		return nil, err
-	}
-	var proof [sha256.Size]byte
-	if _, err := io.ReadFull(r, proof[:]); err != nil {
-		return nil, err
-	}
-	if !hmac.Equal(proof[:], hmacOf(token, purposeRank, client, server[:])) {
-		_, _ = conn.Write([]byte{verdictToken}) // best effort: the connection is refused anyway
-		return nil, ErrToken
-	}
-	proved()
-	answer := append([]byte{verdictWelcome}, hmacOf(token, purposeServer, client, server[:])...)
-	if _, err := conn.Write(answer); err != nil {
-		return nil, err
-	}
-	return newLink(conn, r, hmacOf(token, purposeFromRank, client, server[:]),
-		hmacOf(token, purposeFromServer, client, server[:])), nil
+	return newLink(conn, session, secure, purposeFromRank, purposeFromServer)
 }
 
-// readGreeting reads magic and nonce.
-func readGreeting(r io.Reader) (nonce []byte, err error) {
-	var greeting [len(magic) + nonceBytes]byte
-	// An unknown client may send less than a greeting and then wait. The magic bytes suffice to detect such a client.
-	if _, err := io.ReadFull(r, greeting[:len(magic)]); err != nil {
-		return nil, err
+// newLink encrypts the connection and derives the keys of both directions.
+func newLink(conn net.Conn, session *handshake.Session, secure *handshake.TLS, in, out string) (*link, error) {
+	l := &link{conn: conn, w: conn}
+	var r io.Reader = conn
+	if secure != nil {
+		sealed, err := session.Encrypt(conn, *secure)
+		if err != nil {
+			return nil, err
+		}
+		r, l.w = sealed, sealed
 	}
-	if name := len(magic) - 1; !bytes.Equal(greeting[:name], magic[:name]) {
-		return nil, fmt.Errorf("%w (got %q)", errStranger, greeting[:len(magic)])
+	l.r = bufio.NewReader(r)
+	l.in, l.out = hmac.New(sha256.New, session.Key(in)), hmac.New(sha256.New, session.Key(out))
+	return l, nil
+}
+
+// explainedHandshake returns the error of this package for an error of the handshake.
+func explainedHandshake(err error) error {
+	var stranger *handshake.StrangerError
+	switch {
+	case errors.Is(err, handshake.ErrSecret):
+		return ErrToken
+	case errors.As(err, &stranger):
+		if version, ok := stranger.Version(); ok {
+			return fmt.Errorf("%w (got version %d of the rendezvous protocol, want %d)", errStranger, version,
+				magic[len(magic)-1])
+		}
+		return fmt.Errorf("%w (got %q)", errStranger, stranger.Got)
 	}
-	if got, want := greeting[len(magic)-1], magic[len(magic)-1]; got != want {
-		return nil, fmt.Errorf("%w (got version %d of the rendezvous protocol, want %d)", errStranger, got, want)
-	}
-	_, err = io.ReadFull(r, greeting[len(magic):])
-	return greeting[len(magic):], err
+	return err
 }
 
 // write sends one frame.
@@ -159,7 +115,7 @@ func (l *link) write(k kind, payload []byte) error {
 	l.frame = append(l.frame, payload...)
 	l.frame = append(l.frame, sum(l.out, l.outN, l.frame[4:])[:tagBytes]...)
 	l.outN++
-	_, err := l.conn.Write(l.frame)
+	_, err := l.w.Write(l.frame)
 	if cap(l.frame) > 64<<10 {
 		l.frame = nil // frees the buffer after a long frame, because a server may have a thousand links
 	}

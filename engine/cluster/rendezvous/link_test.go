@@ -11,6 +11,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 // tap records the outgoing bytes of a connection.
@@ -35,9 +37,11 @@ func shakeHands(t *testing.T, rank, server Token) (rankLink, serverLink *link, r
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serverLink, serverErr = welcome(far, server, func() {})
+		if serverLink, serverErr = welcome(far, server, &handshake.TLS{}, func() {}); serverErr != nil {
+			far.Close()
+		}
 	}()
-	rankLink, rankErr = greet(near, rank)
+	rankLink, rankErr = greet(near, rank, &handshake.TLS{Client: true})
 	<-done
 	return rankLink, serverLink, rankErr, serverErr
 }
@@ -70,14 +74,14 @@ func TestFalseServerIsFoundOut(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	go func() {
-		r := make([]byte, len(magic)+nonceBytes)
+		r := make([]byte, handshake.GreetingBytes)
 		io.ReadFull(far, r)
 		far.Write(r) // any nonce
 		io.ReadFull(far, make([]byte, sha256.Size))
 		far.Write(make([]byte, 1+sha256.Size))
 		far.Close()
 	}()
-	if _, err := greet(near, newToken()); !errors.Is(err, ErrToken) {
+	if _, err := greet(near, newToken(), nil); !errors.Is(err, ErrToken) {
 		t.Errorf("got %v, want ErrToken", err)
 	}
 }
@@ -86,8 +90,8 @@ func TestRecordedHandshakeIsWorthNothing(t *testing.T) {
 	token := newToken()
 	near, far := net.Pipe()
 	recorded := &tap{Conn: near}
-	go func() { _, _ = welcome(far, token, func() {}) }()
-	l, err := greet(recorded, token)
+	go func() { _, _ = welcome(far, token, nil, func() {}) }()
+	l, err := greet(recorded, token, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ func TestRecordedHandshakeIsWorthNothing(t *testing.T) {
 	defer attacker.Close()
 	go func() { _, _ = io.Copy(io.Discard, attacker) }()
 	go func() { _, _ = attacker.Write(recorded.sent.Bytes()) }()
-	if _, err := welcome(server, token, func() {}); !errors.Is(err, ErrToken) {
+	if _, err := welcome(server, token, nil, func() {}); !errors.Is(err, ErrToken) {
 		t.Errorf("got %v, want ErrToken", err)
 	}
 }
@@ -155,10 +159,10 @@ func TestFramesThatWereTouchedAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			var frames [][]byte
-			raw := rank.conn
+			raw := rank.w // a program between the ranks cannot even change TLS records
 			for _, payload := range []string{"first", "second"} {
 				recorded := &tap{Conn: discard{}}
-				rank.conn = recorded
+				rank.w = recorded
 				if err := rank.write(kindSet, []byte(payload)); err != nil {
 					t.Fatal(err)
 				}
@@ -166,7 +170,7 @@ func TestFramesThatWereTouchedAreRefused(t *testing.T) {
 			}
 			go func() {
 				raw.Write(test.touch(frames))
-				raw.Close()
+				rank.conn.Close()
 			}()
 			for err == nil {
 				_, _, err = server.read()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ const worldSize = 3
 type role struct {
 	Rank    int
 	Meeting string
+	Token   rendezvous.Token
 }
 
 func TestMain(m *testing.M) { ranktest.Main(m, rankVariable, role.run) }
@@ -32,8 +34,15 @@ const testHeartbeat = 3 * time.Second
 
 // run joins the group and prints the result.
 func (r role) run() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	go func() {
+		for range asked {
+			reportUsage()
+		}
+	}()
 	group, err := ranktest.Join(context.Background(),
-		rendezvous.Options{Rank: r.Rank, WorldSize: worldSize, Address: r.Meeting,
+		rendezvous.Options{Rank: r.Rank, WorldSize: worldSize, Address: r.Meeting, Token: r.Token,
 			HeartbeatTimeout: testHeartbeat, Timeout: time.Minute})
 	if err != nil {
 		fmt.Println(err)
@@ -61,7 +70,7 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ranks := ranktest.Start(t, rankVariable, worldSize, func(rank int, meeting string) any {
-				return role{rank, meeting}
+				return role{Rank: rank, Meeting: meeting}
 			})
 			for rank := range worldSize {
 				ranks.Expect(rank, fmt.Sprint("joined as local rank ", rank))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/crowd"
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 // server is the rendezvous server in the process of rank 0.
@@ -74,10 +75,19 @@ func (s *server) local() net.Conn {
 }
 
 func (s *server) accept() {
+	// All ranks of a complete group are connected. Only late ranks, which the server refuses with a reason, and
+	// strangers connect then.
+	var visits crowd.Pace
 	for {
 		conn, err := s.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err == nil && s.isFormed() {
+			select {
+			case <-s.stop:
+			case <-time.After(visits.Pause(time.Now())):
+			}
 		}
 		if err != nil {
 			select { // a temporary lack of resources, such as file descriptors
@@ -135,7 +145,11 @@ func (s *server) receive(conn net.Conn, guest *crowd.Guest) (*peer, registration
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, registration{}, err
 	}
-	link, err := welcome(conn, s.options.Token, func() {
+	var secure *handshake.TLS
+	if guest != nil { // rank 0's own connection stays within the process
+		secure = &handshake.TLS{Certificates: s.options.Certificates}
+	}
+	link, err := welcome(conn, s.options.Token, secure, func() {
 		if s.options.Token != "" { // without a token, every client passes
 			guest.Prove()
 		}
@@ -258,6 +272,12 @@ func (s *server) form() {
 		s.send(p, kindFormed, nil)
 	}
 	s.log.Debug("group complete", "ranks", len(members), "after", time.Since(s.started))
+}
+
+func (s *server) isFormed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.formed
 }
 
 // fillLocalRanks assigns a local rank to each rank that does not know its own. The ranks of a host get different

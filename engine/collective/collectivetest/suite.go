@@ -59,6 +59,9 @@ type Options struct {
 	// Apart means that the ranks are separate processes. The suite leaves out checks of the ranks' allocations and of
 	// late writes to their memory.
 	Apart bool
+	// Allocations is the largest accepted number of allocations in a step of 6 operations on all ranks; 0 for
+	// implementations that do not encrypt.
+	Allocations float64
 }
 
 // suite is the input of a check.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -57,13 +58,14 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gloo: rank %d of %d: %w", c.Rank, c.Size, err)
 	}
+	t := &transport{config: c, conn: conn, ended: make(chan struct{})}
 	if c.Size > 1 {
-		if err := c.join(ctx, conn); err != nil {
+		if err := c.join(ctx, conn, &t.relays); err != nil {
 			conn.close()
+			t.relays.wait()
 			return nil, fmt.Errorf("gloo: rank %d of %d: connect: %w", c.Rank, c.Size, err)
 		}
 	}
-	t := &transport{config: c, conn: conn, ended: make(chan struct{})}
 	t.queue = queue.New(t, queue.Options{Rank: c.Rank, Size: c.Size, OwnThread: true})
 	if c.Size > 1 {
 		t.background.Go(t.watch)
@@ -72,7 +74,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 }
 
 // join connects to the other ranks and gives the sockets to Gloo. It fails when ctx ends or Control breaks.
-func (c Config) join(ctx context.Context, conn *connection) error {
+func (c Config) join(ctx context.Context, conn *connection, relays *relays) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	meeting, err := c.open(ctx)
@@ -98,15 +100,26 @@ func (c Config) join(ctx context.Context, conn *connection) error {
 		if rank == c.Rank {
 			continue
 		}
-		fd, err := handle(socket)
+		plain, err := relays.plain(socket)
 		if err == nil {
-			err = conn.adopt(rank, fd)
+			meeting.sockets[rank] = nil // Gloo has a descriptor of its own, and a relay closes its connection
+			err = conn.adoptConn(rank, plain)
+			plain.Close()
 		}
 		if err != nil {
 			return fmt.Errorf("hand the connection to rank %d over to Gloo: %w", rank, err)
 		}
 	}
 	return nil
+}
+
+// adoptConn gives Gloo a copy of the descriptor of a connection.
+func (c *connection) adoptConn(rank int, conn *net.TCPConn) error {
+	fd, err := handle(conn)
+	if err != nil {
+		return err
+	}
+	return c.adopt(rank, fd)
 }
 
 // reason returns the error that join reports after err. If Control is broken or ctx has ended, reason returns that

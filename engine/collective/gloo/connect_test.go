@@ -8,13 +8,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/handshake"
+	"github.com/hetero-train/hetero-train/engine/ports"
 )
 
 // slow is a Control that returns a value after some time, or never if the context ends before.
@@ -77,8 +83,7 @@ func TestConnectingEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer silent.Close()
-				word, err := json.Marshal(endpoint{Address: silent.Addr().String(), Hello: make([]byte, keyBytes),
-					Answer: make([]byte, keyBytes)})
+				word, err := json.Marshal(endpoint{Address: silent.Addr().String(), Key: make([]byte, keyBytes)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -146,6 +151,7 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	need(t)
 	const fewer, more = spareGuests / 2, 2 * spareGuests // than connections that may be in a handshake at once
+	visitor := Config{Secret: []byte("the token of the run")}
 	for name, attack := range map[string]struct {
 		connections int
 		stray       func(net.Conn, endpoint)
@@ -160,21 +166,29 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 		"garbage": {more, func(c net.Conn, _ endpoint) {
 			_, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100)))
 		}},
-		"another key": {more, func(c net.Conn, _ endpoint) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
-		"no such rank": {more, func(c net.Conn, p endpoint) {
-			_, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0))
+		"a greeting alone": {fewer, func(c net.Conn, _ endpoint) {
+			_, _ = c.Write(append(bytes.Clone(magic[:]), make([]byte, handshake.NonceBytes)...))
 		}},
+		"another key": {fewer, func(c net.Conn, p endpoint) {
+			p.Key = make([]byte, keyBytes)
+			_, _ = visitor.protocol(p).Call(c, claimOf(1))
+		}},
+		"the key without the token": {fewer, func(c net.Conn, p endpoint) {
+			_, _ = Config{}.protocol(p).Call(c, claimOf(1))
+		}},
+		"no such rank": {fewer, func(c net.Conn, p endpoint) { _, _ = visitor.protocol(p).Call(c, claimOf(9)) }},
 		"a reset within the handshake": {fewer, func(c net.Conn, p endpoint) {
-			_, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0))
+			_, _ = visitor.protocol(p).Call(c, claimOf(1))
 			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		}},
-		"the key alone": {fewer, func(c net.Conn, p endpoint) {
-			_, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0))
+		"a handshake without the commitment": {fewer, func(c net.Conn, p endpoint) {
+			_, _ = visitor.protocol(p).Call(c, claimOf(1))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ranks := configs(seat)
+			ranks[0].Secret, ranks[1].Secret = visitor.Secret, visitor.Secret
 			said, attacked := make(chan endpoint, 1), make(chan struct{})
 			ranks[0].Control = told{ranks[0].Control, said}
 			ranks[1].Control = late{ranks[1].Control, attacked}
@@ -199,6 +213,90 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 				c.Close()
 			}
 		})
+	}
+}
+
+// claimOf returns the claim of a rank.
+func claimOf(rank byte) []byte { return []byte{rank, 0, 0, 0} }
+
+// A connection that was recorded must be useless later: each handshake has fresh random numbers.
+func TestARecordedConnectionIsRefused(t *testing.T) {
+	need(t)
+	_, ranks := configs(seat)
+	said, attacked := make(chan endpoint, 1), make(chan struct{})
+	ranks[0].Control = told{ranks[0].Control, said}
+	ranks[1].Control = late{ranks[1].Control, attacked}
+	go func() {
+		defer close(attacked)
+		p := <-said
+		recorded, err := net.Dial("tcp", p.Address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		tape := &tape{Conn: recorded}
+		if _, err := ranks[1].protocol(p).Call(tape, claimOf(1)); err != nil {
+			t.Error(err)
+		}
+		recorded.Close()
+		replay, err := net.Dial("tcp", p.Address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer replay.Close()
+		if _, err := replay.Write(append(tape.sent, 1)); err != nil {
+			t.Error(err)
+		}
+		_ = replay.SetReadDeadline(time.Now().Add(time.Minute))
+		if answer, err := io.ReadAll(replay); len(answer) != handshake.GreetingBytes+1 || errors.Is(err,
+			os.ErrDeadlineExceeded) {
+			t.Errorf("got %d bytes and %v, want a greeting and a refusal", len(answer), err)
+		}
+	}()
+	meetOnce(t, collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+		return Connect(ctx, ranks[rank])
+	}))
+}
+
+// tape records the bytes that were sent.
+type tape struct {
+	net.Conn
+	sent []byte
+}
+
+func (t *tape) Write(p []byte) (int, error) {
+	t.sent = append(t.sent, p...)
+	return t.Conn.Write(p)
+}
+
+// Ranks listen only on the ports of the range, and an error names the range if all of them are taken.
+func TestRanksListenOnTheGivenPorts(t *testing.T) {
+	need(t)
+	first := porttest.Free(t)
+	taken, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, ranks := configs(seat)
+	said := make(chan endpoint, 2)
+	for i := range ranks {
+		ranks[i].Host, ranks[i].Ports = "127.0.0.1", ports.Range{First: first, Last: first + 1}
+	}
+	ranks[0].Control = told{ranks[0].Control, said}
+	full := ranks[0]
+	full.Ports.Last = first
+	var none *ports.FullError
+	if _, err := Connect(t.Context(), full); !errors.As(err, &none) || none.Range != full.Ports {
+		t.Errorf("got %v, want a FullError", err)
+	}
+	ranks[1].Ports = ports.Range{} // two ranks of one machine need two ports
+	meetOnce(t, collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+		return Connect(ctx, ranks[rank])
+	}))
+	if got, want := (<-said).Address, fmt.Sprintf("127.0.0.1:%d", first+1); got != want {
+		t.Errorf("rank 0 listened on %s, want %s", got, want)
 	}
 }
 

@@ -4,6 +4,7 @@ package gloo
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/handshake"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -99,7 +101,8 @@ func damage(listener net.Listener, to string) {
 		return
 	}
 	go io.Copy(near, far)
-	if _, err := io.CopyN(far, near, keyBytes+4+1); err != nil { // Hello, the rank, and the byte that commits
+	// the greeting, the rank with its proof, and the byte that commits
+	if _, err := io.CopyN(far, near, handshake.GreetingBytes+4+sha256.Size+1); err != nil {
 		return
 	}
 	// Two notices of 48 bytes precede the first message with data. All have a header of 48 bytes: number of bytes,

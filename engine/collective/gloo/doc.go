@@ -12,12 +12,12 @@
 //
 // # Connecting
 //
-// Each rank listens on a port and publishes the port and two random keys through a [Control], such as
-// engine/cluster/rendezvous.Group. Of two ranks, the one with the higher number connects and sends the first key; the
-// other replies with the second. Only then does Gloo get the socket. Other connections to the port (a port scan, a
-// health check) are closed after a few seconds at most, and counted. The package does not use Gloo's own way to
-// connect. Gloo would treat the first connection to its port as the other rank, and a reset of this connection would
-// end the process.
+// Each rank listens on a port of [Config].Ports and publishes the port and a random key through a [Control], such as
+// engine/cluster/rendezvous.Group. Of two ranks, the one with the higher number connects. Both prove that they know the
+// key and the token of the run (package handshake). Only then does Gloo get the socket. Other connections to the port
+// (a port scan, a health check) are closed after a few seconds at most, and counted. The package does not use Gloo's
+// own way to connect. Gloo would treat the first connection to its port as the other rank, and a reset of this
+// connection would end the process.
 //
 // Gloo notices the death of a rank only while it communicates with that rank. Therefore the communicator also fails
 // when Control breaks, with a PeerError whose cause is Control's error. When an operation fails, the rank notifies the
@@ -28,9 +28,13 @@
 // libhetero_gloo.so is built if Gloo is installed (libgloo-dev on Debian). Package nativelib describes the search for
 // it. If the library cannot be used, [Available] returns the reason.
 //
-// # Trust
+// # Encryption
 //
-// Gloo's connections are not encrypted: a machine between two ranks can read and forge gradients. Use them only in a
-// network that contains only the hosts of the job. The keys are secret only if Control is. Until all ranks are
-// connected, each rank listens on the address in [Config], on a port that the system chooses.
+// Gloo's connections are not encrypted, unless Config.Encrypt is set: a machine between two ranks can read and forge
+// gradients. With Encrypt, Gloo gets one end of a pair of sockets within the process, and a relay passes bytes between
+// the other end and a TLS connection to the other rank. Changed bytes then break the connection. Without Encrypt,
+// changed bytes change gradients, or Gloo ends the process with exit code 5.
+//
+// Until all ranks are connected, each rank listens on the address in [Config]. The established connections keep the
+// port.
 package gloo

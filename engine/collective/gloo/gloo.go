@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/ports"
 )
 
 // ErrUnavailable means that this program was built without Gloo. The text gives the reason and a remedy.
@@ -40,6 +42,13 @@ type Config struct {
 	// network interface; if set, it takes precedence over Host. If both are empty, Connect uses the address of the
 	// machine's host name.
 	Host, Interface string
+	// Ports are the ports on which this rank may listen while the ranks connect; none: the system chooses a port.
+	Ports ports.Range
+	// Secret is the token of the run, the same on all ranks. Connections also need a key that ranks exchange through
+	// Control. Empty: this key alone identifies a rank.
+	Secret []byte
+	// Encrypt sends all data through TLS; the same on all ranks.
+	Encrypt bool
 	// Timeout limits an operation, from when a rank enters it; 0: no limit. Time in which this rank's process is
 	// stopped does not count.
 	Timeout time.Duration

@@ -26,27 +26,36 @@ func need(t testing.TB) {
 func connect(t testing.TB, size int, limit time.Duration) ([]*Communicator, *collectivetest.Board) {
 	t.Helper()
 	need(t)
-	return connected(t, size, limit)
+	return connected(t, size, limit, false)
 }
 
-func connected(t conformance.TB, size int, limit time.Duration) ([]*Communicator, *collectivetest.Board) {
+func connected(t conformance.TB, size int, limit time.Duration, encrypt bool) ([]*Communicator,
+	*collectivetest.Board) {
 	t.Helper()
 	b := collectivetest.NewBoard()
 	return collectivetest.Connected(t, size, func(ctx context.Context, rank int) (*Communicator, error) {
 		return Connect(ctx, Config{Rank: rank, Size: size, Control: collectivetest.Seat{Board: b, Rank: rank},
 			RankOf: collectivetest.LostRank, Name: "test",
-			Host: "127.0.0.1", Timeout: limit})
+			Host: "127.0.0.1", Timeout: limit, Encrypt: encrypt})
 	}), b
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conform(t, false, collectivetest.Options{}) }
+
+// crypto/tls allocates a little for each record that it reads, about 16 KiB.
+func TestConformanceEncrypted(t *testing.T) {
+	conform(t, true, collectivetest.Options{Allocations: 1000})
+}
+
+func conform(t *testing.T, encrypt bool, o collectivetest.Options) {
 	need(t)
-	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
+	open := func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
-		comms, b := connected(t, size, limit)
+		comms, b := connected(t, size, limit, encrypt)
 		return collectivetest.GroupOf(comms, func(rank int) {
 			comms[rank].Die()
 			b.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank
 		})
-	})
+	}
+	collectivetest.RunWith(conformance.Go(t), open, o)
 }

@@ -3,10 +3,10 @@
 package gloo
 
 import (
-	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
-	"crypto/subtle"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -23,10 +23,11 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/crowd"
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 const (
-	keyBytes = 16
+	keyBytes = 32
 
 	// helloTime limits one handshake. A connection that sends nothing is closed after this time.
 	helloTime = 5 * time.Second
@@ -37,30 +38,40 @@ const (
 	spareGuests = 64
 )
 
-// endpoint is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange
-// endpoints through Control.
+// magic starts every connection; its last byte is the version of the protocol.
+var magic = [8]byte{'h', 't', 'r', 'p', 'e', 'e', 'r', 1}
+
+// endpoint is the address of a rank, with a key for connections to it. Ranks exchange endpoints through Control.
 type endpoint struct {
 	Address string
-	Hello   []byte // the first message of a rank that connects
-	Answer  []byte // the reply to Hello
+	Key     []byte
 }
 
-// meeting is one rank's side of connecting all ranks. Of two ranks, the rank with the higher number connects. The
-// handshake has three messages: Hello with the rank's number, Answer, and one byte that commits the rank to this
-// connection. Other connections to the port get no reply and are closed.
+// meeting is one rank's side of connecting all ranks. Of two ranks, the rank with the higher number connects. Package
+// handshake identifies both sides, and one byte then commits the rank to this connection. Other connections to the port
+// get no proof and are closed.
 type meeting struct {
 	config   Config
 	listener *net.TCPListener
 	own      endpoint
 
 	mu      sync.Mutex
-	sockets []*net.TCPConn  // connections by rank
+	sockets []net.Conn      // connections by rank: *net.TCPConn or *tls.Conn
 	arrived []chan struct{} // closed when the socket of the rank is present, by rank
 	refused int             // number of connections that did not come from a rank
 	guests  *crowd.Crowd
 	fault   crowd.Fault
 	over    bool
 	doors   sync.WaitGroup
+}
+
+// protocol returns the handshake with the rank of an endpoint. Its secret depends on the token of the run and on the
+// endpoint's key: programs that know only one of the two are strangers. The claim is the number of the rank that
+// connects.
+func (c Config) protocol(p endpoint) handshake.Protocol {
+	mac := hmac.New(sha256.New, c.Secret)
+	mac.Write(p.Key)
+	return handshake.Protocol{Name: magic, Secret: mac.Sum(nil), Claim: 4}
 }
 
 // open listens for the other ranks.
@@ -70,16 +81,14 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 		return nil, err
 	}
 	listens := net.ListenConfig{KeepAlive: -1} // Control detects lost ranks
-	listener, err := listens.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	listener, err := c.Ports.Listen(ctx, listens, host)
 	if err != nil {
 		return nil, err
 	}
-	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size),
+	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]net.Conn, c.Size),
 		guests: crowd.New(c.Size + spareGuests),
-		own: endpoint{Address: listener.Addr().String(), Hello: make([]byte, keyBytes),
-			Answer: make([]byte, keyBytes)}}
-	rand.Read(m.own.Hello)
-	rand.Read(m.own.Answer)
+		own:    endpoint{Address: listener.Addr().String(), Key: make([]byte, keyBytes)}}
+	rand.Read(m.own.Key)
 	for range c.Size {
 		m.arrived = append(m.arrived, make(chan struct{}))
 	}
@@ -137,35 +146,43 @@ func (m *meeting) receive() {
 			continue
 		}
 		m.doors.Go(func() {
-			rank, err := m.greet(conn, guest)
-			m.leave(conn, rank, err)
+			rank, secure, err := m.greet(conn, guest)
+			m.leave(secure, rank, err)
 		})
 	}
 }
 
-// greet determines which rank has connected.
-func (m *meeting) greet(conn net.Conn, guest *crowd.Guest) (rank int, err error) {
+// greet determines which rank has connected. It returns the connection to use with this rank.
+func (m *meeting) greet(conn net.Conn, guest *crowd.Guest) (rank int, secure net.Conn, err error) {
 	defer guest.Leave()
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
-	hello := make([]byte, keyBytes+4)
-	if _, err := io.ReadFull(conn, hello); err != nil {
-		return 0, err
+	session, err := m.config.protocol(m.own).Answer(conn, func(claim []byte) error {
+		if rank = int(binary.LittleEndian.Uint32(claim)); rank <= m.config.Rank || rank >= m.config.Size {
+			return fmt.Errorf("got a connection of rank %d, want a rank above %d", rank, m.config.Rank)
+		}
+		guest.Prove()
+		return nil
+	})
+	if err != nil {
+		return 0, conn, err
 	}
-	rank = int(binary.LittleEndian.Uint32(hello[keyBytes:]))
-	if subtle.ConstantTimeCompare(hello[:keyBytes], m.own.Hello) != 1 || rank <= m.config.Rank ||
-		rank >= m.config.Size {
-		return 0, errors.New("not a rank of this run")
+	if secure, err = m.config.secure(conn, session, false); err != nil {
+		return 0, conn, err
 	}
-	guest.Prove() // only a rank knows Hello
-	if _, err := conn.Write(m.own.Answer); err != nil {
-		return 0, err
+	_, err = io.ReadFull(secure, make([]byte, 1))
+	return rank, secure, err
+}
+
+// secure encrypts a connection if the configuration demands it.
+func (c Config) secure(conn net.Conn, session *handshake.Session, client bool) (net.Conn, error) {
+	if !c.Encrypt {
+		return conn, nil
 	}
-	_, err = io.ReadFull(conn, hello[:1])
-	return rank, err
+	return session.Encrypt(conn, handshake.TLS{Client: client})
 }
 
 // leave ends a handshake: it keeps the connection of a rank and closes any other.
-func (m *meeting) leave(conn *net.TCPConn, rank int, err error) {
+func (m *meeting) leave(conn net.Conn, rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil || m.over || m.sockets[rank] != nil {
@@ -179,7 +196,7 @@ func (m *meeting) leave(conn *net.TCPConn, rank int, err error) {
 }
 
 // keep stores the connection of a rank. The caller must hold m.mu.
-func (m *meeting) keep(rank int, conn *net.TCPConn) {
+func (m *meeting) keep(rank int, conn net.Conn) {
 	_ = conn.SetDeadline(time.Time{})
 	m.sockets[rank] = conn
 	close(m.arrived[rank])
@@ -274,15 +291,14 @@ func (m *meeting) visit(ctx context.Context, rank int, theirs endpoint) (last er
 }
 
 // knock makes one attempt to connect to a rank.
-func (m *meeting) knock(ctx context.Context, theirs endpoint) (*net.TCPConn, error) {
+func (m *meeting) knock(ctx context.Context, theirs endpoint) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: helloTime, KeepAlive: -1}
-	c, err := dialer.DialContext(ctx, "tcp", theirs.Address)
+	conn, err := dialer.DialContext(ctx, "tcp", theirs.Address)
 	if err != nil {
 		return nil, err
 	}
-	conn := c.(*net.TCPConn)
 	watching := context.AfterFunc(ctx, func() { conn.Close() })
-	err = m.introduce(conn, theirs)
+	secure, err := m.introduce(conn, theirs)
 	if !watching() && err == nil {
 		err = ctx.Err()
 	}
@@ -290,25 +306,26 @@ func (m *meeting) knock(ctx context.Context, theirs endpoint) (*net.TCPConn, err
 		conn.Close()
 		return nil, err
 	}
-	return conn, nil
+	return secure, nil
 }
 
-// introduce performs the handshake on the side that connects.
-func (m *meeting) introduce(conn net.Conn, theirs endpoint) error {
+// introduce performs the handshake on the side that connects. It returns the connection to use.
+func (m *meeting) introduce(conn net.Conn, theirs endpoint) (net.Conn, error) {
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
-	hello := binary.LittleEndian.AppendUint32(bytes.Clone(theirs.Hello), uint32(m.config.Rank))
-	if _, err := conn.Write(hello); err != nil {
-		return err
+	session, err := m.config.protocol(theirs).Call(conn,
+		binary.LittleEndian.AppendUint32(nil, uint32(m.config.Rank)))
+	if errors.Is(err, handshake.ErrSecret) {
+		return nil, fmt.Errorf("the program that listens there is not a rank of this run: %w", err)
 	}
-	answer := make([]byte, keyBytes)
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return fmt.Errorf("no answer: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("no answer: %w", err)
 	}
-	if subtle.ConstantTimeCompare(answer, theirs.Answer) != 1 {
-		return errors.New("the program that listens there is not a rank of this run")
+	secure, err := m.config.secure(conn, session, true)
+	if err != nil {
+		return nil, err
 	}
-	_, err := conn.Write([]byte{1})
-	return err
+	_, err = secure.Write([]byte{1})
+	return secure, err
 }
 
 // endpointOf waits until another rank has published its address.
@@ -320,8 +337,8 @@ func (c Config) endpointOf(ctx context.Context, rank int) (p endpoint, err error
 	if err := json.Unmarshal(word, &p); err != nil {
 		return p, err
 	}
-	if len(p.Hello) != keyBytes || len(p.Answer) != keyBytes {
-		return p, fmt.Errorf("got keys of %d and %d bytes, want %d", len(p.Hello), len(p.Answer), keyBytes)
+	if len(p.Key) != keyBytes {
+		return p, fmt.Errorf("got a key of %d bytes, want %d", len(p.Key), keyBytes)
 	}
 	return p, nil
 }

@@ -20,6 +20,7 @@ type transport struct {
 	queue      *queue.Queue
 	background sync.WaitGroup // watch, and the goroutine that disconnects
 	ended      chan struct{}  // closed by Close
+	relays     relays         // of encrypted connections
 
 	// Threads other than the communicator's hold mu for reading while they use the connection. Close and die hold mu
 	// for writing.
@@ -100,8 +101,12 @@ func (t *transport) lost(r result) error {
 		return t.config.broken()
 	case <-ctx.Done():
 	}
+	text := r.text
+	if err := t.relays.err(); err != nil {
+		text = err.Error()
+	}
 	return &collective.PeerError{
-		Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, r.text)}
+		Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, text)}
 }
 
 func (t *transport) leftKey(rank int) string { return t.config.key("left/" + strconv.Itoa(rank)) }
@@ -136,7 +141,9 @@ func (t *transport) Close(orderly bool) error {
 	if orderly && t.config.Size > 1 {
 		ctx, cancel := context.WithTimeout(context.Background(), afterwards)
 		defer cancel()
-		failed = t.config.Control.Set(ctx, t.leftKey(t.config.Rank), []byte{1})
+		if failed = t.config.Control.Set(ctx, t.leftKey(t.config.Rank), []byte{1}); t.config.RankOf(failed) >= 0 {
+			failed = nil // the other ranks have left
+		}
 		select {
 		case <-t.config.Control.Broken():
 			failed = nil // the other ranks are gone
@@ -149,6 +156,7 @@ func (t *transport) Close(orderly bool) error {
 	close(t.ended)
 	t.background.Wait()
 	t.conn.close()
+	t.relays.wait()
 	if failed != nil {
 		return fmt.Errorf("gloo: rank %d: close the connections: %w", t.config.Rank, failed)
 	}

@@ -48,8 +48,9 @@ func (r *Run) facts() []rendezvous.Fact {
 	return append(facts, []rendezvous.Fact{
 		{
 			Name: "communication",
-			Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s",
-				p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
+			Value: fmt.Sprintf(
+				"gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s, encryption %v",
+				p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds, p.Encrypt)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q%s", r.Data.Name,
 			samples, evaluated, r.Data.Classes(), r.fingerprint())},
 		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Process.Cfg.Profile.TraceSteps,

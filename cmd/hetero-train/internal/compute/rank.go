@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/ports"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/profiler/system"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
@@ -129,17 +130,17 @@ func (k *Rank) LimitOfThreads() string {
 	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
 }
 
+// Ports returns the ports on which this rank may accept connections of other ranks.
+func (k *Rank) Ports() ports.Range { return process.Ports(k.Process.Cfg.Parallel) }
+
 // Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	assigned := k.Process.Opts.Assignment
-	k.Team = &process.Team{Place: assigned}
-	token, err := process.ReadToken(k.Process.Cfg.Parallel.TokenFile, k.Process.Opts.Env)
+	own, err := process.ReadCredentials(k.Process.Cfg.Parallel, k.Process.Opts.Env)
 	if err != nil {
 		return err
 	}
-	if err := token.Check(); err != nil {
-		return exit.With(exit.Usage, err)
-	}
+	k.Team = &process.Team{Place: assigned, Token: own.Token}
 	listener, err := supervisor.Listener(k.Process.Opts.Env.Environ)
 	if err != nil {
 		return err
@@ -150,8 +151,9 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 		assigned.Master())
 	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize,
 		LocalRank: assigned.LocalRank,
-		Address:   addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts, Token: token,
-		Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
+		Address:   addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts,
+		Token: own.Token, Certificates: own.Certificates, Insecure: p.Insecure,
+		Timeout:          session.Seconds(p.RendezvousTimeoutSeconds),
 		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: log, Listener: listener, Status: k.Team.Position})
 	if err != nil {
 		return err

@@ -183,7 +183,8 @@ func InMemory(ctx context.Context, rank, size int, address string, limit time.Du
 func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration,
 	rankOf func(error) int) (collective.Communicator, error) {
 	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name,
-		Host: x.Rank.Team.OwnAddress(), Timeout: limit})
+		Host: x.Rank.Team.OwnAddress(), Ports: x.Rank.Ports(),
+		Secret: []byte(x.Rank.Team.Token), Encrypt: x.Rank.Process.Cfg.Parallel.Encrypt, Timeout: limit})
 	if errors.Is(err, gloo.ErrUnavailable) {
 		return nil, exit.With(exit.Usage, err)
 	}

@@ -25,6 +25,9 @@ func noNCCL(k *compute.Rank) (why string, err error) {
 	if k.Process.Cfg.Parallel.Backend == "gloo" {
 		return "parallel.backend is gloo", nil
 	}
+	if k.Process.Cfg.Parallel.Encrypt && len(k.Team.Hosts()) > 1 {
+		return "NCCL does not encrypt its connections to other machines (parallel.encrypt)", nil
+	}
 	settings, warnings, err := nccl.Settle(k.Process.Cfg.NCCL.Variables(), os.Environ())
 	if err != nil {
 		return "", exit.With(exit.Usage, err)

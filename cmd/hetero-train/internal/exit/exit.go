@@ -19,6 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/handshake"
+	"github.com/hetero-train/hetero-train/engine/ports"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -192,12 +194,13 @@ func Classify(ctx context.Context, err error) error {
 		return With(FolderCode(err), err)
 	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)),
 		is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken),
-		errors.Is(err, shm.ErrUnavailable):
+		is(new(*handshake.CertificateError)), is(new(*ports.FullError)), errors.Is(err, shm.ErrUnavailable):
 		return With(Usage, err)
 	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)),
 		is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),
 		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)),
-		errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged):
+		errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged),
+		errors.Is(err, handshake.ErrIntercepted):
 		return With(Communication, err)
 	case is(new(*replica.MemoryError)):
 		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)",

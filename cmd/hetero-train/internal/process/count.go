@@ -46,12 +46,9 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	n := &cli.Numbering{}
 	ctx, ended := untilStop(ctx, a.Stops)
 	n.First, n.Total, n.Err = func() (first, total int, err error) {
-		token, err := ReadToken(cfg.Parallel.TokenFile, a.Env)
+		own, err := ReadCredentials(cfg.Parallel, a.Env)
 		if err != nil {
 			return 0, 0, err
-		}
-		if err := token.Check(); err != nil {
-			return 0, 0, exit.With(exit.Usage, err)
 		}
 		log, err := logs.New(logs.NewScreen(logs.Below(a.Env.Stderr)), logs.NewScreen(io.Discard),
 			a.LogOptions(a.LogLevel))
@@ -65,8 +62,9 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 			"own_ranks", assigned.LocalWorldSize, "meeting_at", assigned.Master())
 		return a.Env.Count(ctx, rendezvous.Options{Rank: assigned.Node, WorldSize: assigned.Nodes, LocalRank: -1,
 			Address:      addresses[0],
-			Alternatives: addresses[1:], Generation: assigned.Start, Token: token, Insecure: cfg.Parallel.Insecure,
-			Timeout: session.Seconds(cfg.Parallel.RendezvousTimeoutSeconds), Log: log}, assigned.LocalWorldSize)
+			Alternatives: addresses[1:], Generation: assigned.Start, Token: own.Token, Certificates: own.Certificates,
+			Insecure: cfg.Parallel.Insecure,
+			Timeout:  session.Seconds(cfg.Parallel.RendezvousTimeoutSeconds), Log: log}, assigned.LocalWorldSize)
 	}()
 	ended()
 	if n.Err == nil {

@@ -119,7 +119,8 @@ func rankEnvironment(env session.Environment, local int) []string {
 // environment of a process. A token in parallel.token_file has priority over the variable.
 func ownToken(opts session.Options) []string {
 	set, _ := opts.Env.Lookup(TokenVariable)
-	if strings.TrimSpace(set) != "" || opts.Assignment.LocalWorldSize < opts.Assignment.WorldSize {
+	file, _ := opts.Env.Lookup(TokenFileVariable)
+	if strings.TrimSpace(set) != "" || file != "" || opts.Assignment.LocalWorldSize < opts.Assignment.WorldSize {
 		return nil
 	}
 	return []string{TokenVariable + "=" + rand.Text()}

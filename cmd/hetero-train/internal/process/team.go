@@ -5,13 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
-	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +22,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
-	"github.com/hetero-train/hetero-train/engine/platform"
-	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Comparisons of the replicas between two saves. Each one reads the state of a checkpoint once. A smaller number of
@@ -80,6 +74,7 @@ func overridden(overrides []config.Override, key string) bool {
 type Team struct {
 	Place discovery.Assignment
 	Group *rendezvous.Group
+	Token rendezvous.Token // the secret of the run; "": none
 	// Communicators connect this rank to all ranks while it trains; nil before.
 	Communicators *gradsync.Group
 	// Exchange sends a value of this rank to all ranks and returns the values of all ranks, by rank. It replaces Group
@@ -134,69 +129,6 @@ func (t *Team) Abort(cause error) {
 	}
 	t.Group.Abort(cause)
 	t.Communicators.Drain()
-}
-
-const mostTokenBytes = 64 << 10
-
-// TokenVariable is the environment variable with the shared secret of the ranks.
-const TokenVariable = "HETERO_TOKEN"
-
-// LeastTokenBytes is the minimum length of a token that guards a server. An attacker could guess a shorter token.
-const LeastTokenBytes = 16
-
-// ReadToken returns the shared secret of the ranks, or "" if there is none.
-func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
-	token, err := ReadSecret("parallel.token_file", file, TokenVariable, env)
-	return rendezvous.Token(token), err
-}
-
-// ReadSecret returns the secret in the file that a key names, or in an environment variable without a file; "" if there
-// is none. An empty file is an error, because the user expects that a secret protects the program.
-func ReadSecret(key, file, variable string, env session.Environment) (string, error) {
-	if file == "" {
-		text, _ := env.Lookup(variable)
-		return strings.TrimSpace(text), nil
-	}
-	if runtime.GOOS == "windows" { // the mode of a file does not tell who may read it
-		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s",
-			key, file, variable)
-	}
-	f, info, err := regular.Open(file)
-	if err != nil {
-		return "", exit.Usagef("%s: %w", key, err)
-	}
-	defer f.Close() // the error of closing a file that was only read does not matter
-	if !private(info) {
-		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600, or 0440 of a file of root)", key,
-			file, info.Mode().Perm())
-	}
-	if info.Size() > mostTokenBytes {
-		return "", exit.Usagef("%s: %s: got %d bytes, want at most %d", key, file, info.Size(), mostTokenBytes)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
-	if err != nil {
-		return "", exit.Usagef("%s: %w", key, err)
-	}
-	secret := strings.TrimSpace(string(text))
-	content := strings.TrimSuffix(key[strings.LastIndexByte(key, '.')+1:], "_file") // "token" of "metrics.token_file"
-	if secret == "" {
-		return "", exit.Usagef("%s: %s is empty: write the %s to this file, or remove the setting %s", key, file,
-			content, key)
-	}
-	return secret, nil
-}
-
-// private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to
-// root, the group that root selected. Kubernetes mounts secrets in this way (mode 0440, the group of fsGroup).
-func private(info os.FileInfo) bool {
-	const (
-		others     = 0o007
-		groupReads = 0o040
-		groupElse  = 0o030
-	)
-	owned, _ := platform.OwnedByRoot(info)
-	mode := info.Mode().Perm()
-	return mode&(others|groupElse) == 0 && (mode&groupReads == 0 || owned)
 }
 
 // Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may work alone before, for example

@@ -39,6 +39,8 @@ With several ranks (--nproc-per-node or balance.fixed_shares), the output has on
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
 512MiB.
 
+The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
+
 If the program cannot load native libraries, device.kind = "auto" plans for the reference device, with a warning.`
 
 const planExample = `  hetero-train plan -c configs/resnet50.toml
@@ -98,8 +100,9 @@ type Report struct {
 	Ranks      []rankPlan `json:"ranks"`
 	// Reserved is the memory that each rank of a run of several ranks reserves, enough for ReservedFor samples. Within
 	// this memory, balancing changes shares without allocating. It is 0 with balance.fixed_shares.
-	Reserved    int64 `json:"reserved_bytes,omitempty"`
-	ReservedFor int   `json:"reserved_samples,omitempty"`
+	Reserved    int64      `json:"reserved_bytes,omitempty"`
+	ReservedFor int        `json:"reserved_samples,omitempty"`
+	Ports       []listener `json:"ports"` // ports of a run on several machines
 }
 
 // rankPlan is the plan of one rank.
@@ -258,7 +261,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		ImageSize: c.Data.ImageSize, Precision: p.run.Rank.Precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name,
 		BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
-		MicroBatch: micro, Table: []replica.Footprint{}}
+		MicroBatch: micro, Table: []replica.Footprint{}, Ports: listeners(c)}
 	if t := p.run.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
@@ -394,9 +397,11 @@ func (r Report) write(w io.Writer) error {
 	if r.MemoryBytes < 1<<30 {
 		memory = fmt.Sprintf("%.1f MiB", show.MiB(r.MemoryBytes))
 	}
-	_, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device,
-		r.DeviceModel, r.LargestFit)
-	return err
+	if _, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device,
+		r.DeviceModel, r.LargestFit); err != nil {
+		return err
+	}
+	return writePorts(w, r.Ports)
 }
 
 // flops formats a number of operations with a unit.

@@ -358,7 +358,8 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 	}
 	k.Process.Opts.Log.Info("measuring", "what", "links between ranks")
 	p.report.Links, err = measure.Links(ctx, k.Team.Group,
-		measure.LinkOptions{Host: k.Team.OwnAddress(), Budget: min(p.budget.links, left/2)})
+		measure.LinkOptions{Host: k.Team.OwnAddress(), Ports: k.Ports(),
+			Budget: min(p.budget.links, left/2)})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,115 @@
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+const authorityName = "ca"
+
+// early is how long before the present a certificate becomes valid, so that machines whose clocks differ accept it.
+const early = time.Hour
+
+// authority signs the certificates of machines.
+type authority struct {
+	certificate *x509.Certificate
+	key         any
+}
+
+// openAuthority reads the authority of a folder, or makes one.
+func openAuthority(folder string, days int, now time.Time) (a authority, made bool, err error) {
+	files := paths(folder, authorityName)
+	_, noCertificate := os.Lstat(files[0])
+	_, noKey := os.Lstat(files[1])
+	if errors.Is(noCertificate, fs.ErrNotExist) && errors.Is(noKey, fs.ErrNotExist) {
+		a, err = newAuthority(files, days, now)
+		return a, true, err
+	}
+	pair, err := tls.LoadX509KeyPair(files[0], files[1])
+	if err != nil {
+		return a, false, exit.Usagef("certs: read the authority: %w; restore both files, or remove both to make another authority",
+			err)
+	}
+	a.certificate, a.key = pair.Leaf, pair.PrivateKey
+	switch {
+	case !a.certificate.IsCA:
+		return a, false, exit.Usagef("certs: %s is not the certificate of an authority", files[0])
+	case now.After(a.certificate.NotAfter):
+		return a, false, exit.Usagef("certs: the authority %s expired on %s: remove %s and %s to make another one",
+			files[0], a.certificate.NotAfter.Format(time.DateOnly), files[0], files[1])
+	}
+	return a, false, nil
+}
+
+func newAuthority(files [2]string, days int, now time.Time) (a authority, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return a, err
+	}
+	template := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: "hetero-train authority"},
+		NotBefore: now.Add(-early), NotAfter: now.AddDate(0, 0, days), IsCA: true, BasicConstraintsValid: true,
+		MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return a, err
+	}
+	a.key = key
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
+		return a, err
+	}
+	return a, store(files, der, key)
+}
+
+// issue makes the files of a machine and returns the end of the life of its certificate.
+func (a authority) issue(folder string, m machine, days int, now time.Time) (until time.Time, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return until, err
+	}
+	until = now.AddDate(0, 0, days)
+	if until.After(a.certificate.NotAfter) { // a certificate that outlives its authority is not valid until its end
+		until = a.certificate.NotAfter
+	}
+	template := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: m.name},
+		NotBefore: now.Add(-early), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    m.names, IPAddresses: m.addresses}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return until, fmt.Errorf("certs: sign the certificate of %s: %w", m.name, err)
+	}
+	return until, store(paths(folder, m.name), der, key)
+}
+
+// store writes a certificate and its key.
+func store(files [2]string, certificate []byte, key *ecdsa.PrivateKey) error {
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := write(files[1], pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+		return err
+	}
+	return write(files[0], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o644)
+}
+
+// serial returns a random serial number.
+func serial() *big.Int {
+	var bytes [16]byte
+	_, _ = rand.Read(bytes[:]) // never fails
+	bytes[0] &= 0x7f           // positive, and at most 20 bytes long
+	return new(big.Int).SetBytes(bytes[:])
+}

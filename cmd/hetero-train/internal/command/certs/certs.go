@@ -1,0 +1,163 @@
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+const certsLong = `Make certificates for the machines of a run: an authority, and a certificate and private key for each machine.
+
+FOLDER/ca.pem and FOLDER/ca-key.pem are the authority; if they exist, the command uses them and makes only the files of the machines.
+Each MACHINE is a host name or an address, followed by its other names and addresses after commas. The first name is the name of the files:
+FOLDER/NAME.pem and FOLDER/NAME-key.pem. The machine of rank 0 needs the name that parallel.master_addr has.
+
+Copy ca.pem, NAME.pem and NAME-key.pem to each machine, and set parallel.ca_file, parallel.cert_file and parallel.key_file there.
+No machine needs ca-key.pem: keep it where you make certificates. All files with keys have mode 0600.
+
+The certificates complement the secret of the run (HETERO_TOKEN); they do not replace it.`
+
+const certsExample = `  hetero-train certs certificates node-a,10.0.0.1 node-b,10.0.0.2
+  hetero-train certs certificates node-c --days 30`
+
+// flags are the flags of command certs.
+type flags struct {
+	days, authorityDays int
+}
+
+// mostDays is the longest accepted life of a certificate.
+const mostDays = 36500
+
+// New returns the command.
+func New(a *cli.App) *cobra.Command {
+	f := new(flags)
+	cmd := &cobra.Command{Use: "certs FOLDER MACHINE...", Short: "Make certificates for the machines of a run",
+		Long: certsLong, Example: certsExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return exit.Usagef("%s: got %d arguments %q, want a folder and at least one machine", cmd.CommandPath(),
+					len(args), args)
+			}
+			return nil
+		}}
+	cmd.Flags().IntVar(&f.days, "days", 365, "life of the certificates of machines, in days")
+	cmd.Flags().IntVar(&f.authorityDays, "ca-days", 3650, "life of a new authority, in days")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for name, days := range map[string]int{"--days": f.days, "--ca-days": f.authorityDays} {
+			if days < 1 || days > mostDays {
+				return exit.Usagef("%s: got %d, want 1 to %d", name, days, mostDays)
+			}
+		}
+		return exit.Classify(cmd.Context(), run(a, f, args[0], args[1:], time.Now()))
+	}
+	return cmd
+}
+
+// machine is a machine that gets a certificate.
+type machine struct {
+	name      string   // of its files
+	names     []string // host names
+	addresses []net.IP
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
+
+// parseMachine parses an argument such as "node-a,10.0.0.1".
+func parseMachine(text string) (m machine, err error) {
+	for _, one := range strings.Split(text, ",") {
+		ip := net.ParseIP(one)
+		switch {
+		case ip != nil:
+			m.addresses = append(m.addresses, ip)
+		case len(one) <= 253 && hostName.MatchString(one):
+			m.names = append(m.names, one)
+		default:
+			return m, exit.Usagef("certs: %q is neither a host name nor an address", one)
+		}
+	}
+	m.name, _, _ = strings.Cut(text, ",")
+	if m.name == authorityName {
+		return m, exit.Usagef("certs: %q is the name of the files of the authority: put another name of the machine first",
+			m.name)
+	}
+	// for the ranks of the machine itself
+	m.names = append(m.names, "localhost")
+	m.addresses = append(m.addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
+	return m, nil
+}
+
+// run makes the missing files.
+func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time) error {
+	machines := map[string]machine{}
+	for _, text := range arguments {
+		m, err := parseMachine(text)
+		if err != nil {
+			return err
+		}
+		if _, twice := machines[m.name]; twice {
+			return exit.Usagef("certs: %q is given twice", m.name)
+		}
+		machines[m.name] = m
+		for _, path := range paths(folder, m.name) {
+			if _, err := os.Lstat(path); err == nil {
+				return exit.Usagef("certs: %s exists: remove the files of %s, or choose another folder", path, m.name)
+			}
+		}
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return exit.With(exit.IO, fmt.Errorf("certs: %w", err))
+	}
+	authority, made, err := openAuthority(folder, f.authorityDays, now)
+	if err != nil {
+		return err
+	}
+	out := a.Env.Stdout
+	if made {
+		fmt.Fprintf(out, "made the authority %s, valid until %s; keep %s secret\n", paths(folder, authorityName)[0],
+			authority.certificate.NotAfter.Format(time.DateOnly), paths(folder, authorityName)[1])
+	}
+	for _, text := range arguments {
+		name, _, _ := strings.Cut(text, ",")
+		until, err := authority.issue(folder, machines[name], f.days, now)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "made %s for %s, valid until %s\n", paths(folder, name)[0], text, until.Format(time.DateOnly))
+	}
+	_, err = fmt.Fprintf(out, "on each machine: --set parallel.ca_file=%s --set parallel.cert_file=%s --set parallel.key_file=%s\n",
+		filepath.Join(folder, authorityName+".pem"), filepath.Join(folder, "NAME.pem"),
+		filepath.Join(folder, "NAME-key.pem"))
+	return err
+}
+
+// paths returns the files of a machine or the authority: its certificate and its key.
+func paths(folder, name string) [2]string {
+	return [2]string{filepath.Join(folder, name+".pem"), filepath.Join(folder, name+"-key.pem")}
+}
+
+// write creates a file. It never overwrites one.
+func write(path string, content []byte, mode os.FileMode) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return exit.With(exit.IO, fmt.Errorf("certs: %w", err))
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = exit.With(exit.IO, fmt.Errorf("certs: write %s: %w", path, err))
+		}
+	}()
+	if _, err = f.Write(content); err != nil {
+		return err
+	}
+	return f.Sync()
+}

@@ -1,0 +1,263 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/handshake"
+)
+
+// made makes certificates in a new folder, at a time.
+func made(t *testing.T, now time.Time, arguments ...string) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "certificates")
+	if _, err := call(folder, now, arguments...); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// call runs the command and returns its output.
+func call(folder string, now time.Time, arguments ...string) (string, error) {
+	var out bytes.Buffer
+	a := new(cli.App)
+	a.Env.Stdout = &out
+	err := run(a, &flags{days: 30, authorityDays: 300}, folder, arguments, now)
+	return out.String(), err
+}
+
+// load reads the files of a machine.
+func load(t *testing.T, authority, folder, name string) *handshake.Certificates {
+	t.Helper()
+	var files [][]byte
+	for _, path := range []string{filepath.Join(authority, "ca.pem"), filepath.Join(folder, name+".pem"),
+		filepath.Join(folder, name+"-key.pem")} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, text)
+	}
+	c, err := handshake.NewCertificates(files[0], files[1], files[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestFiles(t *testing.T) {
+	folder := made(t, time.Now(), "node-a,10.0.0.1,fd00::1", "10.0.0.2")
+	for name, want := range map[string]os.FileMode{"ca.pem": 0o644, "ca-key.pem": 0o600, "node-a.pem": 0o644,
+		"node-a-key.pem": 0o600, "10.0.0.2.pem": 0o644, "10.0.0.2-key.pem": 0o600} {
+		info, err := os.Stat(filepath.Join(folder, name))
+		if err != nil || info.Mode().Perm()&^want != 0 {
+			t.Errorf("%s: got %v, %v, want mode %v", name, info, err, want)
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "node-a.pem"), filepath.Join(folder, "node-a-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"node-a", "10.0.0.1", "fd00::1", "localhost", "127.0.0.1", "::1"} {
+		if err := pair.Leaf.VerifyHostname(host); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if err := pair.Leaf.VerifyHostname("node-b"); err == nil || pair.Leaf.IsCA {
+		t.Error("the certificate of a machine is valid for another one, or is an authority")
+	}
+	before, err := os.ReadFile(filepath.Join(folder, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := call(folder, time.Now(), "node-c"); err != nil || strings.Contains(out, "made the authority") {
+		t.Errorf("a second call: got %q, %v, want the same authority", out, err)
+	}
+	if after, err := os.ReadFile(filepath.Join(folder, "ca.pem")); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the second call changed the authority (%v)", err)
+	}
+	if err := load(t, folder, folder, "node-c").Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	folder := made(t, time.Now(), "node-a")
+	half := made(t, time.Now(), "node-a")
+	if err := os.Remove(filepath.Join(half, "ca-key.pem")); err != nil {
+		t.Fatal(err)
+	}
+	old := made(t, time.Now().AddDate(-2, 0, 0), "node-a")
+	for _, c := range []struct {
+		folder, machine, says string
+	}{
+		{folder, "node-a", "exists: remove the files of node-a"},
+		{folder, "../evil", "neither a host name nor an address"},
+		{folder, "node-b,", `"" is neither`},
+		{folder, "ca", "the name of the files of the authority"},
+		{half, "node-b", "restore both files"},
+		{old, "node-b", "the authority " + filepath.Join(old, "ca.pem") + " expired on"},
+	} {
+		if out, err := call(c.folder, time.Now(), c.machine); err == nil || exit.Code(err) != exit.Usage ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %q, %v, want %q", c.machine, out, err, c.says)
+		}
+	}
+	if _, err := call(folder, time.Now(), "node-b", "node-b,10.0.0.1"); err == nil ||
+		!strings.Contains(err.Error(), "given twice") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Row S13: each side refuses what is not a valid certificate of a machine of the run.
+func TestCertificatesOfConnections(t *testing.T) {
+	own, other := made(t, time.Now(), "rank0", "rank1"), made(t, time.Now(), "rank0", "rank1")
+	expired := made(t, time.Now().AddDate(0, 0, -60), "rank0", "rank1") // certificates of 30 days, authority of 300
+	early := made(t, time.Now().AddDate(0, 0, 60), "rank0", "rank1")
+	tests := []struct {
+		name           string
+		server, client *handshake.Certificates
+		dials          string
+		wantClient     string // part of the error of the client; "": none
+		wantServer     string
+	}{
+		{"valid", load(t, own, own, "rank0"), load(t, own, own, "rank1"), "rank0", "", ""},
+		{"the authority of another job, client", load(t, own, own, "rank0"), load(t, own, other, "rank1"), "rank0",
+			"refused the certificate of this side", "the certificate of the other side is not valid"},
+		{"the authority of another job, server", load(t, own, other, "rank0"), load(t, own, own, "rank1"), "rank0",
+			"signed by unknown authority", ""},
+		{"another machine", load(t, own, own, "rank0"), load(t, own, own, "rank1"), "rank1",
+			"certificate is valid for rank0, localhost, not rank1", ""},
+		{"no certificate, client", load(t, own, own, "rank0"), nil, "rank0", "refused the certificate of this side",
+			"the certificate of the other side is not valid"},
+		{"no certificate, server", nil, load(t, own, own, "rank1"), "rank0", "is not valid", ""},
+		{"expired, server", load(t, expired, expired, "rank0"), load(t, expired, expired, "rank1"), "rank0",
+			"certificate has expired", ""},
+		{"not yet valid", load(t, early, early, "rank0"), load(t, early, early, "rank1"), "rank0",
+			"is not yet valid", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			near, far := connected(t)
+			served := make(chan error, 1)
+			go func() {
+				_, err := encrypt(far, handshake.TLS{Certificates: test.server})
+				far.Close()
+				served <- err
+			}()
+			_, err := encrypt(near, handshake.TLS{Client: true, Certificates: test.client, Server: test.dials})
+			near.Close()
+			serverErr := <-served
+			for _, side := range []struct {
+				who, want string
+				err       error
+			}{{"client", test.wantClient, err}, {"server", test.wantServer, serverErr}} {
+				if side.want == "" && test.wantClient == "" && side.err != nil {
+					t.Errorf("%s: got %v", side.who, side.err)
+				}
+				var refused *handshake.CertificateError
+				if side.want != "" &&
+					(!errors.As(side.err, &refused) || !strings.Contains(side.err.Error(), side.want)) {
+					t.Errorf("%s: got %v, want %q", side.who, side.err, side.want)
+				}
+			}
+			if test.wantClient != "" && serverErr == nil {
+				t.Error("the server accepted the connection")
+			}
+		})
+	}
+}
+
+// protocol is any protocol; both sides know its secret.
+var protocol = handshake.Protocol{Name: [8]byte{'t', 'e', 's', 't'}, Secret: []byte("secret")}
+
+// encrypt performs the handshake and starts TLS.
+func encrypt(conn net.Conn, o handshake.TLS) (*tls.Conn, error) {
+	var session *handshake.Session
+	var err error
+	if o.Client {
+		session, err = protocol.Call(conn, nil)
+	} else {
+		session, err = protocol.Answer(conn, func([]byte) error { return nil })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return session.Encrypt(conn, o)
+}
+
+// connected returns both ends of a connection.
+func connected(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if near, err = net.Dial("tcp", listener.Addr().String()); err == nil {
+		far, err = listener.Accept()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{near, far} {
+		c.SetDeadline(time.Now().Add(time.Minute))
+		t.Cleanup(func() { c.Close() })
+	}
+	return near, far
+}
+
+// Row S13: a client cannot make the server use an older TLS, or leave TLS out.
+func TestNoDowngrade(t *testing.T) {
+	own := made(t, time.Now(), "rank0", "rank1")
+	server := handshake.TLS{Certificates: load(t, own, own, "rank0")}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(own, "rank1.pem"), filepath.Join(own, "rank1-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range map[string]func(net.Conn) error{
+		"TLS 1.2": func(conn net.Conn) error {
+			return tls.Client(conn, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true,
+				MaxVersion: tls.VersionTLS12}).Handshake()
+		},
+		"plain text": func(conn net.Conn) error {
+			if _, err := conn.Write(bytes.Repeat([]byte{0, 0, 0, 1, 1}, 20)); err != nil {
+				return err
+			}
+			answer := make([]byte, 1<<10)
+			n, err := conn.Read(answer)
+			if n > 0 && answer[0] != 21 { // the type of an alert of TLS
+				t.Errorf("plain text got the reply %x", answer[:n])
+			}
+			return errors.Join(err, x509.ErrUnsupportedAlgorithm) // no reply but an alert is right
+		},
+	} {
+		near, far := connected(t)
+		served := make(chan error, 1)
+		go func() {
+			_, err := encrypt(far, server)
+			far.Close()
+			served <- err
+		}()
+		if _, err := protocol.Call(near, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(near); err == nil {
+			t.Errorf("%s: the client was served", name)
+		}
+		near.Close()
+		if err := <-served; err == nil {
+			t.Errorf("%s: the server accepted the connection", name)
+		}
+	}
+}

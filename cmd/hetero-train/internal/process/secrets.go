@@ -1,0 +1,160 @@
+package process
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/handshake"
+	"github.com/hetero-train/hetero-train/engine/platform"
+	"github.com/hetero-train/hetero-train/engine/ports"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+const mostTokenBytes = 64 << 10
+
+// TokenVariable is the environment variable with the shared secret of the ranks. TokenFileVariable names the file that
+// contains this secret.
+const (
+	TokenVariable     = "HETERO_TOKEN"
+	TokenFileVariable = "HETERO_TOKEN_FILE"
+)
+
+// LeastTokenBytes is the minimum length of a token that guards a server. An attacker could guess a shorter token.
+const LeastTokenBytes = 16
+
+// Credentials identify a process of the run.
+type Credentials struct {
+	Token        rendezvous.Token        // "": none
+	Certificates *handshake.Certificates // nil: none
+}
+
+// ReadCredentials reads the secret and the certificates that a configuration names.
+func ReadCredentials(p config.Parallel, env session.Environment) (c Credentials, err error) {
+	if c.Token, err = ReadToken(p.TokenFile, env); err != nil {
+		return c, err
+	}
+	if err := c.Token.Check(); err != nil {
+		return c, exit.With(exit.Usage, err)
+	}
+	c.Certificates, err = readCertificates(p, env)
+	return c, err
+}
+
+// ReadToken returns the shared secret of the ranks, or "" if there is none.
+func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
+	key := "parallel.token_file"
+	if named, _ := env.Lookup(TokenFileVariable); file == "" && named != "" {
+		if direct, _ := env.Lookup(TokenVariable); direct != "" {
+			return "", exit.Usagef("%s and %s are both set: remove one of them", TokenVariable, TokenFileVariable)
+		}
+		key, file = TokenFileVariable, named
+	}
+	token, err := ReadSecret(key, file, TokenVariable, env)
+	return rendezvous.Token(token), err
+}
+
+// readCertificates reads and verifies the certificate of this machine; nil if the configuration names none.
+func readCertificates(p config.Parallel, env session.Environment) (*handshake.Certificates, error) {
+	if p.CertFile == "" {
+		return nil, nil
+	}
+	authority, err := readPublic("parallel.ca_file", p.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := readPublic("parallel.cert_file", p.CertFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ReadSecret("parallel.key_file", p.KeyFile, "", env)
+	if err != nil {
+		return nil, err
+	}
+	c, err := handshake.NewCertificates(authority, certificate, []byte(key))
+	if err != nil {
+		return nil, exit.Usagef("parallel.ca_file %s, cert_file %s, key_file %s: %w", p.CAFile, p.CertFile, p.KeyFile,
+			err)
+	}
+	if err := c.Verify(); err != nil {
+		return nil, exit.Usagef("parallel.cert_file: %s is not a valid certificate of the authority in %s: %w; make another one with \"hetero-train certs\"",
+			p.CertFile, p.CAFile, err)
+	}
+	return c, nil
+}
+
+// readPublic reads a small file that need not be secret.
+func readPublic(key, file string) ([]byte, error) {
+	f, _, err := regular.Open(file)
+	if err != nil {
+		return nil, exit.Usagef("%s: %w", key, err)
+	}
+	defer f.Close() // the error of closing a file that was only read does not matter
+	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
+	if err != nil {
+		return nil, exit.Usagef("%s: %w", key, err)
+	}
+	return text, nil
+}
+
+// Ports returns the ports on which ranks may accept connections of other ranks.
+func Ports(p config.Parallel) ports.Range {
+	first, last, _ := config.PortRange(p.Ports) // the configuration is valid
+	return ports.Range{First: first, Last: last}
+}
+
+// ReadSecret returns the secret in the file that a key names, or in an environment variable without a file; "" if there
+// is none. An empty file is an error, because the user expects that a secret protects the program.
+func ReadSecret(key, file, variable string, env session.Environment) (string, error) {
+	if file == "" {
+		text, _ := env.Lookup(variable)
+		return strings.TrimSpace(text), nil
+	}
+	if runtime.GOOS == "windows" { // the mode of a file does not tell who may read it
+		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s",
+			key, file, variable)
+	}
+	f, info, err := regular.Open(file)
+	if err != nil {
+		return "", exit.Usagef("%s: %w", key, err)
+	}
+	defer f.Close() // the error of closing a file that was only read does not matter
+	if !private(info) {
+		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600, or 0440 of a file of root)", key,
+			file, info.Mode().Perm())
+	}
+	if info.Size() > mostTokenBytes {
+		return "", exit.Usagef("%s: %s: got %d bytes, want at most %d", key, file, info.Size(), mostTokenBytes)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
+	if err != nil {
+		return "", exit.Usagef("%s: %w", key, err)
+	}
+	secret := strings.TrimSpace(string(text))
+	// "token" of "metrics.token_file", and of HETERO_TOKEN_FILE
+	content := strings.TrimSuffix(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "_file")
+	content = strings.TrimPrefix(content, "hetero_")
+	if secret == "" {
+		return "", exit.Usagef("%s: %s is empty: write the %s to this file, or remove the setting %s", key, file,
+			content, key)
+	}
+	return secret, nil
+}
+
+// private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to
+// root, the group that root selected. Kubernetes mounts secrets in this way (mode 0440, the group of fsGroup).
+func private(info os.FileInfo) bool {
+	const (
+		others     = 0o007
+		groupReads = 0o040
+		groupElse  = 0o030
+	)
+	owned, _ := platform.OwnedByRoot(info)
+	mode := info.Mode().Perm()
+	return mode&(others|groupElse) == 0 && (mode&groupReads == 0 || owned)
+}

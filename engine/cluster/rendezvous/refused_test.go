@@ -1,0 +1,67 @@
+package rendezvous
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/handshake"
+	"github.com/hetero-train/hetero-train/engine/needtest"
+)
+
+// No connection with another token may be accepted, and the group must form afterwards (row S2).
+func TestWrongTokensAreRefused(t *testing.T) {
+	tries := int64(2000)
+	if needtest.Hostile.On() {
+		tries = 100_000
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := listener.Addr().String(), newToken()
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: address, Token: token, Timeout: 10 * patience}
+	}
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
+	var next, refused, accepted atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for range 4 {
+		all.Go(func() {
+			for next.Add(1) <= tries {
+				conn, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				// no TIME_WAIT: 100,000 connections would use up the ports
+				_ = conn.(*net.TCPConn).SetLinger(0)
+				conn.SetDeadline(time.Now().Add(patience))
+				switch _, err := greet(conn, newToken(), &handshake.TLS{Client: true}); {
+				case errors.Is(err, ErrToken):
+					refused.Add(1)
+				case err == nil:
+					accepted.Add(1)
+				default:
+					t.Error(err)
+				}
+				conn.Close()
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	t.Logf("%d refused, %d accepted, %v for each, with the time of the caller", refused.Load(), accepted.Load(),
+		took/time.Duration(tries))
+	if accepted.Load() > 0 || refused.Load() != tries {
+		t.Errorf("got %d refused and %d accepted, want %d and 0", refused.Load(), accepted.Load(), tries)
+	}
+	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
+	closeAll([]*Group{groups[1], groups[0]})
+}

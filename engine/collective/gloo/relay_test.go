@@ -1,0 +1,148 @@
+//go:build cgo && linux
+
+package gloo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// eavesdropper passes connections to a rank on, and may change a byte.
+type eavesdropper struct {
+	Control
+	t      *testing.T
+	damage atomic.Bool // change one byte of the next piece towards the rank
+
+	mu    sync.Mutex
+	heard bytes.Buffer
+}
+
+func (e *eavesdropper) Set(ctx context.Context, key string, value []byte) error {
+	var p endpoint
+	if json.Unmarshal(value, &p) == nil && p.Address != "" {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		e.t.Cleanup(func() { listener.Close() })
+		go e.serve(listener, p.Address)
+		p.Address = listener.Addr().String()
+		if value, err = json.Marshal(p); err != nil {
+			return err
+		}
+	}
+	return e.Control.Set(ctx, key, value)
+}
+
+func (e *eavesdropper) serve(listener net.Listener, to string) {
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", to)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		go e.pass(far, near, true)
+		go e.pass(near, far, false)
+	}
+}
+
+func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
+	defer to.Close()
+	piece := make([]byte, 8<<10)
+	for {
+		n, err := from.Read(piece)
+		e.mu.Lock()
+		e.heard.Write(piece[:n])
+		e.mu.Unlock()
+		if n > 100 && towards && e.damage.CompareAndSwap(true, false) {
+			piece[n/2] ^= 1
+		}
+		if _, writeErr := to.Write(piece[:n]); err != nil || writeErr != nil {
+			return
+		}
+	}
+}
+
+// A program between two ranks must not read gradients if they are encrypted. If it changes a bit, both ranks must end
+// with an error, and no sum may contain the change.
+func TestEncryptedGradients(t *testing.T) {
+	need(t)
+	pattern := bytes.Repeat([]byte{0x42, 0xde, 0xc0, 0x5e}, 16) // random bytes do not repeat it
+	for name, encrypt := range map[string]bool{"plain": false, "encrypted": true} {
+		t.Run(name, func(t *testing.T) {
+			_, ranks := configs(seat)
+			between := &eavesdropper{Control: ranks[0].Control, t: t}
+			ranks[0].Control = between
+			comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+				c := ranks[rank]
+				c.Encrypt, c.Timeout = encrypt, 20*time.Second
+				return Connect(ctx, c)
+			})
+			sum := func() []error {
+				errs := make([]error, 2)
+				var done sync.WaitGroup
+				for rank, c := range comms {
+					m, err := reference.New().Alloc(1 << 20)
+					if err != nil {
+						t.Fatal(err)
+					}
+					copy(m.Host(), bytes.Repeat(pattern, 1<<20/len(pattern)))
+					done.Go(func() {
+						errs[rank] = errors.Join(c.Enqueue(collective.AllGather{Name: "words", Buffer: device.Whole(m),
+							DType: tensor.F32, Counts: []int64{1 << 17, 1 << 17}}), c.Sync(t.Context()))
+						if errs[rank] == nil && !bytes.Equal(m.Host(), bytes.Repeat(pattern, 1<<20/len(pattern))) {
+							t.Errorf("rank %d: got other bytes than were sent", rank)
+						}
+					})
+				}
+				done.Wait()
+				return errs
+			}
+			if err := errors.Join(sum()...); err != nil {
+				t.Fatal(err)
+			}
+			between.mu.Lock()
+			heard := bytes.Contains(between.heard.Bytes(), pattern)
+			between.mu.Unlock()
+			if heard == encrypt {
+				t.Errorf("the pattern was on the wire: %v, want %v", heard, !encrypt)
+			}
+			if encrypt {
+				between.damage.Store(true)
+				for rank, err := range sum() {
+					var peer *collective.PeerError
+					if !errors.As(err, &peer) {
+						t.Errorf("rank %d: got %v, want the loss of the other rank", rank, err)
+					}
+					if rank == 0 && !strings.Contains(err.Error(), "bytes changed between the machines") {
+						t.Errorf("got %v, want the cause", err)
+					}
+				}
+			}
+			for _, c := range comms {
+				if err := c.Close(); err != nil && !errors.Is(err, io.EOF) {
+					t.Log(err) // error of a communicator that has failed
+				}
+			}
+		})
+	}
+}

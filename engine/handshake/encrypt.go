@@ -1,0 +1,202 @@
+package handshake
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+)
+
+// exporterLabel is the label of the key that binds a handshake to its TLS session (RFC 9266).
+const exporterLabel = "EXPORTER-Channel-Binding"
+
+const (
+	purposeBoundCaller   = "caller over TLS"
+	purposeBoundListener = "listener over TLS"
+)
+
+// ErrIntercepted means that the two sides are in different TLS sessions.
+var ErrIntercepted = errors.New(
+	"a program between both sides intercepts the connection: the other side is in another TLS session")
+
+// CertificateError reports a certificate that this side or the other side refused.
+type CertificateError struct {
+	Remote bool // the other side refused the certificate of this side
+	Err    error
+}
+
+func (e *CertificateError) Error() string {
+	if e.Remote {
+		return fmt.Sprintf("the other side refused the certificate of this side: %v", e.Err)
+	}
+	return fmt.Sprintf("the certificate of the other side is not valid: %v", e.Err)
+}
+
+// Unwrap returns the error of TLS.
+func (e *CertificateError) Unwrap() error { return e.Err }
+
+// Certificates are the certificate of this side, and the authority that must have signed that of the other side.
+type Certificates struct {
+	own  tls.Certificate
+	pool *x509.CertPool
+}
+
+// NewCertificates parses PEM files: the certificate of the authority, the certificate of this side (which may be
+// followed by intermediate certificates), and its private key.
+func NewCertificates(authority, certificate, key []byte) (*Certificates, error) {
+	c := &Certificates{pool: x509.NewCertPool()}
+	if !c.pool.AppendCertsFromPEM(authority) {
+		return nil, errors.New("the file of the authority contains no certificate in PEM format")
+	}
+	var err error
+	if c.own, err = tls.X509KeyPair(certificate, key); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Verify checks the own certificate against the authority. It finds an expired certificate, or one of another
+// authority, before a connection does.
+func (c *Certificates) Verify() error {
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		between := x509.NewCertPool()
+		for _, der := range c.own.Certificate[1:] {
+			if other, err := x509.ParseCertificate(der); err == nil {
+				between.AddCert(other)
+			}
+		}
+		if _, err := c.own.Leaf.Verify(x509.VerifyOptions{Roots: c.pool, Intermediates: between,
+			KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TLS configures Encrypt.
+type TLS struct {
+	Client       bool          // this side has called
+	Certificates *Certificates // nil: the secret alone identifies the two sides
+	// Server is the host name or address that the certificate of the other side must have; for the client with
+	// Certificates.
+	Server string
+}
+
+// fresh returns a certificate that this process made for itself. No one verifies it.
+var fresh = sync.OnceValues(func() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hetero-train"},
+		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+})
+
+// config returns the settings of crypto/tls.
+func (o TLS) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
+	if o.Certificates != nil {
+		c.Certificates = []tls.Certificate{o.Certificates.own}
+		c.RootCAs, c.ClientCAs = o.Certificates.pool, o.Certificates.pool
+		c.ClientAuth, c.ServerName = tls.RequireAndVerifyClientCert, o.Server
+		if o.Client && o.Server == "" {
+			return nil, errors.New("handshake: got no name for the certificate of the other side")
+		}
+		return c, nil
+	}
+	own, err := fresh()
+	c.Certificates = []tls.Certificate{own}
+	c.InsecureSkipVerify = true // the proofs after the TLS handshake identify the other side
+	return c, err
+}
+
+// Encrypt starts TLS 1.3 on conn and returns the encrypted connection. Later keys of the session depend on the TLS
+// session. After an error, conn must be closed.
+func (s *Session) Encrypt(conn net.Conn, o TLS) (*tls.Conn, error) {
+	config, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Server(conn, config)
+	if o.Client {
+		secure = tls.Client(conn, config)
+	}
+	if err := secure.Handshake(); err != nil {
+		return nil, ofCertificate(err)
+	}
+	state := secure.ConnectionState()
+	if s.binding, err = state.ExportKeyingMaterial(exporterLabel, nil, 32); err != nil {
+		return nil, err
+	}
+	if o.Client {
+		err = s.bindCaller(secure)
+	} else {
+		err = s.bindListener(secure)
+	}
+	if err != nil {
+		return nil, ofCertificate(err)
+	}
+	return secure, nil
+}
+
+func (s *Session) bindCaller(conn net.Conn) error {
+	if _, err := conn.Write(s.Key(purposeBoundCaller)); err != nil {
+		return err
+	}
+	return intercepted(s.await(conn, purposeBoundListener))
+}
+
+func (s *Session) bindListener(conn net.Conn) error {
+	if err := s.verify(conn, purposeBoundCaller); err != nil {
+		if errors.Is(err, ErrSecret) {
+			_, _ = conn.Write([]byte{verdictSecret}) // best effort: the connection is refused anyway
+		}
+		return intercepted(err)
+	}
+	_, err := conn.Write(append([]byte{verdictWelcome}, s.Key(purposeBoundListener)...))
+	return err
+}
+
+// intercepted returns ErrIntercepted for ErrSecret: before TLS, both sides had the same secret.
+func intercepted(err error) error {
+	if errors.Is(err, ErrSecret) {
+		return ErrIntercepted
+	}
+	return err
+}
+
+// ofCertificate returns a CertificateError if err concerns a certificate. In TLS 1.3, a client learns at its first read
+// that the server has refused its certificate.
+func ofCertificate(err error) error {
+	var invalid *tls.CertificateVerificationError
+	var alert tls.AlertError
+	switch {
+	case errors.As(err, &invalid):
+		return &CertificateError{Err: invalid.Err}
+	case errors.As(err, &alert) || isRemoteAlert(err):
+		return &CertificateError{Remote: true, Err: err}
+	case err != nil && err.Error() == noCertificate:
+		return &CertificateError{Err: err}
+	}
+	return err
+}
+
+// noCertificate is the text of crypto/tls if a client has sent no certificate.
+const noCertificate = "tls: client didn't provide a certificate"
+
+// isRemoteAlert reports whether the other side has ended TLS with an alert. Both sides run the same TLS, so
+// certificates are the only cause.
+func isRemoteAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
