@@ -33,6 +33,7 @@ var wallClock = map[string]string{
 	"profiler/analysis/trial_mlflow.go":                     "when a run wrote its newest point, for people",
 	"engine/cluster/rendezvous/join.go":                     "a deadline that has passed",
 	"engine/data/archive/plain.go":                          "the time of a file, as part of a name",
+	"engine/data/layout/scan.go":                            "the age of a folder, which tells whether its time proves that it has not changed",
 	"engine/experiment/lock.go":                             "since when a run holds its folder, for people",
 	"engine/data/webdataset/pool.go":                        "the time of a file, which tells whether it has changed",
 	"engine/data/webdataset/store.go":                       "likewise",

@@ -23,6 +23,9 @@
 // folder are therefore the same data set. Files of storage systems (package layout) are ignored. Other files that
 // are not .jpg, .jpeg or .png are counted and logged.
 //
+// Package layout lists a folder without a call per file, and keeps the list of a large folder in Options.CacheDir. The
+// Loader announces images, so that they are fetched before they are needed; see data.Fetcher.
+//
 // Open indexes a plain tar and reads it at random offsets. It decompresses a compressed tar once, to a plain tar in
 // Options.CacheDir. It never unpacks a tar into separate files. Package archive documents the members that are
 // refused. A link to a target outside a folder is an error unless Options.FollowLinks is set.
