@@ -151,19 +151,22 @@ def compare_reads(args, slowfs, work):
     photographs(source, args.images, 16)
     print(f"\nRead {args.images:,} photographs, {args.workers} workers, images/s")
     peers = [args.workers, *args.more_workers]
-    print("| Delay of a call | Ours | " + " | ".join(f"DataLoader, {n} workers" for n in peers) + " |")
-    print("|---" * (len(peers) + 2) + "|")
+    print("| Delay of a call | Ours | Ours, a CPU second | Ours, wait of a worker for an image | "
+          + " | ".join(f"DataLoader, {n} workers" for n in peers) + " |")
+    print("|---" * (len(peers) + 4) + "|")
     for delay in args.delays:
         row = []
         with Mount(slowfs, source, at, delay):
             out = output([args.program, "bench", "data", "--json", "--path", at, "--workers", str(args.workers),
                           "--image-size", "224", "--batch-size", str(args.batch), "--seconds", str(args.seconds)],
                          XDG_CACHE_HOME=str(work / "cache"))
-            row.append(json.loads(out)["images_per_second"])
+            r = json.loads(out)
+            row += [f"{r['images_per_second']:.0f}", f"{r['images_per_core_second']:.0f}", f"{r['read_ns'] / 1e6:.2f} ms"]
         for n in peers:
             with Mount(slowfs, source, at, delay):
-                row.append(float(output([sys.executable, "-c", READ, at, str(n), str(args.batch), str(args.seconds)])))
-        print(f"| {delay:g} ms | " + " | ".join(f"{v:.0f}" for v in row) + " |", flush=True)
+                out = output([sys.executable, "-c", READ, at, str(n), str(args.batch), str(args.seconds)])
+                row.append(f"{float(out):.0f}")
+        print(f"| {delay:g} ms | " + " | ".join(row) + " |", flush=True)
 
 
 def main():

@@ -27,7 +27,7 @@ const (
 	fastFetch = 100 * time.Microsecond
 	// spareFetches is the ratio of fetches in flight to those that the mean times need. A lower ratio makes Readers
 	// wait whenever a few slow fetches follow each other.
-	spareFetches = 1.5
+	spareFetches = 2
 	// mostProcess limits a new value of the mean processing time, relative to this mean.
 	mostProcess = 8
 	// weightOfTime is the weight of a new value in the mean times, which therefore follow a change within about 20
@@ -122,7 +122,7 @@ func (f *Fetcher) target() int {
 	}
 	n := float64(2 * f.readers) // before the Readers have processed a sample
 	if f.process > 0 {
-		n = spareFetches*float64(f.readers)*f.latency/f.process + 1
+		n = float64(f.readers) * (1 + spareFetches*f.latency/f.process) // one more for each Reader if fetches are short
 	}
 	return int(min(n, float64(f.most)))
 }

@@ -63,7 +63,10 @@ func (s *slow) Readlink(cancel <-chan struct{}, header *fuse.InHeader) ([]byte, 
 
 func (s *slow) Open(cancel <-chan struct{}, input *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	s.wait("open")
-	return s.RawFileSystem.Open(cancel, input, out)
+	status := s.RawFileSystem.Open(cancel, input, out)
+	out.OpenFlags &^= fuse.FOPEN_PASSTHROUGH // otherwise the kernel reads the file without a call
+	out.BackingID = 0
+	return status
 }
 
 func (s *slow) Read(cancel <-chan struct{}, input *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
