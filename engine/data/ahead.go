@@ -49,10 +49,10 @@ type Fetcher struct {
 	flying  int      // fetches in flight
 	held    int64    // bytes of fetched samples
 	free    [][]byte // unused buffers
-	readers int
-	latency float64 // mean time of a fetch, ns; 0: unknown
-	process float64 // mean time in which a Reader processes a sample, ns; 0: unknown
-	bytes   float64 // mean size of a sample
+	readers int      // Readers that have read a sample
+	latency float64  // mean time of a fetch, ns; 0: unknown
+	process float64  // mean time in which a Reader processes a sample, ns; 0: unknown
+	bytes   float64  // mean size of a sample
 }
 
 // fetching is an announced sample.
@@ -225,22 +225,19 @@ func (f *Fetcher) buffer() []byte {
 type Fetches struct {
 	f    *Fetcher
 	buf  []byte
-	last time.Time // end of the last read
+	last time.Time // end of the last read; zero: none, and the Reader does not count
 }
 
 // Open returns the reads of a new Reader, which must close them.
-func (f *Fetcher) Open() *Fetches {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.readers++
-	return &Fetches{f: f}
-}
+func (f *Fetcher) Open() *Fetches { return &Fetches{f: f} }
 
 // Close ends the reads.
 func (r *Fetches) Close() {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
-	r.f.readers--
+	if !r.last.IsZero() {
+		r.f.readers--
+	}
 }
 
 // Read returns the stored bytes of a sample, valid until the next call, and the time that the Reader waited for them.
@@ -269,7 +266,9 @@ func (r *Fetches) take(i int, started time.Time) ([]byte, bool) {
 	f := r.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !r.last.IsZero() {
+	if r.last.IsZero() {
+		f.readers++
+	} else {
 		value := max(float64(started.Sub(r.last)), 1)
 		if f.process > 0 { // the Reader may have waited for a free batch, or for the end of an evaluation
 			value = min(value, mostProcess*f.process)

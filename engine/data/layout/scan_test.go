@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
 )
 
 // settled makes the times of all folders old, as seen by the scans of a test.
@@ -118,6 +120,9 @@ func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
 func TestAFolderThatHasJustChangedIsReadAgain(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	manyFiles(t, dir)
+	changed := time.Now()
+	now = func() time.Time { return changed } // a slow machine needs more than 2 s
+	t.Cleanup(func() { now = time.Now })
 	for range 2 {
 		if _, fresh := scanned(t, dir, cache); fresh != 6 {
 			t.Errorf("read %d folders, want all 6, because a change within the same step of time is not seen", fresh)
@@ -183,6 +188,46 @@ func TestRanksThatScanTogether(t *testing.T) {
 	all.Wait()
 	if n := openedFolders.Load() - before; n != 6 {
 		t.Errorf("8 scans read %d folders, want 6", n)
+	}
+}
+
+func TestAWaitingScanSaysSo(t *testing.T) {
+	t.Parallel()
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	scan := func(ctx context.Context, progress func(ScanProgress)) error {
+		_, err := f.Scan(ctx, ScanOptions{CacheDir: cache, Progress: progress})
+		return err
+	}
+	if err := scan(t.Context(), nil); err != nil { // creates the lock
+		t.Fatal(err)
+	}
+	locks, err := filepath.Glob(filepath.Join(cache, "*.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("got %v, %v, want one lock", locks, err)
+	}
+	lock, err := filelock.Acquire(t.Context(), locks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := filepath.Join(dir, "train/c0/new.jpg") // so that the kept list does not suffice
+	if err := os.WriteFile(write, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	waits, released := false, false
+	if err := scan(t.Context(), func(p ScanProgress) {
+		waits = waits || p.Waiting
+		if p.Waiting && !released {
+			released = true
+			lock.Release()
+		}
+	}); err != nil || !waits {
+		t.Errorf("got %v, waiting %v, want a report that the scan waits", err, waits)
 	}
 }
 
