@@ -57,7 +57,7 @@ func (d *Data) Keys() []Key {
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().OverriddenBy("data.path").
 			Doc("`auto`: download a missing data set, check its SHA-256 and keep it. `never`: a missing data set is an error."),
 		String(&d.CacheDir, "cache_dir", "").Path().Operational().
-			Doc("Folder for downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
+			Doc("Folder for downloaded and converted data, and for the lists of large folders. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
 		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).Learnt().
 			Doc("Fraction of the samples to hold out for evaluation if the data set has no evaluation part."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().

@@ -125,7 +125,8 @@ type Image struct {
 	// FullWidth and FullHeight are the size of the stored image in pixels. They are larger than Width and Height
 	// after a decode at a reduced size.
 	FullWidth, FullHeight int
-	// EncodedBytes is the size of the encoded image, and Fetched is the time to read it; 0 if unknown.
+	// EncodedBytes is the size of the encoded image, and Fetched is the time that the Reader waited for it; 0 if
+	// unknown.
 	EncodedBytes int
 	Fetched      time.Duration
 	// Contents are the stored bytes of the sample, as read, also if they cannot be decoded. They are valid as long as

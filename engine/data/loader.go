@@ -132,6 +132,9 @@ type Loader struct {
 	orderEpoch int     // epoch of order; -1: none
 	shuffling  bool    // a worker computes order without holding the lock
 
+	ahead     Ahead // the samples, if they can be fetched before they are read
+	announced int64 // steps before this one are announced to ahead
+
 	workers sync.WaitGroup
 	sources []Source
 }
@@ -157,10 +160,12 @@ func NewLoader(o Options) (*Loader, error) {
 		ready:      make(chan struct{}, 1),
 		head:       o.Start,
 		fill:       o.Start,
+		announced:  o.Start,
 		shares:     append(make([]shareChange, 0, 16), shareChange{0, o.Share.Offset, o.Share.Count}),
 		orderEpoch: -1,
 	}
 	l.work.L = &l.mu
+	l.ahead, _ = o.Samples.(Ahead)
 	sample := 0
 	for _, f := range l.fields {
 		l.sizes = append(l.sizes, f.Bytes())
@@ -368,6 +373,7 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 			s.setRange(offset, offset+count)
 		}
 	}
+	l.announceAgain()
 	l.wake()
 	return nil
 }
@@ -384,7 +390,10 @@ func (l *Loader) JumpTo(step int64) error {
 	last := l.shares[len(l.shares)-1]
 	last.from = 0
 	l.shares = append(l.shares[:0], last)
-	l.head, l.fill = step, step
+	l.head, l.fill, l.announced = step, step, step
+	if l.ahead != nil {
+		l.ahead.Forget()
+	}
 	for _, s := range l.slots {
 		if s.state == slotFilling {
 			s.free()
@@ -406,6 +415,9 @@ func (l *Loader) Close() error {
 	l.wake()
 	l.mu.Unlock()
 	l.workers.Wait()
+	if l.ahead != nil {
+		l.ahead.Forget()
+	}
 	var errs []error
 	for _, s := range l.sources {
 		errs = append(errs, s.Close())

@@ -10,7 +10,7 @@ import (
 type Stages struct {
 	Images       atomic.Int64
 	EncodedBytes atomic.Int64
-	Read         atomic.Int64 // time to read from disk or archive, ns
+	Read         atomic.Int64 // time to wait for bytes from disk or archive, ns
 	Decode       atomic.Int64 // time to decode files to pixels, ns
 	Resample     atomic.Int64 // time to crop, resize and flip, ns
 	Augment      atomic.Int64

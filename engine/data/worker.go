@@ -176,6 +176,7 @@ func (l *Loader) beginStep() bool {
 	}
 	free.begin(l.fill, l.order)
 	l.fill++
+	l.announce()
 	l.wake()
 	return true
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 )
@@ -22,9 +23,17 @@ type file struct {
 	size   int64  // size in a tar, in bytes
 }
 
-// listing lists the files of a source.
+// place is where a file is in a tar.
+type place struct{ offset, size int64 }
+
+// listing lists the images of a source. A folder's names stay in the Tree, which the ranks of a machine share: a
+// million files as strings would need memory in each rank, and slow down its garbage collector.
 type listing struct {
-	files   []file
+	tree    *layout.Tree // list of a folder; nil: names has the names
+	number  []int32      // images of tree, by the numbers of its files
+	names   []byte       // names, without separators
+	ends    []int64      // end of each name in names
+	places  []place      // places in a tar; nil for files outside a tar
 	folders []string
 	ignored int // number of files that are neither images nor hidden
 	others
@@ -33,15 +42,59 @@ type listing struct {
 	heldClasses map[string]string
 }
 
-// add adds a file.
-func (l *listing) add(f file) {
-	if layout.System(f.name) {
-		return
+// len returns the number of images.
+func (l *listing) len() int { return len(l.number) + len(l.ends) }
+
+// name returns the path of an image. It refers to the memory of the listing, which never changes.
+func (l *listing) name(i int32) string {
+	if l.tree != nil {
+		return l.tree.File(int(l.number[i]))
 	}
-	if isImage(f.name) {
-		l.files = append(l.files, f)
-	} else {
+	start := int64(0)
+	if i > 0 {
+		start = l.ends[i-1]
+	}
+	return unsafe.String(unsafe.SliceData(l.names[start:]), l.ends[i]-start)
+}
+
+// file returns an image.
+func (l *listing) file(i int32) file {
+	if l.places == nil {
+		return file{name: l.name(i)}
+	}
+	return file{l.name(i), l.places[i].offset, l.places[i].size}
+}
+
+// addName adds an image outside a tar.
+func (l *listing) addName(name string) {
+	l.names = append(l.names, name...)
+	l.ends = append(l.ends, int64(len(l.names)))
+}
+
+// add adds a file of a tar.
+func (l *listing) add(f file) {
+	switch {
+	case layout.System(f.name):
+	case isImage(f.name):
+		l.addName(f.name)
+		l.places = append(l.places, place{f.offset, f.size})
+	default:
 		l.addOther(f.name)
+	}
+}
+
+// addTree adds the files and folders of a folder.
+func (l *listing) addTree(t *layout.Tree) {
+	l.tree = t
+	for i := range t.Files() {
+		if t.FileMode(i).IsRegular() && isImage(t.File(i)) {
+			l.number = append(l.number, int32(i))
+		} else {
+			l.addOther(t.File(i))
+		}
+	}
+	for k := 1; k < t.Folders(); k++ {
+		l.addFolder(t.Folder(k))
 	}
 }
 
@@ -54,7 +107,7 @@ func (l *listing) addFolder(name string) {
 
 // sample is a file with its class.
 type sample struct {
-	file  int32 // index in listing.files
+	file  int32 // number in the listing
 	label int32
 }
 
@@ -91,7 +144,7 @@ func arrangeTraining(l listing) (a arrangement, p partFolders, err error) {
 	if p, err = findParts(&l, &a); err != nil {
 		return a, p, err
 	}
-	train := folder{prefix: p.around, members: all(len(l.files)), deep: true}
+	train := folder{prefix: p.around, members: all(l.len()), deep: true}
 	if p.folders != nil {
 		train = p.folders[layout.Train]
 	}
@@ -118,7 +171,7 @@ func arrangeWith(l, held listing) (arrangement, error) {
 	if err != nil {
 		return a, err
 	}
-	return a, a.evaluateOn(held, own.around, all(len(held.files)))
+	return a, a.evaluateOn(held, own.around, all(held.len()))
 }
 
 // arrangeAll arranges a data set for evaluation only: all samples if it has no parts, otherwise those of the evaluation
@@ -128,7 +181,7 @@ func arrangeAll(l listing) (a arrangement, err error) {
 	if err != nil {
 		return a, err
 	}
-	whole, part := folder{prefix: p.around, members: all(len(l.files)), deep: true}, layout.None
+	whole, part := folder{prefix: p.around, members: all(l.len()), deep: true}, layout.None
 	if p.folders != nil {
 		part, whole = p.evaluation()
 	}
@@ -170,7 +223,7 @@ func classify(l listing, prefix string, members []int32, a *arrangement) map[str
 	classes := map[string][]int32{}
 	loose := 0
 	for _, i := range members {
-		class, _, ok := strings.Cut(l.files[i].name[len(prefix):], "/")
+		class, _, ok := strings.Cut(l.name(i)[len(prefix):], "/")
 		if !ok {
 			loose++
 			continue
@@ -228,7 +281,7 @@ func sharedFolders(l listing, prefix string, classes map[string][]int32) string 
 	for class, files := range classes {
 		found := map[string]bool{}
 		for _, i := range files {
-			folder, _, ok := strings.Cut(l.files[i].name[len(prefix)+len(class)+1:], "/")
+			folder, _, ok := strings.Cut(l.name(i)[len(prefix)+len(class)+1:], "/")
 			if !ok {
 				return ""
 			}
@@ -276,7 +329,7 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 // evaluateOnListed uses members as the evaluation part. A list contains their classes.
 func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	for _, i := range members {
-		name := path.Base(l.files[i].name)
+		name := path.Base(l.name(i))
 		class, ok := l.heldClasses[strings.TrimSuffix(name, path.Ext(name))]
 		if !ok {
 			return fmt.Errorf("the list of validation images has no entry for %.200q", name)
@@ -307,10 +360,10 @@ func (a *arrangement) dropClassNote() {
 // sortSamples sorts by class, then by name. It returns an error for duplicate names.
 func sortSamples(l listing, s []sample) error {
 	slices.SortFunc(s, func(x, y sample) int {
-		return cmp.Or(cmp.Compare(x.label, y.label), strings.Compare(l.files[x.file].name, l.files[y.file].name))
+		return cmp.Or(cmp.Compare(x.label, y.label), strings.Compare(l.name(x.file), l.name(y.file)))
 	})
 	for i := 1; i < len(s); i++ {
-		if name := l.files[s[i].file].name; name == l.files[s[i-1].file].name {
+		if name := l.name(s[i].file); name == l.name(s[i-1].file) {
 			return fmt.Errorf("%.200q appears twice", name)
 		}
 	}
@@ -335,7 +388,7 @@ func (a *arrangement) hold(l listing, fraction float64) {
 			for k := range order {
 				order[k] = start + k
 			}
-			key := func(k int) uint64 { return nameHash(l.files[a.train[k].file].name) }
+			key := func(k int) uint64 { return nameHash(l.name(a.train[k].file)) }
 			slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(key(x), key(y)), cmp.Compare(x, y)) })
 			for _, k := range order[:count] {
 				held[k] = true

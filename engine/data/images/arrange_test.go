@@ -204,7 +204,11 @@ func TestValPathHasTheEvaluationPart(t *testing.T) {
 }
 
 func TestANameThatAppearsTwiceIsAFault(t *testing.T) {
-	_, err := arrange(listing{files: []file{{name: "a/1.png"}, {name: "b/1.png"}, {name: "a/1.png"}}}, 0)
+	var l listing
+	for _, name := range []string{"a/1.png", "b/1.png", "a/1.png"} {
+		l.addName(name)
+	}
+	_, err := arrange(l, 0)
 	if err == nil || !strings.Contains(err.Error(), `"a/1.png" appears twice`) {
 		t.Errorf("got %v", err)
 	}
@@ -242,15 +246,15 @@ func TestHeldOutPartIsBalancedDisjointAndStable(t *testing.T) {
 	}
 	// The same files are held out if the order changes, and if another folder encloses them.
 	var wrapped listing
-	for _, f := range slices.Backward(l.files) {
-		wrapped.add(file{name: "around/" + f.name})
+	for i := l.len() - 1; i >= 0; i-- {
+		wrapped.add(file{name: "around/" + l.name(int32(i))})
 	}
 	b, err := arrange(wrapped, 0.2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range a.eval {
-		if x, y := l.files[a.eval[i].file].name, wrapped.files[b.eval[i].file].name; "around/"+x != y {
+		if x, y := l.name(a.eval[i].file), wrapped.name(b.eval[i].file); "around/"+x != y {
 			t.Fatalf("sample %d: %s, and %s with a folder around", i, x, y)
 		}
 	}

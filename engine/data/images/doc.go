@@ -24,6 +24,9 @@
 // do not have the ending of an image (Endings) are counted and logged. Images that the package cannot read, such as
 // AVIF and HEIC, are an error.
 //
+// Package layout lists a folder without a call per file, and keeps the list of a large folder in Options.CacheDir. The
+// Loader announces images, so that they are fetched before they are needed; see data.Fetcher.
+//
 // Open indexes a plain tar and reads it at random offsets. It decompresses a compressed tar once, to a plain tar in
 // Options.CacheDir. It never unpacks a tar into separate files. Package archive documents the members that are
 // refused. A link to a target outside a folder is an error unless Options.FollowLinks is set.

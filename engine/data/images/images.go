@@ -44,7 +44,7 @@ type Options struct {
 	// keeps at least one training sample. If ValFraction exceeds 0, each class of two or more samples has at least
 	// one sample held out.
 	ValFraction float64
-	CacheDir    string // folder for the expanded tar of a tar.gz or tar.zst
+	CacheDir    string // folder for the expanded tar of a tar.gz or tar.zst, and for lists of large folders; may be ""
 
 	DecodeOptions
 	Limits archive.Limits // limits of an archive; MemberBytes also applies to the files of a folder
@@ -223,7 +223,7 @@ func (o Options) openDir(ctx context.Context) (src source, list listing, err err
 		if inner := filepath.Join(dir, kaggleImages); isDir(inner) {
 			dir = inner
 		}
-		src, list, err = openFolder(ctx, dir, o.Limits.MemberBytes, o.FollowLinks)
+		src, list, err = o.openFolder(ctx, dir)
 	}
 	if err != nil {
 		return src, list, err

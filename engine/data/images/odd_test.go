@@ -134,7 +134,7 @@ func TestFaultsOutsideThePixelsOfAPNG(t *testing.T) {
 func TestPartsThatLookLikeClassesAreNoted(t *testing.T) {
 	listed := func(names ...string) (l listing) {
 		for _, name := range names {
-			l.files = append(l.files, file{name: name})
+			l.addName(name)
 		}
 		return l
 	}

@@ -14,7 +14,7 @@ import (
 type folder struct {
 	name    string
 	prefix  string  // its path, with a slash at the end
-	members []int32 // images in it, as indices of listing.files
+	members []int32 // images in it, by their numbers in the listing
 	deep    bool    // some of the images are in folders within it, which are their classes
 }
 
@@ -54,18 +54,18 @@ func findParts(l *listing, a *arrangement) (p partFolders, err error) {
 	if err := refuseForeign(l.foreign); err != nil {
 		return p, err
 	}
-	if len(l.files) == 0 {
+	if l.len() == 0 {
 		return p, errors.New("no image files (" + EndingsText + ")")
 	}
-	if len(l.files) > math.MaxInt32 {
-		return p, fmt.Errorf("%d files, want at most %d", len(l.files), math.MaxInt32)
+	if l.len() > math.MaxInt32 {
+		return p, fmt.Errorf("%d files, want at most %d", l.len(), math.MaxInt32)
 	}
 	if l.ignored > 0 {
 		a.notes = append(a.notes, fmt.Sprintf("%d files without the ending of an image were skipped", l.ignored))
 		l.ignored = 0
 	}
-	p.around = wrapper(l.files)
-	tops, loose := topFolders(l.files, p.around)
+	p.around = wrapper(l)
+	tops, loose := topFolders(l, p.around)
 	var named, rest []folder
 	var names []string
 	deep := false
@@ -121,13 +121,13 @@ func flatParts(named, rest []folder) error {
 }
 
 // wrapper returns "NAME/" if all files are in one folder that is neither a part nor a class. Otherwise it returns "".
-func wrapper(files []file) string {
-	first, _, _ := strings.Cut(files[0].name, "/")
+func wrapper(l *listing) string {
+	first, _, _ := strings.Cut(l.name(0), "/")
 	if part, err := layout.PartOf(first); err == nil && part != layout.None && layout.Exact(first) {
 		return ""
 	}
-	for _, f := range files {
-		if !strings.HasPrefix(f.name, first+"/") || strings.Count(f.name, "/") < 2 {
+	for i := range int32(l.len()) {
+		if name := l.name(i); !strings.HasPrefix(name, first+"/") || strings.Count(name, "/") < 2 {
 			return ""
 		}
 	}
@@ -136,10 +136,10 @@ func wrapper(files []file) string {
 
 // topFolders groups files by their first folder after prefix, in the order of names. It counts the files outside
 // folders.
-func topFolders(files []file, prefix string) (tops []folder, loose int) {
+func topFolders(l *listing, prefix string) (tops []folder, loose int) {
 	index := map[string]int{}
-	for i, f := range files {
-		name, rest, inFolder := strings.Cut(f.name[len(prefix):], "/")
+	for i := range int32(l.len()) {
+		name, rest, inFolder := strings.Cut(l.name(i)[len(prefix):], "/")
 		if !inFolder {
 			loose++
 			continue
@@ -150,7 +150,7 @@ func topFolders(files []file, prefix string) (tops []folder, loose int) {
 			index[name] = k
 			tops = append(tops, folder{name: name, prefix: prefix + name + "/"})
 		}
-		tops[k].members = append(tops[k].members, int32(i))
+		tops[k].members = append(tops[k].members, i)
 		tops[k].deep = tops[k].deep || strings.Contains(rest, "/")
 	}
 	slices.SortFunc(tops, func(x, y folder) int { return strings.Compare(x.name, y.name) })

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"os"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
@@ -56,29 +58,36 @@ type folderSource struct {
 	maxSize int64 // largest size of a file in bytes
 }
 
-func openFolder(ctx context.Context, name string, maxSize int64, follow bool) (source, listing, error) {
-	folder, err := layout.OpenFolder(name, follow)
+func (o Options) openFolder(ctx context.Context, name string) (source, listing, error) {
+	folder, err := layout.OpenFolder(name, o.FollowLinks)
 	if err != nil {
 		return nil, listing{}, err
 	}
-	l, err := listFolder(ctx, folder)
-	return folderSource{folder, maxSize}, l, err
+	var l listing
+	tree, err := folder.Scan(ctx, layout.ScanOptions{CacheDir: o.CacheDir, Progress: scanLog(o.Logger, name),
+		Unkept: func(err error) { o.Logger.Warn("images: each start lists the folder again", "reason", err) }})
+	if err == nil && tree.Files() > math.MaxInt32 {
+		err = fmt.Errorf("%d files, want at most %d", tree.Files(), math.MaxInt32)
+	}
+	if err == nil {
+		l.addTree(tree)
+	}
+	return folderSource{folder, o.Limits.MemberBytes}, l, err
 }
 
-// listFolder lists the files and folders below a folder.
-func listFolder(ctx context.Context, folder *layout.Folder) (l listing, err error) {
-	err = folder.Walk(ctx, func(e layout.Entry) error {
-		switch {
-		case e.Mode.IsDir():
-			l.addFolder(e.Name)
-		case e.Mode.IsRegular():
-			l.add(file{name: e.Name})
-		default:
-			l.ignored++
+// scanLog returns a function that logs the progress of a scan after 2 s, then every 10 s.
+func scanLog(log *slog.Logger, name string) func(layout.ScanProgress) {
+	calls := 0
+	return func(p layout.ScanProgress) {
+		if calls++; calls != 2 && calls%10 != 0 {
+			return
 		}
-		return nil
-	})
-	return l, err
+		if p.Waiting {
+			log.Info("images: another process lists " + name + ", this one waits for its list")
+			return
+		}
+		log.Info("images: listing "+name, "files", p.Files, "folders", p.Folders)
+	}
 }
 
 func (s folderSource) read(f file, buf []byte) (_ []byte, err error) {

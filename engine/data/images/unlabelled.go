@@ -26,7 +26,7 @@ func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	samples := make([]sample, len(inputs))
 	given := inputSource{}
 	for i, in := range inputs {
-		l.files = append(l.files, file{name: in.Name})
+		l.addName(in.Name)
 		samples[i].file = int32(i)
 		if in.Contents != nil {
 			given[in.Name] = in.Contents
@@ -64,11 +64,21 @@ const MaxFileBytes = 64 << 20
 // without the ending of an image. Broken links are included, so that reading them reports the cause. follow allows
 // links that leave the folder.
 func List(ctx context.Context, name string, follow bool) ([]string, error) {
-	var l listing
+	var l listing // only for the names of files that are no images
+	var names []string
 	folder, err := layout.OpenFolder(name, follow)
 	if err == nil {
 		folder.Broken = true
-		l, err = listFolder(ctx, folder)
+		err = folder.Walk(ctx, func(e layout.Entry) error {
+			switch {
+			case !e.Mode.IsRegular():
+			case isImage(e.Name):
+				names = append(names, path.Join(name, e.Name))
+			default:
+				l.addOther(e.Name)
+			}
+			return nil
+		})
 		folder.Close() // read only
 	}
 	if err == nil {
@@ -76,10 +86,6 @@ func List(ctx context.Context, name string, follow bool) ([]string, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list images in %s: %w", name, err)
-	}
-	names := make([]string, len(l.files))
-	for i, f := range l.files {
-		names[i] = path.Join(name, f.name)
 	}
 	slices.Sort(names)
 	return names, nil

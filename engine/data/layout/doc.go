@@ -21,6 +21,11 @@
 // [System] recognises hidden files and the folders that file systems, network storage and notebooks add, such as @eaDir
 // and lost+found. They never belong to a data set.
 //
+// # Lists of folders
+//
+// [Folder.Scan] lists a folder without a call per file, and several folders at a time. It keeps the list of a large
+// folder as a file, which the processes of a machine map, and which the next start checks by the times of the folders.
+//
 // # Links
 //
 // [Folder] lists and opens the files of a folder. It follows symbolic links, also those to targets outside the folder,

@@ -1,0 +1,303 @@
+package data
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Ahead is implemented by Datasets that fetch stored bytes before a Reader needs them; see Fetcher. Wrappers of
+// Datasets pass the calls on.
+type Ahead interface {
+	// Expect announces that sample i will be read soon. Samples are announced in the order of their use.
+	Expect(i int)
+	// Horizon returns the number of samples that should be announced before they are read; 0 if reads are fast.
+	Horizon() int
+	// Forget drops all announcements.
+	Forget()
+}
+
+const (
+	// mostFetches limits the number of fetches in flight. Each blocks a thread, and usually has an open file.
+	mostFetches = 256
+	// aheadBytes limits the memory of fetched and unread samples of one data set, about 600 JPEG files of ImageNet. A
+	// lower limit hides less latency.
+	aheadBytes = 64 << 20
+	// fastFetch is the time below which a fetch comes from memory, so that fetching ahead costs more than it saves.
+	fastFetch = 100 * time.Microsecond
+	// spareFetches is the ratio of fetches in flight to those that the mean times need. A lower ratio makes Readers
+	// wait whenever a few slow fetches follow each other.
+	spareFetches = 2
+	// mostProcess limits a new value of the mean processing time, relative to this mean.
+	mostProcess = 8
+	// weightOfTime is the weight of a new value in the mean times, which therefore follow a change within about 20
+	// reads.
+	weightOfTime = 0.1
+)
+
+// Fetcher fetches the stored bytes of samples before they are needed, so that the latency of the storage costs no
+// throughput. The number of fetches in flight follows from the measured times: if a fetch takes L, and W Readers each
+// need P to process a sample, W*L/P fetches keep all Readers busy (Little's law). From fast storage, Readers read by
+// themselves. A Fetcher never changes results. Its methods are safe for concurrent use.
+type Fetcher struct {
+	fetch func(i int, buf []byte) ([]byte, error)
+	most  int // largest number of fetches in flight
+
+	mu      sync.Mutex
+	queue   []int // announced samples in order; those that are no longer in samples are skipped
+	samples map[int]*fetching
+	flying  int      // fetches in flight
+	held    int64    // bytes of fetched samples
+	free    [][]byte // unused buffers
+	readers int      // Readers that have read a sample
+	latency float64  // mean time of a fetch, ns; 0: unknown
+	process float64  // mean time in which a Reader processes a sample, ns; 0: unknown
+	bytes   float64  // mean size of a sample
+}
+
+// fetching is an announced sample.
+type fetching struct {
+	started  bool
+	finished bool
+	ended    chan struct{} // closed when the fetch has ended; nil: no Reader waits
+	contents []byte
+	failed   bool // there are no contents: the Reader reads the sample itself, and reports an error
+}
+
+// NewFetcher returns a Fetcher. fetch reads the stored bytes of a sample, into buf if buf is large enough, and is safe
+// for concurrent use. At most most fetches are in flight; 0 means 256.
+func NewFetcher(most int, fetch func(i int, buf []byte) ([]byte, error)) *Fetcher {
+	if most <= 0 || most > mostFetches {
+		most = mostFetches
+	}
+	return &Fetcher{fetch: fetch, most: most, samples: map[int]*fetching{}}
+}
+
+// Expect implements Ahead.
+func (f *Fetcher) Expect(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.samples[i] != nil {
+		return
+	}
+	if len(f.queue) >= 2*len(f.samples)+64 { // Readers have read most of the queue by themselves
+		f.queue = slices.DeleteFunc(f.queue, func(i int) bool { return f.samples[i] == nil || f.samples[i].started })
+	}
+	f.samples[i] = &fetching{}
+	f.queue = append(f.queue, i)
+	f.start()
+}
+
+// Horizon implements Ahead. Twice the fetches in flight are announced, so that none waits for the next announcement.
+func (f *Fetcher) Horizon() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return 2 * f.target()
+}
+
+// Forget implements Ahead. Fetches in flight continue, but no Reader gets their contents.
+func (f *Fetcher) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queue = f.queue[:0]
+	for i, s := range f.samples {
+		if s.finished {
+			f.drop(s)
+		}
+		delete(f.samples, i)
+	}
+}
+
+// InFlight returns the number of fetches in flight, and the bytes of fetched samples that no Reader has taken.
+func (f *Fetcher) InFlight() (fetches int, heldBytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flying, f.held
+}
+
+// target returns the number of fetches that should be in flight. The caller must hold the lock.
+func (f *Fetcher) target() int {
+	if f.latency < float64(fastFetch) {
+		return 0
+	}
+	n := float64(2 * f.readers) // before the Readers have processed a sample
+	if f.process > 0 {
+		n = float64(f.readers) * (1 + spareFetches*f.latency/f.process) // one more for each Reader if fetches are short
+	}
+	return int(min(n, float64(f.most)))
+}
+
+// start starts fetches. The caller must hold the lock.
+func (f *Fetcher) start() {
+	for n := f.target(); f.flying < n; {
+		s, i := f.next()
+		if s == nil {
+			return
+		}
+		f.flying++
+		go f.run(s, i)
+	}
+}
+
+// next returns the next sample to fetch, or nil. The caller must hold the lock.
+func (f *Fetcher) next() (*fetching, int) {
+	for len(f.queue) > 0 && f.held+int64(float64(f.flying+1)*f.bytes) <= aheadBytes {
+		i := f.queue[0]
+		f.queue = f.queue[1:]
+		if s := f.samples[i]; s != nil && !s.started {
+			s.started = true
+			return s, i
+		}
+	}
+	return nil, 0
+}
+
+// run fetches samples until enough are in flight.
+func (f *Fetcher) run(s *fetching, i int) {
+	for s != nil {
+		f.mu.Lock()
+		buf := f.buffer()
+		f.mu.Unlock()
+		started := time.Now()
+		contents, err := f.fetch(i, buf)
+		took := time.Since(started)
+
+		f.mu.Lock()
+		if err == nil {
+			f.measured(took, contents)
+		}
+		s.contents, s.finished = contents, true
+		f.held += int64(cap(contents))
+		if err != nil || f.samples[i] != s { // unreadable or forgotten; if a Reader waits, it reads the sample itself
+			f.drop(s)
+		}
+		if s.ended != nil {
+			close(s.ended)
+		}
+		s = nil
+		if f.flying <= f.target() {
+			s, i = f.next()
+		}
+		if s == nil {
+			f.flying--
+		}
+		f.mu.Unlock()
+	}
+}
+
+// measured adds the time of a fetch to the means. It leaves out errors. The caller must hold the lock.
+func (f *Fetcher) measured(took time.Duration, contents []byte) {
+	f.latency = mean(f.latency, float64(took))
+	f.bytes = mean(f.bytes, float64(cap(contents)))
+}
+
+func mean(old, value float64) float64 {
+	if old == 0 {
+		return value
+	}
+	return old + weightOfTime*(value-old)
+}
+
+// drop frees the contents of a fetched sample, which then counts as failed. The caller must hold the lock.
+func (f *Fetcher) drop(s *fetching) {
+	f.held -= int64(cap(s.contents))
+	f.recycle(s.contents)
+	s.contents, s.failed = nil, true
+}
+
+// recycle keeps a buffer for a later fetch. The caller must hold the lock.
+func (f *Fetcher) recycle(buf []byte) {
+	if cap(buf) > 0 && len(f.free) < f.readers+f.target() {
+		f.free = append(f.free, buf[:cap(buf)])
+	}
+}
+
+func (f *Fetcher) buffer() []byte {
+	if len(f.free) == 0 {
+		return nil
+	}
+	buf := f.free[len(f.free)-1]
+	f.free = f.free[:len(f.free)-1]
+	return buf
+}
+
+// Fetches are the reads of one Reader through a Fetcher. Only one goroutine at a time may use it.
+type Fetches struct {
+	f    *Fetcher
+	buf  []byte
+	last time.Time // end of the last read; zero: none, and the Reader does not count
+}
+
+// Open returns the reads of a new Reader, which must close them.
+func (f *Fetcher) Open() *Fetches { return &Fetches{f: f} }
+
+// Close ends the reads.
+func (r *Fetches) Close() {
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	if !r.last.IsZero() {
+		r.f.readers--
+	}
+}
+
+// Read returns the stored bytes of a sample, valid until the next call, and the time that the Reader waited for them.
+func (r *Fetches) Read(i int) (contents []byte, waited time.Duration, err error) {
+	started := time.Now()
+	contents, fetched := r.take(i, started)
+	if !fetched {
+		contents, err = r.f.fetch(i, r.buf)
+		if cap(contents) > 0 {
+			r.buf = contents[:cap(contents)]
+		}
+	}
+	r.last = time.Now()
+	waited = r.last.Sub(started)
+	if !fetched && err == nil {
+		r.f.mu.Lock()
+		r.f.measured(waited, contents)
+		r.f.start()
+		r.f.mu.Unlock()
+	}
+	return contents, waited, err
+}
+
+// take returns the contents of a sample that was fetched, and waits for a fetch in flight.
+func (r *Fetches) take(i int, started time.Time) ([]byte, bool) {
+	f := r.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.last.IsZero() {
+		f.readers++
+	} else {
+		value := max(float64(started.Sub(r.last)), 1)
+		if f.process > 0 { // the Reader may have waited for a free batch, or for the end of an evaluation
+			value = min(value, mostProcess*f.process)
+		}
+		f.process = mean(f.process, value)
+	}
+	s := f.samples[i]
+	if s == nil {
+		return nil, false
+	}
+	if s.started && !s.finished {
+		if s.ended == nil {
+			s.ended = make(chan struct{})
+		}
+		f.mu.Unlock()
+		<-s.ended
+		f.mu.Lock()
+	}
+	if f.samples[i] == s {
+		delete(f.samples, i)
+	}
+	if !s.finished || s.failed { // it waits in the queue, or it is better read again
+		return nil, false
+	}
+	contents := s.contents
+	f.held -= int64(cap(contents))
+	f.recycle(r.buf)
+	r.buf = contents[:cap(contents)]
+	s.contents, s.failed = nil, true // a second Reader that waited reads the sample itself
+	f.start()
+	return contents, true
+}

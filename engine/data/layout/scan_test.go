@@ -1,0 +1,282 @@
+package layout
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+)
+
+// settled makes the times of all folders old, as seen by the scans of a test.
+func settled(t *testing.T) {
+	now = func() time.Time { return time.Now().Add(time.Minute) }
+	t.Cleanup(func() { now = time.Now })
+}
+
+// manyFiles creates folders with files, enough for a kept list.
+func manyFiles(t *testing.T, dir string) {
+	t.Helper()
+	for c := range 4 {
+		class := filepath.Join(dir, fmt.Sprintf("train/c%d", c))
+		if err := os.MkdirAll(class, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 300 {
+			if err := os.WriteFile(filepath.Join(class, fmt.Sprintf("%d.jpg", i)), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func paths(t *testing.T, tree *Tree) string {
+	t.Helper()
+	var names []string
+	if err := tree.Walk(func(e Entry) error {
+		names = append(names, fmt.Sprint(e.Name, " ", e.Mode))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(names, "\n")
+}
+
+// scanned scans a folder with a kept list. fresh is the number of folders that were read.
+func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
+	t.Helper()
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	read := openedFolders.Load()
+	tree, err = f.Scan(context.Background(), ScanOptions{CacheDir: cache, Unkept: func(err error) { t.Log(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := f.Scan(context.Background(), ScanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := paths(t, tree), paths(t, whole); got != want {
+		t.Errorf("the kept list has\n%s\nwant\n%s", got, want)
+	}
+	return tree, int(openedFolders.Load()-read) - whole.Folders()
+}
+
+func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	settled(t)
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name string) { t.Helper(); do(os.WriteFile(filepath.Join(dir, name), nil, 0o644)) }
+	for _, c := range []struct {
+		name   string
+		change func()
+		fresh  int // folders that the scan reads
+	}{
+		{"the first scan", func() {}, 6},
+		{"nothing changed", func() {}, 0},
+		{"a file was added", func() { write("train/c1/x.jpg") }, 1},
+		{"a file was removed", func() { do(os.Remove(filepath.Join(dir, "train/c2/7.jpg"))) }, 1},
+		{"a folder was added", func() { do(os.Mkdir(in("train/c0/a"), 0o755)); write("train/c0/a/1") }, 2},
+		{"a folder was renamed", func() { do(os.Rename(in("train/c0"), in("train/b"))) }, 3},
+		{"a folder became a link", func() {
+			do(os.Rename(filepath.Join(dir, "train/c3"), filepath.Join(dir, "elsewhere")))
+			do(os.Symlink("../elsewhere", filepath.Join(dir, "train/c3")))
+		}, 4},
+		{"the target of the link changed", func() { write("elsewhere/0/../x.png") }, 2},
+		{"an old time was restored", func() {
+			class := filepath.Join(dir, "train/c1")
+			info, err := os.Stat(class)
+			do(err)
+			write("train/c1/y.jpg")
+			do(os.Chtimes(class, info.ModTime(), info.ModTime()))
+		}, 1},
+	} {
+		if c.name == "the target of the link changed" {
+			do(os.Mkdir(filepath.Join(dir, "elsewhere/0"), 0o755))
+			scanned(t, dir, cache)
+		}
+		c.change()
+		if _, fresh := scanned(t, dir, cache); fresh != c.fresh {
+			t.Errorf("%s: read %d folders, want %d", c.name, fresh, c.fresh)
+		}
+	}
+}
+
+func TestAFolderThatHasJustChangedIsReadAgain(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	changed := time.Now()
+	now = func() time.Time { return changed } // a slow machine needs more than 2 s
+	t.Cleanup(func() { now = time.Now })
+	for range 2 {
+		if _, fresh := scanned(t, dir, cache); fresh != 6 {
+			t.Errorf("read %d folders, want all 6, because a change within the same step of time is not seen", fresh)
+		}
+	}
+}
+
+func TestADamagedKeptListIsReplaced(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	settled(t)
+	scanned(t, dir, cache)
+	kept, err := filepath.Glob(filepath.Join(cache, "*.files"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("got %v, %v, want one kept list", kept, err)
+	}
+	whole, err := os.ReadFile(kept[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(whole); at += len(whole)/97 + 1 {
+		damaged := append([]byte(nil), whole...)
+		damaged[at] ^= 1 << (at % 8)
+		for _, b := range [][]byte{damaged, whole[:at], append(append([]byte(nil), whole...), 0)} {
+			if tree, err := openTree(b, filepath.Base(dir)); err == nil {
+				t.Errorf("byte %d: got %d files, want an error", at, tree.Files())
+			}
+		}
+		if at%5 == 0 {
+			if err := os.Remove(kept[0]); err != nil { // not in place, because it is mapped
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(kept[0], damaged, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, fresh := scanned(t, dir, cache); fresh != 6 {
+				t.Errorf("byte %d: read %d folders, want 6", at, fresh)
+			}
+		}
+	}
+}
+
+func TestRanksThatScanTogether(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	settled(t)
+	before := openedFolders.Load()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			f, err := OpenFolder(dir, true)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			tree, err := f.Scan(context.Background(), ScanOptions{CacheDir: cache})
+			if err != nil || tree.Files() != 1200 || tree.Folders() != 6 {
+				t.Errorf("got %v, want 1200 files in 6 folders", err)
+			}
+		})
+	}
+	all.Wait()
+	if n := openedFolders.Load() - before; n != 6 {
+		t.Errorf("8 scans read %d folders, want 6", n)
+	}
+}
+
+func TestAWaitingScanSaysSo(t *testing.T) {
+	t.Parallel()
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	scan := func(ctx context.Context, progress func(ScanProgress)) error {
+		_, err := f.Scan(ctx, ScanOptions{CacheDir: cache, Progress: progress})
+		return err
+	}
+	if err := scan(t.Context(), nil); err != nil { // creates the lock
+		t.Fatal(err)
+	}
+	locks, err := filepath.Glob(filepath.Join(cache, "*.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("got %v, %v, want one lock", locks, err)
+	}
+	lock, err := filelock.Acquire(t.Context(), locks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := filepath.Join(dir, "train/c0/new.jpg") // so that the kept list does not suffice
+	if err := os.WriteFile(write, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	waits, released := false, false
+	if err := scan(t.Context(), func(p ScanProgress) {
+		waits = waits || p.Waiting
+		if p.Waiting && !released {
+			released = true
+			lock.Release()
+		}
+	}); err != nil || !waits {
+		t.Errorf("got %v, waiting %v, want a report that the scan waits", err, waits)
+	}
+}
+
+func TestAListThatCannotBeKept(t *testing.T) {
+	dir := t.TempDir()
+	manyFiles(t, dir)
+	cache := filepath.Join(dir, "train/c0/0.jpg") // not a folder
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var got error
+	tree, err := f.Scan(context.Background(), ScanOptions{CacheDir: cache, Unkept: func(err error) { got = err }})
+	if err != nil || tree.Files() != 1200 || got == nil || !strings.Contains(got.Error(), "keep the list of") {
+		t.Errorf("got %v and %v", err, got)
+	}
+}
+
+// BenchmarkScan lists 200,000 files of 200 folders.
+func BenchmarkScan(b *testing.B) {
+	dir, cache := b.TempDir(), b.TempDir()
+	for c := range 200 {
+		class := filepath.Join(dir, fmt.Sprintf("c%03d", c))
+		if err := os.Mkdir(class, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		for i := range 1000 {
+			f, err := os.Create(filepath.Join(class, fmt.Sprintf("c%03d_%05d.jpg", c, i)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			f.Close()
+		}
+	}
+	now = func() time.Time { return time.Now().Add(time.Minute) }
+	defer func() { now = time.Now }()
+	for name, o := range map[string]ScanOptions{"all": {}, "kept": {CacheDir: cache}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f, err := OpenFolder(dir, true)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if tree, err := f.Scan(context.Background(), o); err != nil || tree.Files() != 200_000 {
+					b.Fatal(err)
+				}
+				f.Close()
+			}
+		})
+	}
+}
