@@ -39,7 +39,7 @@ type Options struct {
 	Progress func(done, totalBytes int64) // called while a column is copied; may be nil
 }
 
-// maxClasses is the largest number of classes whose labels are numbers without names.
+// maxClasses is the largest number of classes of labels without a ClassLabel.
 const maxClasses = 1 << 16
 
 // Open finds the rows without decoding an image. Data errors are *data.Fault.
@@ -359,6 +359,10 @@ func (b *builder) label(v *table.Value, c columns) (int32, error) {
 	}
 	number, ok := b.byText[text]
 	if !ok {
+		if len(b.texts) >= maxClasses {
+			return 0, fmt.Errorf("label %.100q is different label %d, want at most %d: set data.label_column to a column of classes",
+				text, len(b.texts)+1, maxClasses)
+		}
 		number = int32(len(b.texts))
 		b.byText[text] = number
 		b.texts = append(b.texts, text)
@@ -372,36 +376,46 @@ func (b *builder) classes() ([]string, error) {
 	if b.names != nil {
 		return b.names, nil
 	}
-	numbers := true
-	for _, text := range b.texts {
-		_, err := strconv.Atoi(text)
-		numbers = numbers && err == nil
-	}
-	names := slices.Clone(b.texts)
-	if numbers {
-		largest := 0
-		for _, text := range b.texts {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 || n >= maxClasses {
-				return nil, fmt.Errorf("label %s, want 0 to %d", text, maxClasses-1)
-			}
-			largest = max(largest, n)
+	var names []string
+	if largest, ok := largestNumber(b.texts); ok {
+		if largest >= maxClasses {
+			return nil, fmt.Errorf("label %d, want 0 to %d", largest, maxClasses-1)
 		}
-		names = names[:0]
 		for n := range largest + 1 {
 			names = append(names, strconv.Itoa(n))
 		}
 	} else {
-		slices.Sort(names)
+		names = slices.Sorted(slices.Values(b.texts))
 	}
 	if len(names) < 2 {
 		return nil, fmt.Errorf("all labels are %q, want at least two classes", names)
 	}
+	numbers := make(map[string]int32, len(names))
+	for k, name := range names {
+		numbers[name] = int32(k)
+	}
 	b.set.labels = make([]int32, len(b.texts))
 	for k, text := range b.texts {
-		b.set.labels[k] = int32(slices.Index(names, text))
+		number, ok := numbers[text]
+		if !ok {
+			return nil, fmt.Errorf("label %.100q is none of the %d classes", text, len(names))
+		}
+		b.set.labels[k] = number
 	}
 	return names, nil
+}
+
+// largestNumber returns the largest label. ok is false unless all labels are whole numbers from 0 in their usual form:
+// labels such as 00012 or +1 are names.
+func largestNumber(labels []string) (largest int, ok bool) {
+	for _, label := range labels {
+		n, err := strconv.Atoi(label)
+		if err != nil || n < 0 || strconv.Itoa(n) != label {
+			return 0, false
+		}
+		largest = max(largest, n)
+	}
+	return largest, true
 }
 
 // split divides the rows into a part for training and one for evaluation.
