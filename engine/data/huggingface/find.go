@@ -52,38 +52,12 @@ func (f Found) Open(path string) (*table.File, error) {
 }
 
 // file is a file of rows.
-type file struct{ path, split string }
+type file struct {
+	path, split string
+	dir         string // folder within the data set, with slashes; "" if the data set names its splits
+}
 
 const advice = "want a folder of datasets' save_to_disk, of its cache, with .parquet files, or of images with metadata.csv or metadata.jsonl"
-
-// Recognise reports whether a path is a data set in one of the forms of this package. It reads the names of one or two
-// levels of folders.
-func Recognise(name string) bool {
-	switch path.Ext(filepath.ToSlash(name)) {
-	case ".parquet", ".arrow":
-		return true
-	}
-	for _, pattern := range []string{"state.json", "dataset_dict.json", "dataset_info.json", "*.parquet", "*.arrow",
-		"*/*.parquet", "snapshots/*/*.parquet", "snapshots/*/*/*.parquet", "*/*/*/dataset_info.json"} {
-		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// RecogniseList reports whether a folder has lists of images with labels, metadata.csv or metadata.jsonl.
-func RecogniseList(name string) bool {
-	for _, pattern := range []string{"metadata.csv", "metadata.jsonl", "*/metadata.csv", "*/metadata.jsonl"} {
-		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// escaped escapes the characters of a name that have a meaning in patterns.
-var escaped = strings.NewReplacer("*", "\\*", "?", "\\?", "[", "\\[", "\\", "\\\\")
 
 // Find lists the files. Its errors are *data.Fault.
 func Find(ctx context.Context, s Source) (Found, error) {
@@ -108,14 +82,14 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	}
 	out := Found{Features: features}
 	var splits []string
-	of := map[string][]string{}
+	of := map[string][]file{}
 	for _, f := range files {
 		if of[f.split] == nil {
 			splits = append(splits, f.split)
 		}
-		of[f.split] = append(of[f.split], f.path)
+		of[f.split] = append(of[f.split], f)
 	}
-	paths := func(index []int) (all []string) {
+	filesOf := func(index []int) (all []file) {
 		for _, i := range index {
 			all = append(all, of[splits[i]]...)
 		}
@@ -132,7 +106,17 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Train, out.Eval, out.Unused = paths(d.Train), paths(d.Eval), name(d.Unused)
+	train, eval := filesOf(d.Train), filesOf(d.Eval)
+	together := [][]file{train, eval}
+	if s.TrainSplit == "" || s.EvalSplit == "" {
+		together = [][]file{append(slices.Clone(train), eval...)}
+	}
+	for _, all := range together {
+		if err := oneDataSet(all); err != nil {
+			return out, err
+		}
+	}
+	out.Train, out.Eval, out.Unused = paths(train), paths(eval), name(d.Unused)
 	if d.Part != layout.None || len(d.Eval) > 0 {
 		out.EvalFrom = "split " + name(d.Eval)
 	}
@@ -165,6 +149,37 @@ func (s Source) find(ctx context.Context) (Found, error) {
 		out.EvalFrom = "all samples of " + s.ValPath
 	}
 	return out, nil
+}
+
+func paths(files []file) (all []string) {
+	for _, f := range files {
+		all = append(all, f.path)
+	}
+	return all
+}
+
+// oneDataSet returns an error if files are in folders that differ in more than the name of the part. Such folders are
+// configurations of a data set: languages, tasks, sizes. Folders such as year=2024 are partitions of one data set.
+func oneDataSet(files []file) error {
+	rest := func(dir string) (elements []string) {
+		named := false
+		for element := range strings.SplitSeq(path.Clean(dir), "/") {
+			part, err := layout.PartOf(element)
+			if first := err == nil && part != layout.None && !named; first {
+				named = true
+			} else if !strings.Contains(element, "=") && element != "." {
+				elements = append(elements, element)
+			}
+		}
+		return elements
+	}
+	for k := 1; k < len(files); k++ {
+		if x, y := files[0].dir, files[k].dir; !slices.Equal(rest(x), rest(y)) {
+			return fmt.Errorf("the folders %q and %q may be different configurations of the data set: set data.path to one configuration, or name its splits in data.train_split and data.eval_split",
+				path.Clean(x), path.Clean(y))
+		}
+	}
+	return nil
 }
 
 // divide divides the splits, by their names or by the names that the user has chosen.
@@ -218,16 +233,24 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 	}
 	if !info.IsDir() {
 		base, _, _ := strings.Cut(filepath.Base(name), ".")
-		return []file{{name, splitOf(base)}}, nil, nil
+		return []file{{path: name, split: splitOf(base)}}, nil, nil
 	}
 	folder, err := layout.OpenFolder(name, s.FollowLinks)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer folder.Close() // read only
-	l := lister{folder: folder}
+	l := lister{folder: folder, follow: s.FollowLinks}
+	dict, err := l.has("dataset_dict.json")
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := l.has("state.json")
+	if err != nil {
+		return nil, nil, err
+	}
 	switch {
-	case l.has("dataset_dict.json"):
+	case dict:
 		var dict struct {
 			Splits []string `json:"splits"`
 		}
@@ -239,7 +262,7 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 				err = l.saved(split, split)
 			}
 		}
-	case l.has("state.json"):
+	case state:
 		err = l.saved(".", "")
 	default:
 		err = l.walk(ctx)
@@ -250,16 +273,22 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 // lister lists the files of rows of a folder.
 type lister struct {
 	folder   *layout.Folder
+	follow   bool // links may leave the folder
 	files    []file
 	features map[string]table.Feature
 }
 
-func (l *lister) has(name string) bool {
+// has reports whether the folder has a file. A file that cannot be opened is an error.
+func (l *lister) has(name string) (bool, error) {
 	f, _, err := l.folder.Open(name)
-	if err == nil {
+	switch {
+	case err == nil:
 		f.Close() // read only
+		return true, nil
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
 	}
-	return err == nil
+	return false, err
 }
 
 // json parses a small file of the folder.
@@ -308,7 +337,15 @@ func (l *lister) saved(dir, split string) error {
 			return fmt.Errorf("%s: got file %.100q, want a file of the folder", path.Join(dir, "state.json"),
 				one.Filename)
 		}
-		l.files = append(l.files, file{l.folder.Path(path.Join(dir, one.Filename)), split})
+		name := path.Join(dir, one.Filename)
+		if !l.follow {
+			f, _, err := l.folder.Open(name)
+			if err != nil {
+				return fmt.Errorf("%s: %w; a link that leaves the folder needs %s = true", name, err, layout.FollowKey)
+			}
+			f.Close() // read only
+		}
+		l.files = append(l.files, file{path: l.folder.Path(name), split: split})
 	}
 	return l.info(dir)
 }
@@ -316,8 +353,11 @@ func (l *lister) saved(dir, split string) error {
 // info reads the features of dataset_info.json, if there is one.
 func (l *lister) info(dir string) error {
 	name := path.Join(dir, "dataset_info.json")
-	if l.features != nil || !l.has(name) {
+	if l.features != nil {
 		return nil
+	}
+	if found, err := l.has(name); !found {
+		return err
 	}
 	var info struct {
 		Features json.RawMessage `json:"features"`
@@ -375,7 +415,7 @@ func (l *lister) walk(ctx context.Context) error {
 			if k > 0 && path.Dir(name) == path.Dir(lists[k-1]) {
 				return fmt.Errorf("the folder has the lists %q and %q, want one of them", lists[k-1], name)
 			}
-			l.files = append(l.files, file{l.folder.Path(name), path.Dir(name)})
+			l.files = append(l.files, file{l.folder.Path(name), path.Dir(name), path.Dir(name)})
 		}
 		return nil
 	case len(arrow) > 0 && len(infos) > 1:
@@ -385,7 +425,8 @@ func (l *lister) walk(ctx context.Context) error {
 		return l.cached(infos[0], arrow)
 	}
 	for _, name := range append(arrow, parquet...) {
-		l.files = append(l.files, file{l.folder.Path(name), splitOf(strings.TrimSuffix(name, path.Ext(name)))})
+		l.files = append(l.files, file{l.folder.Path(name), splitOf(strings.TrimSuffix(name, path.Ext(name))),
+			path.Dir(name)})
 	}
 	return nil
 }
@@ -406,7 +447,7 @@ func (l *lister) cached(dir string, arrow []string) error {
 				found = split
 			}
 		}
-		l.files = append(l.files, file{l.folder.Path(name), found})
+		l.files = append(l.files, file{path: l.folder.Path(name), split: found})
 	}
 	return l.info(dir)
 }

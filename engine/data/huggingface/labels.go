@@ -20,8 +20,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// pathColumn is the column of the paths of images in a list, as datasets calls it.
-const pathColumn = "file_name"
+// The columns of a list: the paths of images, as datasets calls them, and the labels.
+const (
+	pathColumn  = "file_name"
+	labelColumn = "label"
+)
 
 // isList reports whether a file is a list of images: CSV, TSV or JSON lines.
 func isList(name string) bool {
@@ -55,7 +58,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 		image = pathColumn
 	}
 	if labels == "" {
-		labels = "label"
+		labels = labelColumn
 	}
 	add := func(line int, name, label string) error {
 		switch {
@@ -79,9 +82,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 		return ctx.Err()
 	}
 	in := bufio.NewReaderSize(f, 1<<16)
-	if start, err := in.Peek(3); err == nil && string(start) == "\ufeff" { // a mark of editors on Windows
-		in.Discard(3)
-	}
+	skipMark(in)
 	if ext := strings.ToLower(filepath.Ext(path)); ext == ".csv" || ext == ".tsv" {
 		err = eachRecord(in, ext == ".tsv", image, labels, add)
 	} else {
@@ -106,12 +107,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line int, name, label string) error) error {
 	r := csv.NewReader(in)
 	r.ReuseRecord = true
-	if tabs {
-		r.Comma = '\t'
-	} else if start, _ := in.Peek(4096); bytes.IndexByte(firstLine(start), ',') < 0 &&
-		bytes.IndexByte(firstLine(start), ';') >= 0 {
-		r.Comma = ';'
-	}
+	r.Comma = separator(in, tabs)
 	header, err := r.Read()
 	if err == io.EOF {
 		return errors.New("the file is empty")
@@ -138,11 +134,6 @@ func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line
 			return err
 		}
 	}
-}
-
-func firstLine(b []byte) []byte {
-	line, _, _ := bytes.Cut(b, []byte("\n"))
-	return line
 }
 
 // eachObject calls add for each object of a file of JSON lines.
