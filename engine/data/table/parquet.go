@@ -118,7 +118,7 @@ func (p *parquetFile) checkPages(ctx context.Context, group, column int) error {
 		in := protocol.NewReaderFromBytes(head[:n])
 		var page format.PageHeader
 		if err := thrift.NewDecoder(in).Decode(&page); err != nil {
-			if int(n) == len(head) && len(head) < 64<<20 {
+			if int(n) == len(head) { // more of the file follows
 				head = make([]byte, 8*len(head))
 				continue
 			}
