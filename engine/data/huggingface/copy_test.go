@@ -26,13 +26,13 @@ type plainRow struct {
 	Label int64  `parquet:"label"`
 }
 
-func writeRows[T any](t testing.TB, path string, rows []T) {
+func writeRows[T any](t testing.TB, path string, rows []T, o ...parquet.WriterOption) {
 	t.Helper()
 	out, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := parquet.NewGenericWriter[T](out, parquet.DataPageStatistics(false))
+	w := parquet.NewGenericWriter[T](out, append(o, parquet.DataPageStatistics(false))...)
 	_, err = w.Write(rows)
 	if err := errors.Join(err, w.Close(), out.Close()); err != nil {
 		t.Fatal(err)

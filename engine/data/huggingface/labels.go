@@ -35,7 +35,7 @@ func isList(name string) bool {
 func isMetadata(base string) bool { return base == "metadata.csv" || base == "metadata.jsonl" }
 
 // list adds the images of a list. Paths of images are relative to the folder of the list.
-func (b *builder) list(ctx context.Context, path string, d *dataset) error {
+func (b *builder) list(ctx context.Context, base, path string, d *dataset) error {
 	if b.first == "" {
 		b.first, b.byText = path, map[string]int32{}
 	} else if b.names != nil {
@@ -47,9 +47,8 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 	}
 	defer f.Close() // read only
 	number, row := int32(len(b.set.files)), int32(0)
-	b.set.files = append(b.set.files, openfiles.Of(path, info))
-	b.set.origins = append(b.set.origins, path)
-	within, err := b.set.within(path)
+	b.set.addFile(base, path, openfiles.Of(path, info))
+	within, err := b.set.within(number)
 	if err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 	if err == nil { // a list next to other images is a common mistake
 		first := d.samples[len(d.samples)-int(row)]
 		var image io.Closer
-		if image, _, err = b.set.openPath(string(b.set.paths[first.offset:][:-first.size])); err == nil {
+		if image, _, err = b.set.openPath(number, string(b.set.paths[first.offset:][:-first.size])); err == nil {
 			image.Close() // read only
 		} else {
 			err = fmt.Errorf("the first image of the list: %w; paths are relative to the folder of the list", err)
