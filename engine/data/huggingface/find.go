@@ -51,6 +51,21 @@ func (f Found) Open(path string) (*table.File, error) {
 	return t, nil
 }
 
+// SplitError reports that the names of files and folders do not state which of them to use.
+type SplitError struct {
+	Err  error
+	Cure string // names keys of the configuration
+}
+
+func (e *SplitError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Cure) }
+
+// Unwrap returns the error without the cure.
+func (e *SplitError) Unwrap() error { return e.Err }
+
+func ambiguous(cure, format string, args ...any) error {
+	return &SplitError{fmt.Errorf(format, args...), cure}
+}
+
 // file is a file of rows.
 type file struct {
 	path, split string
@@ -129,7 +144,7 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	case s.All && out.Train == nil:
 		out.Train, out.Same = out.Eval, true
 	case out.Train == nil:
-		return out, fmt.Errorf("no split is for training; the splits are %q: set data.train_split", splits)
+		return out, ambiguous("set data.train_split", "no split is for training; the splits are %q", splits)
 	case s.ValPath != "" && !s.All:
 		held, _, err := s.list(ctx, s.ValPath)
 		if err != nil {
@@ -175,8 +190,9 @@ func oneDataSet(files []file) error {
 	}
 	for k := 1; k < len(files); k++ {
 		if x, y := files[0].dir, files[k].dir; !slices.Equal(rest(x), rest(y)) {
-			return fmt.Errorf("the folders %q and %q may be different configurations of the data set: set data.path to one configuration, or name its splits in data.train_split and data.eval_split",
-				path.Clean(x), path.Clean(y))
+			return ambiguous(
+				"set data.path to one configuration, or name its splits in data.train_split and data.eval_split",
+				"the folders %q and %q may be different configurations of the data set", path.Clean(x), path.Clean(y))
 		}
 	}
 	return nil
@@ -189,7 +205,7 @@ func (s Source) divide(splits []string) (d layout.Division, err error) {
 			return layout.Division{Train: []int{0}}, nil
 		}
 		if d, err = layout.Divide(splits); err != nil {
-			err = fmt.Errorf("%w; or set data.train_split and data.eval_split; the splits are %q", err, splits)
+			err = ambiguous("or set data.train_split and data.eval_split", "%w; the splits are %q", err, splits)
 		}
 		return d, err
 	}
@@ -213,7 +229,7 @@ func (s Source) divide(splits []string) (d layout.Division, err error) {
 	if s.TrainSplit == "" {
 		rest, err := layout.Divide(splits)
 		if err != nil {
-			return d, fmt.Errorf("%w; or set data.train_split; the splits are %q", err, splits)
+			return d, ambiguous("or set data.train_split", "%w; the splits are %q", err, splits)
 		}
 		d.Train = slices.DeleteFunc(rest.Train, func(i int) bool { return slices.Contains(d.Eval, i) })
 	}
@@ -403,11 +419,11 @@ func (l *lister) walk(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(snapshots) > 1:
-		return fmt.Errorf("the folder has %d versions of the data set, such as %q and %q: set data.path to one of them",
-			len(snapshots), snapshots[0], snapshots[1])
+		return ambiguous("set data.path to one of them",
+			"the folder has %d versions of the data set, such as %q and %q", len(snapshots), snapshots[0], snapshots[1])
 	case len(arrow) > 0 && len(parquet) > 0:
-		return fmt.Errorf("the folder has Arrow files and Parquet files, such as %q and %q: set data.path to the folder of one form",
-			arrow[0], parquet[0])
+		return ambiguous("set data.path to the folder of one form",
+			"the folder has Arrow files and Parquet files, such as %q and %q", arrow[0], parquet[0])
 	case len(arrow)+len(parquet) == 0 && len(lists) == 0:
 		return errors.New("the folder has no .arrow and no .parquet files, and no metadata.csv or metadata.jsonl")
 	case len(arrow)+len(parquet) == 0:
@@ -419,7 +435,7 @@ func (l *lister) walk(ctx context.Context) error {
 		}
 		return nil
 	case len(arrow) > 0 && len(infos) > 1:
-		return fmt.Errorf("the folder has several data sets, such as %q and %q: set data.path to one of them", infos[0],
+		return ambiguous("set data.path to one of them", "the folder has several data sets, such as %q and %q", infos[0],
 			infos[1])
 	case len(arrow) > 0 && len(infos) == 1:
 		return l.cached(infos[0], arrow)

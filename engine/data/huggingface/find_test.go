@@ -50,7 +50,7 @@ func TestSplitsOfFiles(t *testing.T) {
 		"two versions": {files: "snapshots/0a1/train.parquet snapshots/0b2/train.parquet",
 			train: "error: the folder has 2 versions of the data set"},
 		"another split": {files: "train.parquet unsupervised.parquet test.parquet",
-			train: `error: set data.train_split and data.eval_split; the splits are ["test" "train" "unsupervised"]`},
+			train: `error: the splits are ["test" "train" "unsupervised"]: or set data.train_split and data.eval_split`},
 		"named splits": {files: "train.parquet unsupervised.parquet test.parquet",
 			source: Source{TrainSplit: "unsupervised", EvalSplit: "train"},
 			train:  "unsupervised.parquet", eval: "train.parquet", unused: "test"},

@@ -102,9 +102,29 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 	return err
 }
 
+// mostLine is the largest length of a record of a list, in bytes. A quotation mark without its partner would otherwise
+// make a reader load the whole file.
+const mostLine = 16 << 20
+
+// limited is a reader whose reads fail after a number of bytes.
+type limited struct {
+	io.Reader
+	n, most int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.n >= l.most {
+		return 0, fmt.Errorf("a record has more than %d bytes: is a quotation mark missing?", mostLine)
+	}
+	n, err := l.Reader.Read(p[:min(int64(len(p)), l.most-l.n)])
+	l.n += int64(n)
+	return n, err
+}
+
 // eachRecord calls add for each record of a CSV or TSV file.
 func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line int, name, label string) error) error {
-	r := csv.NewReader(in)
+	bytes := &limited{Reader: in, most: mostLine}
+	r := csv.NewReader(bytes)
 	r.ReuseRecord = true
 	r.Comma = separator(in, tabs)
 	header, err := r.Read()
@@ -121,14 +141,18 @@ func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line
 				[]string{"data.image_column", "data.label_column"}[k], name, names)
 		}
 	}
+	line := 1
 	for {
+		bytes.most = r.InputOffset() + mostLine
 		record, err := r.Read()
 		if err == io.EOF {
 			return nil
+		} else if parse := (*csv.ParseError)(nil); err != nil && !errors.As(err, &parse) {
+			return fmt.Errorf("after line %d: %w", line, err)
 		} else if err != nil {
 			return err
 		}
-		line, _ := r.FieldPos(0)
+		line, _ = r.FieldPos(0)
 		if err := add(line, record[at[0]], strings.TrimSpace(record[at[1]])); err != nil {
 			return err
 		}
@@ -138,8 +162,9 @@ func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line
 // eachObject calls add for each object of a file of JSON lines.
 func eachObject(in io.Reader, image, labels string, add func(line int, name, label string) error) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 16<<20)
-	for line := 1; lines.Scan(); line++ {
+	lines.Buffer(nil, mostLine)
+	line := 1
+	for ; lines.Scan(); line++ {
 		text := bytes.TrimSpace(lines.Bytes())
 		if len(text) == 0 {
 			continue
@@ -175,6 +200,9 @@ func eachObject(in io.Reader, image, labels string, add func(line int, name, lab
 		if err := add(line, values[0], strings.TrimSpace(values[1])); err != nil {
 			return err
 		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("line %d has more than %d bytes", line, mostLine)
 	}
 	return lines.Err()
 }

@@ -156,8 +156,22 @@ func TestTooManyClassesAreRefused(t *testing.T) {
 	for k := range maxClasses + 1 {
 		fmt.Fprintf(&list, "1.png,id%d\n", k)
 	}
-	_, err := Open(context.Background(), options(t, plant(t, map[string]string{"1.png": "", "metadata.csv": list.String()})))
+	dir := plant(t, map[string]string{"1.png": "", "metadata.csv": list.String()})
+	_, err := Open(context.Background(), options(t, dir))
 	if err == nil || !strings.Contains(err.Error(), "want at most 65536: set data.label_column") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestLongLinesOfListsAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 3*mostLine)
+	for name, c := range map[string]struct{ list, want string }{
+		"metadata.csv":   {"file_name,label\n1.png,a\n1.png,\"" + long, "after line 2: a record has more than 16777216 bytes"},
+		"metadata.jsonl": {`{"file_name":"1.png","label":"a"}` + "\n" + long, "line 2 has more than 16777216 bytes"},
+	} {
+		_, err := Open(context.Background(), options(t, plant(t, map[string]string{"1.png": "", name: c.list})))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %.300v, want %q", name, err, c.want)
+		}
 	}
 }
