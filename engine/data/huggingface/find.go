@@ -435,8 +435,8 @@ func (l *lister) walk(ctx context.Context) error {
 		}
 		return nil
 	case len(arrow) > 0 && len(infos) > 1:
-		return ambiguous("set data.path to one of them", "the folder has several data sets, such as %q and %q", infos[0],
-			infos[1])
+		return ambiguous("set data.path to one of them", "the folder has several data sets, such as %q and %q",
+			infos[0], infos[1])
 	case len(arrow) > 0 && len(infos) == 1:
 		return l.cached(infos[0], arrow)
 	}
