@@ -17,6 +17,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/platform"
@@ -35,15 +36,15 @@ type copied struct {
 	ends []int64
 }
 
-// cacheName returns the path of a file in the cache that is derived from a file. It depends on the path, the size and
-// the modification time of the file, and on what is derived.
+// cacheName returns the path of a file in the cache that is derived from a file. It depends on the path, the size, the
+// modification time and the footer of the file, and on what is derived.
 func cacheName(dir string, f *table.File, what, ending string) (string, error) {
 	absolute, err := filepath.Abs(f.Path)
 	if err != nil {
 		return "", err
 	}
 	id := openfiles.Of(absolute, f.Info)
-	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", id.Path, id.Size, id.Time, what))
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%x\x00%s", id.Path, id.Size, id.Time, f.Footer, what))
 	base := filepath.Base(f.Path)
 	return filepath.Join(dir, strings.TrimSuffix(base, filepath.Ext(base))+"-"+hex.EncodeToString(key[:8])+ending), nil
 }
@@ -98,27 +99,55 @@ func copyColumn(ctx context.Context, f *table.File, column, dir string, progress
 	return c, inCache(platform.SyncFolder(dir))
 }
 
+// A copy may have expandFactor times the bytes of its file, or expandFree, and may use all but 1/spareSpace of the free
+// space: a small file that repeats one image must not fill the disk. Package archive has the same first limits.
+const (
+	expandFactor = 200
+	expandFree   = 64 << 20 // bytes
+	spareSpace   = 10
+)
+
+// space returns the largest permitted size of a copy in a folder, in bytes.
+func space(dir string, fileBytes int64) (most int64, why string) {
+	most = max(expandFree, min(fileBytes, math.MaxInt64/expandFactor)*expandFactor)
+	why = fmt.Sprintf("%d times the size of the file", expandFactor)
+	if _, free, err := platform.Space(dir); err == nil && free-free/spareSpace < most {
+		return free - free/spareSpace, fmt.Sprintf("all but 1/%d of the free space of %d bytes", spareSpace, free)
+	}
+	return most, why // where the free space is unknown, writing fails on a full disk
+}
+
 func (c *copied) write(ctx context.Context, f *table.File, column string, file *os.File, inCache func(error) error,
 	progress func(done, total int64)) error {
 	out := bufio.NewWriterSize(file, 1<<20)
-	c.ends = make([]int64, 0, f.Rows)
+	most, why := space(filepath.Dir(c.path), f.Info.Size())
+	c.ends = nil
 	end, reported := int64(0), time.Now()
-	written := error(nil)
+	var own error // not of reading the file
 	err := f.Scan(ctx, []table.Column{{Path: column}}, func(row []table.Value) error {
-		if len(row[0].Bytes) > math.MaxInt32 {
-			return fmt.Errorf("row %d has %d bytes", len(c.ends), len(row[0].Bytes))
+		size := int64(len(row[0].Bytes))
+		if size > images.MaxFileBytes {
+			own = fmt.Errorf("row %d: an image of %d bytes, want at most %d", len(c.ends), size, images.MaxFileBytes)
+			return own
 		}
-		end += int64(len(row[0].Bytes))
+		end += size
 		c.ends = append(c.ends, end)
+		if end+8*int64(len(c.ends))+int64(copyTail) > most {
+			own = inCache(fmt.Errorf("the images of the first %d of %d rows have %d bytes, want at most %d (%s)",
+				len(c.ends), f.Rows, end, most, why))
+			return own
+		}
 		if progress != nil && time.Since(reported) > 200*time.Millisecond {
 			reported = time.Now()
-			progress(f.Info.Size()*int64(len(c.ends))/max(f.Rows, 1), f.Info.Size())
+			done := float64(len(c.ends)) / float64(max(f.Rows, 1))
+			progress(int64(float64(f.Info.Size())*done), f.Info.Size())
 		}
-		_, written = out.Write(row[0].Bytes)
-		return inCache(written)
+		_, err := out.Write(row[0].Bytes)
+		own = inCache(err)
+		return own
 	})
 	switch {
-	case err != nil && (written != nil || ctx.Err() != nil):
+	case err != nil && (own != nil || ctx.Err() != nil):
 		return err
 	case err != nil:
 		return &damagedError{err}
@@ -144,10 +173,10 @@ func readEnds(path string, rows int64) ([]int64, error) {
 		return nil, err
 	}
 	defer f.Close() // read only
-	tail := make([]byte, 8*rows+int64(copyTail))
-	if info.Size() < int64(len(tail)) {
+	if rows < 0 || rows > (info.Size()-int64(copyTail))/8 {
 		return nil, errors.New("too short")
 	}
+	tail := make([]byte, 8*rows+int64(copyTail))
 	from := info.Size() - int64(len(tail))
 	if _, err := f.ReadAt(tail, from); err != nil {
 		return nil, err

@@ -18,13 +18,13 @@ import (
 // source are the files of both parts of a data set.
 type source struct {
 	*openfiles.Pool
-	base    string // path of the data set, for relative paths of images
-	follow  bool   // paths of images may lead out of base
+	follow  bool // paths of images may lead out of their folder
 	decode  images.DecodeOptions
 	classes []string
 	labels  []int32          // class of each number of entry.label; nil: the number is the class
 	files   []openfiles.File // the files themselves, or copies of their columns
 	origins []string         // paths of the files
+	folders []string         // folder of the data set of each file; relative paths of images start there
 	paths   []byte           // paths of images, one after another
 }
 
@@ -135,7 +135,7 @@ func (r *reader) contentsOf(e entry) (contents []byte, err error) {
 	case e.size == 0:
 		return nil, errors.New("the row has no image")
 	case e.size < 0:
-		in, info, err := s.openPath(string(s.paths[e.offset:][:-e.size]))
+		in, info, err := s.openPath(e.file, string(s.paths[e.offset:][:-e.size]))
 		if err != nil {
 			return nil, err
 		}
@@ -160,25 +160,28 @@ func (r *reader) contentsOf(e entry) (contents []byte, err error) {
 	return contents, err
 }
 
-// folder returns the folder of the data set.
-func (s *source) folder() string {
-	if info, err := os.Stat(s.base); err == nil && !info.IsDir() {
-		return filepath.Dir(s.base)
+// addFile adds a file of rows of the data set at base. stored is the file itself, or the copy of its images.
+func (s *source) addFile(base, path string, stored openfiles.File) {
+	if info, err := os.Stat(base); err == nil && !info.IsDir() {
+		base = filepath.Dir(base)
 	}
-	return s.base
+	s.files = append(s.files, stored)
+	s.origins = append(s.origins, path)
+	s.folders = append(s.folders, base)
 }
 
 // within returns the folder of a file as a path that openPath accepts.
-func (s *source) within(path string) (string, error) {
-	if within, err := filepath.Rel(s.folder(), filepath.Dir(path)); err == nil {
+func (s *source) within(file int32) (string, error) {
+	folder := filepath.Dir(s.origins[file])
+	if within, err := filepath.Rel(s.folders[file], folder); err == nil {
 		return within, nil
 	}
-	return filepath.Abs(filepath.Dir(path))
+	return filepath.Abs(folder)
 }
 
-// openPath opens the file of an image. Relative paths start at the folder of the data set.
-func (s *source) openPath(name string) (*os.File, os.FileInfo, error) {
-	base := s.folder()
+// openPath opens the image of a row of a file.
+func (s *source) openPath(file int32, name string) (*os.File, os.FileInfo, error) {
+	base := s.folders[file]
 	if s.follow {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(base, filepath.FromSlash(name))

@@ -51,39 +51,28 @@ func (f Found) Open(path string) (*table.File, error) {
 	return t, nil
 }
 
+// SplitError reports that the names of files and folders do not state which of them to use.
+type SplitError struct {
+	Err  error
+	Cure string // names keys of the configuration
+}
+
+func (e *SplitError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Cure) }
+
+// Unwrap returns the error without the cure.
+func (e *SplitError) Unwrap() error { return e.Err }
+
+func ambiguous(cure, format string, args ...any) error {
+	return &SplitError{fmt.Errorf(format, args...), cure}
+}
+
 // file is a file of rows.
-type file struct{ path, split string }
+type file struct {
+	path, split string
+	dir         string // folder within the data set, with slashes; "" if the data set names its splits
+}
 
 const advice = "want a folder of datasets' save_to_disk, of its cache, with .parquet files, or of images with metadata.csv or metadata.jsonl"
-
-// Recognise reports whether a path is a data set in one of the forms of this package. It reads the names of one or two
-// levels of folders.
-func Recognise(name string) bool {
-	switch path.Ext(filepath.ToSlash(name)) {
-	case ".parquet", ".arrow":
-		return true
-	}
-	for _, pattern := range []string{"state.json", "dataset_dict.json", "dataset_info.json", "*.parquet", "*.arrow",
-		"*/*.parquet", "snapshots/*/*.parquet", "snapshots/*/*/*.parquet", "*/*/*/dataset_info.json"} {
-		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// RecogniseList reports whether a folder has lists of images with labels, metadata.csv or metadata.jsonl.
-func RecogniseList(name string) bool {
-	for _, pattern := range []string{"metadata.csv", "metadata.jsonl", "*/metadata.csv", "*/metadata.jsonl"} {
-		if found, err := filepath.Glob(filepath.Join(escaped.Replace(name), pattern)); err == nil && len(found) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// escaped escapes the characters of a name that have a meaning in patterns.
-var escaped = strings.NewReplacer("*", "\\*", "?", "\\?", "[", "\\[", "\\", "\\\\")
 
 // Find lists the files. Its errors are *data.Fault.
 func Find(ctx context.Context, s Source) (Found, error) {
@@ -108,14 +97,14 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	}
 	out := Found{Features: features}
 	var splits []string
-	of := map[string][]string{}
+	of := map[string][]file{}
 	for _, f := range files {
 		if of[f.split] == nil {
 			splits = append(splits, f.split)
 		}
-		of[f.split] = append(of[f.split], f.path)
+		of[f.split] = append(of[f.split], f)
 	}
-	paths := func(index []int) (all []string) {
+	filesOf := func(index []int) (all []file) {
 		for _, i := range index {
 			all = append(all, of[splits[i]]...)
 		}
@@ -132,7 +121,17 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Train, out.Eval, out.Unused = paths(d.Train), paths(d.Eval), name(d.Unused)
+	train, eval := filesOf(d.Train), filesOf(d.Eval)
+	together := [][]file{train, eval}
+	if s.TrainSplit == "" || s.EvalSplit == "" {
+		together = [][]file{append(slices.Clone(train), eval...)}
+	}
+	for _, all := range together {
+		if err := oneDataSet(all); err != nil {
+			return out, err
+		}
+	}
+	out.Train, out.Eval, out.Unused = paths(train), paths(eval), name(d.Unused)
 	if d.Part != layout.None || len(d.Eval) > 0 {
 		out.EvalFrom = "split " + name(d.Eval)
 	}
@@ -145,7 +144,7 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	case s.All && out.Train == nil:
 		out.Train, out.Same = out.Eval, true
 	case out.Train == nil:
-		return out, fmt.Errorf("no split is for training; the splits are %q: set data.train_split", splits)
+		return out, ambiguous("set data.train_split", "no split is for training; the splits are %q", splits)
 	case s.ValPath != "" && !s.All:
 		held, _, err := s.list(ctx, s.ValPath)
 		if err != nil {
@@ -167,6 +166,38 @@ func (s Source) find(ctx context.Context) (Found, error) {
 	return out, nil
 }
 
+func paths(files []file) (all []string) {
+	for _, f := range files {
+		all = append(all, f.path)
+	}
+	return all
+}
+
+// oneDataSet returns an error if files are in folders that differ in more than the name of the part. Such folders are
+// configurations of a data set: languages, tasks, sizes. Folders such as year=2024 are partitions of one data set.
+func oneDataSet(files []file) error {
+	rest := func(dir string) (elements []string) {
+		named := false
+		for element := range strings.SplitSeq(path.Clean(dir), "/") {
+			part, err := layout.PartOf(element)
+			if first := err == nil && part != layout.None && !named; first {
+				named = true
+			} else if !strings.Contains(element, "=") && element != "." {
+				elements = append(elements, element)
+			}
+		}
+		return elements
+	}
+	for k := 1; k < len(files); k++ {
+		if x, y := files[0].dir, files[k].dir; !slices.Equal(rest(x), rest(y)) {
+			return ambiguous(
+				"set data.path to one configuration, or name its splits in data.train_split and data.eval_split",
+				"the folders %q and %q may be different configurations of the data set", path.Clean(x), path.Clean(y))
+		}
+	}
+	return nil
+}
+
 // divide divides the splits, by their names or by the names that the user has chosen.
 func (s Source) divide(splits []string) (d layout.Division, err error) {
 	if s.TrainSplit == "" && s.EvalSplit == "" {
@@ -174,7 +205,7 @@ func (s Source) divide(splits []string) (d layout.Division, err error) {
 			return layout.Division{Train: []int{0}}, nil
 		}
 		if d, err = layout.Divide(splits); err != nil {
-			err = fmt.Errorf("%w; or set data.train_split and data.eval_split; the splits are %q", err, splits)
+			err = ambiguous("or set data.train_split and data.eval_split", "%w; the splits are %q", err, splits)
 		}
 		return d, err
 	}
@@ -198,7 +229,7 @@ func (s Source) divide(splits []string) (d layout.Division, err error) {
 	if s.TrainSplit == "" {
 		rest, err := layout.Divide(splits)
 		if err != nil {
-			return d, fmt.Errorf("%w; or set data.train_split; the splits are %q", err, splits)
+			return d, ambiguous("or set data.train_split", "%w; the splits are %q", err, splits)
 		}
 		d.Train = slices.DeleteFunc(rest.Train, func(i int) bool { return slices.Contains(d.Eval, i) })
 	}
@@ -218,16 +249,24 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 	}
 	if !info.IsDir() {
 		base, _, _ := strings.Cut(filepath.Base(name), ".")
-		return []file{{name, splitOf(base)}}, nil, nil
+		return []file{{path: name, split: splitOf(base)}}, nil, nil
 	}
 	folder, err := layout.OpenFolder(name, s.FollowLinks)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer folder.Close() // read only
-	l := lister{folder: folder}
+	l := lister{folder: folder, follow: s.FollowLinks}
+	dict, err := l.has("dataset_dict.json")
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := l.has("state.json")
+	if err != nil {
+		return nil, nil, err
+	}
 	switch {
-	case l.has("dataset_dict.json"):
+	case dict:
 		var dict struct {
 			Splits []string `json:"splits"`
 		}
@@ -239,7 +278,7 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 				err = l.saved(split, split)
 			}
 		}
-	case l.has("state.json"):
+	case state:
 		err = l.saved(".", "")
 	default:
 		err = l.walk(ctx)
@@ -250,16 +289,22 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 // lister lists the files of rows of a folder.
 type lister struct {
 	folder   *layout.Folder
+	follow   bool // links may leave the folder
 	files    []file
 	features map[string]table.Feature
 }
 
-func (l *lister) has(name string) bool {
+// has reports whether the folder has a file. A file that cannot be opened is an error.
+func (l *lister) has(name string) (bool, error) {
 	f, _, err := l.folder.Open(name)
-	if err == nil {
+	switch {
+	case err == nil:
 		f.Close() // read only
+		return true, nil
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
 	}
-	return err == nil
+	return false, err
 }
 
 // json parses a small file of the folder.
@@ -308,7 +353,15 @@ func (l *lister) saved(dir, split string) error {
 			return fmt.Errorf("%s: got file %.100q, want a file of the folder", path.Join(dir, "state.json"),
 				one.Filename)
 		}
-		l.files = append(l.files, file{l.folder.Path(path.Join(dir, one.Filename)), split})
+		name := path.Join(dir, one.Filename)
+		if !l.follow {
+			f, _, err := l.folder.Open(name)
+			if err != nil {
+				return fmt.Errorf("%s: %w; a link that leaves the folder needs %s = true", name, err, layout.FollowKey)
+			}
+			f.Close() // read only
+		}
+		l.files = append(l.files, file{path: l.folder.Path(name), split: split})
 	}
 	return l.info(dir)
 }
@@ -316,8 +369,11 @@ func (l *lister) saved(dir, split string) error {
 // info reads the features of dataset_info.json, if there is one.
 func (l *lister) info(dir string) error {
 	name := path.Join(dir, "dataset_info.json")
-	if l.features != nil || !l.has(name) {
+	if l.features != nil {
 		return nil
+	}
+	if found, err := l.has(name); !found {
+		return err
 	}
 	var info struct {
 		Features json.RawMessage `json:"features"`
@@ -363,11 +419,11 @@ func (l *lister) walk(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(snapshots) > 1:
-		return fmt.Errorf("the folder has %d versions of the data set, such as %q and %q: set data.path to one of them",
-			len(snapshots), snapshots[0], snapshots[1])
+		return ambiguous("set data.path to one of them",
+			"the folder has %d versions of the data set, such as %q and %q", len(snapshots), snapshots[0], snapshots[1])
 	case len(arrow) > 0 && len(parquet) > 0:
-		return fmt.Errorf("the folder has Arrow files and Parquet files, such as %q and %q: set data.path to the folder of one form",
-			arrow[0], parquet[0])
+		return ambiguous("set data.path to the folder of one form",
+			"the folder has Arrow files and Parquet files, such as %q and %q", arrow[0], parquet[0])
 	case len(arrow)+len(parquet) == 0 && len(lists) == 0:
 		return errors.New("the folder has no .arrow and no .parquet files, and no metadata.csv or metadata.jsonl")
 	case len(arrow)+len(parquet) == 0:
@@ -375,17 +431,18 @@ func (l *lister) walk(ctx context.Context) error {
 			if k > 0 && path.Dir(name) == path.Dir(lists[k-1]) {
 				return fmt.Errorf("the folder has the lists %q and %q, want one of them", lists[k-1], name)
 			}
-			l.files = append(l.files, file{l.folder.Path(name), path.Dir(name)})
+			l.files = append(l.files, file{l.folder.Path(name), path.Dir(name), path.Dir(name)})
 		}
 		return nil
 	case len(arrow) > 0 && len(infos) > 1:
-		return fmt.Errorf("the folder has several data sets, such as %q and %q: set data.path to one of them", infos[0],
-			infos[1])
+		return ambiguous("set data.path to one of them", "the folder has several data sets, such as %q and %q",
+			infos[0], infos[1])
 	case len(arrow) > 0 && len(infos) == 1:
 		return l.cached(infos[0], arrow)
 	}
 	for _, name := range append(arrow, parquet...) {
-		l.files = append(l.files, file{l.folder.Path(name), splitOf(strings.TrimSuffix(name, path.Ext(name)))})
+		l.files = append(l.files, file{l.folder.Path(name), splitOf(strings.TrimSuffix(name, path.Ext(name))),
+			path.Dir(name)})
 	}
 	return nil
 }
@@ -406,7 +463,7 @@ func (l *lister) cached(dir string, arrow []string) error {
 				found = split
 			}
 		}
-		l.files = append(l.files, file{l.folder.Path(name), found})
+		l.files = append(l.files, file{path: l.folder.Path(name), split: found})
 	}
 	return l.info(dir)
 }

@@ -50,7 +50,7 @@ func TestSplitsOfFiles(t *testing.T) {
 		"two versions": {files: "snapshots/0a1/train.parquet snapshots/0b2/train.parquet",
 			train: "error: the folder has 2 versions of the data set"},
 		"another split": {files: "train.parquet unsupervised.parquet test.parquet",
-			train: `error: set data.train_split and data.eval_split; the splits are ["test" "train" "unsupervised"]`},
+			train: `error: the splits are ["test" "train" "unsupervised"]: or set data.train_split and data.eval_split`},
 		"named splits": {files: "train.parquet unsupervised.parquet test.parquet",
 			source: Source{TrainSplit: "unsupervised", EvalSplit: "train"},
 			train:  "unsupervised.parquet", eval: "train.parquet", unused: "test"},
@@ -62,9 +62,26 @@ func TestSplitsOfFiles(t *testing.T) {
 			eval: "test.parquet"},
 		"evaluation without parts": {files: "x.arrow", source: Source{All: true}, train: "x.arrow", eval: "x.arrow"},
 		"results of map":           {files: "x-train.arrow cache-12.arrow tmp34.arrow", train: "x-train.arrow"},
-		"both forms":               {files: "a.arrow b.parquet", train: "error: Arrow files and Parquet files"},
-		"nothing":                  {files: "a.txt", train: "error: no .arrow and no .parquet files"},
-		"an empty description":     {files: "state.json", train: "error: EOF"},
+		"configurations": {files: "cola/train/0000.parquet mnli/train/0000.parquet",
+			train: `error: the folders "cola/train" and "mnli/train" may be different configurations`},
+		"configurations with files of parts": {files: "en/train-00000-of-00001.parquet de/train-00000-of-00001.parquet",
+			train: `error: the folders "de" and "en"`},
+		"configurations by size": {files: "full/0000.parquet small/0000.parquet", train: `error: the folders "full" and "small"`},
+		"parts of different configurations": {files: "cola/train/0000.parquet mnli/test/0000.parquet",
+			train: `error: the folders "cola/train" and "mnli/test"`},
+		"configurations within parts": {files: "train/en/0000.parquet train/de/0000.parquet",
+			train: `error: the folders "train/de" and "train/en"`},
+		"a split of all configurations": {files: "cola/train/0000.parquet mnli/train/0000.parquet",
+			source: Source{TrainSplit: "train"}, train: `error: the folders "cola/train"`},
+		"a split of one configuration": {files: "cola/train/0000.parquet mnli/train/0000.parquet mnli/test/0000.parquet",
+			source: Source{TrainSplit: "mnli/train", EvalSplit: "mnli/test"},
+			train:  "mnli/train/0000.parquet", eval: "mnli/test/0000.parquet", unused: "cola/train"},
+		"partitions": {files: "year=2023/a.parquet year=2024/a.parquet",
+			train: "year=2023/a.parquet year=2024/a.parquet"},
+		"lists of configurations": {files: "a/metadata.csv b/metadata.csv", train: `error: the folders "a" and "b"`},
+		"both forms":              {files: "a.arrow b.parquet", train: "error: Arrow files and Parquet files"},
+		"nothing":                 {files: "a.txt", train: "error: no .arrow and no .parquet files"},
+		"an empty description":    {files: "state.json", train: "error: EOF"},
 	} {
 		s := c.source
 		s.Path, s.FollowLinks = touch(t, strings.Fields(c.files)...), true
@@ -108,5 +125,32 @@ func TestSavedDataSetsThatLeadOutOfTheirFolderAreRefused(t *testing.T) {
 		if _, err := Find(context.Background(), Source{Path: dir}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+func TestLinksOfSavedDataSetsStayInTheFolder(t *testing.T) {
+	outside := touch(t, "x.arrow")
+	dir := touch(t, "in.arrow", "link.arrow->in.arrow", "away.arrow->"+filepath.Join(outside, "x.arrow"))
+	for file, follows := range map[string]bool{"in.arrow": true, "link.arrow": true, "away.arrow": false} {
+		state := `{"_data_files": [{"filename": "` + file + `"}]}`
+		if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(state), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Find(context.Background(), Source{Path: dir})
+		if follows && err != nil || !follows && (err == nil || !strings.Contains(err.Error(), "data.follow_links = true")) {
+			t.Errorf("%s: got %v", file, err)
+		}
+		if _, err := Find(context.Background(), Source{Path: dir, FollowLinks: true}); err != nil {
+			t.Errorf("%s: got %v with follow_links", file, err)
+		}
+	}
+}
+
+// A folder that cannot be searched is not one without a description: its files would lose their splits and features.
+func TestUnreadableDescriptionsAreErrors(t *testing.T) {
+	dir := touch(t, "dataset_dict.json->dataset_dict.json", "train.parquet") // a link to itself
+	if found, err := Find(context.Background(), Source{Path: dir, FollowLinks: true}); err == nil ||
+		!strings.Contains(err.Error(), "dataset_dict.json") {
+		t.Errorf("got %v, %v", found, err)
 	}
 }

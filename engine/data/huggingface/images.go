@@ -1,6 +1,7 @@
 package huggingface
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -27,8 +28,8 @@ type Options struct {
 	// Image and Label are the columns. "": the only column of images, or else "image"; "label", or else the only
 	// ClassLabel.
 	Image, Label string
-	// ValFraction is the fraction of the rows that is held out if no split is for evaluation; 0 … 0.9. The choice
-	// depends on the position of the row only.
+	// ValFraction is the fraction of the rows that is held out if no split is for evaluation; 0 … 0.9. The choice for a
+	// row depends on the name of its file and its position there. At least one row is held out.
 	ValFraction float64
 	CacheDir    string // folder for copies of the columns of Parquet files
 	// SkipDamaged leaves out files that are truncated or damaged, with a warning. Otherwise such a file is an error.
@@ -39,7 +40,7 @@ type Options struct {
 	Progress func(done, totalBytes int64) // called while a column is copied; may be nil
 }
 
-// maxClasses is the largest number of classes whose labels are numbers without names.
+// maxClasses is the largest number of classes of labels without a ClassLabel.
 const maxClasses = 1 << 16
 
 // Open finds the rows without decoding an image. Data errors are *data.Fault.
@@ -54,8 +55,8 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if err != nil {
 		return data.Splits{}, err
 	}
-	b := &builder{o: o, features: found.Features, set: &source{base: o.Path, follow: o.FollowLinks, decode: o.Decode}}
-	train, err := b.part(ctx, found.Train)
+	b := &builder{o: o, features: found.Features, set: &source{follow: o.FollowLinks, decode: o.Decode}}
+	train, err := b.part(ctx, o.Path, found.Train)
 	if err != nil {
 		return data.Splits{}, err
 	}
@@ -64,7 +65,11 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	case found.Same:
 		eval = train
 	case found.Eval != nil:
-		if eval, err = b.part(ctx, found.Eval); err != nil {
+		base := o.Path
+		if o.ValPath != "" && !o.All {
+			base = o.ValPath
+		}
+		if eval, err = b.part(ctx, base, found.Eval); err != nil {
 			return data.Splits{}, err
 		}
 	default:
@@ -98,14 +103,15 @@ type builder struct {
 	features map[string]table.Feature
 	set      *source
 
-	names  []string         // of a ClassLabel; nil: labels are in texts
-	texts  []string         // different labels, by the number in entry.label
-	byText map[string]int32 // inverse of texts
-	first  string           // path of the first file, for messages
+	names   []string         // of a ClassLabel; nil: labels are in texts
+	numbers map[string]int32 // inverse of names
+	texts   []string         // different labels, by the number in entry.label
+	byText  map[string]int32 // inverse of texts
+	first   string           // path of the first file, for messages
 }
 
-// part adds the rows of the files of one part.
-func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
+// part adds the rows of the files of one part of the data set at base.
+func (b *builder) part(ctx context.Context, base string, paths []string) (*dataset, error) {
 	d := &dataset{source: b.set}
 	for _, path := range paths {
 		add := b.file
@@ -113,7 +119,7 @@ func (b *builder) part(ctx context.Context, paths []string) (*dataset, error) {
 			add = b.list
 		}
 		rows := len(d.samples)
-		err := add(ctx, path, d)
+		err := add(ctx, base, path, d)
 		if err == nil {
 			continue
 		}
@@ -218,7 +224,11 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 	label, _ := f.Field(c.label)
 	c.kind, c.names = label.Kind, features[c.label].Names
 	switch c.kind {
-	case table.Integer, table.Text, table.Boolean:
+	case table.Boolean:
+		if c.names == nil {
+			return c, nil
+		}
+	case table.Integer, table.Text:
 		return c, nil
 	case table.Integers:
 		return c, fmt.Errorf("data.label_column: column %q has lists of labels (several labels per image): this program has no loss for several labels; want one label per row",
@@ -228,7 +238,7 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 }
 
 // file adds the rows of one file.
-func (b *builder) file(ctx context.Context, path string, d *dataset) error {
+func (b *builder) file(ctx context.Context, base, path string, d *dataset) error {
 	f, err := table.Open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, table.ErrFormat) {
@@ -244,6 +254,10 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 	if b.first == "" {
 		b.first, b.names = path, c.names
 		b.byText = map[string]int32{}
+		b.numbers = make(map[string]int32, len(c.names))
+		for number, name := range c.names {
+			b.numbers[name] = int32(number)
+		}
 	} else if !slices.Equal(b.names, c.names) {
 		return fmt.Errorf("the classes are %.200q, but those of %s are %.200q", c.names, b.first, b.names)
 	}
@@ -265,8 +279,7 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 		}
 		ends, stored = copy.ends, info
 	}
-	b.set.files = append(b.set.files, stored)
-	b.set.origins = append(b.set.origins, path)
+	b.set.addFile(base, path, stored)
 	selected := []table.Column{{Path: c.label}}
 	bytesAt, pathAt := -1, -1
 	if c.bytes != "" && !f.Parquet {
@@ -279,7 +292,7 @@ func (b *builder) file(ctx context.Context, path string, d *dataset) error {
 	}
 	within := "." // paths of metadata.parquet are relative to its folder
 	if c.path == pathColumn {
-		if within, err = b.set.within(path); err != nil {
+		if within, err = b.set.within(number); err != nil {
 			return err
 		}
 	}
@@ -342,6 +355,12 @@ func (b *builder) label(v *table.Value, c columns) (int32, error) {
 			return 0, fmt.Errorf("label %d, want 0 to %d", v.Int, len(c.names)-1)
 		}
 		return int32(v.Int), nil
+	case c.names != nil: // a column that was cast to texts still has the names
+		number, ok := b.numbers[string(v.Bytes)]
+		if !ok {
+			return 0, fmt.Errorf("label %.100q is none of the %d names of the ClassLabel", v.Bytes, len(c.names))
+		}
+		return number, nil
 	}
 	var text string
 	switch c.kind {
@@ -359,6 +378,10 @@ func (b *builder) label(v *table.Value, c columns) (int32, error) {
 	}
 	number, ok := b.byText[text]
 	if !ok {
+		if len(b.texts) >= maxClasses {
+			return 0, fmt.Errorf("label %.100q is different label %d, want at most %d: set data.label_column to a column of classes",
+				text, len(b.texts)+1, maxClasses)
+		}
 		number = int32(len(b.texts))
 		b.byText[text] = number
 		b.texts = append(b.texts, text)
@@ -372,60 +395,106 @@ func (b *builder) classes() ([]string, error) {
 	if b.names != nil {
 		return b.names, nil
 	}
-	numbers := true
-	for _, text := range b.texts {
-		_, err := strconv.Atoi(text)
-		numbers = numbers && err == nil
-	}
-	names := slices.Clone(b.texts)
-	if numbers {
-		largest := 0
-		for _, text := range b.texts {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 || n >= maxClasses {
-				return nil, fmt.Errorf("label %s, want 0 to %d", text, maxClasses-1)
-			}
-			largest = max(largest, n)
+	var names []string
+	if largest, ok := largestNumber(b.texts); ok {
+		if largest >= maxClasses {
+			return nil, fmt.Errorf("label %d, want 0 to %d", largest, maxClasses-1)
 		}
-		names = names[:0]
 		for n := range largest + 1 {
 			names = append(names, strconv.Itoa(n))
 		}
 	} else {
-		slices.Sort(names)
+		names = slices.Sorted(slices.Values(b.texts))
 	}
 	if len(names) < 2 {
 		return nil, fmt.Errorf("all labels are %q, want at least two classes", names)
 	}
+	numbers := make(map[string]int32, len(names))
+	for k, name := range names {
+		numbers[name] = int32(k)
+	}
 	b.set.labels = make([]int32, len(b.texts))
 	for k, text := range b.texts {
-		b.set.labels[k] = int32(slices.Index(names, text))
+		number, ok := numbers[text]
+		if !ok {
+			return nil, fmt.Errorf("label %.100q is none of the %d classes", text, len(names))
+		}
+		b.set.labels[k] = number
 	}
 	return names, nil
 }
 
-// split divides the rows into a part for training and one for evaluation.
+// largestNumber returns the largest label. ok is false unless all labels are whole numbers from 0 in their usual form:
+// labels such as 00012 or +1 are names.
+func largestNumber(labels []string) (largest int, ok bool) {
+	for _, label := range labels {
+		n, err := strconv.Atoi(label)
+		if err != nil || n < 0 || strconv.Itoa(n) != label {
+			return 0, false
+		}
+		largest = max(largest, n)
+	}
+	return largest, true
+}
+
+// split divides the rows into a part for training and one for evaluation. The choice for a row depends on the name of
+// its file and its position there, so other files, and files that are left out, do not change it. If fraction is not 0,
+// both parts get at least one row.
 func (d *dataset) split(fraction float64) (train, eval *dataset) {
 	train, eval = &dataset{source: d.source}, &dataset{source: d.source}
-	for i, e := range d.samples {
-		random, to := data.NewRandom(0, 0, i, data.ForDocuments), train
-		if random.Float64() < fraction {
+	if fraction == 0 || len(d.samples) < 2 {
+		return d, eval
+	}
+	salts := make([]uint64, len(d.origins))
+	for k, path := range d.origins {
+		name := path
+		if within, err := filepath.Rel(d.folders[k], path); err == nil {
+			name = filepath.ToSlash(within)
+		}
+		sum := sha256.Sum256([]byte(name))
+		salts[k] = binary.LittleEndian.Uint64(sum[:])
+	}
+	chance := func(e entry) float64 {
+		random := data.NewRandom(salts[e.file], 0, int(e.row), data.ForDocuments)
+		return random.Float64()
+	}
+	for _, e := range d.samples {
+		to := train
+		if chance(e) < fraction {
 			to = eval
 		}
 		to.samples = append(to.samples, e)
 	}
+	first := func(e, other entry) int { return cmp.Compare(chance(e), chance(other)) }
+	switch {
+	case len(eval.samples) == 0:
+		eval.take(train, slices.MinFunc(train.samples, first))
+	case len(train.samples) == 0:
+		train.take(eval, slices.MaxFunc(eval.samples, first))
+	}
 	return train, eval
 }
 
-// fingerprint returns a hash of the labels and sizes of all rows. It is equal on all ranks with the same data.
+// take moves a row.
+func (d *dataset) take(from *dataset, e entry) {
+	d.samples = append(d.samples, e)
+	k := slices.Index(from.samples, e)
+	from.samples = slices.Delete(from.samples, k, k+1)
+}
+
+// fingerprint returns a hash of the labels, sizes and paths of all rows. It is equal on all ranks with the same data.
 func (s *source) fingerprint(d *dataset) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", s.classes)
-	line := make([]byte, 0, 12)
+	line := make([]byte, 0, 256)
 	for i, e := range d.samples {
 		line = binary.LittleEndian.AppendUint32(line[:0], uint32(d.Label(i)))
-		line = binary.LittleEndian.AppendUint32(line, uint32(max(e.size, 0)))
-		h.Write(binary.LittleEndian.AppendUint32(line, uint32(e.row)))
+		line = binary.LittleEndian.AppendUint32(line, uint32(e.size))
+		line = binary.LittleEndian.AppendUint32(line, uint32(e.row))
+		if e.size < 0 {
+			line = append(line, s.paths[e.offset:][:-e.size]...)
+		}
+		h.Write(line)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

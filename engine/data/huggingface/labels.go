@@ -20,8 +20,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// pathColumn is the column of the paths of images in a list, as datasets calls it.
-const pathColumn = "file_name"
+// The columns of a list: the paths of images, as datasets calls them, and the labels.
+const (
+	pathColumn  = "file_name"
+	labelColumn = "label"
+)
 
 // isList reports whether a file is a list of images: CSV, TSV or JSON lines.
 func isList(name string) bool {
@@ -32,7 +35,7 @@ func isList(name string) bool {
 func isMetadata(base string) bool { return base == "metadata.csv" || base == "metadata.jsonl" }
 
 // list adds the images of a list. Paths of images are relative to the folder of the list.
-func (b *builder) list(ctx context.Context, path string, d *dataset) error {
+func (b *builder) list(ctx context.Context, base, path string, d *dataset) error {
 	if b.first == "" {
 		b.first, b.byText = path, map[string]int32{}
 	} else if b.names != nil {
@@ -44,9 +47,8 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 	}
 	defer f.Close() // read only
 	number, row := int32(len(b.set.files)), int32(0)
-	b.set.files = append(b.set.files, openfiles.Of(path, info))
-	b.set.origins = append(b.set.origins, path)
-	within, err := b.set.within(path)
+	b.set.addFile(base, path, openfiles.Of(path, info))
+	within, err := b.set.within(number)
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 		image = pathColumn
 	}
 	if labels == "" {
-		labels = "label"
+		labels = labelColumn
 	}
 	add := func(line int, name, label string) error {
 		switch {
@@ -79,9 +81,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 		return ctx.Err()
 	}
 	in := bufio.NewReaderSize(f, 1<<16)
-	if start, err := in.Peek(3); err == nil && string(start) == "\ufeff" { // a mark of editors on Windows
-		in.Discard(3)
-	}
+	skipMark(in)
 	if ext := strings.ToLower(filepath.Ext(path)); ext == ".csv" || ext == ".tsv" {
 		err = eachRecord(in, ext == ".tsv", image, labels, add)
 	} else {
@@ -93,7 +93,7 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 	if err == nil { // a list next to other images is a common mistake
 		first := d.samples[len(d.samples)-int(row)]
 		var image io.Closer
-		if image, _, err = b.set.openPath(string(b.set.paths[first.offset:][:-first.size])); err == nil {
+		if image, _, err = b.set.openPath(number, string(b.set.paths[first.offset:][:-first.size])); err == nil {
 			image.Close() // read only
 		} else {
 			err = fmt.Errorf("the first image of the list: %w; paths are relative to the folder of the list", err)
@@ -102,16 +102,31 @@ func (b *builder) list(ctx context.Context, path string, d *dataset) error {
 	return err
 }
 
+// mostLine is the largest length of a record of a list, in bytes. A quotation mark without its partner would otherwise
+// make a reader load the whole file.
+const mostLine = 16 << 20
+
+// limited is a reader whose reads fail after a number of bytes.
+type limited struct {
+	io.Reader
+	n, most int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.n >= l.most {
+		return 0, fmt.Errorf("a record has more than %d bytes: is a quotation mark missing?", mostLine)
+	}
+	n, err := l.Reader.Read(p[:min(int64(len(p)), l.most-l.n)])
+	l.n += int64(n)
+	return n, err
+}
+
 // eachRecord calls add for each record of a CSV or TSV file.
 func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line int, name, label string) error) error {
-	r := csv.NewReader(in)
+	bytes := &limited{Reader: in, most: mostLine}
+	r := csv.NewReader(bytes)
 	r.ReuseRecord = true
-	if tabs {
-		r.Comma = '\t'
-	} else if start, _ := in.Peek(4096); bytes.IndexByte(firstLine(start), ',') < 0 &&
-		bytes.IndexByte(firstLine(start), ';') >= 0 {
-		r.Comma = ';'
-	}
+	r.Comma = separator(in, tabs)
 	header, err := r.Read()
 	if err == io.EOF {
 		return errors.New("the file is empty")
@@ -126,30 +141,30 @@ func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line
 				[]string{"data.image_column", "data.label_column"}[k], name, names)
 		}
 	}
+	line := 1
 	for {
+		bytes.most = r.InputOffset() + mostLine
 		record, err := r.Read()
 		if err == io.EOF {
 			return nil
+		} else if parse := (*csv.ParseError)(nil); err != nil && !errors.As(err, &parse) {
+			return fmt.Errorf("after line %d: %w", line, err)
 		} else if err != nil {
 			return err
 		}
-		line, _ := r.FieldPos(0)
+		line, _ = r.FieldPos(0)
 		if err := add(line, record[at[0]], strings.TrimSpace(record[at[1]])); err != nil {
 			return err
 		}
 	}
 }
 
-func firstLine(b []byte) []byte {
-	line, _, _ := bytes.Cut(b, []byte("\n"))
-	return line
-}
-
 // eachObject calls add for each object of a file of JSON lines.
 func eachObject(in io.Reader, image, labels string, add func(line int, name, label string) error) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 16<<20)
-	for line := 1; lines.Scan(); line++ {
+	lines.Buffer(nil, mostLine)
+	line := 1
+	for ; lines.Scan(); line++ {
 		text := bytes.TrimSpace(lines.Bytes())
 		if len(text) == 0 {
 			continue
@@ -185,6 +200,9 @@ func eachObject(in io.Reader, image, labels string, add func(line int, name, lab
 		if err := add(line, values[0], strings.TrimSpace(values[1])); err != nil {
 			return err
 		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("line %d has more than %d bytes", line, mostLine)
 	}
 	return lines.Err()
 }

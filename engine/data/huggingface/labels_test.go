@@ -121,3 +121,57 @@ func TestFaultyListsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A label such as 00012 is a name: it once became class -1, which the loss ignores.
+func TestLabelsThatAreNumbersInAnotherFormAreNames(t *testing.T) {
+	for labels, want := range map[string]string{
+		"00012 00003": "1:00012 2:00003 [00003 00012]",
+		"+1 0":        "1:+1 2:0 [+1 0]",
+		"-1 1":        "1:-1 2:1 [-1 1]",
+		"2 0":         "1:2 2:0 [0 1 2]",
+	} {
+		first, second, _ := strings.Cut(labels, " ")
+		o := options(t, plant(t, map[string]string{"1.png": "", "2.png": "",
+			"metadata.csv": "file_name,label\n1.png," + first + "\n2.png," + second + "\n"}))
+		s, err := Open(context.Background(), o)
+		if err != nil {
+			t.Errorf("%s: %v", labels, err)
+			continue
+		}
+		for i := range s.Train.Len() {
+			if s.Train.Label(i) < 0 {
+				t.Fatalf("%s: image %d has label %d", labels, i, s.Train.Label(i))
+			}
+		}
+		if got := fmt.Sprint(describe(t, s.Train), " ", s.Train.Classes()); got != want {
+			t.Errorf("%s: got %s, want %s", labels, got, want)
+		}
+		s.Close()
+	}
+}
+
+func TestTooManyClassesAreRefused(t *testing.T) {
+	var list strings.Builder
+	list.WriteString("file_name,label\n")
+	for k := range maxClasses + 1 {
+		fmt.Fprintf(&list, "1.png,id%d\n", k)
+	}
+	dir := plant(t, map[string]string{"1.png": "", "metadata.csv": list.String()})
+	_, err := Open(context.Background(), options(t, dir))
+	if err == nil || !strings.Contains(err.Error(), "want at most 65536: set data.label_column") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLongLinesOfListsAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 3*mostLine)
+	for name, c := range map[string]struct{ list, want string }{
+		"metadata.csv":   {"file_name,label\n1.png,a\n1.png,\"" + long, "after line 2: a record has more than 16777216 bytes"},
+		"metadata.jsonl": {`{"file_name":"1.png","label":"a"}` + "\n" + long, "line 2 has more than 16777216 bytes"},
+	} {
+		_, err := Open(context.Background(), options(t, plant(t, map[string]string{"1.png": "", name: c.list})))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %.300v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -75,7 +75,7 @@ func (l *listing) addName(name string) {
 func (l *listing) add(f file) {
 	switch {
 	case layout.System(f.name):
-	case isImage(f.name):
+	case isClassImage(f.name):
 		l.addName(f.name)
 		l.places = append(l.places, place{f.offset, f.size})
 	default:
@@ -87,7 +87,7 @@ func (l *listing) add(f file) {
 func (l *listing) addTree(t *layout.Tree) {
 	l.tree = t
 	for i := range t.Files() {
-		if t.FileMode(i).IsRegular() && isImage(t.File(i)) {
+		if t.FileMode(i).IsRegular() && isClassImage(t.File(i)) {
 			l.number = append(l.number, int32(i))
 		} else {
 			l.addOther(t.File(i))
@@ -241,6 +241,9 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 	if len(classes) == 0 {
 		return errors.New("no class folders with images")
 	}
+	if err := l.checkClasses(prefix, classes); err != nil {
+		return err
+	}
 	for _, folder := range l.folders {
 		rest, ok := strings.CutPrefix(folder, prefix)
 		if !ok || rest == "" || strings.Contains(rest, "/") {
@@ -313,6 +316,9 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 				cmp.Or(prefix, "the folder"), len(members), strings.Join(valLabels, ", "))
 		}
 		return a.evaluateOnListed(l, members)
+	}
+	if err := l.checkClasses(prefix, classes); err != nil {
+		return err
 	}
 	for class, files := range classes {
 		label, ok := slices.BinarySearch(a.classes, class)

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,9 +91,12 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 		files []string
 		want  string
 	}{
-		{"nothing", []string{"a/"}, "no image files (.jpg, .jpeg, .png, .webp"},
+		{"nothing", []string{"a/"}, "no image files (.jpg, .jpeg, .png, .ppm"},
 		{"AVIF", []string{"a/1.png", "a/2.avif", "b/3.AVIF"},
-			`and 1 other files: the program does not read AVIF: convert the images with avifdec IN.avif`},
+			`class folder "b" has no other images: "b/3.AVIF": the program does not read AVIF: convert the images with avifdec IN.avif`},
+		{"GIF", []string{"a/1.png", "b/2.gif"}, `class folder "b" has no other images: "b/2.gif": class folders use no .gif files`},
+		{"a class for evaluation", []string{"train/a/1.png", "train/b/2.png", "val/a/3.png", "val/b/4.heic"},
+			`class folder "val/b" has no other images: "val/b/4.heic": the program does not read HEIC`},
 		{"no class folders", []string{"1.png", "2.png"}, "no class folders with images"},
 		{"no train", []string{"val/a/1.png"}, "contains val/, but no folder with classes that names the training part"},
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" has no image`},
@@ -277,5 +281,36 @@ func TestFractionOutOfRangeIsAnErrorOfTheOptions(t *testing.T) {
 		if err == nil || errors.As(err, &fault) {
 			t.Errorf("%g: got %v", f, err)
 		}
+	}
+}
+
+// Stray files of other formats do not stop a run: torchvision's ImageFolder ignores them, too.
+func TestFilesOfOtherFormatsInClassFolders(t *testing.T) {
+	names := []string{"a/1.webp", "a/2.avif", "b/3.webp", "b/4.gif", "b/5.PGM", "metadata.csv", "a/6.heic", "notes.jxl"}
+	tr := named(t, names...)
+	for _, path := range []string{tr.folder(t), tr.tar(t)} {
+		s, log, err := open(t, Options{Path: path})
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		want := wanted([]string{"a", "b"}, "a/1.webp", "b/3.webp", "b/5.PGM")
+		if got := list(t, s.Train); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+		for _, want := range []string{"4 images were skipped, such as", "1 files without the ending of an image"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%s: logged %q, want %q", path, log.String(), want)
+			}
+		}
+	}
+	folder := tr.folder(t)
+	found, note, err := List(context.Background(), folder, true)
+	if err != nil || len(found) != 4 || !strings.Contains(note, "3 images were skipped") {
+		t.Errorf("predict: got %v, %q, %v, want 4 images, also the GIF", found, note, err)
+	}
+	if _, _, err := List(context.Background(), named(t, "1.avif").folder(t), true); err == nil ||
+		!strings.Contains(err.Error(), "does not read AVIF") {
+		t.Errorf("only AVIF: got %v", err)
 	}
 }

@@ -20,9 +20,9 @@
 // folder contains the names of the classes.
 //
 // Classes are the folder names in byte order. Samples are sorted by class, then by name. A folder and a tar of this
-// folder are therefore the same data set. Files of storage systems (package layout) are ignored. Other files that
-// do not have the ending of an image (Endings) are counted and logged. Images that the package cannot read, such as
-// AVIF and HEIC, are an error.
+// folder are therefore the same data set. Files of storage systems (package layout) are ignored. Images have
+// the endings of torchvision's ImageFolder. Other files are counted and logged. A class that has only images of other
+// formats, such as AVIF, HEIC and GIF, is an error.
 //
 // Package layout lists a folder without a call per file, and keeps the list of a large folder in Options.CacheDir. The
 // Loader announces images, so that they are fetched before they are needed; see data.Fetcher.

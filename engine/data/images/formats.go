@@ -34,8 +34,8 @@ const (
 // formatNames lists the formats for messages.
 const formatNames = "JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM"
 
-// Endings are the endings of the names of image files, without the dot. A file with one of these endings may have any
-// of the formats.
+// Endings are the endings of the names of image files in shards and lists, without the dot. A file with one of these
+// endings may have any of the formats. Class folders have fewer.
 var Endings = []string{"jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif", "ppm", "pgm", "pbm", "pnm"}
 
 // EndingsText lists the common endings for messages.
@@ -143,15 +143,28 @@ func isImage(name string) bool {
 	return ext != "" && IsEnding(ext[1:])
 }
 
-// others are files that this package does not read.
+// classEndings are the endings of the images of class folders: those of torchvision's ImageFolder, so that both read
+// the same samples.
+var classEndings = []string{"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"}
+
+// classEndingsText lists them for messages.
+const classEndingsText = ".jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff or .webp"
+
+// isClassImage reports whether the name of a file is that of an image of a class folder.
+func isClassImage(name string) bool {
+	ext := path.Ext(name)
+	return ext != "" && slices.Contains(classEndings, strings.ToLower(ext[1:]))
+}
+
+// others are files that a listing leaves out.
 type others struct {
-	foreign []string // names of images in other formats
+	foreign []string // names of other images
 	lists   []string // names of lists of labels
 }
 
-// addOther counts a file that is no image of a known format.
+// addOther counts a file that is no image of the listing.
 func (l *listing) addOther(name string) {
-	if foreignEndings[strings.ToLower(path.Ext(name))] != "" {
+	if foreignEndings[strings.ToLower(path.Ext(name))] != "" || isImage(name) {
 		l.foreign = append(l.foreign, name)
 		return
 	}
@@ -161,18 +174,55 @@ func (l *listing) addOther(name string) {
 	l.ignored++
 }
 
-// refuseForeign returns an error if files have the ending of a format that this package does not read.
+// reason states why an image is left out, and how to convert it.
+func reason(name string) string {
+	ext := strings.ToLower(path.Ext(name))
+	if format := foreignEndings[ext]; format != "" {
+		return fmt.Sprintf("the program does not read %s: convert the images with %s, or move them out of the folder",
+			format, conversion(format))
+	}
+	return fmt.Sprintf("class folders use no %s files, as in torchvision (want %s): convert the images with %s", ext,
+		classEndingsText, anyConversion)
+}
+
+// skipped returns a note about other images, or "".
+func skipped(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d images were skipped, such as %.200q: %s", len(names), names[0], reason(names[0]))
+}
+
+// refuseForeign returns an error if there are other images: a class, or a data set, has nothing else.
 func refuseForeign(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	name := foreignEndings[strings.ToLower(path.Ext(names[0]))]
 	others := ""
 	if len(names) > 1 {
 		others = fmt.Sprintf(" and %d other files", len(names)-1)
 	}
-	return fmt.Errorf("%.200q%s: the program does not read %s: convert the images with %s, or move them out of the folder",
-		names[0], others, name, conversion(name))
+	return fmt.Errorf("%.200q%s: %s", names[0], others, reason(names[0]))
+}
+
+// checkClasses returns an error if a class folder after prefix has other images only. The class would be missing, and
+// the numbers of the classes after it would differ.
+func (l *listing) checkClasses(prefix string, classes map[string][]int32) error {
+	var first string
+	var names []string
+	for _, name := range l.foreign {
+		rest, ok := strings.CutPrefix(name, prefix)
+		class, _, inFolder := strings.Cut(rest, "/")
+		if _, known := classes[class]; !ok || !inFolder || known || first != "" && class != first {
+			continue
+		}
+		first = class
+		names = append(names, name)
+	}
+	if names == nil {
+		return nil
+	}
+	return fmt.Errorf("class folder %.200q has no other images: %w", prefix+first, refuseForeign(names))
 }
 
 func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) error {

@@ -160,3 +160,33 @@ func TestPartsThatLookLikeClassesAreNoted(t *testing.T) {
 		}
 	}
 }
+
+func TestPNMHeadersAreNotTrusted(t *testing.T) {
+	d, err := NewDecoder(DecodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for contents, want := range map[string]string{
+		"P5 00000000012 1 255 x":             "a number of more than 10 digits",
+		"P2 1 1 255 00000000012":             "a number of more than 10 digits",
+		"P6 8000 8000 255 x":                 "unexpected EOF",
+		"P5 8000 8000 65535 x":               "unexpected EOF",
+		"P4 8000 8000 x":                     "unexpected EOF",
+		"P3 8000 8000 255 1 2 3":             "unexpected EOF",
+		"P1 8000 8000 1 0 1":                 "unexpected EOF",
+		"P2 2 1 255 7 8":                     "",
+		"P1 2 2 0110":                        "",
+		"P4 9 1 " + "\x00\x00":               "",
+		"P6 1 1 65535 " + "\x01\x02\x03\x04": "unexpected EOF",
+	} {
+		var img data.Image
+		err := d.Decode([]byte(contents), nil, &img)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", contents, err, want)
+		}
+		if cap(d.pix) > 1000 {
+			t.Fatalf("%q: %d bytes were allocated for pixels", contents, cap(d.pix))
+		}
+	}
+}

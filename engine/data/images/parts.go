@@ -51,11 +51,11 @@ func from(part layout.Part, f folder) string { return fmt.Sprintf("part %s, %s",
 // findParts finds the folders that name parts. A folder that has images, but no folders with images, is a class: its
 // name may be train or test, too. findParts refuses names that it cannot tell apart.
 func findParts(l *listing, a *arrangement) (p partFolders, err error) {
-	if err := refuseForeign(l.foreign); err != nil {
-		return p, err
-	}
 	if l.len() == 0 {
-		return p, errors.New("no image files (" + EndingsText + ")")
+		if err := refuseForeign(l.foreign); err != nil {
+			return p, err
+		}
+		return p, errors.New("no image files (" + classEndingsText + ")")
 	}
 	if l.len() > math.MaxInt32 {
 		return p, fmt.Errorf("%d files, want at most %d", l.len(), math.MaxInt32)
@@ -63,6 +63,9 @@ func findParts(l *listing, a *arrangement) (p partFolders, err error) {
 	if l.ignored > 0 {
 		a.notes = append(a.notes, fmt.Sprintf("%d files without the ending of an image were skipped", l.ignored))
 		l.ignored = 0
+	}
+	if note := skipped(l.foreign); note != "" {
+		a.notes = append(a.notes, note)
 	}
 	p.around = wrapper(l)
 	tops, loose := topFolders(l, p.around)

@@ -60,8 +60,12 @@ func decimal(b []byte, at int) (n, end int, err error) {
 		}
 		at++
 	}
+	const most = 10 // digits
 	start := at
-	for ; at < len(b) && b[at] >= '0' && b[at] <= '9' && at-start < 10; at++ {
+	for ; at < len(b) && b[at] >= '0' && b[at] <= '9'; at++ {
+		if at-start == most {
+			return 0, at, fmt.Errorf("pnm: a number of more than %d digits at byte %d", most, start)
+		}
 		n = 10*n + int(b[at]-'0')
 	}
 	if at == start {
@@ -82,6 +86,9 @@ func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 	}
 	if err := d.checkSize(h.width, h.height); err != nil {
 		return err
+	}
+	if len(contents)-h.at < h.leastBytes() { // before the memory of the pixels is allocated
+		return fmt.Errorf("pnm: %w", io.ErrUnexpectedEOF)
 	}
 	d.pix = grow(d.pix, 3*h.width*h.height)
 	*img = data.Image{Pix: d.pix, Width: h.width, Height: h.height, FullWidth: h.width, FullHeight: h.height}
@@ -109,6 +116,22 @@ func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 		}
 	}
 	return nil
+}
+
+// leastBytes returns the smallest possible number of bytes of the values.
+func (h netpbm) leastBytes() int {
+	n := h.width * h.height * h.channels
+	switch {
+	case h.plain && h.bits: // digits
+		return n
+	case h.plain: // digits, and spaces between them
+		return 2*n - 1
+	case h.bits:
+		return h.height * ((h.width + 7) / 8)
+	case h.most > 255:
+		return 2 * n
+	}
+	return n
 }
 
 // scale returns the pixel of each value.

@@ -61,11 +61,11 @@ func (inputSource) Close() error { return nil }
 const MaxFileBytes = 64 << 20
 
 // List returns the images in a folder and its subfolders, sorted. It ignores files of storage systems, and files
-// without the ending of an image. Broken links are included, so that reading them reports the cause. follow allows
+// without the ending of an image. note describes images that the program cannot read; "" if there are none. If there
+// are no others, they are an error. Broken links are included, so that reading them reports the cause. follow allows
 // links that leave the folder.
-func List(ctx context.Context, name string, follow bool) ([]string, error) {
+func List(ctx context.Context, name string, follow bool) (names []string, note string, err error) {
 	var l listing // only for the names of files that are no images
-	var names []string
 	folder, err := layout.OpenFolder(name, follow)
 	if err == nil {
 		folder.Broken = true
@@ -81,12 +81,12 @@ func List(ctx context.Context, name string, follow bool) ([]string, error) {
 		})
 		folder.Close() // read only
 	}
-	if err == nil {
+	if err == nil && names == nil {
 		err = refuseForeign(l.foreign)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list images in %s: %w", name, err)
+		return nil, "", fmt.Errorf("list images in %s: %w", name, err)
 	}
 	slices.Sort(names)
-	return names, nil
+	return names, skipped(l.foreign), nil
 }

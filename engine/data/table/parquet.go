@@ -2,12 +2,16 @@ package table
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -17,11 +21,17 @@ type parquetFile struct {
 }
 
 func (f *File) openParquet(size int64) error {
+	if err := f.readFooter(size); err != nil {
+		return err
+	}
 	file, err := parquet.OpenFile(f.file, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return fmt.Errorf("%w: the file is truncated or damaged", err)
 	}
 	p := &parquetFile{f, file}
+	if err := checkFooter(file.Metadata(), size); err != nil {
+		return fmt.Errorf("%w: the file is damaged", err)
+	}
 	f.Rows = file.NumRows()
 	for _, c := range file.Root().Columns() {
 		f.Fields = append(f.Fields, describeParquet(c, 0))
@@ -30,6 +40,101 @@ func (f *File) openParquet(size int64) error {
 		f.setFeatures(text)
 	}
 	f.scan = p.scan
+	return nil
+}
+
+// readFooter checks the length of the footer before memory for it is allocated, and hashes the footer.
+func (f *File) readFooter(size int64) error {
+	const around = 4 + 8 // bytes: the mark at the start; the length and the mark at the end
+	end := make([]byte, 8)
+	if size < around {
+		return fmt.Errorf("%d bytes: the file is truncated", size)
+	}
+	if _, err := f.file.ReadAt(end, size-8); err != nil {
+		return err
+	}
+	length := int64(binary.LittleEndian.Uint32(end))
+	if string(end[4:]) != "PAR1" || length > size-around {
+		return fmt.Errorf("the file has no footer (it ends with % x): the file is truncated or damaged", end)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f.file, size-8-length, length)); err != nil {
+		return err
+	}
+	f.Footer = [sha256.Size]byte(h.Sum(nil))
+	return nil
+}
+
+// checkFooter checks the numbers that a reader would trust.
+func checkFooter(m *format.FileMetaData, size int64) error {
+	sum := int64(0)
+	for g, group := range m.RowGroups {
+		if group.NumRows < 0 || group.NumRows > math.MaxInt32 {
+			return fmt.Errorf("row group %d has %d rows, want 0 to %d", g, group.NumRows, math.MaxInt32)
+		}
+		sum += group.NumRows
+		for k := range group.Columns {
+			c := &group.Columns[k].MetaData
+			start := c.DataPageOffset
+			if c.DictionaryPageOffset != 0 {
+				start = c.DictionaryPageOffset
+			}
+			if start < 0 || c.TotalCompressedSize < 0 || start > size || c.TotalCompressedSize > size-start {
+				return fmt.Errorf("column %d of row group %d has %d bytes at byte %d of a file of %d", k, g,
+					c.TotalCompressedSize, start, size)
+			}
+		}
+	}
+	if m.NumRows != sum || sum > math.MaxInt32 {
+		return fmt.Errorf("%d rows, but the row groups have %d, want at most %d", m.NumRows, sum, math.MaxInt32)
+	}
+	return nil
+}
+
+// A page may grow by expandFactor when it is decompressed, and every page to expandFree bytes. Package archive has the
+// same limits.
+const (
+	expandFactor = 200
+	expandFree   = 64 << 20
+)
+
+// checkPages checks the lengths of all pages of a column of a row group, because the library allocates memory for them.
+func (p *parquetFile) checkPages(ctx context.Context, group, column int) error {
+	m := &p.file.Metadata().RowGroups[group].Columns[column].MetaData
+	start := m.DataPageOffset
+	if m.DictionaryPageOffset != 0 {
+		start = m.DictionaryPageOffset
+	}
+	protocol := new(thrift.CompactProtocol)
+	head := make([]byte, 512) // more than a header without long statistics
+	for at, end := start, start+m.TotalCompressedSize; at < end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(int64(len(head)), end-at)
+		if _, err := p.File.file.ReadAt(head[:n], at); err != nil {
+			return noEOF(err)
+		}
+		in := protocol.NewReaderFromBytes(head[:n])
+		var page format.PageHeader
+		if err := thrift.NewDecoder(in).Decode(&page); err != nil {
+			if int(n) == len(head) { // more of the file follows
+				head = make([]byte, 8*len(head))
+				continue
+			}
+			return noEOF(err)
+		}
+		body := at + int64(in.BytesRead())
+		size, expanded := int64(page.CompressedPageSize), int64(page.UncompressedPageSize)
+		if size < 0 || size > end-body {
+			return fmt.Errorf("a page has %d bytes, but %d follow", size, end-body)
+		}
+		if expanded < 0 || expanded > max(expandFree, expandFactor*size) {
+			return fmt.Errorf("a page of %d bytes expands to %d, want at most %d times as many", size, expanded,
+				expandFactor)
+		}
+		at = body + size
+	}
 	return nil
 }
 
@@ -43,6 +148,7 @@ func describeParquet(c *parquet.Column, depth int) Field {
 	}
 	switch {
 	case c.Repeated() || depth > maxDepth:
+	case !c.Leaf() && len(c.Columns()) == 1 && c.Columns()[0].Repeated(): // a list of other values, or a map
 	case c.Leaf():
 		out.Kind = kindOf(c)
 	default:
@@ -54,17 +160,21 @@ func describeParquet(c *parquet.Column, depth int) Field {
 	return out
 }
 
-// listOf returns the elements of a list of simple values, or nil if the column is no such list.
+// listOf returns the elements of a list of simple values, or nil if the column is no such list. The elements are the
+// column itself, its only child, or the only child of its only child.
 func listOf(c *parquet.Column) *parquet.Column {
-	repeated := c.Repeated()
-	for !c.Leaf() && len(c.Columns()) == 1 {
+	if !c.Repeated() && !c.Leaf() && len(c.Columns()) == 1 {
 		c = c.Columns()[0]
-		repeated = repeated || c.Repeated()
 	}
-	if !c.Leaf() || !repeated {
+	switch {
+	case !c.Repeated():
 		return nil
+	case c.Leaf():
+		return c
+	case len(c.Columns()) == 1 && c.Columns()[0].Leaf() && !c.Columns()[0].Repeated():
+		return c.Columns()[0]
 	}
-	return c
+	return nil
 }
 
 func kindOf(leaf *parquet.Column) Kind {
@@ -93,16 +203,25 @@ func kindOf(leaf *parquet.Column) Kind {
 	return Other
 }
 
-// column returns the leaf of a path, which Scan has checked.
-func (p *parquetFile) column(path string) (leaf *parquet.Column, list bool) {
+// column returns the leaf of a path, which Scan has checked. level is the definition level of the elements of a list: a
+// value with a smaller one is an empty list, or, if it is smaller than level-1, no list. level is 0 for other columns.
+func (p *parquetFile) column(path string) (leaf *parquet.Column, level int) {
 	c := p.file.Root()
 	for name := range strings.SplitSeq(path, ".") {
-		c = c.Column(name)
+		if c = c.Column(name); !c.Required() {
+			level++
+		}
 	}
-	if leaf := listOf(c); leaf != nil {
-		return leaf, true
+	leaf = listOf(c)
+	if leaf == nil {
+		return c, 0
 	}
-	return c, false
+	for !c.Repeated() {
+		if c = c.Columns()[0]; !c.Required() {
+			level++
+		}
+	}
+	return leaf, level
 }
 
 func (p *parquetFile) scan(ctx context.Context, columns []Column, visit func([]Value) error) (err error) {
@@ -115,16 +234,19 @@ func (p *parquetFile) scan(ctx context.Context, columns []Column, visit func([]V
 			}
 		}
 	}()
-	for _, group := range p.file.RowGroups() {
+	for g, group := range p.file.RowGroups() {
 		chunks := group.ColumnChunks()
 		for k, c := range columns {
-			leaf, list := p.column(c.Path)
+			leaf, level := p.column(c.Path)
+			if err := p.checkPages(ctx, g, leaf.Index()); err != nil {
+				return fmt.Errorf("column %.100q: %w", c.Path, err)
+			}
 			if cursors[k] != nil {
 				if err := cursors[k].close(); err != nil {
 					return err
 				}
 			}
-			cursors[k] = &cursor{pages: chunks[leaf.Index()].Pages(), kind: kindOf(leaf), list: list,
+			cursors[k] = &cursor{pages: chunks[leaf.Index()].Pages(), kind: kindOf(leaf), level: level,
 				double: leaf.Type().Kind() == parquet.Double}
 		}
 		for i := range group.NumRows() {
@@ -151,7 +273,7 @@ type cursor struct {
 	page   parquet.Page
 	values parquet.ValueReader // of the page
 	kind   Kind
-	list   bool
+	level  int // of the elements of a list; 0: the values are no lists
 	double bool
 
 	buffer [64]parquet.Value
@@ -187,7 +309,7 @@ func (c *cursor) next(v *Value) error {
 	if err != nil {
 		return noEOF(err)
 	}
-	if !c.list {
+	if c.level == 0 {
 		c.loaded = c.loaded[1:]
 		c.set(one, v)
 		return nil
@@ -203,10 +325,13 @@ func (c *cursor) next(v *Value) error {
 			return nil
 		}
 		c.loaded = c.loaded[1:]
-		if !one.IsNull() {
-			v.List = append(v.List, integer(one))
-		} else if !first {
+		switch {
+		case one.DefinitionLevel() < c.level: // no element
+			v.Null = one.DefinitionLevel() < c.level-1
+		case one.IsNull():
 			return errors.New("an element of a list is missing (null)")
+		default:
+			v.List = append(v.List, integer(one))
 		}
 	}
 }

@@ -74,6 +74,7 @@ type File struct {
 	Fields   []Field
 	Features map[string]Feature // by column; nil if the file has none
 	Parquet  bool
+	Footer   [32]byte // SHA-256 of the footer of a Parquet file
 	Info     os.FileInfo
 
 	file *os.File
@@ -171,8 +172,10 @@ func (f *File) Scan(ctx context.Context, columns []Column, visit func(row []Valu
 	}
 	var own error // visit may fail for reasons of its own, and may panic
 	defer func() {
-		if p := recover(); p != nil && own == nil {
-			err = fmt.Errorf("the file is damaged: %v", p)
+		if p := recover(); p != nil {
+			if err = own; own == nil {
+				err = fmt.Errorf("the file is damaged: %v", p)
+			}
 		}
 	}()
 	return f.scan(ctx, columns, func(row []Value) error {

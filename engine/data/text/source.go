@@ -167,6 +167,11 @@ func (o *Options) within(ctx context.Context, path string, s *Sources) (files []
 // tables lists the files of a data set of Hugging Face's library datasets, with names that state their parts.
 func (o *Options) tables(ctx context.Context, path string, s *Sources) (files, names []string, err error) {
 	found, err := huggingface.Find(ctx, huggingface.Source{Path: path, FollowLinks: o.FollowLinks})
+	if which := (*huggingface.SplitError)(nil); errors.As(err, &which) { // its cure is a key that a conversion lacks
+		f := data.FileFault("read text", path, which.Err)
+		f.Advice = "name the files of the splits, or the folder of one configuration, in place of this folder"
+		return nil, nil, f
+	}
 	if err != nil {
 		return nil, nil, err
 	}

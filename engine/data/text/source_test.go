@@ -254,3 +254,19 @@ func TestTablesAreReadAsTheirRows(t *testing.T) {
 		}
 	}
 }
+
+// The keys that choose splits in a configuration are no flags of data tokenize.
+func TestAConversionNamesNoKeysThatItLacks(t *testing.T) {
+	dir := t.TempDir()
+	for _, language := range []string{"de", "en"} {
+		if err := os.Mkdir(filepath.Join(dir, language), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, language+"/train.parquet", []byte("PAR1"))
+	}
+	_, err := Tokenize(t.Context(), Options{Inputs: []string{dir}, Folder: filepath.Join(t.TempDir(), "out"),
+		Tokenizer: tokenizer.Bytes()})
+	if err == nil || !strings.Contains(err.Error(), "different configurations") || strings.Contains(err.Error(), "data.") {
+		t.Errorf("got %v, want an error about configurations without keys", err)
+	}
+}

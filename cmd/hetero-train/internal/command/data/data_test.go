@@ -1,10 +1,12 @@
 package data
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
@@ -20,5 +22,25 @@ func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
 	}
 	if err := nameAnew(from, to); !errors.Is(err, fs.ErrExist) || string(clitest.ReadFile(t, to)) != to {
 		t.Errorf("got %v, and the file holds %q", err, clitest.ReadFile(t, to))
+	}
+}
+
+func TestTheFilesDetermineTheDataSet(t *testing.T) {
+	for files, want := range map[string]string{
+		"00000.tar 00000.parquet 00001.tar 00001.parquet": "webdataset", // as img2dataset writes
+		"a/1.jpg b/2.jpg metadata.csv":                    "images",
+		"data/train-00000-of-00001.parquet":               "huggingface",
+	} {
+		dir := t.TempDir()
+		for name := range strings.FieldsSeq(files) {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, []byte("id,author\n"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := guessDataset(context.Background(), dir); got != want {
+			t.Errorf("%s: got %s, want %s", files, got, want)
+		}
 	}
 }

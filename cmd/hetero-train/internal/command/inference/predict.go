@@ -104,7 +104,7 @@ type guess struct {
 
 // predict classifies all images and writes the results in the order of the images.
 func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
-	inputs, err := imagesOf(ctx, stdin, args, m.run.Process.Cfg.Data.FollowLinks)
+	inputs, err := imagesOf(ctx, stdin, args, m.run.Process.Cfg.Data.FollowLinks, m.run.Process.Opts.Log)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,8 @@ func (m *savedModel) nameClasses(file string) error {
 
 // imagesOf expands the arguments to a list of images. An argument is an image file, a folder, or "-" for standard
 // input. followLinks allows links that leave a folder.
-func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks bool) ([]images.Input, error) {
+func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks bool,
+	log *slog.Logger) ([]images.Input, error) {
 	var inputs []images.Input
 	piped := false
 	for _, arg := range args {
@@ -271,9 +272,12 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks b
 		case err != nil:
 			return nil, exit.Usagef("predict: %w", err)
 		case info.IsDir():
-			names, err := images.List(ctx, arg, followLinks)
+			names, note, err := images.List(ctx, arg, followLinks)
 			if err != nil {
 				return nil, exit.With(exit.Data, err)
+			}
+			if note != "" {
+				log.Warn("predict: "+note, "folder", arg)
 			}
 			if len(names) == 0 {
 				return nil, exit.Usagef("predict: folder %s has no image files (%s)", arg, images.EndingsText)

@@ -1,0 +1,169 @@
+package huggingface
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Limits of Recognise and RecogniseList. Folders of images on slow storage have millions of files, so only a few names
+// are read, and no file is asked for its properties.
+const (
+	recogniseEntries = 4096 // of each folder
+	recogniseFolders = 16   // folders within the folder
+)
+
+// version is the name of a folder in the cache of datasets: the version of a data set.
+var version = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+
+// Recognise reports whether a path is a data set in one of the forms of this package, other than a list. It reads some
+// of the names of at most two levels of folders. Tables next to tar archives describe the archives (img2dataset), and
+// are no data set.
+func Recognise(name string) bool {
+	if isTable(name) {
+		return true
+	}
+	files, folders := look(name)
+	if slices.ContainsFunc(files, isArchive) {
+		return false
+	}
+	has := func(folder string) bool { return slices.Contains(folders, folder) }
+	if slices.ContainsFunc(files, isTable) || slices.Contains(files, "dataset_dict.json") ||
+		slices.Contains(files, "state.json") && slices.Contains(files, "dataset_info.json") ||
+		has("snapshots") && (has("refs") || has("blobs")) { // the cache of the hub
+		return true
+	}
+	for _, folder := range folders[:min(len(folders), recogniseFolders)] {
+		files, within := look(filepath.Join(name, folder))
+		switch {
+		case slices.ContainsFunc(files, isArchive):
+		case slices.ContainsFunc(files, isTable), slices.ContainsFunc(within, version.MatchString):
+			return true
+		}
+	}
+	return false
+}
+
+func isTable(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".parquet" || ext == ".arrow"
+}
+
+func isArchive(name string) bool {
+	for _, ending := range []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"} {
+		if strings.HasSuffix(strings.ToLower(name), ending) {
+			return true
+		}
+	}
+	return false
+}
+
+// look returns names of files and of folders in a folder, at most recogniseEntries. A link whose name has no ending may
+// be a folder. It returns nothing for a path that is no readable folder: opening the data set reports the cause.
+func look(name string) (files, folders []string) {
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil
+	}
+	defer f.Close() // read only
+	for range recogniseEntries / 256 {
+		entries, err := f.ReadDir(256)
+		for _, e := range entries {
+			switch base := e.Name(); {
+			case strings.HasPrefix(base, "."):
+			case e.IsDir() || e.Type()&fs.ModeSymlink != 0 && filepath.Ext(base) == "":
+				folders = append(folders, base)
+			default:
+				files = append(files, base)
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	slices.Sort(folders) // the same choice on all file systems
+	return files, folders
+}
+
+// RecogniseList reports whether a folder, or a folder within it, has a list of images with labels: metadata.csv or
+// metadata.jsonl with the columns file_name and label.
+func RecogniseList(name string) bool {
+	if hasList(name) {
+		return true
+	}
+	_, folders := look(name)
+	return slices.ContainsFunc(folders[:min(len(folders), recogniseFolders)],
+		func(folder string) bool { return hasList(filepath.Join(name, folder)) })
+}
+
+func hasList(folder string) bool {
+	for _, base := range []string{"metadata.csv", "metadata.jsonl"} {
+		if columns, err := columnsOfList(filepath.Join(folder, base)); err == nil &&
+			slices.Contains(columns, pathColumn) && slices.Contains(columns, labelColumn) {
+			return true
+		}
+	}
+	return false
+}
+
+// columnsOfList returns the columns of the first row of a list.
+func columnsOfList(path string) ([]string, error) {
+	const most = 1 << 16 // bytes of the row
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only
+	in := bufio.NewReader(io.LimitReader(f, most))
+	skipMark(in)
+	if filepath.Ext(path) == ".csv" {
+		r := csv.NewReader(in)
+		r.Comma = separator(in, false)
+		return r.Read()
+	}
+	line, err := in.ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var object map[string]json.RawMessage
+	err = json.Unmarshal(bytes.TrimSpace(line), &object)
+	var columns []string
+	for column := range object {
+		columns = append(columns, column)
+	}
+	return columns, err
+}
+
+// skipMark skips the mark of UTF-8 that editors on Windows write.
+func skipMark(in *bufio.Reader) {
+	if start, err := in.Peek(3); err == nil && string(start) == "\ufeff" {
+		in.Discard(3)
+	}
+}
+
+// separator returns the separator of a CSV or TSV file, whose header comes next.
+func separator(in *bufio.Reader, tabs bool) rune {
+	if tabs {
+		return '\t'
+	}
+	start, _ := in.Peek(4096) // a shorter file, too
+	header, _, _ := bytes.Cut(start, []byte("\n"))
+	if bytes.IndexByte(header, ',') < 0 && bytes.IndexByte(header, ';') >= 0 {
+		return ';'
+	}
+	return ','
+}

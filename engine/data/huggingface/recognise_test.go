@@ -1,0 +1,64 @@
+package huggingface
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRecognise(t *testing.T) {
+	for name, c := range map[string]struct {
+		files         string
+		tables, lists bool
+	}{
+		"save_to_disk":            {files: "dataset_dict.json train/state.json", tables: true},
+		"save_to_disk, one split": {files: "state.json dataset_info.json data-00000-of-00001.arrow", tables: true},
+		"a cache":                 {files: "default/0.0.0/0a1/dataset_info.json default/0.0.0/0a1/x-train.arrow", tables: true},
+		"Parquet":                 {files: "data/train-00000-of-00001.parquet README.md", tables: true},
+		"the cache of the hub":    {files: "blobs/12 refs/main snapshots/0a1/data/train-00000-of-00001.parquet", tables: true},
+		"folders behind links":    {files: "blobs/x/t.parquet data->blobs/x", tables: true},
+		"img2dataset":             {files: "00000.tar 00000.parquet 00000_stats.json 00001.tar 00001.parquet"},
+		"shards in a folder":      {files: "part/00000.tar part/00000.parquet"},
+		"another program's state": {files: "state.json a/1.jpg b/2.jpg"},
+		"classes":                 {files: "train/a/1.jpg train/b/2.jpg"},
+		"classes and notes":       {files: "train/a/1.jpg metadata.csv=id,author a/metadata.jsonl={\"x\":1}"},
+		"a list":                  {files: "1.jpg metadata.csv=file_name,label", lists: true},
+		"a list with semicolons":  {files: "1.jpg metadata.csv=\ufeffx;label;file_name", lists: true},
+		"lists of parts":          {files: `train/1.jpg train/metadata.jsonl={"file_name":"1.jpg","label":0}`, lists: true},
+		"a list without labels":   {files: "a/1.jpg metadata.csv=file_name,caption"},
+	} {
+		dir := t.TempDir()
+		for file := range strings.FieldsSeq(c.files) {
+			file, contents, _ := strings.Cut(file, "=")
+			file, target, isLink := strings.Cut(file, "->")
+			path := filepath.Join(dir, file)
+			err := os.MkdirAll(filepath.Dir(path), 0o755)
+			if err == nil && isLink {
+				err = os.Symlink(target, path)
+			} else if err == nil {
+				err = os.WriteFile(path, []byte(contents), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tables, lists := Recognise(dir), RecogniseList(dir); tables != c.tables || lists != c.lists {
+			t.Errorf("%s: tables %v, lists %v, want %v and %v", name, tables, lists, c.tables, c.lists)
+		}
+	}
+}
+
+// Folders of ImageNet's shape on network storage need minutes for a look at each file.
+func TestRecogniseReadsFewNames(t *testing.T) {
+	dir := t.TempDir()
+	for k := range 2 * recogniseEntries {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(k)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, folders := look(dir); len(files) != recogniseEntries || len(folders) != 0 {
+		t.Errorf("%d files and %d folders, want %d files", len(files), len(folders), recogniseEntries)
+	}
+}
