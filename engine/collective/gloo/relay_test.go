@@ -27,6 +27,7 @@ type eavesdropper struct {
 	Control
 	t      *testing.T
 	damage atomic.Bool // change one byte of the next piece towards the rank
+	frozen atomic.Bool // pass nothing on, and read nothing
 
 	mu    sync.Mutex
 	heard bytes.Buffer
@@ -69,6 +70,9 @@ func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
 	defer to.Close()
 	piece := make([]byte, 8<<10)
 	for {
+		for e.frozen.Load() && e.t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
 		n, err := from.Read(piece)
 		e.mu.Lock()
 		e.heard.Write(piece[:n])
@@ -144,5 +148,43 @@ func TestEncryptedGradients(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A stopped rank or a cut network must not keep a rank from its end. The send buffers of all sockets are full then.
+func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
+	need(t)
+	_, ranks := configs(seat)
+	between := &eavesdropper{Control: ranks[0].Control, t: t}
+	ranks[0].Control = between
+	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+		c := ranks[rank]
+		c.Encrypt, c.Timeout = true, 500*time.Millisecond
+		return Connect(ctx, c)
+	})
+	between.frozen.Store(true)
+	const bytes = 64 << 20 // more than the sockets buffer
+	ended := make(chan error)
+	for _, c := range comms {
+		m, err := reference.New().Alloc(bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			err := errors.Join(c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(m), DType: tensor.F32}),
+				c.Sync(t.Context()))
+			_ = c.Close() // the group has failed
+			ended <- err
+		}()
+	}
+	for range comms {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("got no error of a frozen network")
+			}
+		case <-time.After(time.Minute): // without a limit, Close never returns
+			t.Fatal("Close has not returned")
+		}
 	}
 }
