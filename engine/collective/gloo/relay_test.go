@@ -26,8 +26,8 @@ import (
 type eavesdropper struct {
 	Control
 	t      *testing.T
-	damage atomic.Bool // change one byte of the next piece towards the rank
-	frozen atomic.Bool // pass nothing on, and read nothing
+	damage atomic.Bool  // change one byte of the next piece towards the rank
+	most   atomic.Int64 // number of bytes to pass on, at least, before it reads nothing more; 0: no limit
 
 	mu    sync.Mutex
 	heard bytes.Buffer
@@ -70,13 +70,15 @@ func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
 	defer to.Close()
 	piece := make([]byte, 8<<10)
 	for {
-		for e.frozen.Load() && e.t.Context().Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
 		n, err := from.Read(piece)
 		e.mu.Lock()
 		e.heard.Write(piece[:n])
+		passed := int64(e.heard.Len())
 		e.mu.Unlock()
+		if most := e.most.Load(); most > 0 && passed > most {
+			<-e.t.Context().Done()
+			return
+		}
 		if n > 100 && towards && e.damage.CompareAndSwap(true, false) {
 			piece[n/2] ^= 1
 		}
@@ -162,8 +164,8 @@ func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 		c.Encrypt, c.Timeout = true, 500*time.Millisecond
 		return Connect(ctx, c)
 	})
-	between.frozen.Store(true)
-	const bytes = 64 << 20 // more than the sockets buffer
+	between.most.Store(4 << 20)
+	const bytes = 128 << 20 // more than the sockets buffer
 	ended := make(chan error)
 	for _, c := range comms {
 		m, err := reference.New().Alloc(bytes)
@@ -171,8 +173,8 @@ func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			err := errors.Join(c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(m), DType: tensor.F32}),
-				c.Sync(t.Context()))
+			err := errors.Join(c.Enqueue(collective.AllGather{Name: "words", Buffer: device.Whole(m), DType: tensor.F32,
+				Counts: []int64{bytes / 8, bytes / 8}}), c.Sync(t.Context()))
 			_ = c.Close() // the group has failed
 			ended <- err
 		}()
