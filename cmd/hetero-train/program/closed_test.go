@@ -119,6 +119,9 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	// The ranks exchange all settings, among them these, and the name of their machine.
 	host, _ := os.Hostname()
 	for _, text := range []string{"synthetic_image", "simple_cnn", host, jobToken} {
+		if len(text) < 8 {
+			continue // ciphertext can contain a short name by chance
+		}
 		if bytes.Contains(heard, []byte(text)) {
 			t.Errorf("%q travels in clear between the ranks", text)
 		}
