@@ -133,8 +133,8 @@ func (s *Session) verify(conn io.Reader, purpose string) error {
 }
 
 // Answer performs the handshake on the side that listens. It calls accept with the claim of a caller that has proved
-// that it knows the secret. If accept returns an error, Answer returns this error and sends nothing more. To a caller of
-// another version, Answer sends the name of its own version.
+// that it knows the secret. If accept returns an error, Answer returns this error and sends nothing more. Answer sends
+// the name of its own version to a caller of another version.
 func (p Protocol) Answer(conn io.ReadWriter, accept func(claim []byte) error) (*Session, error) {
 	caller, err := p.ReadGreeting(conn)
 	if err != nil {

@@ -295,8 +295,8 @@ func testCertificates(t *testing.T) (host string, c *Certificates) {
 		t.Fatal(err)
 	}
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if c, err = NewCertificates(public, public, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})); err !=
-		nil {
+	c, err = NewCertificates(public, public, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return "host", c

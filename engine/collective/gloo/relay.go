@@ -19,7 +19,8 @@ const (
 	// of the CPU. Smaller: more system calls; TLS sends at most 16 KiB in a record.
 	relayBytes = 256 << 10
 	// drainTime is how long a relay still waits for the other rank after Gloo has closed its end. It receives for this
-	// time, so that the other rank gets everything that was sent, and sends while the other rank takes data in this time.
+	// time, so that the other rank gets everything that was sent. It sends while the other rank takes data within this
+	// time.
 	drainTime = 2 * time.Second
 )
 
