@@ -1,27 +1,69 @@
 package crowd
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
 
-// The pace must let a burst pass, and then delay each connection by at most its interval.
-func TestThePaceOfConnections(t *testing.T) {
+// The pace must let a burst of each address pass, delay the next connections, and close all others.
+func TestThePaceOfEachAddress(t *testing.T) {
 	var p Pace
 	now := time.Now()
-	for i := range burst {
-		if pause := p.Pause(now); pause > 0 {
-			t.Fatalf("connection %d of a burst waits %v", i, pause)
+	admit := func(from string) (time.Duration, bool) {
+		conn := &named{from: from}
+		wait, ok := p.Admit(conn, now)
+		if ok == conn.closed {
+			t.Fatalf("admitted: %v, closed: %v", ok, conn.closed)
+		}
+		return wait, ok
+	}
+	const waiting = int(mostWait / every)
+	for _, address := range []string{"10.0.0.1:1", "10.0.0.2:1"} { // a flood of one does not concern the other
+		for i := range 1000 {
+			wait, ok := admit(address)
+			if want := max(0, time.Duration(i+1-burst)*every); ok != (i < burst+waiting) || ok && wait != want {
+				t.Fatalf("%s: connection %d: got a wait of %v, %v, want %v", address, i, wait, ok, want)
+			}
 		}
 	}
+	now = now.Add(time.Hour)
+	var rests time.Duration
 	for range 1000 {
-		pause := p.Pause(now)
-		if pause <= 0 || pause > every {
-			t.Fatalf("got a pause of %v, want more than 0 and at most %v", pause, every)
+		if wait, ok := admit("10.0.0.1:2"); !ok {
+			rests, now = rests+wait, now.Add(wait+rest/10)
 		}
-		now = now.Add(pause)
 	}
-	if pause := p.Pause(now.Add(time.Hour)); pause > 0 {
-		t.Errorf("after an hour without connections, one waits %v", pause)
+	if rests <= 0 || rests > time.Second {
+		t.Errorf("the server rests for %v while it closes 1000 connections", rests)
+	}
+	now = now.Add(time.Hour)
+	for _, ok := admit("10.0.0.1:2"); ok; _, ok = admit("10.0.0.1:2") {
+	}
+	passed := 0
+	for range 1000 { // 10 s
+		now = now.Add(10 * time.Millisecond)
+		if _, ok := admit("10.0.0.1:2"); ok {
+			passed++
+		}
+		admit("10.0.0.1:3")
+	}
+	if passed != 500 {
+		t.Errorf("%d connections admitted in 10 s, want 500", passed)
+	}
+	now = now.Add(time.Hour)
+	if wait, ok := admit("10.0.0.1:4"); !ok || wait > 0 {
+		t.Error("after an hour without connections, one is delayed or refused")
+	}
+}
+
+// Many addresses must neither use memory without a limit nor keep another one out.
+func TestThePaceOfManyAddresses(t *testing.T) {
+	var p Pace
+	for i := range 10 * mostPaced {
+		wait, ok := p.Admit(&named{from: fmt.Sprintf("10.%d.%d.1:1", i/256, i%256)}, time.Now())
+		if !ok || wait > 0 || len(p.due) > mostPaced {
+			t.Fatalf("connection %d: a wait of %v, %v; %d addresses are stored", i, wait, ok, len(p.due))
+		}
 	}
 }

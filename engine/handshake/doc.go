@@ -11,8 +11,10 @@
 //
 //	caller   name of the protocol, random number C (32 bytes)
 //	listener name of the protocol, random number L (32 bytes)
-//	caller   claim, HMAC-SHA256(secret, "caller", C, L, claim)
-//	listener verdict (1 byte), HMAC-SHA256(secret, "listener", C, L, claim)
+//	caller   claim, HMAC-SHA256(secret, "caller", name, C, L, claim)
+//	listener verdict (1 byte), HMAC-SHA256(secret, "listener", name, C, L, claim)
+//
+// A listener answers a caller of another version with the name of its own version, and ends the connection.
 //
 // The caller proves that it knows the secret before the listener proves anything, so a port scanner receives nothing
 // that depends on the secret. Both random numbers are fresh, so a recorded handshake is useless. Proofs are compared in

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -132,7 +133,7 @@ func (s *Session) Encrypt(conn net.Conn, o TLS) (*tls.Conn, error) {
 		secure = tls.Client(conn, config)
 	}
 	if err := secure.Handshake(); err != nil {
-		return nil, ofCertificate(err)
+		return nil, explained(err)
 	}
 	state := secure.ConnectionState()
 	if s.binding, err = state.ExportKeyingMaterial(exporterLabel, nil, 32); err != nil {
@@ -144,7 +145,7 @@ func (s *Session) Encrypt(conn net.Conn, o TLS) (*tls.Conn, error) {
 		err = s.bindListener(secure)
 	}
 	if err != nil {
-		return nil, ofCertificate(err)
+		return nil, explained(err)
 	}
 	return secure, nil
 }
@@ -175,28 +176,42 @@ func intercepted(err error) error {
 	return err
 }
 
-// ofCertificate returns a CertificateError if err concerns a certificate. In TLS 1.3, a client learns at its first read
-// that the server has refused its certificate.
-func ofCertificate(err error) error {
+// explained returns a CertificateError if err concerns a certificate. In TLS 1.3, a client learns at its first read
+// that the server has refused its certificate. Any other end of TLS means that the connection was changed or cut.
+func explained(err error) error {
 	var invalid *tls.CertificateVerificationError
-	var alert tls.AlertError
 	switch {
 	case errors.As(err, &invalid):
 		return &CertificateError{Err: invalid.Err}
-	case errors.As(err, &alert) || isRemoteAlert(err):
-		return &CertificateError{Remote: true, Err: err}
 	case err != nil && err.Error() == noCertificate:
 		return &CertificateError{Err: err}
 	}
-	return err
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" && op.Op != "local error" {
+		return err
+	}
+	if op.Op == "remote error" && slices.Contains(certificateAlerts(), op.Err.Error()) {
+		return &CertificateError{Remote: true, Err: err}
+	}
+	return fmt.Errorf("TLS did not start, because a program or a fault changed bytes between both sides: %w", err)
 }
 
 // noCertificate is the text of crypto/tls if a client has sent no certificate.
 const noCertificate = "tls: client didn't provide a certificate"
 
-// isRemoteAlert reports whether the other side has ended TLS with an alert. Both sides run the same TLS, so
-// certificates are the only cause.
-func isRemoteAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "remote error"
-}
+// certificateAlerts returns the texts of the alerts of TLS about certificates (RFC 8446, section 6.2). crypto/tls does
+// not export the numbers of received alerts.
+var certificateAlerts = sync.OnceValue(func() (texts []string) {
+	for _, number := range []tls.AlertError{
+		42,  // bad_certificate
+		43,  // unsupported_certificate
+		44,  // certificate_revoked
+		45,  // certificate_expired
+		46,  // certificate_unknown
+		48,  // unknown_ca
+		116, // certificate_required
+	} {
+		texts = append(texts, number.Error())
+	}
+	return texts
+})

@@ -68,7 +68,7 @@ type Protocol struct {
 // Session is a completed handshake.
 type Session struct {
 	secret     []byte
-	transcript []byte // random numbers of both sides, and the claim
+	transcript []byte // name of the protocol, random numbers of both sides, and the claim
 	binding    []byte // key of the TLS session; nil: the connection is not encrypted
 }
 
@@ -84,7 +84,7 @@ func (s *Session) Key(purpose string) []byte {
 
 // begin returns the session of two random numbers and a claim.
 func (p Protocol) begin(caller, listener, claim []byte) *Session {
-	return &Session{secret: p.Secret, transcript: bytes.Join([][]byte{caller, listener, claim}, nil)}
+	return &Session{secret: p.Secret, transcript: bytes.Join([][]byte{p.Name[:], caller, listener, claim}, nil)}
 }
 
 // Call performs the handshake on the side that connects. claim is what this side says about itself, such as its rank;
@@ -133,10 +133,19 @@ func (s *Session) verify(conn io.Reader, purpose string) error {
 }
 
 // Answer performs the handshake on the side that listens. It calls accept with the claim of a caller that has proved
-// that it knows the secret. If accept returns an error, Answer returns this error and sends nothing more.
+// that it knows the secret. If accept returns an error, Answer returns this error and sends nothing more. Answer sends
+// the name of its own version to a caller of another version.
 func (p Protocol) Answer(conn io.ReadWriter, accept func(claim []byte) error) (*Session, error) {
 	caller, err := p.ReadGreeting(conn)
 	if err != nil {
+		var stranger *StrangerError
+		if errors.As(err, &stranger) {
+			if _, ok := stranger.Version(); ok {
+				_, _ = conn.Write(p.Name[:]) // best effort: the connection is refused anyway
+				// Bytes that are not read would reset the connection, and the caller could lose the name.
+				_, _ = io.CopyN(io.Discard, conn, NonceBytes)
+			}
+		}
 		return nil, err
 	}
 	listener, err := p.greet(conn)

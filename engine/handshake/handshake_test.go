@@ -2,9 +2,15 @@ package handshake
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
+	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -190,6 +196,110 @@ func TestAnInterceptedConnectionIsFound(t *testing.T) {
 	if !errors.Is(c.err, ErrIntercepted) || !errors.Is(l.err, ErrIntercepted) {
 		t.Errorf("got %v and %v, want ErrIntercepted twice", c.err, l.err)
 	}
+}
+
+// Both sides must learn the version of the other one, and a secret must not pass from one version to another.
+func TestUnequalVersions(t *testing.T) {
+	next := test
+	next.Name[7]++
+	near, far := pair(t)
+	c, l := meet(test, next, near, far, nil, nil)
+	for who, side := range map[string]struct {
+		err  error
+		want byte
+	}{"caller": {c.err, 4}, "listener": {l.err, 3}} {
+		var stranger *StrangerError
+		if !errors.As(side.err, &stranger) {
+			t.Errorf("%s: got %v, want a StrangerError", who, side.err)
+		} else if version, ok := stranger.Version(); !ok || version != side.want {
+			t.Errorf("%s: got version %d, %v, want %d", who, version, ok, side.want)
+		}
+	}
+	nonce := make([]byte, NonceBytes)
+	if bytes.Equal(test.begin(nonce, nonce, nil).Key("a"), next.begin(nonce, nonce, nil).Key("a")) {
+		t.Error("two versions have the same keys")
+	}
+}
+
+// Changed bytes of TLS must end the connection. They must not look like a refused certificate.
+func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
+	authority, certificates := testCertificates(t)
+	for name, c := range map[string]*Certificates{"certificates": certificates, "none": nil} {
+		for _, towardsListener := range []bool{true, false} {
+			for piece := range 2 {
+				near, between := pair(t)
+				out, far := pair(t)
+				for _, conn := range []net.Conn{near, between, out, far} {
+					conn.SetDeadline(time.Now().Add(10 * time.Second))
+				}
+				damaged := make(chan bool, 2)
+				pass := func(to, from net.Conn, plain int64, damage bool) {
+					defer to.Close()
+					io.CopyN(to, from, plain) // the handshake before TLS
+					buffer := make([]byte, 16<<10)
+					done := false
+					for i := 0; ; i++ {
+						n, err := from.Read(buffer)
+						if damage && i == piece && n > 0 {
+							buffer[n-1] ^= 1
+							done = true
+						}
+						if _, writeErr := to.Write(buffer[:n]); err != nil || writeErr != nil {
+							damaged <- done || !damage
+							return
+						}
+					}
+				}
+				go pass(out, between, GreetingBytes+4+32, towardsListener)
+				go pass(between, out, GreetingBytes+1+32, !towardsListener)
+				caller, listener := meet(test, test, near, far, &TLS{Client: true, Certificates: c, Server: authority},
+					&TLS{Certificates: c})
+				for _, side := range []*result{&caller, &listener} { // a side may be ready before it sees the change
+					if side.secure != nil {
+						_, side.err = side.secure.Read(make([]byte, 1))
+					}
+				}
+				var refused *CertificateError
+				for who, err := range map[string]error{"caller": caller.err, "listener": listener.err} {
+					if err == nil || errors.As(err, &refused) {
+						t.Errorf("%s, piece %d, towards the listener: %v: the %s got %v", name, piece, towardsListener,
+							who, err)
+					}
+				}
+				near.Close()
+				far.Close()
+				if !<-damaged || !<-damaged {
+					t.Error("no byte was changed")
+				}
+			}
+		}
+	}
+}
+
+// testCertificates returns certificates that both sides can use, and the host name in them.
+func testCertificates(t *testing.T) (host string, c *Certificates) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"host"}, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	c, err = NewCertificates(public, public, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "host", c
 }
 
 // No function may read beyond the handshake, because the connection has another reader afterwards.

@@ -50,7 +50,8 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// Paced accepts connections at the rate of a crowd.Pace, for a server in the process of a rank.
+// Paced delays and closes the connections of an address above the rate of a crowd.Pace, for a server in the process of
+// a rank. It accepts all connections at once, so that those of one address do not keep others waiting.
 func Paced(l net.Listener) net.Listener { return &paced{Listener: l} }
 
 type paced struct {
@@ -60,11 +61,32 @@ type paced struct {
 
 // Accept implements net.Listener.
 func (p *paced) Accept() (net.Conn, error) {
-	conn, err := p.Listener.Accept()
-	if err == nil {
-		time.Sleep(p.pace.Pause(time.Now()))
+	for {
+		conn, err := p.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		wait, ok := p.pace.Admit(conn, time.Now())
+		if ok {
+			return &delayed{Conn: conn, wait: wait}, nil
+		}
+		time.Sleep(wait)
 	}
-	return conn, err
+}
+
+// delayed is a connection whose first read waits. One goroutine at a time reads from it.
+type delayed struct {
+	net.Conn
+	wait time.Duration
+}
+
+// Read implements net.Conn.
+func (d *delayed) Read(p []byte) (int, error) {
+	if d.wait > 0 {
+		time.Sleep(d.wait) // at most a second, even if the connection is closed
+		d.wait = 0
+	}
+	return d.Conn.Read(p)
 }
 
 // counted is a connection that leaves the crowd when it is closed.

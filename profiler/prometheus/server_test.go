@@ -8,8 +8,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func serve(t *testing.T, o ServerOptions) *Server {
@@ -182,6 +185,10 @@ func TestSilentClients(t *testing.T) {
 	var all []net.Conn
 	for range 3 * mostConnections {
 		c, err := net.Dial("tcp", s.Address())
+		if errors.Is(err, syscall.ECONNRESET) { // one of those above the pace
+			closed <- true
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,5 +207,49 @@ func TestSilentClients(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A flood of connections of one address must not keep a scraper at another address waiting.
+func TestAFloodDoesNotStarveScrapers(t *testing.T) {
+	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
+	ended := make(chan struct{})
+	var strangers sync.WaitGroup
+	var flood atomic.Int64
+	for range 32 {
+		strangers.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				conn, err := net.DialTimeout("tcp", s.Address(), time.Second)
+				if err != nil {
+					continue // the kernel's queue is full
+				}
+				flood.Add(1)
+				_ = conn.(*net.TCPConn).SetLinger(0)
+				conn.Close()
+			}
+		})
+	}
+	defer strangers.Wait()
+	defer close(ended)
+	for flood.Load() < 1000 { // far above the pace
+		time.Sleep(time.Millisecond)
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	scraper := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
+		Timeout: answerTime}
+	for range 10 {
+		r, err := scraper.Get("http://" + s.Address() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			t.Fatalf("got status %d", r.StatusCode)
+		}
 	}
 }

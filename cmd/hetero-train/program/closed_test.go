@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/handshake"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -119,6 +121,9 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	// The ranks exchange all settings, among them these, and the name of their machine.
 	host, _ := os.Hostname()
 	for _, text := range []string{"synthetic_image", "simple_cnn", host, jobToken} {
+		if len(text) < 8 {
+			continue // ciphertext can contain a short name by chance
+		}
 		if bytes.Contains(heard, []byte(text)) {
 			t.Errorf("%q travels in clear between the ranks", text)
 		}
@@ -243,7 +248,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		steps = 20000
 	}
 	set := []string{fmt.Sprint("train.steps=", steps), "parallel.encrypt=true", "balance.policy=none"}
-	train := func(name string, attack bool) (outcome outcomeOfRun, connections int64) {
+	train := func(name string, attack bool) (weights []byte, connections int64) {
 		port := porttest.Free(t)
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		ctx, stop := context.WithCancel(t.Context())
@@ -278,15 +283,18 @@ func TestStrangersChangeNothing(t *testing.T) {
 			}
 			t.Logf("%d connections, %d lines about them", connections, refusals)
 		}
-		return resultOf(t, filepath.Join(dir, name, "node0", "run")), connections
+		run := filepath.Join(dir, name, "node0", "run")
+		resultOf(t, run) // it has succeeded
+		return clitest.ReadFile(t, filepath.Join(run, "checkpoints", checkpoint.StepName(int64(steps)),
+			"model.safetensors")), connections
 	}
 	want, _ := train("alone", false)
 	got, connections := train("besieged", true)
 	if connections < 100 {
 		t.Errorf("only %d strangers connected", connections)
 	}
-	if got.loss(t) != want.loss(t) {
-		t.Errorf("got loss %v, want %v, that of a run without strangers", got.loss(t), want.loss(t))
+	if !bytes.Equal(got, want) {
+		t.Error("the weights differ from those of a run without strangers")
 	}
 }
 

@@ -25,6 +25,35 @@ func Free(t *testing.T) int {
 	return 0
 }
 
+// Held returns n successive ports of Free, each with a listener that holds the port until the test closes it or ends.
+func Held(t *testing.T, n int) (first int, listeners []net.Listener) {
+	t.Helper()
+	for range 100 {
+		first = Free(t)
+		for port := first; port < first+n; port++ {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				break
+			}
+			listeners = append(listeners, l)
+		}
+		if len(listeners) == n {
+			t.Cleanup(func() {
+				for _, l := range listeners {
+					l.Close() // the error of a closed listener does not matter
+				}
+			})
+			return first, listeners
+		}
+		for _, l := range listeners {
+			l.Close()
+		}
+		listeners = nil
+	}
+	t.Fatalf("no %d successive ports of 127.0.0.1 are free", n)
+	return 0, nil
+}
+
 // Refusing returns an address, HOST:PORT, that refuses connections until the test ends. A socket holds the port and
 // does not listen.
 func Refusing(t *testing.T) string {

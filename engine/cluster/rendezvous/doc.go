@@ -50,7 +50,8 @@
 // limit the server drops the oldest connection of the address with the most connections (package crowd), but no
 // connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated only
 // as bytes arrive. The port stays open while the group exists, and the server sends late ranks the reason why they
-// cannot join. Once the group is complete, the server accepts at most 50 connections per second, after a burst of 32.
+// cannot join. Once the group is complete, the server serves at most 50 connections per second of each address, after
+// a burst of 32.
 //
 // # Frames
 //
@@ -64,6 +65,7 @@
 //	*ListenError      rank 0 cannot listen: port in use, no token
 //	*UnreachableError rank 0 was not reachable in time, or another program listens at its address
 //	ErrToken          rank 0 has another token, or none
+//	ErrVersion        rank 0 is of another version
 //	*handshake.CertificateError, handshake.ErrIntercepted
 //	                  TLS: a refused certificate; a program between this rank and rank 0
 //	*DisagreeError    a rank and rank 0 differ: every difference with both values

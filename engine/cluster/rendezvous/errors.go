@@ -13,6 +13,9 @@ import (
 // ErrToken means that this rank and rank 0 have different tokens.
 var ErrToken = errors.New("the token of this rank differs from the token of rank 0 (or one of them has no token)")
 
+// ErrVersion means that two ranks, or this rank and the program at the address of rank 0, are of different versions.
+var ErrVersion = errors.New("the other side uses another version of the rendezvous protocol")
+
 // ErrLoopbackDown means that the ranks of this machine cannot reach each other.
 var ErrLoopbackDown = errors.New("the loopback interface of this machine is down: bring it up (ip link set lo up)")
 

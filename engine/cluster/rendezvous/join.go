@@ -224,14 +224,15 @@ func visitRank0(ctx context.Context, options Options) (*Group, error) {
 	}
 }
 
-// tokenPatience is how long a rank with several addresses keeps trying after a server required another token. Such a
-// server may be rank 0 of another run, and this run's rank 0 may not listen yet.
+// tokenPatience is how long a rank with several addresses keeps trying after a server required another token or another
+// certificate, or has another version. Such a server may be rank 0 of another run, and this run's rank 0 may not listen
+// yet.
 const tokenPatience = 10 * time.Second
 
 // search is the state of a rank that tries to reach rank 0.
 type search struct {
 	began   time.Time
-	refused time.Time // time of the first refused token
+	refused time.Time // time of the first refusal that ofAnotherRun recognises
 	last    error     // last error of an attempt that is informative
 	failure error     // the error that ended the search; nil: rank 0 was found
 }
@@ -252,11 +253,8 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 		errors.Is(err, syscall.EADDRNOTAVAIL) || isTimeout(err) && loopbackIsDown(net.Interfaces)):
 		s.failure = &UnreachableError{options.Address, time.Since(s.began), fmt.Errorf("%w: %w", err, ErrLoopbackDown)}
 		return true
-	case errors.As(err, new(*handshake.CertificateError)) || errors.Is(err, handshake.ErrIntercepted):
+	case ofAnotherRun(err):
 		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, err)
-		return true
-	case errors.Is(err, ErrToken):
-		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)
 		if s.refused.IsZero() {
 			s.refused = time.Now()
 		}
@@ -264,12 +262,19 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 			return true
 		}
 		s.last, s.failure = s.failure, nil
-	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing):
+	case s.last == nil || ctx.Err() == nil && !ofAnotherRun(s.last) || errors.As(err, &missing):
 		// the error of an attempt that ran out of time is not informative
 		s.last = err
 	}
 	options.Log.Debug("rank 0 has not started yet", "address", options.Address, "reason", err)
 	return false
+}
+
+// ofAnotherRun reports whether err shows that a server cannot be rank 0 of this run, unless a setting of a rank is
+// wrong.
+func ofAnotherRun(err error) bool {
+	return errors.Is(err, ErrToken) || errors.Is(err, ErrVersion) || errors.Is(err, handshake.ErrIntercepted) ||
+		errors.As(err, new(*handshake.CertificateError))
 }
 
 // isTimeout reports whether an attempt got no answer. The packets to a loopback interface that was up before get none.

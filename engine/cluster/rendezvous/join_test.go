@@ -274,15 +274,6 @@ func TestRank0IsNotThere(t *testing.T) {
 			}()
 			return near, nil
 		}, `does not use the rendezvous protocol (got "HTTP/1.1")`},
-		{"another version answers", func(context.Context, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			go func() {
-				far.Read(make([]byte, 64))
-				far.Write(append([]byte("htrendz\x07"), make([]byte, handshake.NonceBytes)...))
-				far.Close()
-			}()
-			return near, nil
-		}, "got version 7 of the rendezvous protocol, want 2"},
 		{"a silent program takes the connection", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {
@@ -365,6 +356,60 @@ func TestRankMayComeAgainBeforeTheGroupIsComplete(t *testing.T) {
 			t.Errorf("rank 1 connected %d times, want 2", dials)
 		}
 	})
+}
+
+// A rank must end at once if rank 0 is of another version, and state both versions.
+func TestAnotherVersionIsNamed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	next := protocol("")
+	next.Name[7]++
+	go func() {
+		conn, err := listener.Accept() // a second attempt gets no answer
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = next.Answer(conn, func([]byte) error { return nil })
+	}()
+	_, err = Join(t.Context(), Options{Rank: 1, WorldSize: 2, Address: listener.Addr().String(), Timeout: patience})
+	if want := fmt.Sprintf("got version %d, want %d", next.Name[7], magic[7]); !errors.Is(err, ErrVersion) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// With several addresses, a server that has another certificate, another version or a program before it may belong to
+// another run: the rank must look for its own rank 0 at the other addresses.
+func TestServersOfAnotherRunArePassedOver(t *testing.T) {
+	certificate := &handshake.CertificateError{Err: errors.New("signed by unknown authority")}
+	for _, foreign := range []error{ErrToken, fmt.Errorf("%w: got version 9", ErrVersion), certificate,
+		fmt.Errorf("TLS: %w", handshake.ErrIntercepted)} {
+		several := Options{Address: "rank0:1", Alternatives: []string{"rank0:2"}}
+		several.Log = slog.New(slog.DiscardHandler)
+		one := several
+		one.Alternatives = nil
+		synctest.Test(t, func(t *testing.T) {
+			single, s := search{}, search{}
+			if !single.over(t.Context(), one, false, foreign) || !errors.Is(single.failure, foreign) {
+				t.Errorf("one address: got %v, want %v", single.failure, foreign)
+			}
+			if s.over(t.Context(), several, false, foreign) || s.failure != nil {
+				t.Errorf("several addresses: got %v at once", s.failure)
+			}
+			s.over(t.Context(), several, false, errNobody)
+			if s.last == nil || !errors.Is(s.last, foreign) {
+				t.Errorf("got the last error %v, want %v", s.last, foreign)
+			}
+			time.Sleep(tokenPatience)
+			if !s.over(t.Context(), several, false, foreign) || !errors.Is(s.failure, foreign) {
+				t.Errorf("later: got %v, want %v", s.failure, foreign)
+			}
+		})
+	}
 }
 
 func TestTokensMustMatch(t *testing.T) {

@@ -96,8 +96,8 @@ func explainedHandshake(err error) error {
 		return ErrToken
 	case errors.As(err, &stranger):
 		if version, ok := stranger.Version(); ok {
-			return fmt.Errorf("%w (got version %d of the rendezvous protocol, want %d)", errStranger, version,
-				magic[len(magic)-1])
+			return fmt.Errorf("%w: got version %d, want %d: use the same version of hetero-train on all machines",
+				ErrVersion, version, magic[len(magic)-1])
 		}
 		return fmt.Errorf("%w (got %q)", errStranger, stranger.Got)
 	}

@@ -65,3 +65,59 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
 	closeAll([]*Group{groups[1], groups[0]})
 }
+
+// A flood of connections of one address to the port of a complete group must not keep a program at another address
+// waiting.
+func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := listener.Addr().String(), newToken()
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: address, Token: token, Timeout: patience}
+	}
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
+	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
+	defer closeAll([]*Group{groups[1], groups[0]})
+	ended := make(chan struct{})
+	var strangers sync.WaitGroup
+	var flood atomic.Int64
+	for range 32 {
+		strangers.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				conn, err := net.DialTimeout("tcp", address, time.Second)
+				if err != nil {
+					continue // the kernel's queue is full, or the server has closed the connection
+				}
+				flood.Add(1)
+				_ = conn.(*net.TCPConn).SetLinger(0)
+				conn.Close()
+			}
+		})
+	}
+	defer strangers.Wait()
+	defer close(ended)
+	for flood.Load() < 1000 { // far above the pace
+		time.Sleep(time.Millisecond)
+	}
+	for range 10 {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		conn, err := dialer.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(handshakeTime))
+		if _, err := greet(conn, token, &handshake.TLS{Client: true}); err != nil {
+			t.Errorf("a program with the token: got %v", err)
+		}
+		conn.Close()
+	}
+}

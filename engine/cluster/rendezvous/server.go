@@ -83,12 +83,6 @@ func (s *server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil && s.isFormed() {
-			select {
-			case <-s.stop:
-			case <-time.After(visits.Pause(time.Now())):
-			}
-		}
 		if err != nil {
 			select { // a temporary lack of resources, such as file descriptors
 			case <-s.stop:
@@ -97,8 +91,22 @@ func (s *server) accept() {
 			}
 			continue
 		}
+		var wait time.Duration
+		if s.isFormed() {
+			var ok bool
+			if wait, ok = visits.Admit(conn, time.Now()); !ok {
+				time.Sleep(wait)
+				continue
+			}
+		}
 		if guest := s.door.Enter(conn); guest != nil {
-			s.running.Go(func() { s.serve(conn, guest) })
+			s.running.Go(func() {
+				select {
+				case <-s.stop:
+				case <-time.After(wait):
+				}
+				s.serve(conn, guest)
+			})
 		}
 	}
 }

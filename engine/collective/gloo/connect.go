@@ -100,7 +100,7 @@ func (c Config) join(ctx context.Context, conn *connection, relays *relays) erro
 		if rank == c.Rank {
 			continue
 		}
-		plain, err := relays.plain(socket)
+		plain, err := relays.plain(rank, socket)
 		if err == nil {
 			meeting.sockets[rank] = nil // Gloo has a descriptor of its own, and a relay closes its connection
 			err = conn.adoptConn(rank, plain)

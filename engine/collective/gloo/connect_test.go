@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -273,12 +272,7 @@ func (t *tape) Write(p []byte) (int, error) {
 // Ranks listen only on the ports of the range, and an error names the range if all of them are taken.
 func TestRanksListenOnTheGivenPorts(t *testing.T) {
 	need(t)
-	first := porttest.Free(t)
-	taken, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
+	first, held := porttest.Held(t, 2)
 	_, ranks := configs(seat)
 	said := make(chan endpoint, 2)
 	for i := range ranks {
@@ -291,6 +285,7 @@ func TestRanksListenOnTheGivenPorts(t *testing.T) {
 	if _, err := Connect(t.Context(), full); !errors.As(err, &none) || none.Range != full.Ports {
 		t.Errorf("got %v, want a FullError", err)
 	}
+	held[1].Close()                // the rank listens there next
 	ranks[1].Ports = ports.Range{} // two ranks of one machine need two ports
 	meetOnce(t, collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 		return Connect(ctx, ranks[rank])

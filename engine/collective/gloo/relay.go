@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +18,9 @@ const (
 	// relayBytes is the size of the buffer of each direction of a relay. Larger: fewer system calls, more of the caches
 	// of the CPU. Smaller: more system calls; TLS sends at most 16 KiB in a record.
 	relayBytes = 256 << 10
-	// drainTime is how long a relay still receives after Gloo has closed its end, so that the other rank gets
-	// everything that was sent.
+	// drainTime is how long a relay still waits for the other rank after Gloo has closed its end. It receives for this
+	// time, so that the other rank gets everything that was sent. It sends while the other rank takes data within this
+	// time.
 	drainTime = 2 * time.Second
 )
 
@@ -27,13 +29,22 @@ const (
 type relays struct {
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	fault error // the first error of a connection
+	mu     sync.Mutex
+	all    []*relay
+	faults map[int]error // the first error of the connection to a rank
+}
+
+// relay is the connection to one rank.
+type relay struct {
+	secure *tls.Conn
+	plain  *net.TCPConn // the other end of Gloo's socket
+	sent   atomic.Int64 // number of bytes
+	ended  chan struct{}
 }
 
 // plain returns the socket for Gloo: conn itself, or for an encrypted connection an end of a pair of sockets. The
 // caller closes the result.
-func (r *relays) plain(conn net.Conn) (*net.TCPConn, error) {
+func (r *relays) plain(rank int, conn net.Conn) (*net.TCPConn, error) {
 	secure, encrypted := conn.(*tls.Conn)
 	if !encrypted {
 		return conn.(*net.TCPConn), nil
@@ -42,58 +53,108 @@ func (r *relays) plain(conn net.Conn) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a connection within the process: %w", err)
 	}
-	r.running.Go(func() { r.send(secure, far) })
-	r.running.Go(func() { r.receive(far, secure) })
+	one := &relay{secure: secure, plain: far, ended: make(chan struct{})}
+	r.mu.Lock()
+	r.all = append(r.all, one)
+	r.mu.Unlock()
+	r.running.Go(func() { r.note(rank, one.send()) })
+	r.running.Go(func() { one.receive(func(err error) { r.note(rank, err) }) })
 	return near, nil
 }
 
 // send encrypts what Gloo sends, until Gloo closes its end.
-func (r *relays) send(secure *tls.Conn, from *net.TCPConn) {
-	_, err := io.CopyBuffer(onlyWriter{secure}, onlyReader{from}, make([]byte, relayBytes))
-	r.note(err)
+func (o *relay) send() error {
+	_, err := io.CopyBuffer(o, onlyReader{o.plain}, make([]byte, relayBytes))
 	if err == nil {
-		err = secure.CloseWrite()
+		err = o.secure.CloseWrite()
 	}
 	if err != nil {
-		secure.NetConn().Close()
-		return
+		o.secure.NetConn().Close()
+		return err
 	}
-	_ = secure.SetReadDeadline(time.Now().Add(drainTime)) // a closed connection ends its reader
+	_ = o.secure.SetReadDeadline(time.Now().Add(drainTime)) // a closed connection ends its reader
+	return nil
 }
 
-// receive decrypts what the other rank sends, until that rank closes the connection.
-func (r *relays) receive(to *net.TCPConn, secure *tls.Conn) {
-	defer secure.NetConn().Close()
-	defer to.Close() // ends send
-	_, err := io.CopyBuffer(onlyWriter{to}, onlyReader{secure}, make([]byte, relayBytes))
+// Write implements io.Writer for send.
+func (o *relay) Write(p []byte) (n int, err error) {
+	const record = 16 << 10
+	for len(p) > 0 && err == nil {
+		var sent int
+		sent, err = o.secure.Write(p[:min(record, len(p))])
+		n, p = n+sent, p[sent:]
+		o.sent.Add(int64(sent))
+	}
+	return n, err
+}
+
+// receive decrypts what the other rank sends, until that rank closes the connection. It calls note with its error
+// before Gloo can see the end.
+func (o *relay) receive(note func(error)) {
+	defer close(o.ended)
+	defer o.secure.NetConn().Close()
+	defer o.plain.Close() // ends send
+	_, err := io.CopyBuffer(onlyWriter{o.plain}, onlyReader{o.secure}, make([]byte, relayBytes))
 	var invalid tls.RecordHeaderError
 	if text := fmt.Sprint(err); errors.As(err, &invalid) || text == "local error: tls: bad record MAC" {
 		err = fmt.Errorf("bytes changed between the machines: %w", err)
 	}
-	r.note(err)
+	note(err)
 }
 
-// note stores the first error.
-func (r *relays) note(err error) {
+// expire closes the connection when the other rank has taken nothing for drainTime. A stopped rank or a cut network
+// would otherwise block send, and the receiver with it, without a limit.
+func (o *relay) expire() {
+	for {
+		before := o.sent.Load()
+		select {
+		case <-o.ended:
+			return
+		case <-time.After(drainTime):
+		}
+		if o.sent.Load() == before {
+			o.secure.NetConn().Close()
+			return
+		}
+	}
+}
+
+// note stores the first error of the connection to a rank.
+func (r *relays) note(rank int, err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fault == nil {
-		r.fault = err
+	if r.faults == nil {
+		r.faults = map[int]error{}
+	}
+	if r.faults[rank] == nil {
+		r.faults[rank] = err
 	}
 }
 
-// err returns the first error of an encrypted connection.
-func (r *relays) err() error {
+// err returns the first error of the encrypted connection to a rank.
+func (r *relays) err(rank int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fault
+	return r.faults[rank]
+}
+
+// expire limits the time that the relays still wait for other ranks. Gloo must have closed its sockets.
+func (r *relays) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.all {
+		r.running.Go(one.expire)
+	}
 }
 
 // wait returns when all relays have ended. Gloo must have closed its sockets.
-func (r *relays) wait() { r.running.Wait() }
+func (r *relays) wait() {
+	r.expire()
+	r.running.Wait()
+}
 
 // onlyReader and onlyWriter hide other methods, because io.CopyBuffer would use them without the buffer.
 type onlyReader struct{ io.Reader }

@@ -26,7 +26,8 @@ import (
 type eavesdropper struct {
 	Control
 	t      *testing.T
-	damage atomic.Bool // change one byte of the next piece towards the rank
+	damage atomic.Bool  // change one byte of the next piece towards the rank
+	most   atomic.Int64 // number of bytes to pass on, at least, before it reads nothing more; 0: no limit
 
 	mu    sync.Mutex
 	heard bytes.Buffer
@@ -72,7 +73,12 @@ func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
 		n, err := from.Read(piece)
 		e.mu.Lock()
 		e.heard.Write(piece[:n])
+		passed := int64(e.heard.Len())
 		e.mu.Unlock()
+		if most := e.most.Load(); most > 0 && passed > most {
+			<-e.t.Context().Done()
+			return
+		}
 		if n > 100 && towards && e.damage.CompareAndSwap(true, false) {
 			piece[n/2] ^= 1
 		}
@@ -144,5 +150,43 @@ func TestEncryptedGradients(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A stopped rank or a cut network must not keep a rank from its end. The send buffers of all sockets are full then.
+func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
+	need(t)
+	_, ranks := configs(seat)
+	between := &eavesdropper{Control: ranks[0].Control, t: t}
+	ranks[0].Control = between
+	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+		c := ranks[rank]
+		c.Encrypt, c.Timeout = true, 500*time.Millisecond
+		return Connect(ctx, c)
+	})
+	between.most.Store(4 << 20)
+	const bytes = 128 << 20 // more than the sockets buffer
+	ended := make(chan error)
+	for _, c := range comms {
+		m, err := reference.New().Alloc(bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			err := errors.Join(c.Enqueue(collective.AllGather{Name: "words", Buffer: device.Whole(m), DType: tensor.F32,
+				Counts: []int64{bytes / 8, bytes / 8}}), c.Sync(t.Context()))
+			_ = c.Close() // the group has failed
+			ended <- err
+		}()
+	}
+	for range comms {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("got no error of a frozen network")
+			}
+		case <-time.After(time.Minute): // without a limit, Close never returns
+			t.Fatal("Close has not returned")
+		}
 	}
 }

@@ -52,7 +52,10 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	// Notify the other ranks before the connections close, so that the ranks receive the reason first. Closing takes a
 	// while.
 	t.queue.Fail(err)
-	t.background.Go(t.conn.disconnect)
+	t.background.Go(func() {
+		t.conn.disconnect()
+		t.relays.expire()
+	})
 	return 0, err
 }
 
@@ -102,7 +105,7 @@ func (t *transport) lost(r result) error {
 	case <-ctx.Done():
 	}
 	text := r.text
-	if err := t.relays.err(); err != nil {
+	if err := t.relays.err(r.rank); err != nil {
 		text = err.Error()
 	}
 	return &collective.PeerError{

@@ -136,11 +136,12 @@ func (k *Rank) Ports() ports.Range { return process.Ports(k.Process.Cfg.Parallel
 // Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	assigned := k.Process.Opts.Assignment
+	k.Team = &process.Team{Place: assigned}
 	own, err := process.ReadCredentials(k.Process.Cfg.Parallel, k.Process.Opts.Env)
 	if err != nil {
 		return err
 	}
-	k.Team = &process.Team{Place: assigned, Token: own.Token}
+	k.Team.Token = own.Token
 	listener, err := supervisor.Listener(k.Process.Opts.Env.Environ)
 	if err != nil {
 		return err

@@ -194,7 +194,8 @@ func Classify(ctx context.Context, err error) error {
 		return With(FolderCode(err), err)
 	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)),
 		is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken),
-		is(new(*handshake.CertificateError)), is(new(*ports.FullError)), errors.Is(err, shm.ErrUnavailable):
+		errors.Is(err, rendezvous.ErrVersion), is(new(*handshake.CertificateError)), is(new(*ports.FullError)),
+		errors.Is(err, shm.ErrUnavailable):
 		return With(Usage, err)
 	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)),
 		is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,10 +87,6 @@ func parseMachine(text string) (m machine, err error) {
 		}
 	}
 	m.name, _, _ = strings.Cut(text, ",")
-	if m.name == authorityName {
-		return m, exit.Usagef("certs: %q is the name of the files of the authority: put another name of the machine first",
-			m.name)
-	}
 	// for the ranks of the machine itself
 	m.names = append(m.names, "localhost")
 	m.addresses = append(m.addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
@@ -99,6 +96,10 @@ func parseMachine(text string) (m machine, err error) {
 // run makes the missing files.
 func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time) error {
 	machines := map[string]machine{}
+	owners := map[string]string{} // names of machines by file
+	for _, path := range paths(folder, authorityName) {
+		owners[path] = "the authority"
+	}
 	for _, text := range arguments {
 		m, err := parseMachine(text)
 		if err != nil {
@@ -109,6 +110,11 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 		}
 		machines[m.name] = m
 		for _, path := range paths(folder, m.name) {
+			if owner := owners[path]; owner != "" {
+				return exit.Usagef("certs: the file %s belongs to %s and to %q: put another name of the machine first",
+					path, owner, m.name)
+			}
+			owners[path] = strconv.Quote(m.name)
 			if _, err := os.Lstat(path); err == nil {
 				return exit.Usagef("certs: %s exists: remove the files of %s, or choose another folder", path, m.name)
 			}

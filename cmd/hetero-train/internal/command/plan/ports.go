@@ -88,5 +88,11 @@ func writePorts(w io.Writer, list []listener) error {
 	for _, l := range list {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", l.For, l.Machines, l.Address, l.Open, l.OpenTo, l.Protected)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(w, `Under torchrun, Open MPI and Slurm, rank 0 uses one of eight ports between 10000 and 19999, unless
+--set parallel.master_port=PORT selects one. If parallel.master_addr is a host name, rank 0 listens on all addresses.
+`)
+	return err
 }
