@@ -34,7 +34,7 @@ var wallClock = map[string]string{
 	"engine/cluster/rendezvous/join.go":                     "a deadline that has passed",
 	"engine/handshake/encrypt.go":                           "the dates of a certificate that no program verifies",
 	"engine/data/archive/plain.go":                          "the time of a file, as part of a name",
-	"engine/data/layout/scan.go":                            "the age of a folder, which tells whether its time proves that it has not changed",
+	"engine/data/layout/stamp.go":                            "the age of a folder, which tells whether its time proves that it has not changed",
 	"engine/experiment/lock.go":                             "since when a run holds its folder, for people",
 	"engine/data/openfiles/openfiles.go":                    "the time of a file, which tells whether it has changed",
 	"engine/data/webdataset/store.go":                       "likewise",

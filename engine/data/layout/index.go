@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
@@ -22,6 +23,8 @@ type ScanOptions struct {
 	CacheDir string
 	// Progress is called every second while Scan works, from one goroutine at a time; may be nil.
 	Progress func(ScanProgress)
+	// Kept is called with the file of a kept list that Scan uses in place of reading all folders; may be nil.
+	Kept func(file string)
 	// Unkept is called if a list of at least keepFrom files cannot be kept or read; may be nil.
 	Unkept func(error)
 }
@@ -42,13 +45,14 @@ const keepFrom = 1000
 // With ScanOptions.CacheDir, Scan keeps the list as a file. The processes of a machine map this file, so they share
 // its memory: 8 bytes and the path for each file. One process lists, and the others wait. A later Scan asks for the
 // times of each folder, and reads only changed folders. It does not notice a link whose target was replaced by another
-// kind of file.
+// kind of file. Scan keeps no list if a folder is on a file system that is not known to maintain the times of folders.
 //
 // A link to a folder that contains the link is an error.
 func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
 	var watch watching
 	defer watch.start(o.Progress)()
-	if absolute, err := filepath.Abs(f.path); err == nil && o.CacheDir != "" && !f.Broken {
+	absolute, err := filepath.Abs(f.path)
+	if err == nil && o.CacheDir != "" && !f.Broken && f.fileSystem().FolderTimes {
 		key := absolute + "\x00links that leave the folder are followed"
 		if f.root != nil {
 			key = absolute + "\x00links that leave the folder are refused"
@@ -68,24 +72,45 @@ func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
 	return w.tree(), nil
 }
 
+// fileSystem returns the file system of the folder itself.
+func (f *Folder) fileSystem() platform.FileSystem {
+	d, err := f.openFolder(".")
+	if err != nil {
+		return platform.FileSystem{}
+	}
+	defer d.Close() // read only
+	return fileSystemOf(d)
+}
+
 // scanKept returns the kept list, after it has been brought up to date.
 func (f *Folder) scanKept(ctx context.Context, kept, key string, o ScanOptions, watch *watching) (*Tree, error) {
 	if t := f.current(ctx, f.loadKept(kept, key, o), watch); t != nil || ctx.Err() != nil {
+		if t != nil && o.Kept != nil {
+			o.Kept(kept)
+		}
 		return t, ctx.Err()
 	}
+	release := func() {}
 	err := os.MkdirAll(filepath.Dir(kept), 0o755)
 	if err == nil {
 		var lock *filelock.Lock
 		watch.set(nil)
 		if lock, err = filelock.Acquire(ctx, kept+".lock"); err == nil {
-			defer lock.Release() //nolint:errcheck // the end of the process releases it, too
+			release = sync.OnceFunc(func() {
+				lock.Release() //nolint:errcheck // the end of the process releases it, too
+			})
+			defer release()
 		}
 	}
 	old := f.loadKept(kept, key, o) // another process may have written it
 	if t := f.current(ctx, old, watch); t != nil || ctx.Err() != nil {
+		if t != nil && o.Kept != nil {
+			o.Kept(kept)
+		}
 		return t, ctx.Err()
 	}
 	s := f.newScan(ctx, old)
+	s.onTimeless = release // other processes cannot use the list
 	watch.set(s)
 	root, scanErr := s.run()
 	if scanErr != nil {
@@ -94,7 +119,7 @@ func (f *Folder) scanKept(ctx context.Context, kept, key string, o ScanOptions, 
 	w := &writer{key: key}
 	root.write(w, old, 0)
 	t := w.tree()
-	if t.Files()+t.Folders() < keepFrom {
+	if t.Files()+t.Folders() < keepFrom || s.timeless.Load() {
 		return t, nil
 	}
 	if err == nil {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
@@ -27,9 +26,6 @@ const (
 	linksAtOnce = 64
 	// readBytes is the size of the memory for one read of a folder: about 6,000 names. File systems may return less.
 	readBytes = 256 << 10
-	// freshFor is the time for which the times of a changed folder do not yet prove that the list is complete: file
-	// systems record times in steps of up to 2 s.
-	freshFor = 2 * time.Second
 )
 
 // node is a folder that a scan has found.
@@ -66,11 +62,17 @@ type scan struct {
 	links   chan struct{} // one token for each link that is being resolved
 	files   atomic.Int64
 	folders atomic.Int64
+
+	devices    map[uint64]platform.FileSystem // by device; mu guards it
+	remote     atomic.Bool                    // a folder is on a file system that other machines may change
+	timeless   atomic.Bool                    // a folder is on a file system without FolderTimes
+	onTimeless func()                         // called once if timeless becomes true; may be nil
 }
 
 // newScan returns a scan; old may be nil.
 func (f *Folder) newScan(ctx context.Context, old *Tree) *scan {
-	s := &scan{Folder: f, ctx: ctx, old: old, links: make(chan struct{}, linksAtOnce)}
+	s := &scan{Folder: f, ctx: ctx, old: old, links: make(chan struct{}, linksAtOnce),
+		devices: map[uint64]platform.FileSystem{}}
 	s.more.L = &s.mu
 	if old != nil {
 		s.number = make(map[string]int, old.Folders())
@@ -139,11 +141,11 @@ func (s *scan) read(n *node, buf []byte) error {
 	}
 	n.known = -1
 	if k, ok := s.number[n.name]; ok {
-		info, err := s.stat(n.name)
+		info, now, err := s.stampNow(n.name)
 		if err != nil {
 			return err
 		}
-		if now := stampOf(info); now == s.old.stamp(k) && now != stampless {
+		if now == s.old.stamp(k) && now != stampless {
 			n.info, n.stamp, n.known = info, now, k
 		}
 	}
@@ -171,6 +173,9 @@ func (s *scan) read(n *node, buf []byte) error {
 	return nil
 }
 
+// foldersRead counts the folders whose entries were read, for tests.
+var foldersRead atomic.Int64
+
 // readFolder reads the entries of a folder. Its time is read before its entries, so that a later change is seen.
 func (s *scan) readFolder(n *node, buf []byte) error {
 	d, err := s.openFolder(n.name)
@@ -178,10 +183,9 @@ func (s *scan) readFolder(n *node, buf []byte) error {
 		return err
 	}
 	defer d.Close() // read only
-	if n.info, err = d.Stat(); err != nil {
+	if n.info, n.stamp, err = s.stampOpen(d); err != nil {
 		return err
 	}
-	n.stamp = stampOf(n.info)
 	found, err := s.entries(n.name, d, buf, s.links)
 	if err != nil {
 		return err
@@ -196,24 +200,8 @@ func (s *scan) readFolder(n *node, buf []byte) error {
 		n.ends, n.kinds = append(n.ends, int32(len(n.names))), append(n.kinds, kindOf(e.mode))
 	}
 	s.files.Add(int64(len(n.ends)))
+	foldersRead.Add(1)
 	return nil
-}
-
-// stampless is the stamp of a folder whose times prove nothing.
-var stampless = stamp{}
-
-// now is the wall clock, which a test advances.
-var now = time.Now
-
-// stampOf returns the stamp of a folder.
-func stampOf(info os.FileInfo) stamp {
-	modified := info.ModTime()
-	s := stamp{modified: modified.UnixNano(), changed: platform.ChangeTime(info)}
-	_, s.inode, _ = platform.FileID(info)
-	if age := now().UnixNano() - max(s.modified, s.changed); age < int64(freshFor) {
-		return stampless
-	}
-	return s
 }
 
 func (n *node) firstError() error {
@@ -249,12 +237,8 @@ func (n *node) write(w *writer, old *Tree, parent int) {
 	}
 }
 
-// openedFolders counts the calls of openFolder, for tests.
-var openedFolders atomic.Int64
-
 // openFolder opens a folder below f.
 func (f *Folder) openFolder(dir string) (*os.File, error) {
-	openedFolders.Add(1)
 	if f.root == nil {
 		return os.Open(f.Path(dir))
 	}

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,14 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
+
+// onFileSystem makes the scans of a test see a file system.
+func onFileSystem(t *testing.T, of func(*os.File) platform.FileSystem) {
+	fileSystemOf = of
+	t.Cleanup(func() { fileSystemOf = platform.FileSystemOf })
+}
 
 // settled makes the times of all folders old, as seen by the scans of a test.
 func settled(t *testing.T) {
@@ -55,7 +63,7 @@ func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	read := openedFolders.Load()
+	read := foldersRead.Load()
 	tree, err = f.Scan(context.Background(), ScanOptions{CacheDir: cache, Unkept: func(err error) { t.Log(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +75,7 @@ func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
 	if got, want := paths(t, tree), paths(t, whole); got != want {
 		t.Errorf("the kept list has\n%s\nwant\n%s", got, want)
 	}
-	return tree, int(openedFolders.Load()-read) - whole.Folders()
+	return tree, int(foldersRead.Load()-read) - whole.Folders()
 }
 
 func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
@@ -143,11 +151,18 @@ func TestADamagedKeptListIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	key := string(whole[headerBytes : headerBytes+binary.LittleEndian.Uint32(whole[12:])])
+	if tree, err := openTree(whole, key); err != nil || tree.Files() != 1200 {
+		t.Fatalf("got %v, want a list of 1200 files", err)
+	}
+	if _, err := openTree(whole, key+"x"); err == nil {
+		t.Error("a list with another key was opened")
+	}
 	for at := 0; at < len(whole); at += len(whole)/97 + 1 {
 		damaged := append([]byte(nil), whole...)
 		damaged[at] ^= 1 << (at % 8)
 		for _, b := range [][]byte{damaged, whole[:at], append(append([]byte(nil), whole...), 0)} {
-			if tree, err := openTree(b, filepath.Base(dir)); err == nil {
+			if tree, err := openTree(b, key); err == nil {
 				t.Errorf("byte %d: got %d files, want an error", at, tree.Files())
 			}
 		}
@@ -169,7 +184,7 @@ func TestRanksThatScanTogether(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	manyFiles(t, dir)
 	settled(t)
-	before := openedFolders.Load()
+	before := foldersRead.Load()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -186,7 +201,7 @@ func TestRanksThatScanTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := openedFolders.Load() - before; n != 6 {
+	if n := foldersRead.Load() - before; n != 6 {
 		t.Errorf("8 scans read %d folders, want 6", n)
 	}
 }
@@ -278,5 +293,72 @@ func BenchmarkScan(b *testing.B) {
 				f.Close()
 			}
 		})
+	}
+}
+
+func TestTimesAreTrustedOnlyWhereTheyAreMaintained(t *testing.T) {
+	elsewhere, err := os.MkdirTemp("/dev/shm", "layout") // another device
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.RemoveAll(elsewhere)
+	manyFiles(t, elsewhere)
+	local := platform.FileSystem{Name: "ext", FolderTimes: true, Local: true}
+	for _, c := range []struct {
+		name string
+		of   func(*os.File) platform.FileSystem
+		kept int
+	}{
+		{"all folders maintain times", func(*os.File) platform.FileSystem { return local }, 1},
+		{"the folder is on an unknown file system", func(*os.File) (fs platform.FileSystem) { return fs }, 0},
+		{"a link leads to an unknown file system", func(d *os.File) platform.FileSystem {
+			if filepath.Base(d.Name()) == "link" {
+				return platform.FileSystem{}
+			}
+			return local
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, cache := t.TempDir(), t.TempDir()
+			manyFiles(t, dir)
+			if err := os.Symlink(elsewhere, filepath.Join(dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+			settled(t)
+			onFileSystem(t, c.of)
+			want := 12
+			for range 2 {
+				if _, fresh := scanned(t, dir, cache); fresh != want {
+					t.Errorf("read %d folders, want %d", fresh, want)
+				}
+				want = 12 * (1 - c.kept)
+			}
+			if kept, err := filepath.Glob(filepath.Join(cache, "*.files")); err != nil || len(kept) != c.kept {
+				t.Errorf("kept %v, %v, want %d lists", kept, err, c.kept)
+			}
+		})
+	}
+}
+
+func TestTheUseOfAKeptListIsReported(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	settled(t)
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var used []string
+	for range 2 {
+		used = nil
+		if _, err := f.Scan(t.Context(), ScanOptions{CacheDir: cache,
+			Kept: func(file string) { used = append(used, file) }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(cache, "*.files"))
+	if err != nil || len(kept) != 1 || len(used) != 1 || used[0] != kept[0] {
+		t.Errorf("got %q, %v, want the name of the kept list %q", used, err, kept)
 	}
 }
