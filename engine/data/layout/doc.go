@@ -24,7 +24,7 @@
 // # Lists of folders
 //
 // [Folder.Scan] lists a folder without a call per file, and several folders at a time. It keeps the list of a large
-// folder as a file, which the processes of a machine map, and which the next start checks by the times of the folders.
+// folder as a file, which the processes of a machine share, and which the next start checks by the times of the folders.
 //
 // # Links
 //

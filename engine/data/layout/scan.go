@@ -52,6 +52,7 @@ type scan struct {
 	number map[string]int // folders of old
 	within [][]int32      // children of old
 	check  bool           // only check whether the folders of old have changed
+	most   int            // end with errMany at this number of files and folders; 0: no limit
 
 	mu      sync.Mutex
 	more    sync.Cond
@@ -104,6 +105,9 @@ func (s *scan) run() (root *node, err error) {
 
 // errChanged means that a folder is not as in the old Tree.
 var errChanged = errors.New("the folder has changed")
+
+// errMany means that there are at least scan.most files and folders.
+var errMany = errors.New("the folder has many files")
 
 // work reads folders until none is left. The newest comes first, which keeps the number of waiting folders small.
 func (s *scan) work() {
@@ -170,6 +174,9 @@ func (s *scan) read(n *node, buf []byte) error {
 		s.files.Add(int64(s.old.fileEnd(n.known) - s.old.fileStart(n.known)))
 	}
 	s.folders.Add(1)
+	if s.most > 0 && int(s.files.Load()+s.folders.Load()) >= s.most {
+		return errMany
+	}
 	return nil
 }
 
@@ -186,7 +193,7 @@ func (s *scan) readFolder(n *node, buf []byte) error {
 	if n.info, n.stamp, err = s.stampOpen(d); err != nil {
 		return err
 	}
-	found, err := s.entries(n.name, d, buf, s.links)
+	found, err := s.entries(n.name, d, buf, s.links, s.most)
 	if err != nil {
 		return err
 	}
@@ -200,7 +207,9 @@ func (s *scan) readFolder(n *node, buf []byte) error {
 		n.ends, n.kinds = append(n.ends, int32(len(n.names))), append(n.kinds, kindOf(e.mode))
 	}
 	s.files.Add(int64(len(n.ends)))
-	foldersRead.Add(1)
+	if s.most == 0 {
+		foldersRead.Add(1)
+	}
 	return nil
 }
 
@@ -237,8 +246,12 @@ func (n *node) write(w *writer, old *Tree, parent int) {
 	}
 }
 
+// foldersOpened counts the folders that were opened, for tests.
+var foldersOpened atomic.Int64
+
 // openFolder opens a folder below f.
 func (f *Folder) openFolder(dir string) (*os.File, error) {
+	foldersOpened.Add(1)
 	if f.root == nil {
 		return os.Open(f.Path(dir))
 	}
@@ -258,15 +271,20 @@ type foundEntry struct {
 
 func (f *found) name(k int) []byte { return f.names[f.all[k].start:f.all[k].end] }
 
-// entries returns the entries of the open folder d, whose path is dir, sorted by name.
-func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}) (found, error) {
+// entries returns the entries of the open folder d, whose path is dir, sorted by name. At most of them it ends with
+// errMany; 0: no limit.
+func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}, most int) (found, error) {
 	var list found
-	err := readNames(d, buf, func(name []byte, mode fs.FileMode) {
+	err := readNames(d, buf, func(name []byte, mode fs.FileMode) error {
 		if !System(text(name)) {
 			start := int32(len(list.names))
 			list.names = append(list.names, name...)
 			list.all = append(list.all, foundEntry{start, int32(len(list.names)), mode})
 		}
+		if most > 0 && len(list.all) >= most {
+			return errMany
+		}
+		return nil
 	})
 	if err == nil && len(list.names) > math.MaxInt32 {
 		err = fmt.Errorf("folder %.200q has names of %d bytes, want at most %d", dir, len(list.names), math.MaxInt32)
@@ -331,7 +349,7 @@ func (f *Folder) List(dir string) ([]Entry, error) {
 		return nil, err
 	}
 	defer d.Close() // read only
-	list, err := f.entries(dir, d, make([]byte, readBytes), make(chan struct{}, linksAtOnce))
+	list, err := f.entries(dir, d, make([]byte, readBytes), make(chan struct{}, linksAtOnce), 0)
 	entries := make([]Entry, len(list.all))
 	for k, e := range list.all {
 		entries[k] = Entry{path.Join(dir, string(list.name(k))), e.mode}

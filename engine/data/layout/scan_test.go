@@ -249,7 +249,10 @@ func TestAWaitingScanSaysSo(t *testing.T) {
 func TestAListThatCannotBeKept(t *testing.T) {
 	dir := t.TempDir()
 	manyFiles(t, dir)
-	cache := filepath.Join(dir, "train/c0/0.jpg") // not a folder
+	cache := filepath.Join(t.TempDir(), "file") // not a folder
+	if err := os.WriteFile(cache, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	f, err := OpenFolder(dir, true)
 	if err != nil {
 		t.Fatal(err)

@@ -217,7 +217,6 @@ func (t *Tree) walk(k int, within [][]int32, visit func(Entry) error) error {
 
 // writer builds a Tree.
 type writer struct {
-	key                         string
 	folders, dirs, files, names []byte
 }
 
@@ -252,14 +251,14 @@ func (w *writer) endFiles() {
 	binary.LittleEndian.PutUint64(w.folders[len(w.folders)-16:], uint64(len(w.files)/fileBytes))
 }
 
-// parts returns the bytes of the Tree in several parts.
-func (w *writer) parts() [][]byte {
+// parts returns the bytes of a file with the Tree, in several parts.
+func (t *Tree) parts(key string) [][]byte {
 	head := append([]byte(treeMark), 0, 0, 0, 0)
-	head = binary.LittleEndian.AppendUint32(head, uint32(len(w.key)))
-	for _, n := range []int{len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)} {
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(key)))
+	for _, n := range []int{t.head.folders, t.head.files, t.head.dirs, t.head.names} {
 		head = binary.LittleEndian.AppendUint64(head, uint64(n))
 	}
-	all := [][]byte{head, []byte(w.key), w.folders, w.dirs, w.files, w.names}
+	all := [][]byte{head, []byte(key), t.folders, t.dirs, t.files, t.names}
 	sum := crc32.Checksum(head[12:], castagnoli)
 	for _, part := range all[1:] {
 		sum = crc32.Update(sum, castagnoli, part)
@@ -270,7 +269,7 @@ func (w *writer) parts() [][]byte {
 
 // tree returns the Tree.
 func (w *writer) tree() *Tree {
-	h := header{len(w.key), len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)}
+	h := header{0, len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)}
 	return &Tree{head: h, folders: w.folders, dirs: w.dirs, files: w.files, names: w.names}
 }
 
