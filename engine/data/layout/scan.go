@@ -24,6 +24,11 @@ const (
 	foldersAtOnce = 32
 	// linksAtOnce is the number of links that a scan resolves at the same time, over all folders.
 	linksAtOnce = 64
+	// mostFolders limits the folders of a scan, which needs about 600 bytes for each.
+	mostFolders = 16 << 20
+	// mostVisits limits how often a scan reads one folder, which several links may lead to. Without it, 64 links that
+	// lead from each of 32 folders twice to the next one would make 4 billion paths.
+	mostVisits = 1000
 	// readBytes is the size of the memory for one read of a folder: about 6,000 names. File systems may return less.
 	readBytes = 256 << 10
 )
@@ -43,6 +48,9 @@ type node struct {
 	kinds    []byte
 	children []*node // sorted
 }
+
+// fileID identifies a folder.
+type fileID struct{ device, inode uint64 }
 
 // scan is one reading of a folder and its subfolders.
 type scan struct {
@@ -64,6 +72,10 @@ type scan struct {
 	files   atomic.Int64
 	folders atomic.Int64
 
+	found  int            // folders found; mu guards it
+	visits map[fileID]int // of each folder; mu guards it
+	limit  int            // of found
+
 	devices    map[uint64]platform.FileSystem // by device; mu guards it
 	remote     atomic.Bool                    // a folder is on a file system that other machines may change
 	timeless   atomic.Bool                    // a folder is on a file system without FolderTimes
@@ -73,7 +85,7 @@ type scan struct {
 // newScan returns a scan; old may be nil.
 func (f *Folder) newScan(ctx context.Context, old *Tree) *scan {
 	s := &scan{Folder: f, ctx: ctx, old: old, links: make(chan struct{}, linksAtOnce),
-		devices: map[uint64]platform.FileSystem{}}
+		limit: mostFolders, visits: map[fileID]int{}, devices: map[uint64]platform.FileSystem{}}
 	s.more.L = &s.mu
 	if old != nil {
 		s.number = make(map[string]int, old.Folders())
@@ -129,6 +141,9 @@ func (s *scan) work() {
 		n.err = s.read(n, buf)
 		s.mu.Lock()
 		s.running--
+		if s.found += len(n.children); n.err == nil && s.found > s.limit {
+			n.err = fmt.Errorf("more than %d folders, the newest in %.200q%s", s.limit, n.name, s.linkAbove(n))
+		}
 		s.failed = s.failed || n.err != nil
 		s.todo = append(s.todo, n.children...)
 		s.more.Broadcast()
@@ -167,6 +182,9 @@ func (s *scan) read(n *node, buf []byte) error {
 				a.name)
 		}
 	}
+	if err := s.visit(n); err != nil {
+		return err
+	}
 	if n.known >= 0 {
 		for _, k := range s.within[n.known] {
 			n.children = append(n.children, &node{name: s.old.Folder(int(k)), parent: n, depth: n.depth + 1})
@@ -178,6 +196,33 @@ func (s *scan) read(n *node, buf []byte) error {
 		return errMany
 	}
 	return nil
+}
+
+// visit counts the visits of a folder.
+func (s *scan) visit(n *node) error {
+	device, inode, ok := platform.FileID(n.info)
+	if !ok {
+		return nil
+	}
+	id := fileID{device, inode}
+	s.mu.Lock()
+	s.visits[id]++
+	visits := s.visits[id]
+	s.mu.Unlock()
+	if visits <= mostVisits {
+		return nil
+	}
+	return fmt.Errorf("more than %d paths lead to the folder %.200q%s", mostVisits, n.name, s.linkAbove(n))
+}
+
+// linkAbove returns the end of a message that names the innermost link on the path of a folder, if there is one.
+func (s *scan) linkAbove(n *node) string {
+	for ; n.parent != nil; n = n.parent {
+		if info, err := os.Lstat(s.Path(n.name)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Sprintf(", through the link %.200q: delete the link", n.name)
+		}
+	}
+	return ""
 }
 
 // foldersRead counts the folders whose entries were read, for tests.

@@ -127,8 +127,8 @@ func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
 
 func TestAFolderThatHasJustChangedIsReadAgain(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	manyFiles(t, dir)
 	changed := time.Now()
+	manyFiles(t, dir)
 	now = func() time.Time { return changed } // a slow machine needs more than 2 s
 	t.Cleanup(func() { now = time.Now })
 	for range 2 {
@@ -363,5 +363,81 @@ func TestTheUseOfAKeptListIsReported(t *testing.T) {
 	kept, err := filepath.Glob(filepath.Join(cache, "*.files"))
 	if err != nil || len(kept) != 1 || len(used) != 1 || used[0] != kept[0] {
 		t.Errorf("got %q, %v, want the name of the kept list %q", used, err, kept)
+	}
+}
+
+func TestLinksThatMultiplyFoldersAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	const levels, links = 5, 6 // 7,776 paths, which end in a reasonable time without the limit
+	for level := range levels + 1 {
+		d := filepath.Join(dir, fmt.Sprint("d", level))
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for k := range links {
+			if level == levels {
+				break
+			}
+			if err := os.Symlink(fmt.Sprint("../d", level+1), filepath.Join(d, fmt.Sprint(k))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, follow := range []bool{false, true} {
+		f, err := OpenFolder(dir, follow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.Scan(t.Context(), ScanOptions{})
+		if err == nil || !strings.Contains(err.Error(), "more than 1000 paths lead to the folder") ||
+			!strings.Contains(err.Error(), "delete the link") {
+			t.Errorf("follow %v: got %v, want an error that names a link", follow, err)
+		}
+	}
+}
+
+func TestTheNumberOfFoldersIsLimited(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 10 {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("c%d/x", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for limit, want := range map[int]bool{19: false, 20: true} {
+		s := f.newScan(t.Context(), nil)
+		s.limit = limit
+		if _, err := s.run(); (err == nil) != want {
+			t.Errorf("limit %d: got %v", limit, err)
+		}
+	}
+}
+
+func TestALongChainOfLinksIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	const links = 300 // os.Root and Linux follow fewer
+	if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(links)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for k := range links {
+		if err := os.Symlink(fmt.Sprint(k+1), filepath.Join(dir, fmt.Sprint(k))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, follow := range []bool{false, true} {
+		f, err := OpenFolder(dir, follow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.Scan(t.Context(), ScanOptions{})
+		if err == nil || !strings.Contains(err.Error(), "too many links") || strings.Contains(err.Error(), "leads out") {
+			t.Errorf("follow %v: got %v, want an error for too many links", follow, err)
+		}
 	}
 }
