@@ -40,7 +40,7 @@ const (
 )
 
 // Fetcher fetches the stored bytes of samples before they are needed, so that the latency of the storage costs no
-// throughput, as far as the limits of fetches in flight and of memory allow. The number of fetches in flight follows
+// throughput while the limits of fetches in flight and of memory suffice. The number of fetches in flight follows
 // from the measured times: if a fetch takes L, and W Readers each need P to process a sample, W*L/P fetches keep all
 // Readers busy (Little's law). From fast storage, Readers read by themselves. A Fetcher never changes results. Its
 // methods are safe for concurrent use.

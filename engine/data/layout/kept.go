@@ -147,7 +147,7 @@ func (k keptList) lock(ctx context.Context) (*filelock.Lock, error) {
 	case <-ctx.Done():
 		go func() {
 			if <-ended == nil {
-				lock.Release() //nolint:errcheck // nobody waits for it
+				lock.Release() //nolint:errcheck // this process has already listed the folder
 			}
 		}()
 		return nil, fmt.Errorf("wait at most %s for the lock %s.lock: %w", lockWait, k.path, ctx.Err())

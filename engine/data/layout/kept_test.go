@@ -200,3 +200,25 @@ func TestACacheInTheFolderItselfKeepsNoList(t *testing.T) {
 		}
 	}
 }
+
+func TestADamagedListWarnsOnce(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	settled(t)
+	scanWith(t, dir, ScanOptions{CacheDir: cache})
+	for _, file := range keptFiles(t, cache, "*.files") {
+		if err := os.Remove(file); err != nil { // it is mapped
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("damaged"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{1, 0} {
+		warnings := 0
+		scanWith(t, dir, ScanOptions{CacheDir: cache, Unkept: func(error) { warnings++ }})
+		if warnings != want {
+			t.Errorf("got %d warnings, want %d", warnings, want)
+		}
+	}
+}
