@@ -20,11 +20,15 @@ type Ahead interface {
 const (
 	// mostFetches limits the number of fetches in flight. Each blocks a thread, and usually has an open file.
 	mostFetches = 256
-	// aheadBytes limits the memory of fetched and unread samples of one data set, about 600 JPEG files of ImageNet. A
-	// lower limit hides less latency.
+	// aheadBytes limits the memory of fetched and unread samples, of fetches in flight and of unused buffers. It holds
+	// for each rank and part of the data. It has room for about 600 JPEG files of ImageNet. A lower limit hides less
+	// latency.
 	aheadBytes = 64 << 20
 	// fastFetch is the time below which a fetch comes from memory, so that fetching ahead costs more than it saves.
 	fastFetch = 100 * time.Microsecond
+	// mostBuffer limits an unused buffer, relative to the mean sample. A higher limit lets a few large samples enlarge
+	// all buffers.
+	mostBuffer = 2
 	// spareFetches is the ratio of fetches in flight to those that the mean times need. A lower ratio makes Readers
 	// wait whenever a few slow fetches follow each other.
 	spareFetches = 2
@@ -36,9 +40,10 @@ const (
 )
 
 // Fetcher fetches the stored bytes of samples before they are needed, so that the latency of the storage costs no
-// throughput. The number of fetches in flight follows from the measured times: if a fetch takes L, and W Readers each
-// need P to process a sample, W*L/P fetches keep all Readers busy (Little's law). From fast storage, Readers read by
-// themselves. A Fetcher never changes results. Its methods are safe for concurrent use.
+// throughput while the limits of fetches in flight and of memory suffice. The number of fetches in flight follows
+// from the measured times: if a fetch takes L, and W Readers each need P to process a sample, W*L/P fetches keep all
+// Readers busy (Little's law). From fast storage, Readers read by themselves. A Fetcher never changes results. Its
+// methods are safe for concurrent use.
 type Fetcher struct {
 	fetch func(i int, buf []byte) ([]byte, error)
 	most  int // largest number of fetches in flight
@@ -49,10 +54,12 @@ type Fetcher struct {
 	flying  int      // fetches in flight
 	held    int64    // bytes of fetched samples
 	free    [][]byte // unused buffers
+	unused  int64    // bytes of free
 	readers int      // Readers that have read a sample
 	latency float64  // mean time of a fetch, ns; 0: unknown
 	process float64  // mean time in which a Reader processes a sample, ns; 0: unknown
-	bytes   float64  // mean size of a sample
+	bytes   float64  // mean size of the memory of a fetched sample
+	size    float64  // mean size of a sample
 }
 
 // fetching is an announced sample.
@@ -108,6 +115,13 @@ func (f *Fetcher) Forget() {
 	}
 }
 
+// UnusedBytes returns the bytes of buffers without contents.
+func (f *Fetcher) UnusedBytes() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unused
+}
+
 // InFlight returns the number of fetches in flight, and the bytes of fetched samples that no Reader has taken.
 func (f *Fetcher) InFlight() (fetches int, heldBytes int64) {
 	f.mu.Lock()
@@ -141,7 +155,7 @@ func (f *Fetcher) start() {
 
 // next returns the next sample to fetch, or nil. The caller must hold the lock.
 func (f *Fetcher) next() (*fetching, int) {
-	for len(f.queue) > 0 && f.held+int64(float64(f.flying+1)*f.bytes) <= aheadBytes {
+	for len(f.queue) > 0 && f.room() {
 		i := f.queue[0]
 		f.queue = f.queue[1:]
 		if s := f.samples[i]; s != nil && !s.started {
@@ -150,6 +164,16 @@ func (f *Fetcher) next() (*fetching, int) {
 		}
 	}
 	return nil, 0
+}
+
+// room reports whether the memory suffices for one more fetch, which takes the newest unused buffer. It frees other
+// unused buffers if necessary. The caller must hold the lock.
+func (f *Fetcher) room() bool {
+	needed := f.held + int64(float64(f.flying+1)*f.bytes)
+	for len(f.free) > 0 && needed+f.unused-int64(cap(f.free[len(f.free)-1])) > aheadBytes {
+		f.buffer()
+	}
+	return needed <= aheadBytes
 }
 
 // run fetches samples until enough are in flight.
@@ -189,6 +213,7 @@ func (f *Fetcher) run(s *fetching, i int) {
 func (f *Fetcher) measured(took time.Duration, contents []byte) {
 	f.latency = mean(f.latency, float64(took))
 	f.bytes = mean(f.bytes, float64(cap(contents)))
+	f.size = mean(f.size, float64(len(contents)))
 }
 
 func mean(old, value float64) float64 {
@@ -207,17 +232,23 @@ func (f *Fetcher) drop(s *fetching) {
 
 // recycle keeps a buffer for a later fetch. The caller must hold the lock.
 func (f *Fetcher) recycle(buf []byte) {
-	if cap(buf) > 0 && len(f.free) < f.readers+f.target() {
+	flying := int64(float64(f.flying) * f.bytes)
+	if cap(buf) > 0 && float64(cap(buf)) <= mostBuffer*f.size && len(f.free) < f.readers+f.target() &&
+		f.held+flying+f.unused+int64(cap(buf)) <= aheadBytes {
 		f.free = append(f.free, buf[:cap(buf)])
+		f.unused += int64(cap(buf))
 	}
 }
 
+// buffer returns an unused buffer, or nil. The caller must hold the lock.
 func (f *Fetcher) buffer() []byte {
 	if len(f.free) == 0 {
 		return nil
 	}
 	buf := f.free[len(f.free)-1]
+	f.free[len(f.free)-1] = nil // the collector may free it
 	f.free = f.free[:len(f.free)-1]
+	f.unused -= int64(cap(buf))
 	return buf
 }
 

@@ -69,7 +69,7 @@ func (r *storedReader) Read(i int, sizer Sizer, img *Image) error {
 		panic("the contents belong to another sample")
 	}
 	_, held := r.s.InFlight()
-	raise(&r.s.mostHeld, held)
+	raise(&r.s.mostHeld, held+r.s.UnusedBytes())
 	time.Sleep(r.s.process)
 	if int(binary.LittleEndian.Uint64(contents)) != i {
 		panic("the contents changed while the reader used them")
@@ -177,6 +177,76 @@ func TestFastStorageIsNotReadAhead(t *testing.T) {
 		time.Sleep(time.Second)
 		if most := s.most.Load(); most > 2 || len(s.queue) > 200 {
 			t.Errorf("got %d fetches in flight, want at most one for each worker; the queue has %d", most, len(s.queue))
+		}
+	})
+}
+
+func TestAFewLargeSamplesDoNotEnlargeTheUnusedBuffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const small, large = 10_000, 1 << 20
+		f := NewFetcher(0, func(i int, buf []byte) ([]byte, error) {
+			time.Sleep(20 * time.Millisecond)
+			n := small
+			if i%50 == 0 {
+				n = large
+			}
+			if cap(buf) < n {
+				buf = make([]byte, n)
+			}
+			return buf[:n], nil
+		})
+		r := f.Open()
+		defer r.Close()
+		for i := range 2000 {
+			for k := range f.Horizon() {
+				f.Expect(i + k)
+			}
+			if _, _, err := r.Read(i); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		f.Forget()
+		time.Sleep(time.Second) // fetches in flight end
+		n := len(f.free)
+		if unused := f.UnusedBytes(); n == 0 || unused > int64(n)*3*(small+large/50) {
+			t.Errorf("%d buffers have %d bytes, want at most about twice the mean sample each", n, unused)
+		}
+		total := int64(0)
+		for _, buf := range f.free {
+			total += int64(cap(buf))
+		}
+		if total != f.unused {
+			t.Errorf("unused buffers have %d bytes, counted %d", total, f.unused)
+		}
+	})
+}
+
+func TestNothingIsAnnouncedDuringAShuffle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStored(1024, 10*time.Millisecond, time.Millisecond, 16)
+		l, err := NewLoader(Options{Samples: Images{Dataset: s, Transform: Transform{Size: 4}}, BatchSize: 8,
+			Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		b, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // all slots are full
+		l.mu.Lock()
+		l.shuffling = true // the worker rewrites the order without the lock
+		l.announceAgain()
+		announced := l.announced
+		l.shuffling = false
+		l.announceAgain()
+		again := l.announced
+		l.mu.Unlock()
+		b.Release()
+		if announced != l.fill || again <= announced {
+			t.Errorf("announced steps before %d during the shuffle and before %d after it", announced, again)
 		}
 	})
 }

@@ -3,7 +3,7 @@ package data
 // announce tells the samples which of them this rank reads next: those of all steps that have a slot, and further ones
 // of the same epoch if the storage is slow. The caller must hold the lock.
 func (l *Loader) announce() {
-	if l.ahead == nil {
+	if l.ahead == nil || l.shuffling { // a worker rewrites the order without the lock
 		return
 	}
 	count := l.shares[len(l.shares)-1].count

@@ -45,6 +45,15 @@ func FileID(info os.FileInfo) (device, inode uint64, ok bool) {
 	return uint64(stat.Dev), stat.Ino, true //nolint:unconvert // an int32 on macOS
 }
 
+// Links returns the number of hard links to a file; 0 if the system does not report it.
+func Links(info os.FileInfo) uint64 {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return uint64(stat.Nlink) //nolint:unconvert // a uint16 on macOS
+}
+
 // OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
 func OwnedByRoot(info os.FileInfo) (owned, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)

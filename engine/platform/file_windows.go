@@ -52,5 +52,8 @@ func SyncDir(*os.File) error { return nil }
 // FileID returns ok = false: os.FileInfo does not have these numbers on Windows.
 func FileID(os.FileInfo) (device, inode uint64, ok bool) { return 0, 0, false }
 
+// Links returns 0: os.FileInfo does not have this number on Windows.
+func Links(os.FileInfo) uint64 { return 0 }
+
 // OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
 func OwnedByRoot(os.FileInfo) (owned, ok bool) { return false, false }

@@ -111,3 +111,22 @@ func TestProcessTimeGrowsWithWork(t *testing.T) {
 		}
 	}
 }
+
+func TestFileSystemsAreRecognised(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("file systems are recognised on Linux only")
+	}
+	for dir, want := range map[string]FileSystem{
+		"/proc":    {}, // its times do not follow its contents
+		"/dev/shm": {Name: "tmpfs", FolderTimes: true, Local: true},
+	} {
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer f.Close()
+		if got := FileSystemOf(f); got != want {
+			t.Errorf("%s: got %+v, want %+v", dir, got, want)
+		}
+	}
+}

@@ -65,7 +65,11 @@ func (o Options) openFolder(ctx context.Context, name string) (source, listing, 
 	}
 	var l listing
 	tree, err := folder.Scan(ctx, layout.ScanOptions{CacheDir: o.CacheDir, Progress: scanLog(o.Logger, name),
-		Unkept: func(err error) { o.Logger.Warn("images: each start lists the folder again", "reason", err) }})
+		Kept: func(file string) {
+			o.Logger.Info("images: the kept list of "+name+" is used; delete the file to list all folders again",
+				"file", file)
+		},
+		Unkept: func(err error) { o.Logger.Warn("images: the list of the folder is not kept", "reason", err) }})
 	if err == nil && tree.Files() > math.MaxInt32 {
 		err = fmt.Errorf("%d files, want at most %d", tree.Files(), math.MaxInt32)
 	}

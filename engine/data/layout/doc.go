@@ -24,7 +24,9 @@
 // # Lists of folders
 //
 // [Folder.Scan] lists a folder without a call per file, and several folders at a time. It keeps the list of a large
-// folder as a file, which the processes of a machine map, and which the next start checks by the times of the folders.
+// folder as a file, which the processes of a machine share, and which the next start checks by the times of the
+// folders. It keeps no list on file systems that are not known to maintain these times. A scan has limits for the
+// folders in all, and for the paths to one folder, because links can multiply folders.
 //
 // # Links
 //

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -84,6 +85,9 @@ func (f *Folder) linkError(name string, err error) error {
 	}
 	_, outside := os.Stat(f.Path(name))
 	switch {
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("the link %.200q (target %.200q) needs too many links after each other: "+
+			"let the link lead to the final target: %w", name, target, err)
 	case f.root != nil && outside == nil:
 		return fmt.Errorf("the link %.200q leads out of the folder or is absolute (target %.200q): copy the target into the folder, or set %s = true to follow such links",
 			name, target, FollowKey)

@@ -2,18 +2,14 @@ package layout
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/platform"
-	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // ScanOptions are the options of [Folder.Scan].
@@ -22,6 +18,8 @@ type ScanOptions struct {
 	CacheDir string
 	// Progress is called every second while Scan works, from one goroutine at a time; may be nil.
 	Progress func(ScanProgress)
+	// Kept is called with the file of a kept list that Scan uses in place of reading all folders; may be nil.
+	Kept func(file string)
 	// Unkept is called if a list of at least keepFrom files cannot be kept or read; may be nil.
 	Unkept func(error)
 }
@@ -32,82 +30,144 @@ type ScanProgress struct {
 	Waiting        bool // another process lists the same folder
 }
 
-// keepFrom is the number of files and folders from which Scan keeps the list. Fewer are read within milliseconds from
-// local disks, and need little memory.
-const keepFrom = 1000
-
 // Scan lists all files and folders below the folder, without a call per file: the folders state names and types. It
 // reads several folders at a time, and resolves links.
 //
-// With ScanOptions.CacheDir, Scan keeps the list as a file. The processes of a machine map this file, so they share
-// its memory: 8 bytes and the path for each file. One process lists, and the others wait. A later Scan asks for the
+// With ScanOptions.CacheDir, Scan keeps a list of at least keepFrom files as a file, one for each machine. It takes 8
+// bytes and the path for each file. From a local file system, the processes of a machine map this file, so they share
+// its memory. One process lists, and the others wait for at most lockWait. A later Scan asks for the
 // times of each folder, and reads only changed folders. It does not notice a link whose target was replaced by another
-// kind of file.
+// kind of file. Scan keeps no list if a folder is on a file system that is not known to maintain the times of folders.
 //
 // A link to a folder that contains the link is an error.
 func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
 	var watch watching
 	defer watch.start(o.Progress)()
-	if absolute, err := filepath.Abs(f.path); err == nil && o.CacheDir != "" && !f.Broken {
-		key := absolute + "\x00links that leave the folder are followed"
-		if f.root != nil {
-			key = absolute + "\x00links that leave the folder are refused"
+	if o.CacheDir != "" && !f.Broken {
+		k, ok, err := f.keptList(o)
+		if err != nil {
+			return nil, err
 		}
-		sum := sha256.Sum256([]byte(key))
-		name := filepath.Base(absolute) + "-" + hex.EncodeToString(sum[:8]) + ".files"
-		return f.scanKept(ctx, filepath.Join(o.CacheDir, name), key, o, &watch)
+		if ok {
+			return f.scanKept(ctx, k, o, &watch)
+		}
 	}
-	s := f.newScan(ctx, nil)
-	watch.set(s)
-	root, err := s.run()
+	return f.newScan(ctx, nil).tree(&watch)
+}
+
+// keptList returns the file for the list. ok is false if the folder's times prove nothing.
+func (f *Folder) keptList(o ScanOptions) (k keptList, ok bool, err error) {
+	d, err := f.openFolder(".")
 	if err != nil {
-		return nil, err
+		return k, false, err
 	}
-	w := &writer{}
-	root.write(w, nil, 0)
-	return w.tree(), nil
+	defer d.Close() // read only
+	if !fileSystemOf(d).FolderTimes {
+		return k, false, nil
+	}
+	info, err := d.Stat()
+	if err != nil {
+		return k, false, err
+	}
+	absolute, err := filepath.Abs(f.path)
+	if err != nil {
+		return k, false, err
+	}
+	if holds(absolute, o.CacheDir) {
+		if o.Unkept != nil {
+			o.Unkept(fmt.Errorf("%s is in the data folder %s, whose times change with each list: select another folder",
+				o.CacheDir, f.path))
+		}
+		return k, false, nil
+	}
+	device, _, ok := platform.FileID(info)
+	links := "links that leave the folder are followed"
+	if f.root != nil {
+		links = "links that leave the folder are refused"
+	}
+	return newKeptList(o.CacheDir, absolute, links, device), ok, nil
+}
+
+// holds reports whether a file in cache changes the time of a folder that a scan of folder reads.
+func holds(folder, cache string) bool {
+	if absolute, err := filepath.Abs(cache); err == nil {
+		cache = absolute
+	}
+	for _, path := range []*string{&folder, &cache} {
+		if target, err := filepath.EvalSymlinks(*path); err == nil { // cache may not exist
+			*path = target
+		}
+	}
+	within, err := filepath.Rel(folder, cache)
+	if err != nil {
+		return false
+	}
+	within = filepath.ToSlash(within)
+	return within == "." || within != ".." && !strings.HasPrefix(within, "../") && !System(within)
 }
 
 // scanKept returns the kept list, after it has been brought up to date.
-func (f *Folder) scanKept(ctx context.Context, kept, key string, o ScanOptions, watch *watching) (*Tree, error) {
-	if t := f.current(ctx, f.loadKept(kept, key, o), watch); t != nil || ctx.Err() != nil {
-		return t, ctx.Err()
-	}
-	err := os.MkdirAll(filepath.Dir(kept), 0o755)
-	if err == nil {
-		var lock *filelock.Lock
-		watch.set(nil)
-		if lock, err = filelock.Acquire(ctx, kept+".lock"); err == nil {
-			defer lock.Release() //nolint:errcheck // the end of the process releases it, too
-		}
-	}
-	old := f.loadKept(kept, key, o) // another process may have written it
+func (f *Folder) scanKept(ctx context.Context, k keptList, o ScanOptions, watch *watching) (*Tree, error) {
+	old, seen := k.load(o)
 	if t := f.current(ctx, old, watch); t != nil || ctx.Err() != nil {
-		return t, ctx.Err()
+		return k.used(t, o), ctx.Err()
 	}
+	if old == nil { // few files need no list, and therefore no lock
+		s := f.newScan(ctx, nil)
+		s.most = keepFrom
+		if t, err := s.tree(watch); !errors.Is(err, errMany) {
+			if err == nil && seen != nil {
+				k.remove(o) // a damaged list of a folder that has become small
+			}
+			return t, err
+		}
+	}
+	release, unkept := func() {}, error(nil)
+	for try := 1; ; try++ {
+		watch.set(nil)
+		lock, err := k.lock(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if unkept = err; err != nil {
+			break
+		}
+		release = sync.OnceFunc(func() {
+			lock.Release() //nolint:errcheck // the end of the process releases it, too
+		})
+		if try == mostTries || !k.replaced(seen) {
+			break
+		}
+		release() // all waiting processes check the list of another process at the same time
+		old, seen = k.load(o)
+		if t := f.current(ctx, old, watch); t != nil || ctx.Err() != nil {
+			return k.used(t, o), ctx.Err()
+		}
+	}
+	defer func() { release() }()
 	s := f.newScan(ctx, old)
-	watch.set(s)
-	root, scanErr := s.run()
-	if scanErr != nil {
-		return nil, scanErr
-	}
-	w := &writer{key: key}
-	root.write(w, old, 0)
-	t := w.tree()
-	if t.Files()+t.Folders() < keepFrom {
+	s.onTimeless = release // other processes cannot use the list
+	t, err := s.tree(watch)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.Files()+t.Folders() < keepFrom || s.timeless.Load():
+		if seen != nil {
+			k.remove(o)
+		}
 		return t, nil
+	case unkept == nil:
+		unkept = k.write(t.parts(k.key))
 	}
-	if err == nil {
-		err = writeKept(kept, w.parts())
-	}
-	if err == nil {
-		if mapped := f.loadKept(kept, key, o); mapped != nil {
-			return mapped, nil
+	if unkept != nil {
+		if o.Unkept != nil {
+			o.Unkept(fmt.Errorf("keep the list of %s in %s: %w", f.path, o.CacheDir, unkept))
 		}
 		return t, nil
 	}
-	if o.Unkept != nil {
-		o.Unkept(fmt.Errorf("keep the list of %s in %s: %w", f.path, filepath.Dir(kept), err))
+	release()
+	if kept, _ := k.load(o); kept != nil {
+		return kept, nil
 	}
 	return t, nil
 }
@@ -126,47 +186,16 @@ func (f *Folder) current(ctx context.Context, t *Tree, watch *watching) *Tree {
 	return t
 }
 
-// loadKept maps a kept list. It returns nil if there is none, or if it is damaged. The map lasts as long as the
-// process, because names in messages may refer to it. Its memory belongs to the page cache.
-func (f *Folder) loadKept(kept, key string, o ScanOptions) *Tree {
-	file, info, err := regular.Open(kept)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var t *Tree
-	if err == nil {
-		defer file.Close() // read only
-		var mapped []byte
-		if mapped, err = platform.Map(file, int(info.Size())); err == nil {
-			if t, err = openTree(mapped, key); err != nil {
-				err = errors.Join(err, platform.Unmap(mapped))
-			}
-		}
-	}
-	if err == nil {
-		return t
-	}
-	if o.Unkept != nil {
-		o.Unkept(fmt.Errorf("read the kept list %s: %w", kept, err))
-	}
-	return nil
-}
-
-// writeKept replaces the file at path. Processes that have mapped the old file keep its contents.
-func writeKept(path string, parts [][]byte) (err error) {
-	out, err := regular.Create(path + ".part")
+// tree lists the folder.
+func (s *scan) tree(watch *watching) (*Tree, error) {
+	watch.set(s)
+	root, err := s.run()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, part := range parts {
-		if err == nil {
-			_, err = out.Write(part)
-		}
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		return os.Rename(path+".part", path)
-	}
-	return errors.Join(err, os.Remove(path+".part"))
+	w := &writer{}
+	root.write(w, s.old, 0)
+	return w.tree(), nil
 }
 
 // watching reports the progress of scans.

@@ -9,11 +9,11 @@ import (
 
 // readNames calls visit for all entries of an open folder except "." and "..", in the order of the file system. The
 // mode is the type of the entry as the folder states it, or fs.ModeIrregular if the folder does not state it. name is
-// valid only during the call.
+// valid only during the call. An error of visit ends the reading.
 //
 // readNames makes no call per entry, and large reads. os.File.ReadDir reads 8 KiB at a time, and calls lstat for each
 // entry of a folder that was opened through an os.Root.
-func readNames(d *os.File, buf []byte, visit func(name []byte, mode fs.FileMode)) error {
+func readNames(d *os.File, buf []byte, visit func(name []byte, mode fs.FileMode) error) error {
 	raw, err := d.SyscallConn()
 	if err != nil {
 		return err
@@ -51,7 +51,9 @@ func readNames(d *os.File, buf []byte, visit func(name []byte, mode fs.FileMode)
 				}
 			}
 			if inode := binary.NativeEndian.Uint64(rest); inode != 0 && string(name) != "." && string(name) != ".." {
-				visit(name, modeOf(rest[18]))
+				if err := visit(name, modeOf(rest[18])); err != nil {
+					return err
+				}
 			}
 			rest = rest[size:]
 		}

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
@@ -25,11 +24,13 @@ const (
 	foldersAtOnce = 32
 	// linksAtOnce is the number of links that a scan resolves at the same time, over all folders.
 	linksAtOnce = 64
+	// mostFolders limits the folders of a scan, which needs about 600 bytes for each.
+	mostFolders = 16 << 20
+	// mostVisits limits how often a scan reads one folder, which several links may lead to. Without it, 64 links that
+	// lead from each of 32 folders twice to the next one would make 4 billion paths.
+	mostVisits = 1000
 	// readBytes is the size of the memory for one read of a folder: about 6,000 names. File systems may return less.
 	readBytes = 256 << 10
-	// freshFor is the time for which the times of a changed folder do not yet prove that the list is complete: file
-	// systems record times in steps of up to 2 s.
-	freshFor = 2 * time.Second
 )
 
 // node is a folder that a scan has found.
@@ -48,6 +49,9 @@ type node struct {
 	children []*node // sorted
 }
 
+// fileID identifies a folder.
+type fileID struct{ device, inode uint64 }
+
 // scan is one reading of a folder and its subfolders.
 type scan struct {
 	*Folder
@@ -56,6 +60,7 @@ type scan struct {
 	number map[string]int // folders of old
 	within [][]int32      // children of old
 	check  bool           // only check whether the folders of old have changed
+	most   int            // end with errMany at this number of files and folders; 0: no limit
 
 	mu      sync.Mutex
 	more    sync.Cond
@@ -66,11 +71,21 @@ type scan struct {
 	links   chan struct{} // one token for each link that is being resolved
 	files   atomic.Int64
 	folders atomic.Int64
+
+	found  int            // folders found; mu guards it
+	visits map[fileID]int // of each folder; mu guards it
+	limit  int            // of found
+
+	devices    map[uint64]platform.FileSystem // by device; mu guards it
+	remote     atomic.Bool                    // a folder is on a file system that other machines may change
+	timeless   atomic.Bool                    // a folder is on a file system without FolderTimes
+	onTimeless func()                         // called once if timeless becomes true; may be nil
 }
 
 // newScan returns a scan; old may be nil.
 func (f *Folder) newScan(ctx context.Context, old *Tree) *scan {
-	s := &scan{Folder: f, ctx: ctx, old: old, links: make(chan struct{}, linksAtOnce)}
+	s := &scan{Folder: f, ctx: ctx, old: old, links: make(chan struct{}, linksAtOnce),
+		limit: mostFolders, visits: map[fileID]int{}, devices: map[uint64]platform.FileSystem{}}
 	s.more.L = &s.mu
 	if old != nil {
 		s.number = make(map[string]int, old.Folders())
@@ -103,6 +118,9 @@ func (s *scan) run() (root *node, err error) {
 // errChanged means that a folder is not as in the old Tree.
 var errChanged = errors.New("the folder has changed")
 
+// errMany means that there are at least scan.most files and folders.
+var errMany = errors.New("the folder has many files")
+
 // work reads folders until none is left. The newest comes first, which keeps the number of waiting folders small.
 func (s *scan) work() {
 	buf := make([]byte, readBytes)
@@ -123,6 +141,9 @@ func (s *scan) work() {
 		n.err = s.read(n, buf)
 		s.mu.Lock()
 		s.running--
+		if s.found += len(n.children); n.err == nil && s.found > s.limit {
+			n.err = fmt.Errorf("more than %d folders, the newest in %.200q%s", s.limit, n.name, s.linkAbove(n))
+		}
 		s.failed = s.failed || n.err != nil
 		s.todo = append(s.todo, n.children...)
 		s.more.Broadcast()
@@ -139,11 +160,11 @@ func (s *scan) read(n *node, buf []byte) error {
 	}
 	n.known = -1
 	if k, ok := s.number[n.name]; ok {
-		info, err := s.stat(n.name)
+		info, now, err := s.stampNow(n.name)
 		if err != nil {
 			return err
 		}
-		if now := stampOf(info); now == s.old.stamp(k) && now != stampless {
+		if now == s.old.stamp(k) && now != stampless {
 			n.info, n.stamp, n.known = info, now, k
 		}
 	}
@@ -161,6 +182,9 @@ func (s *scan) read(n *node, buf []byte) error {
 				a.name)
 		}
 	}
+	if err := s.visit(n); err != nil {
+		return err
+	}
 	if n.known >= 0 {
 		for _, k := range s.within[n.known] {
 			n.children = append(n.children, &node{name: s.old.Folder(int(k)), parent: n, depth: n.depth + 1})
@@ -168,8 +192,41 @@ func (s *scan) read(n *node, buf []byte) error {
 		s.files.Add(int64(s.old.fileEnd(n.known) - s.old.fileStart(n.known)))
 	}
 	s.folders.Add(1)
+	if s.most > 0 && int(s.files.Load()+s.folders.Load()) >= s.most {
+		return errMany
+	}
 	return nil
 }
+
+// visit counts the visits of a folder.
+func (s *scan) visit(n *node) error {
+	device, inode, ok := platform.FileID(n.info)
+	if !ok {
+		return nil
+	}
+	id := fileID{device, inode}
+	s.mu.Lock()
+	s.visits[id]++
+	visits := s.visits[id]
+	s.mu.Unlock()
+	if visits <= mostVisits {
+		return nil
+	}
+	return fmt.Errorf("more than %d paths lead to the folder %.200q%s", mostVisits, n.name, s.linkAbove(n))
+}
+
+// linkAbove returns the end of a message that names the innermost link on the path of a folder, if there is one.
+func (s *scan) linkAbove(n *node) string {
+	for ; n.parent != nil; n = n.parent {
+		if info, err := os.Lstat(s.Path(n.name)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Sprintf(", through the link %.200q: delete the link", n.name)
+		}
+	}
+	return ""
+}
+
+// foldersRead counts the folders whose entries were read, for tests.
+var foldersRead atomic.Int64
 
 // readFolder reads the entries of a folder. Its time is read before its entries, so that a later change is seen.
 func (s *scan) readFolder(n *node, buf []byte) error {
@@ -178,11 +235,10 @@ func (s *scan) readFolder(n *node, buf []byte) error {
 		return err
 	}
 	defer d.Close() // read only
-	if n.info, err = d.Stat(); err != nil {
+	if n.info, n.stamp, err = s.stampOpen(d); err != nil {
 		return err
 	}
-	n.stamp = stampOf(n.info)
-	found, err := s.entries(n.name, d, buf, s.links)
+	found, err := s.entries(n.name, d, buf, s.links, s.most)
 	if err != nil {
 		return err
 	}
@@ -196,24 +252,10 @@ func (s *scan) readFolder(n *node, buf []byte) error {
 		n.ends, n.kinds = append(n.ends, int32(len(n.names))), append(n.kinds, kindOf(e.mode))
 	}
 	s.files.Add(int64(len(n.ends)))
-	return nil
-}
-
-// stampless is the stamp of a folder whose times prove nothing.
-var stampless = stamp{}
-
-// now is the wall clock, which a test advances.
-var now = time.Now
-
-// stampOf returns the stamp of a folder.
-func stampOf(info os.FileInfo) stamp {
-	modified := info.ModTime()
-	s := stamp{modified: modified.UnixNano(), changed: platform.ChangeTime(info)}
-	_, s.inode, _ = platform.FileID(info)
-	if age := now().UnixNano() - max(s.modified, s.changed); age < int64(freshFor) {
-		return stampless
+	if s.most == 0 {
+		foldersRead.Add(1)
 	}
-	return s
+	return nil
 }
 
 func (n *node) firstError() error {
@@ -249,12 +291,12 @@ func (n *node) write(w *writer, old *Tree, parent int) {
 	}
 }
 
-// openedFolders counts the calls of openFolder, for tests.
-var openedFolders atomic.Int64
+// foldersOpened counts the folders that were opened, for tests.
+var foldersOpened atomic.Int64
 
 // openFolder opens a folder below f.
 func (f *Folder) openFolder(dir string) (*os.File, error) {
-	openedFolders.Add(1)
+	foldersOpened.Add(1)
 	if f.root == nil {
 		return os.Open(f.Path(dir))
 	}
@@ -274,15 +316,20 @@ type foundEntry struct {
 
 func (f *found) name(k int) []byte { return f.names[f.all[k].start:f.all[k].end] }
 
-// entries returns the entries of the open folder d, whose path is dir, sorted by name.
-func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}) (found, error) {
+// entries returns the entries of the open folder d, whose path is dir, sorted by name. At most of them it ends with
+// errMany; 0: no limit.
+func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}, most int) (found, error) {
 	var list found
-	err := readNames(d, buf, func(name []byte, mode fs.FileMode) {
+	err := readNames(d, buf, func(name []byte, mode fs.FileMode) error {
 		if !System(text(name)) {
 			start := int32(len(list.names))
 			list.names = append(list.names, name...)
 			list.all = append(list.all, foundEntry{start, int32(len(list.names)), mode})
 		}
+		if most > 0 && len(list.all) >= most {
+			return errMany
+		}
+		return nil
 	})
 	if err == nil && len(list.names) > math.MaxInt32 {
 		err = fmt.Errorf("folder %.200q has names of %d bytes, want at most %d", dir, len(list.names), math.MaxInt32)
@@ -347,7 +394,7 @@ func (f *Folder) List(dir string) ([]Entry, error) {
 		return nil, err
 	}
 	defer d.Close() // read only
-	list, err := f.entries(dir, d, make([]byte, readBytes), make(chan struct{}, linksAtOnce))
+	list, err := f.entries(dir, d, make([]byte, readBytes), make(chan struct{}, linksAtOnce), 0)
 	entries := make([]Entry, len(list.all))
 	for k, e := range list.all {
 		entries[k] = Entry{path.Join(dir, string(list.name(k))), e.mode}

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,14 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
+
+// onFileSystem makes the scans of a test see a file system.
+func onFileSystem(t *testing.T, of func(*os.File) platform.FileSystem) {
+	fileSystemOf = of
+	t.Cleanup(func() { fileSystemOf = platform.FileSystemOf })
+}
 
 // settled makes the times of all folders old, as seen by the scans of a test.
 func settled(t *testing.T) {
@@ -55,7 +63,7 @@ func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	read := openedFolders.Load()
+	read := foldersRead.Load()
 	tree, err = f.Scan(context.Background(), ScanOptions{CacheDir: cache, Unkept: func(err error) { t.Log(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +75,7 @@ func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
 	if got, want := paths(t, tree), paths(t, whole); got != want {
 		t.Errorf("the kept list has\n%s\nwant\n%s", got, want)
 	}
-	return tree, int(openedFolders.Load()-read) - whole.Folders()
+	return tree, int(foldersRead.Load()-read) - whole.Folders()
 }
 
 func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
@@ -119,8 +127,8 @@ func TestAKeptListIsCheckedByTheTimesOfItsFolders(t *testing.T) {
 
 func TestAFolderThatHasJustChangedIsReadAgain(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	manyFiles(t, dir)
 	changed := time.Now()
+	manyFiles(t, dir)
 	now = func() time.Time { return changed } // a slow machine needs more than 2 s
 	t.Cleanup(func() { now = time.Now })
 	for range 2 {
@@ -143,11 +151,18 @@ func TestADamagedKeptListIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	key := string(whole[headerBytes : headerBytes+binary.LittleEndian.Uint32(whole[12:])])
+	if tree, err := openTree(whole, key); err != nil || tree.Files() != 1200 {
+		t.Fatalf("got %v, want a list of 1200 files", err)
+	}
+	if _, err := openTree(whole, key+"x"); err == nil {
+		t.Error("a list with another key was opened")
+	}
 	for at := 0; at < len(whole); at += len(whole)/97 + 1 {
 		damaged := append([]byte(nil), whole...)
 		damaged[at] ^= 1 << (at % 8)
 		for _, b := range [][]byte{damaged, whole[:at], append(append([]byte(nil), whole...), 0)} {
-			if tree, err := openTree(b, filepath.Base(dir)); err == nil {
+			if tree, err := openTree(b, key); err == nil {
 				t.Errorf("byte %d: got %d files, want an error", at, tree.Files())
 			}
 		}
@@ -169,7 +184,7 @@ func TestRanksThatScanTogether(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	manyFiles(t, dir)
 	settled(t)
-	before := openedFolders.Load()
+	before := foldersRead.Load()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -186,7 +201,7 @@ func TestRanksThatScanTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := openedFolders.Load() - before; n != 6 {
+	if n := foldersRead.Load() - before; n != 6 {
 		t.Errorf("8 scans read %d folders, want 6", n)
 	}
 }
@@ -234,7 +249,10 @@ func TestAWaitingScanSaysSo(t *testing.T) {
 func TestAListThatCannotBeKept(t *testing.T) {
 	dir := t.TempDir()
 	manyFiles(t, dir)
-	cache := filepath.Join(dir, "train/c0/0.jpg") // not a folder
+	cache := filepath.Join(t.TempDir(), "file") // not a folder
+	if err := os.WriteFile(cache, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	f, err := OpenFolder(dir, true)
 	if err != nil {
 		t.Fatal(err)
@@ -278,5 +296,148 @@ func BenchmarkScan(b *testing.B) {
 				f.Close()
 			}
 		})
+	}
+}
+
+func TestTimesAreTrustedOnlyWhereTheyAreMaintained(t *testing.T) {
+	elsewhere, err := os.MkdirTemp("/dev/shm", "layout") // another device
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.RemoveAll(elsewhere)
+	manyFiles(t, elsewhere)
+	local := platform.FileSystem{Name: "ext", FolderTimes: true, Local: true}
+	for _, c := range []struct {
+		name string
+		of   func(*os.File) platform.FileSystem
+		kept int
+	}{
+		{"all folders maintain times", func(*os.File) platform.FileSystem { return local }, 1},
+		{"the folder is on an unknown file system", func(*os.File) (fs platform.FileSystem) { return fs }, 0},
+		{"a link leads to an unknown file system", func(d *os.File) platform.FileSystem {
+			if filepath.Base(d.Name()) == "link" {
+				return platform.FileSystem{}
+			}
+			return local
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, cache := t.TempDir(), t.TempDir()
+			manyFiles(t, dir)
+			if err := os.Symlink(elsewhere, filepath.Join(dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+			settled(t)
+			onFileSystem(t, c.of)
+			want := 12
+			for range 2 {
+				if _, fresh := scanned(t, dir, cache); fresh != want {
+					t.Errorf("read %d folders, want %d", fresh, want)
+				}
+				want = 12 * (1 - c.kept)
+			}
+			if kept, err := filepath.Glob(filepath.Join(cache, "*.files")); err != nil || len(kept) != c.kept {
+				t.Errorf("kept %v, %v, want %d lists", kept, err, c.kept)
+			}
+		})
+	}
+}
+
+func TestTheUseOfAKeptListIsReported(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	manyFiles(t, dir)
+	settled(t)
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var used []string
+	for range 2 {
+		used = nil
+		if _, err := f.Scan(t.Context(), ScanOptions{CacheDir: cache,
+			Kept: func(file string) { used = append(used, file) }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(cache, "*.files"))
+	if err != nil || len(kept) != 1 || len(used) != 1 || used[0] != kept[0] {
+		t.Errorf("got %q, %v, want the name of the kept list %q", used, err, kept)
+	}
+}
+
+func TestLinksThatMultiplyFoldersAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	const levels, links = 5, 6 // 7,776 paths, which end in a reasonable time without the limit
+	for level := range levels + 1 {
+		d := filepath.Join(dir, fmt.Sprint("d", level))
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for k := range links {
+			if level == levels {
+				break
+			}
+			if err := os.Symlink(fmt.Sprint("../d", level+1), filepath.Join(d, fmt.Sprint(k))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, follow := range []bool{false, true} {
+		f, err := OpenFolder(dir, follow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.Scan(t.Context(), ScanOptions{})
+		if err == nil || !strings.Contains(err.Error(), "more than 1000 paths lead to the folder") ||
+			!strings.Contains(err.Error(), "delete the link") {
+			t.Errorf("follow %v: got %v, want an error that names a link", follow, err)
+		}
+	}
+}
+
+func TestTheNumberOfFoldersIsLimited(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 10 {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("c%d/x", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := OpenFolder(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for limit, want := range map[int]bool{19: false, 20: true} {
+		s := f.newScan(t.Context(), nil)
+		s.limit = limit
+		if _, err := s.run(); (err == nil) != want {
+			t.Errorf("limit %d: got %v", limit, err)
+		}
+	}
+}
+
+func TestALongChainOfLinksIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	const links = 300 // os.Root and Linux follow fewer
+	if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(links)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for k := range links {
+		if err := os.Symlink(fmt.Sprint(k+1), filepath.Join(dir, fmt.Sprint(k))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, follow := range []bool{false, true} {
+		f, err := OpenFolder(dir, follow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.Scan(t.Context(), ScanOptions{})
+		if err == nil || !strings.Contains(err.Error(), "too many links") || strings.Contains(err.Error(), "leads out") {
+			t.Errorf("follow %v: got %v, want an error for too many links", follow, err)
+		}
 	}
 }

@@ -26,13 +26,13 @@ type Tree struct {
 //
 //	header  mark (8 bytes), checksum of the rest (4), length of the key (4), number of folders (8), of files (8),
 //	        bytes of the paths of folders (8), of files (8)
-//	folder  modification time (8, ns), change time (8, ns), inode (8), end of its path (8), end of its files (8),
-//	        parent (8)
+//	folder  modification time (8, ns), change time (8, ns), device (8), inode (8), size (8), number of links (8),
+//	        end of its path (8), end of its files (8), parent (8)
 //	file    end of its path (7), kind (1)
 const (
-	treeMark    = "htfiles\x01"
+	treeMark    = "htfiles\x02"
 	headerBytes = 48
-	folderBytes = 48
+	folderBytes = 72
 	fileBytes   = 8
 	endBits     = 56 // of an end of a path, below the kind
 )
@@ -41,8 +41,8 @@ type header struct{ key, folders, files, dirs, names int }
 
 // stamp tells whether the entries of a folder have changed since they were read.
 type stamp struct {
-	modified, changed int64 // nanoseconds
-	inode             uint64
+	modified, changed          int64 // nanoseconds
+	device, inode, size, links uint64
 }
 
 // kinds are the modes of files in a Tree. The index of a mode is its kind.
@@ -125,11 +125,12 @@ func (t *Tree) number(folder, field int) int {
 }
 
 func (t *Tree) stamp(k int) stamp {
-	return stamp{int64(t.number(k, 0)), int64(t.number(k, 1)), uint64(t.number(k, 2))}
+	field := func(n int) uint64 { return uint64(t.number(k, n)) }
+	return stamp{int64(field(0)), int64(field(1)), field(2), field(3), field(4), field(5)}
 }
-func (t *Tree) dirEnd(k int) int  { return t.number(k, 3) }
-func (t *Tree) fileEnd(k int) int { return t.number(k, 4) }
-func (t *Tree) parent(k int) int  { return t.number(k, 5) }
+func (t *Tree) dirEnd(k int) int  { return t.number(k, 6) }
+func (t *Tree) fileEnd(k int) int { return t.number(k, 7) }
+func (t *Tree) parent(k int) int  { return t.number(k, 8) }
 
 // fileStart returns the number of the first file in folder k.
 func (t *Tree) fileStart(k int) int {
@@ -216,13 +217,13 @@ func (t *Tree) walk(k int, within [][]int32, visit func(Entry) error) error {
 
 // writer builds a Tree.
 type writer struct {
-	key                         string
 	folders, dirs, files, names []byte
 }
 
 func (w *writer) addFolder(name string, s stamp, parent int) {
 	w.dirs = append(w.dirs, name...)
-	for _, v := range []uint64{uint64(s.modified), uint64(s.changed), s.inode, uint64(len(w.dirs)), 0, uint64(parent)} {
+	for _, v := range [...]uint64{uint64(s.modified), uint64(s.changed), s.device, s.inode, s.size, s.links,
+		uint64(len(w.dirs)), 0, uint64(parent)} {
 		w.folders = binary.LittleEndian.AppendUint64(w.folders, v)
 	}
 }
@@ -250,14 +251,14 @@ func (w *writer) endFiles() {
 	binary.LittleEndian.PutUint64(w.folders[len(w.folders)-16:], uint64(len(w.files)/fileBytes))
 }
 
-// parts returns the bytes of the Tree in several parts.
-func (w *writer) parts() [][]byte {
+// parts returns the bytes of a file with the Tree, in several parts.
+func (t *Tree) parts(key string) [][]byte {
 	head := append([]byte(treeMark), 0, 0, 0, 0)
-	head = binary.LittleEndian.AppendUint32(head, uint32(len(w.key)))
-	for _, n := range []int{len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)} {
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(key)))
+	for _, n := range []int{t.head.folders, t.head.files, t.head.dirs, t.head.names} {
 		head = binary.LittleEndian.AppendUint64(head, uint64(n))
 	}
-	all := [][]byte{head, []byte(w.key), w.folders, w.dirs, w.files, w.names}
+	all := [][]byte{head, []byte(key), t.folders, t.dirs, t.files, t.names}
 	sum := crc32.Checksum(head[12:], castagnoli)
 	for _, part := range all[1:] {
 		sum = crc32.Update(sum, castagnoli, part)
@@ -268,7 +269,7 @@ func (w *writer) parts() [][]byte {
 
 // tree returns the Tree.
 func (w *writer) tree() *Tree {
-	h := header{len(w.key), len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)}
+	h := header{0, len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)}
 	return &Tree{head: h, folders: w.folders, dirs: w.dirs, files: w.files, names: w.names}
 }
 
