@@ -43,8 +43,9 @@ try() {
 		cmake --build /tmp/build -j"$(nproc)"
 		"$1" --version | sed -n "1s/^/compiler: /p"
 		cat /tmp/build/parts.txt' sh "${compiler/clang/clang++}" >"$place/compiler.log" 2>&1 </dev/null; then
-		tail -n 15 "$place/compiler.log" >&2
-		echo "compilers: $1: FAILED" >&2
+		mv "$place/compiler.log" "$place/failed-${1//\//-}.log"
+		grep -iE -B 1 -A 5 'error|\*\*\*' "$place/failed-${1//\//-}.log" | head -n 30 >&2
+		echo "compilers: $1: FAILED; the output is in $place/failed-${1//\//-}.log" >&2
 		return 1
 	fi
 	grep -q '^cpu: on' "$place/compiler.log" || { cat "$at.upper/tmp/build/parts.txt" >&2; echo "compilers: $1: the CPU device was not compiled" >&2; return 1; }

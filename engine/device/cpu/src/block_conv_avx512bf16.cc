@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "block_conv.h"
+#include "spread_bf16.h"
 
 namespace hetero {
 
@@ -18,7 +19,7 @@ struct Lane {
   static Vector spread(const uint16_t *p) {
     int32_t pair;
     std::memcpy(&pair, p, sizeof pair);
-    return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+    return SPREAD_BF16(pair);
   }
   static __m512 add_product(__m512 sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, a, b); }
   static void store(uint16_t *p, __m512 sum) {

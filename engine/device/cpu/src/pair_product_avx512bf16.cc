@@ -3,6 +3,7 @@
 
 #include "elementwise_simd.h"
 #include "panel_simd.h"
+#include "spread_bf16.h"
 #include "unroll.h"
 #include "vmath.h"
 
@@ -28,7 +29,7 @@ struct Pair {
   using Vector = __m512bh;
 
   static SIMD_INLINE Vector load(const uint32_t *p) { return (Vector)_mm512_loadu_si512(p); }
-  static SIMD_INLINE Vector spread(uint32_t unit) { return (Vector)_mm512_set1_epi32((int)unit); }
+  static SIMD_INLINE Vector spread(uint32_t unit) { return SPREAD_BF16((int)unit); }
   static SIMD_INLINE __m512 add_product(__m512 sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, a, b); }
 };
 
