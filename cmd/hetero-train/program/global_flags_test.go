@@ -28,7 +28,7 @@ func TestNoCommandIgnoresTheConfigurationOfTheCommandLine(t *testing.T) {
 		"checkpoint export": {dir}, "checkpoint inspect": {dir}, "checkpoint verify": {dir},
 		"checkpoint import": {filepath.Join(dir, "checkpoints", "step-00000020", "model.safetensors"), "--output",
 			filepath.Join(empty, "w.safetensors")},
-		"data download": {"cifar10"}, "data repack": {empty, filepath.Join(empty, "shards")},
+		"certs": {filepath.Join(empty, "certificates"), "node"}, "data download": {"cifar10"}, "data repack": {empty, filepath.Join(empty, "shards")},
 		"data tokenize": {text},
 		"eval":          {dir}, "generate": {dir, "--prompt", "a"}, "predict": {dir, text},
 		"schedule ingest": {text}, "status": {dir}, "tracking sync": {dir},
