@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -172,12 +173,15 @@ func TestStepAllocatesNothing(t *testing.T) {
 		failed <- nil
 	}()
 	var err error
-	got := testing.AllocsPerRun(20, func() {
-		rounds <- true
-		if e := measured.again(); e != nil {
-			err = e
-		}
-	})
+	got := math.Inf(1)
+	for range 5 { // on a busy machine, other goroutines of the test binary may allocate meanwhile
+		got = min(got, testing.AllocsPerRun(20, func() {
+			rounds <- true
+			if e := measured.again(); e != nil {
+				err = e
+			}
+		}))
+	}
 	close(rounds)
 	if err := errors.Join(err, <-failed); err != nil {
 		t.Fatal(err)
