@@ -47,12 +47,12 @@ func TestTileConvolutions(t *testing.T) {
 
 // A kernel for AMX reads weights in tiles of 16 pairs, which no other kernel of this device does.
 func TestOnACPUWithAMXConvolutionsUseTiles(t *testing.T) {
-	t.Setenv("HETERO_CPU_KERNELS", "tiles")
-	dev := open(t, device.Options{Threads: 2})
-	defer dev.Close()
 	if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(flags), " amx_bf16") {
 		needtest.Missing(t, "amx", "/proc/cpuinfo does not list amx_bf16")
 	}
+	t.Setenv("HETERO_CPU_KERNELS", "tiles")
+	dev := open(t, device.Options{Threads: 2})
+	defer dev.Close()
 	in := []device.TensorSpec{device.Spec(tensor.BF16, 64, 64, 4, 4).With(device.Any),
 		device.Spec(tensor.BF16, 64, 64, 3, 3).With(device.Any)}
 	op := device.Conv2D{
