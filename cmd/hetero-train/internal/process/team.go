@@ -151,6 +151,25 @@ func (t *Team) Gather(ctx context.Context, what string, own []byte) ([][]byte, e
 	return t.Group.Gather(ctx, what, own)
 }
 
+// GatherAll sends a value of this rank to all ranks as JSON, and returns the values of all ranks, by rank.
+func GatherAll[T any](ctx context.Context, t *Team, what string, own T) ([]T, error) {
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := t.Group.Gather(ctx, what, word)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &all[rank]); err != nil {
+			return nil, fmt.Errorf("%s: rank %d: %w", what, rank, err)
+		}
+	}
+	return all, nil
+}
+
 // Send sends a value of rank 0 to all ranks. On rank 0, and in a run of one rank, it first calls set, which computes
 // the value.
 func (t *Team) Send(ctx context.Context, what string, value any, set func() error) error {

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -17,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
@@ -93,19 +93,9 @@ func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	machines := []machine{look(ctx, k)}
 	var times clocks
 	if k.Team != nil {
-		word, err := json.Marshal(machines[0])
-		if err != nil {
+		var err error
+		if machines, err = process.GatherAll(ctx, k.Team, "facts of the machines", machines[0]); err != nil {
 			return nil, err
-		}
-		words, err := k.Team.Group.Gather(ctx, "facts of the machines", word)
-		if err != nil {
-			return nil, err
-		}
-		machines = make([]machine, len(words))
-		for rank, w := range words {
-			if err := json.Unmarshal(w, &machines[rank]); err != nil {
-				return nil, fmt.Errorf("facts of rank %d: %w", rank, err)
-			}
 		}
 		if times, err = compareClocks(ctx, k); err != nil {
 			return nil, err

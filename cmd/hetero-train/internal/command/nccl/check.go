@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exchange"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -113,7 +114,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 }
 
 // introduce gathers the properties of all ranks.
-func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
+func introduce(ctx context.Context, x *exchange.Exchange) ([]rankNCCL, error) {
 	k := x.Rank
 	info := k.Device.Info()
 	own := rankNCCL{Rank: k.Process.Opts.Assignment.Rank,
@@ -128,21 +129,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 			own.PCIe = fmt.Sprintf("%d x%d", g.PCIe.GenerationMax, g.PCIe.WidthMax)
 		}
 	}
-	word, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	words, err := k.Team.Group.Gather(ctx, "nccl ranks", word)
-	if err != nil {
-		return nil, err
-	}
-	all = make([]rankNCCL, len(words))
-	for rank, w := range words {
-		if err := json.Unmarshal(w, &all[rank]); err != nil {
-			return nil, fmt.Errorf("data of rank %d: %w", rank, err)
-		}
-	}
-	return all, nil
+	return process.GatherAll(ctx, k.Team, "nccl ranks", own)
 }
 
 // curve measures the time of an all-reduce of all ranks, by size.
