@@ -1,9 +1,8 @@
 package images
 
 import (
-	"errors"
-	"fmt"
 	"math"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/platform"
@@ -91,17 +90,6 @@ func (r *reader) Contents(i int) ([]byte, error) {
 	return contents, nil
 }
 
-func (r *reader) read(i int, sizer data.Sizer, img *data.Image) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // a crafted file may make a decoder panic; here its name is known
-			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
-		}
-	}()
-	contents, fetched, err := r.fetches.Read(i)
-	if err != nil {
-		return err
-	}
-	err = r.decoder.Decode(contents, sizer, img)
-	img.EncodedBytes, img.Fetched, img.Contents = len(contents), fetched, contents
-	return err
+func (r *reader) read(i int, sizer data.Sizer, img *data.Image) error {
+	return r.decoder.Read(func() ([]byte, time.Duration, error) { return r.fetches.Read(i) }, sizer, img)
 }

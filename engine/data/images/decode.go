@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/png"
 	"io"
+	"time"
 
 	"golang.org/x/image/vp8"
 
@@ -47,6 +48,23 @@ func NewDecoder(o DecodeOptions) (*Decoder, error) {
 
 // Close frees the decoder's buffers.
 func (d *Decoder) Close() { d.jpeg.Close() }
+
+// Read decodes the contents that fetch returns with the time that it took. A crafted file may make a decoder panic; the
+// caller knows its name, so Read returns the panic as an error.
+func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.Sizer, img *data.Image) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
+		}
+	}()
+	contents, fetched, err := fetch()
+	if err != nil {
+		return err
+	}
+	err = d.Decode(contents, sizer, img)
+	img.EncodedBytes, img.Fetched, img.Contents = len(contents), fetched, contents
+	return err
+}
 
 // Decode decodes the image in contents into img. The rules of data.Reader.Read apply.
 func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) error {

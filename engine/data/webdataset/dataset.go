@@ -1,8 +1,6 @@
 package webdataset
 
 import (
-	"errors"
-	"fmt"
 	"time"
 	"unsafe"
 
@@ -102,21 +100,12 @@ func (d *dataset) fault(i int, err error) error {
 		Err: err}
 }
 
-func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // a crafted file may make a decoder panic; here its name is known
-			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
-		}
-	}()
-	started := time.Now()
-	contents, err := r.contentsOf(e)
-	if err != nil {
-		return err
-	}
-	fetched := time.Since(started)
-	err = r.decoder.Decode(contents, sizer, img)
-	img.EncodedBytes, img.Fetched, img.Contents = len(contents), fetched, contents
-	return err
+func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) error {
+	return r.decoder.Read(func() ([]byte, time.Duration, error) {
+		started := time.Now()
+		contents, err := r.contentsOf(e)
+		return contents, time.Since(started), err
+	}, sizer, img)
 }
 
 func (r *reader) contentsOf(e entry) ([]byte, error) {
