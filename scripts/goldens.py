@@ -21,8 +21,11 @@ the seed of the file and the name of a stream. Element i of a tensor, in row-maj
                                   y, x, c are the element's row, column and channel: noise over waves that identify the class
       network input (N, 3, H, W)  src·a + b, a = 1/(255·std), b = -mean/std: all in f32, each operation rounded
 
+With multi_label, the label of an image is Bits(n) mod 2^classes. Bit k of it states whether the image has class k.
+
 Training, in f64 and in several ways of f32 (VARIANTS) from the same f32 parameters and inputs:
-  loss           mean of the batch's softmax cross-entropy, with label smoothing
+  loss           mean of the batch's softmax cross-entropy, with label smoothing; with multi_label
+                 binary_cross_entropy_with_logits, its mean over images and classes
   learning rate  step t uses lr·min(1, (t + 1)/warmup_steps)
   weight decay   on all parameters; with finetune on those of more than one dimension
   finetune       `freeze`d modules get no gradient and are in eval mode; layer i of L (the blocks, then fc) learns with
@@ -72,6 +75,8 @@ CASES = {
     "simple_cnn_finetune": {**SMALL, "seed": 221, "optimizer": {**ADAMW, "lr": 2e-3}, "label_smoothing": 0.0,
                             "finetune": {"freeze": ["block0"], "layer_decay": 0.7, "ema_decay": 0.8,
                                          "ema_interval": 2}},
+    "simple_cnn_labels": {**SMALL, "seed": 57, "classes": 6, "optimizer": {**SGD, "lr": 0.02}, "label_smoothing": 0.0,
+                          "multi_label": True},
     "resnet50_sgd": {**RESNET, "seed": 22, "optimizer": {**SGD, "lr": 0.0005}},
     "resnet50_adamw": {**RESNET, "seed": 22, "optimizer": {**ADAMW, "lr": 0.0001}},
     # The published image size. The learning rate keeps the losses of the variants close for 20 steps. A single
@@ -113,8 +118,9 @@ def initial_value(config, name, shape, fc_inputs):
 def make_batch(config, step):
     """Images (N, H, W, 3) of u8 and labels (N)."""
     n, size = config["batch_size"], config["image_size"]
+    different = 2 ** config["classes"] if config.get("multi_label") else config["classes"]
     labels = (Stream(config["seed"], f"golden.labels.{step}").bits(indices((n,))) % np.uint64(
-        config["classes"])).astype(np.int64)
+        different)).astype(np.int64)
     shape = (n, size, size, 3)
     noise = (Stream(config["seed"], f"golden.images.{step}").bits(indices(shape)) & np.uint64(127)).astype(
         np.int64).reshape(shape)
@@ -174,6 +180,14 @@ def make_optimizer(o, parameters):
                              weight_decay=o["weight_decay"])
 
 
+def loss_of(config, logits, labels, smoothing):
+    labels = torch.from_numpy(labels)
+    if not config.get("multi_label"):
+        return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
+    targets = (labels[:, None] >> torch.arange(config["classes"])) & 1
+    return torch.nn.functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype))
+
+
 def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     """Loss of every step, gradient norms of the first, loss of the evaluation."""
     model = build(config, dtype, disturbance).train().to(memory_format=layout)
@@ -190,8 +204,7 @@ def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
             group["lr"] = config["optimizer"]["lr"] * min(1.0, (step + 1) / config["warmup_steps"]) * group.get("scale",
                                                                                                                 1.0)
         logits = model(torch.from_numpy(normalize(images)).to(dtype))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels),
-                                                 label_smoothing=config["label_smoothing"])
+        loss = loss_of(config, logits, labels, config["label_smoothing"])
         optimizer.zero_grad()
         loss.backward()
         result["loss"].append(loss.item())
@@ -206,7 +219,7 @@ def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     images, labels = make_batch(config, config["steps"])
     with torch.no_grad():
         logits = model.eval()(torch.from_numpy(normalize(images)).to(dtype))
-        result["eval_loss"] = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)).item()
+        result["eval_loss"] = loss_of(config, logits, labels, 0.0).item()
     return result
 
 

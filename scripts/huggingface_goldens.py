@@ -68,6 +68,15 @@ both = DatasetDict({"train": train, "test": test})
 both.save_to_disk(str(out / "images_disk"), num_shards={"train": 2, "test": 1})
 remember("images_disk/train", train)
 remember("images_disk/test", test)
+# several labels per image: a list of ClassLabels, and a vector with 0 or 1 for each label
+several = [[2, 0], [1], [], [0, 2], [0, 1, 2], [1]]
+pictures = images(6).remove_columns("label")
+multi = pictures.add_column("labels", several).cast(
+    Features({"image": Image(), "labels": Sequence(ClassLabel(names=classes))}))
+multi.save_to_disk(str(out / "several_disk"))
+multi.to_parquet(str(out / "several.parquet"))
+pictures.add_column("labels", [[int(k in row) for k in range(3)] for row in several]).to_parquet(
+    str(out / "vectors.parquet"))
 # a cache, as load_dataset leaves it: NAME/CONFIG/VERSION/FINGERPRINT
 cache = out / "cache/flowers/default/0.0.0/0123456789abcdef"
 cache.mkdir(parents=True)

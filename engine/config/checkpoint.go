@@ -60,6 +60,6 @@ func (c *Checkpoint) Keys() []Key {
 		Bool(&c.Best, "best", true).
 			Doc("Also keeps the checkpoint with the best evaluation."),
 		Choice(&c.BestMetric, "best_metric", "auto", "auto", "top1", "top5", "loss", "perplexity", "f1", "macro_f1").
-			Doc("Metric of the best evaluation. `auto`: `top1` (accuracy) for classes, `perplexity` for tokens. `loss` is always possible. Images: also `top5`. Text: also `top1` (accuracy). Images and labelled texts: also `f1` (of the second class if there are two, else the mean over all classes) or `macro_f1` (mean over all classes)."),
+			Doc("Metric of the best evaluation. `auto`: `top1` (accuracy) for classes, `perplexity` for tokens. `loss` is always possible. Images: also `top5`. Text: also `top1` (accuracy). Images and labelled texts: also `f1` (of the second class if there are two, else the mean over all classes) or `macro_f1` (mean over all classes). Images with several labels: `f1` is micro F1, and is the metric of `auto`; `top1` is the accuracy over all labels."),
 	})
 }

@@ -25,7 +25,7 @@ type imageOptions struct {
 }
 
 func (o imageOptions) options() Options {
-	return Options{Samples: Images{o.Dataset, o.Transform, o.Mix, o.Stages}, Seed: o.Seed, BatchSize: o.BatchSize,
+	return Options{Samples: Images{o.Dataset, nil, o.Transform, o.Mix, o.Stages}, Seed: o.Seed, BatchSize: o.BatchSize,
 		Accumulation: o.Accumulation,
 		Evaluate:     o.Evaluate, Share: o.Share, MaxCount: o.MaxCount, Start: o.Start, Workers: o.Workers,
 		Depth: o.Depth,

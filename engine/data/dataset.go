@@ -3,6 +3,8 @@ package data
 import (
 	"errors"
 	"io"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +35,49 @@ type Splits struct {
 	Unused        string    // folder or files of a part that neither Train nor Eval has; "" if there is none
 	Closer        io.Closer // frees resources that both parts use; may be nil
 	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set
+
+	// Sets are the labels of samples that have several labels each; nil: each sample has one class. Dataset.Label is
+	// then the number of a set, and Dataset.Classes describes the sets.
+	Sets *LabelSets
+}
+
+// LabelSets are the labels of the samples of a data set, each with any number of labels.
+type LabelSets struct {
+	Names []string  // names of the labels, by number
+	Sets  [][]int32 // numbers of the labels of each set, in ascending order
+}
+
+// Describe returns the names of the labels of a set.
+func (s *LabelSets) Describe(set int) string {
+	if len(s.Sets[set]) == 0 {
+		return "(no label)"
+	}
+	names := make([]string, len(s.Sets[set]))
+	for i, label := range s.Sets[set] {
+		names[i] = s.Names[label]
+	}
+	return strings.Join(names, "|")
+}
+
+// fill writes 1 for each label of a set, and 0 for all other labels, to to, which has an element for each label.
+func (s *LabelSets) fill(set int, to []int32) {
+	clear(to)
+	for _, label := range s.Sets[set] {
+		to[label] = 1
+	}
+}
+
+// Relabelled returns the sets with the labels of a trained model, whose names are given. number[i] is the number, in
+// names, of label i of s.
+func (s *LabelSets) Relabelled(names []string, number []int) *LabelSets {
+	out := &LabelSets{Names: names, Sets: make([][]int32, len(s.Sets))}
+	for k, set := range s.Sets {
+		for _, label := range set {
+			out.Sets[k] = append(out.Sets[k], int32(number[label]))
+		}
+		slices.Sort(out.Sets[k])
+	}
+	return out
 }
 
 // Close frees files and memory. The caller must close all Readers first.

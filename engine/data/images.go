@@ -15,8 +15,12 @@ import (
 //	second_labels  ()               i32, label of the partner; only with Mix
 //	lambda         ()               f32, weight of labels, 0 … 1; only with Mix
 //	images         (Size, Size, 3)  u8, rows of red, green, blue
+//
+// With Sets, labels, second_labels and lambda have the shape (len(Sets.Names)): labels has 1 for each label of the
+// sample, and 0 for all others.
 type Images struct {
 	Dataset   Dataset
+	Sets      *LabelSets // nil: each sample has one class
 	Transform Transform
 	Mix       Mix // combines training samples with partners
 
@@ -54,11 +58,15 @@ func (s Images) Layout(o *Options) (Layout, error) {
 	var errs []error
 	view, err := s.Transform.normalized()
 	errs = append(errs, err, s.Mix.check())
-	layout := Layout{Fields: []Field{{Name: Labels, DType: tensor.I32, Pad: 0xff}}, Group: 1}
+	var targets []int
+	if s.Sets != nil {
+		targets = []int{len(s.Sets.Names)}
+	}
+	layout := Layout{Fields: []Field{{Name: Labels, DType: tensor.I32, Shape: targets, Pad: 0xff}}, Group: 1}
 	if s.Mix.Enabled() {
 		layout.Group = 2 // a pair of partners is read together
-		layout.Fields = append(layout.Fields, Field{Name: SecondLabels, DType: tensor.I32},
-			Field{Name: Lambda, DType: tensor.F32})
+		layout.Fields = append(layout.Fields, Field{Name: SecondLabels, DType: tensor.I32, Shape: targets},
+			Field{Name: Lambda, DType: tensor.F32, Shape: targets})
 		if o.Evaluate {
 			errs = append(errs, errors.New("data loader: samples of an evaluation are not mixed"))
 		}
@@ -82,7 +90,7 @@ func (s Images) NewSource(o *Options) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := &imageSource{set: s.Dataset, reader: reader, mix: s.Mix, stages: s.Stages, seed: o.Seed,
+	source := &imageSource{set: s.Dataset, sets: s.Sets, reader: reader, mix: s.Mix, stages: s.Stages, seed: o.Seed,
 		batch: o.BatchSize, size: view.Size,
 		transform: view.prepared(o.Seed), pixels: 1}
 	if s.Mix.Enabled() {
@@ -94,6 +102,7 @@ func (s Images) NewSource(o *Options) (Source, error) {
 // imageSource reads the images of one worker.
 type imageSource struct {
 	set       Dataset
+	sets      *LabelSets // nil: each sample has one class
 	reader    Reader
 	mix       Mix
 	stages    *Stages
@@ -174,16 +183,29 @@ func (w *imageSource) mixing(s *Span, j int) mixing {
 
 // label writes the labels of position j.
 func (w *imageSource) label(s *Span, j int, m mixing) {
-	label := int32(w.set.Label(int(s.Index[j])))
-	elements[int32](s.Field(0, j))[0] = label
+	label := w.set.Label(int(s.Index[j]))
+	w.write(label, s.Field(0, j))
 	if !w.mix.Enabled() {
 		return
 	}
 	if !m.none() {
-		label = int32(w.set.Label(int(s.Index[j^1])))
+		label = w.set.Label(int(s.Index[j^1]))
 	}
-	elements[int32](s.Field(1, j))[0] = label
-	elements[float32](s.Field(2, j))[0] = m.lambda
+	w.write(label, s.Field(1, j))
+	lambdas := elements[float32](s.Field(2, j))
+	for k := range lambdas {
+		lambdas[k] = m.lambda
+	}
+}
+
+// write writes a class, or the labels of a set, to a field of a sample.
+func (w *imageSource) write(label int, field []byte) {
+	to := elements[int32](field)
+	if w.sets != nil {
+		w.sets.fill(label, to)
+		return
+	}
+	to[0] = int32(label)
 }
 
 // view writes the unmixed image of position j to pix.

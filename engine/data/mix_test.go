@@ -2,6 +2,7 @@ package data
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -171,5 +172,43 @@ func TestABrokenPartnerIsNamed(t *testing.T) {
 	o.Share = &Share{0, 2}
 	if _, err := newLoader(t, o).Next(t.Context()); err != nil {
 		t.Errorf("the other pair: %v", err)
+	}
+}
+
+// A sample with several labels has a target for each label, and mixing weighs all targets alike.
+func TestSeveralLabelsAreMixed(t *testing.T) {
+	const size = 4
+	sets := &LabelSets{Names: []string{"a", "b", "c"}, Sets: [][]int32{{0, 2}, nil}}
+	for _, mix := range mixings {
+		samples := Images{Dataset: whites{&fake{samples: 16, size: size, classes: 2}}, Sets: sets,
+			Transform: Transform{Size: size}, Mix: mix}
+		l, err := NewLoader(Options{Samples: samples, Seed: 3, BatchSize: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		b, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets := [][]int32{{1, 0, 1}, {0, 0, 0}} // of even and odd samples
+		labels := Values[int32](b, Labels)
+		for j := range b.N {
+			if got, want := labels[3*j:3*j+3], targets[b.IDs[j]%2]; !slices.Equal(got, want) {
+				t.Errorf("%+v: sample %d has the targets %v, want %v", mix, b.IDs[j], got, want)
+			}
+			if !mix.Enabled() {
+				continue
+			}
+			second, lambda := Values[int32](b, SecondLabels)[3*j:3*j+3], Values[float32](b, Lambda)[3*j:3*j+3]
+			of := b.IDs[j]
+			if lambda[0] < 1 {
+				of = b.IDs[j^1]
+			}
+			if !slices.Equal(second, targets[of%2]) || lambda[1] != lambda[0] || lambda[2] != lambda[0] {
+				t.Errorf("%+v: sample %d has the second targets %v and lambdas %v", mix, b.IDs[j], second, lambda)
+			}
+		}
+		b.Release()
 	}
 }

@@ -7,7 +7,11 @@ import (
 )
 
 // Confusion counts the predictions of a classifier by class. All slices have one element for each class.
+//
+// With Independent, a sample may have any number of the classes, and each of them may be predicted.
 type Confusion struct {
+	Independent bool
+
 	Hits      []int64 // number of targets of the class that are predicted as this class
 	Labels    []int64 // number of targets of the class
 	Predicted []int64 // number of targets that are predicted as this class
@@ -31,6 +35,19 @@ func (c *Confusion) Count(label, predicted int) {
 	}
 }
 
+// CountIndependent adds one target of a sample whose classes are independent.
+func (c *Confusion) CountIndependent(class int, has, predicted bool) {
+	if has {
+		c.Labels[class]++
+	}
+	if predicted {
+		c.Predicted[class]++
+	}
+	if has && predicted {
+		c.Hits[class]++
+	}
+}
+
 // Reset removes all targets.
 func (c *Confusion) Reset() {
 	clear(c.Hits)
@@ -39,8 +56,16 @@ func (c *Confusion) Reset() {
 }
 
 // F1 returns the harmonic mean of precision and recall. With two classes, it is that of class 1. Otherwise it is the
-// mean over the classes that have a target or a prediction. A class without hits has the value 0.
+// mean over the classes that have a target or a prediction. A class without hits has the value 0. If the classes are
+// independent, F1 is that of all targets together (micro F1).
 func (c *Confusion) F1() float64 {
+	if c.Independent {
+		hits, all := int64(0), int64(0)
+		for i := range c.Hits {
+			hits, all = hits+c.Hits[i], all+c.Labels[i]+c.Predicted[i]
+		}
+		return 2 * float64(hits) / float64(max(all, 1))
+	}
 	if len(c.Hits) == 2 {
 		value, _ := c.of(1)
 		return value

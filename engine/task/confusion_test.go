@@ -74,6 +74,20 @@ func TestValuesFromFilesHaveTheTitlesOfTheirMetrics(t *testing.T) {
 	}
 }
 
+// The expected values are those of sklearn.metrics.f1_score with average="micro" and "macro" for
+// [[1,0,1],[0,1,0],[1,1,0],[0,0,0]] and the predictions [[1,0,0],[0,1,1],[1,0,0],[0,0,0]].
+func TestF1OfIndependentClasses(t *testing.T) {
+	c := Report{Classes: 3, Independent: true}.NewConfusion()
+	for i, row := range [][3]int{{1, 0, 1}, {0, 1, 0}, {1, 1, 0}, {0, 0, 0}} {
+		for class, predicted := range [][3]int{{1, 0, 0}, {0, 1, 1}, {1, 0, 0}, {0, 0, 0}}[i] {
+			c.CountIndependent(class, row[class] == 1, predicted == 1)
+		}
+	}
+	if micro, macro := c.F1(), c.MacroF1(); math.Abs(micro-2.0/3) > 1e-15 || math.Abs(macro-(1+2.0/3)/3) > 1e-15 {
+		t.Errorf("got micro F1 %v and macro F1 %v, want 0.667 and 0.556", micro, macro)
+	}
+}
+
 func TestF1(t *testing.T) {
 	for _, c := range []struct {
 		classes           int

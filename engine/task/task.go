@@ -52,6 +52,9 @@ type Report struct {
 	RateKey string
 	// Classes is the number of classes for which an evaluation fills a Confusion; 0: it fills none.
 	Classes int
+	// Independent states that a sample may have any number of the classes. It then has a target for each class, with
+	// the label 1 or 0.
+	Independent bool
 	// SampleTarget states that each sample has one further target. The loss is then the mean over the targets plus the
 	// mean over the samples.
 	SampleTarget bool
@@ -88,7 +91,11 @@ var (
 	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 {
 		return s.Top1
 	}}
+	LabelAccuracy = Metric{Key: "top1", Title: "label accuracy", Percent: true, Of: func(s Score) float64 {
+		return s.Top1
+	}}
 	F1         = Metric{Key: "f1", Title: "F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
+	MicroF1    = Metric{Key: "f1", Title: "micro F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
 	Perplexity = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 {
 		return math.Exp(s.Loss - s.SampleLoss)
 	}}
@@ -101,8 +108,25 @@ var (
 	}}
 )
 
+// NewConfusion returns a Confusion without targets for the classes of the task.
+func (r Report) NewConfusion() *Confusion {
+	c := NewConfusion(r.Classes)
+	c.Independent = r.Independent
+	return c
+}
+
 // Best returns the metric that determines the best evaluation, unless the user chooses another one.
 func (r Report) Best() Metric { return r.Metrics[0] }
+
+// OfStep returns the first metric that each step has.
+func (r Report) OfStep() Metric {
+	for _, m := range r.Metrics {
+		if !m.Evaluated {
+			return m
+		}
+	}
+	return Loss
+}
 
 // Choices returns all metrics that can determine the best evaluation: Metrics, the loss, and the F1 of classes.
 func (r Report) Choices() []Metric {

@@ -43,6 +43,7 @@ type golden struct {
 		Steps          int
 		WarmupSteps    int     `json:"warmup_steps"`
 		LabelSmoothing float64 `json:"label_smoothing"`
+		MultiLabel     bool    `json:"multi_label"`     // bit k of a label states whether the image has class k
 		ResidualWeight float64 `json:"residual_weight"` // initial weight of bn3, the last BatchNorm of a bottleneck
 		Mean, Std      [3]float64
 		Finetune       *struct {
@@ -89,9 +90,29 @@ func (d goldenData) Classes() []string {
 }
 func (d goldenData) Label(i int) int {
 	c := d.g.Config
-	return int(random.New(c.Seed, fmt.Sprint("golden.labels.", i/c.BatchSize)).Bits(uint64(i%c.BatchSize)) % uint64(
-		c.Classes))
+	different := uint64(c.Classes)
+	if c.MultiLabel {
+		different = 1 << c.Classes
+	}
+	return int(random.New(c.Seed, fmt.Sprint("golden.labels.", i/c.BatchSize)).Bits(uint64(i%c.BatchSize)) % different)
 }
+
+// sets returns the labels of the images, or nil if each image has one class.
+func (g *golden) sets() *data.LabelSets {
+	if !g.Config.MultiLabel {
+		return nil
+	}
+	s := &data.LabelSets{Names: make([]string, g.Config.Classes), Sets: make([][]int32, 1<<g.Config.Classes)}
+	for number := range s.Sets {
+		for class := range g.Config.Classes {
+			if number>>class&1 == 1 {
+				s.Sets[number] = append(s.Sets[number], int32(class))
+			}
+		}
+	}
+	return s
+}
+
 func (d goldenData) NewReader() (data.Reader, error) { return goldenReader{d}, nil }
 
 type goldenReader struct{ d goldenData }
@@ -120,7 +141,8 @@ func (g *golden) model() models.Classifier {
 
 func (g *golden) options(compute tensor.DType) replica.Options {
 	c := g.Config
-	task := images.Classify{Model: g.model(), Classes: c.Classes, Size: c.ImageSize, LabelSmoothing: c.LabelSmoothing}
+	task := images.Classify{Model: g.model(), Classes: c.Classes, Independent: c.MultiLabel, Size: c.ImageSize,
+		LabelSmoothing: c.LabelSmoothing}
 	for i := range 3 {
 		task.Mean[i], task.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
 	}
@@ -205,7 +227,8 @@ func (g *golden) loader(t *testing.T) *data.Loader {
 	loader, err := data.NewLoader(
 		data.Options{
 			Samples: data.Images{
-				Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize}},
+				Dataset: goldenData{g}, Sets: g.sets(),
+				Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize}},
 			BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
 	if err != nil {
 		t.Fatal(err)

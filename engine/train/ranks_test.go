@@ -252,6 +252,11 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 	ghost.GhostGroup = 2
 	mixed := testOptions()
 	mix(&mixed)
+	labels := testOptions()
+	several(&labels)
+	mixedLabels := testOptions()
+	several(&mixedLabels)
+	mix(&mixedLabels)
 	dropping := testOptions()
 	use(&dropping, oneBlock)
 	for _, c := range []struct {
@@ -266,6 +271,8 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 		{"averaged weights", crew{options: averagedOptions(1), shares: []int{3, 1, 2}, sync: true, cap: 200}},
 		{"branches dropped by sample", crew{options: dropping, shares: []int{2, 4}, sync: true,
 			splitter: rotating{[][]int{{1, 5}, {6, 0}, {3, 3}}}}},
+		{"several labels per image", crew{options: labels, shares: []int{0, 5, 1}, sync: true, cap: 200}},
+		{"several labels per mixed image", crew{options: mixedLabels, shares: []int{3, 2, 1}, sync: true}},
 		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
 		{"mixed samples, partners on other ranks", crew{options: mixed, shares: []int{3, 2, 1}, sync: true,
 			splitter: rotating{[][]int{{1, 2, 3}, {5, 0, 1}, {2, 2, 2}}}}},

@@ -65,6 +65,9 @@ func classify(o *replica.Options, change func(*images.Classify)) {
 // mix gives the training samples of o a second label.
 func mix(o *replica.Options) { classify(o, func(c *images.Classify) { c.Mixed = true }) }
 
+// several makes the classes of o independent. An image of class k has the labels 0 to k-1.
+func several(o *replica.Options) { classify(o, func(c *images.Classify) { c.Independent = true }) }
+
 // use sets the model of o.
 func use(o *replica.Options, m models.Classifier) {
 	classify(o, func(c *images.Classify) { c.Model = m })
@@ -121,11 +124,17 @@ func testImages(t *testing.T, o replica.Options, evaluate bool) data.Samples {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var sets *data.LabelSets
+	if o.Task.(images.Classify).Independent {
+		sets = &data.LabelSets{Names: make([]string, testClasses), Sets: [][]int32{nil, {0}, {0, 1}}}
+	}
 	if evaluate {
-		return data.Images{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}
+		return data.Images{Dataset: set.Eval, Sets: sets,
+			Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}
 	}
 	samples := data.Images{
-		Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
+		Dataset: set.Train, Sets: sets,
+		Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
 	if o.Task.(images.Classify).Mixed {
 		samples.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,48 @@ func TestDataSetsOfHuggingFaceTrain(t *testing.T) {
 		out, err := exec.Command(p.path, args...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), c.says) {
 			t.Errorf("%s: %v, want %q: %s", name, err, c.says, out)
+		}
+	}
+}
+
+// TestImagesWithSeveralLabels trains, evaluates and predicts, resumes, and refuses to mix both kinds of labels.
+func TestImagesWithSeveralLabels(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	run := filepath.Join(dir, "flowers")
+	image := filepath.Join(dir, "1.png")
+	if err := os.WriteFile(image, greyPNG(t, 50), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	train := append([]string{"train", "--model", "simple_cnn", "--dataset", "huggingface", "--output-dir", dir,
+		"--experiment-name", "flowers"}, set("device.kind=reference", "data.batch_size=2", "data.image_size=8",
+		"model.channels=[2]", "data.val_fraction=0.3", "data.path="+tables+"several_disk")...)
+	again := set("data.path=" + tables + "several.parquet")
+	for _, c := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{slices.Concat(train, set("train.steps=2")), 0,
+			[]string{"3 classes", "label accuracy", "micro F1", "macro F1"}},
+		{slices.Concat(train, []string{"--resume", "auto"}, set("train.steps=3")), 0, []string{"done: 3 steps"}},
+		{[]string{"eval", run, "--by-class", "--split", "train"}, 0, []string{"micro F1", "label accuracy", "rose", "tulip"}},
+		{append([]string{"eval", run, "--json"}, again...), 0, []string{`"multi_label":true`, `"samples":6`}},
+		{append([]string{"eval", run}, set("data.path="+tables+"images_parquet")...), exit.Usage,
+			[]string{"was trained with several labels per image, but the data set has one class per image"}},
+		{[]string{"predict", run, image}, 0, []string{"rose", "daisy", "tulip"}},
+		{slices.Concat(train, set("train.steps=2", `train.class_weights=["balanced"]`)), exit.Usage,
+			[]string{"have several labels each, and their loss has no weights of classes"}},
+		{slices.Concat(train, set("train.steps=2", "data.max_classes=2")), exit.Usage, []string{"data.max_classes: the images"}},
+		{[]string{"data", "inspect", tables + "several_disk"}, 0, []string{"3 classes, any number of them per sample",
+			"2 to 3 per class"}},
+	} {
+		cmd := exec.Command(p.path, c.args...)
+		out, _ := cmd.CombinedOutput() // the exit code tells
+		text := strings.ReplaceAll(string(out), `": `, `":`)
+		for _, want := range c.want {
+			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, want) {
+				t.Errorf("%v: exit %d, want %d and %q: %s", c.args, code, c.code, want, out)
+			}
 		}
 	}
 }

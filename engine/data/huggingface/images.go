@@ -28,6 +28,9 @@ type Options struct {
 	// Image and Label are the columns. "": the only column of images, or else "image"; "label", or else the only
 	// ClassLabel.
 	Image, Label string
+	// Separator divides a label of text into several labels of one image; "": a text is one class. Lists of labels, in
+	// tables and in JSON lines, need no separator.
+	Separator string
 	// ValFraction is the fraction of the rows that is held out if no split is for evaluation; 0 … 0.9. The choice for a
 	// row depends on the name of its file and its position there. At least one row is held out.
 	ValFraction float64
@@ -85,11 +88,11 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if err != nil {
 		return data.Splits{}, &data.Fault{Op: "open data set", Path: o.Path, Index: -1, Err: err}
 	}
-	b.set.classes = classes
+	sets := b.several.finish(classes, b.set)
 	b.set.Pool = openfiles.New(b.set.files)
 	images.SayDecoder(o.Logger)
-	s := data.Splits{Train: train, Normalization: data.NormalizeImageNet, Closer: b.set, OwnEval: found.Eval != nil,
-		EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused,
+	s := data.Splits{Train: train, Sets: sets, Normalization: data.NormalizeImageNet, Closer: b.set,
+		OwnEval: found.Eval != nil, EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused,
 		Fingerprint: b.set.fingerprint(train) + b.set.fingerprint(eval)}
 	if eval.Len() > 0 {
 		s.Eval = eval
@@ -108,6 +111,7 @@ type builder struct {
 	texts   []string         // different labels, by the number in entry.label
 	byText  map[string]int32 // inverse of texts
 	first   string           // path of the first file, for messages
+	several severalLabels
 }
 
 // part adds the rows of the files of one part of the data set at base.
@@ -150,7 +154,8 @@ func (e *damagedError) Unwrap() error { return e.error }
 type columns struct {
 	bytes, path, label string // bytes or path is "" if there is no such column
 	kind               table.Kind
-	names              []string // of a ClassLabel
+	names              []string // of a ClassLabel, or of a list of ClassLabels
+	several            bool     // a row has several labels
 }
 
 // columnsOf selects the columns of a file.
@@ -197,7 +202,7 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 	if _, usual := f.Field("label"); usual && b.o.Label == "" {
 		c.label = "label"
 	} else if c.label, err = pick("data.label_column", b.o.Label, "label", func(name string) bool {
-		return features[name].Type == "ClassLabel"
+		return features[name].Type == "ClassLabel" || features[name].Names != nil
 	}, "a ClassLabel"); err != nil {
 		return c, err
 	}
@@ -223,6 +228,11 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 	}
 	label, _ := f.Field(c.label)
 	c.kind, c.names = label.Kind, features[c.label].Names
+	c.several = c.kind == table.Integers || b.o.Separator != ""
+	if b.o.Separator != "" && c.kind != table.Text {
+		return c, fmt.Errorf("data.label_separator: column %q has %s, and a separator divides texts: leave the key out",
+			c.label, c.kind)
+	}
 	switch c.kind {
 	case table.Boolean:
 		if c.names == nil {
@@ -231,10 +241,10 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 	case table.Integer, table.Text:
 		return c, nil
 	case table.Integers:
-		return c, fmt.Errorf("data.label_column: column %q has lists of labels (several labels per image): this program has no loss for several labels; want one label per row",
-			c.label)
+		return c, nil
 	}
-	return c, fmt.Errorf("data.label_column: column %q has %s, want whole numbers or texts", c.label, c.kind)
+	return c, fmt.Errorf("data.label_column: column %q has %s, want whole numbers, lists of whole numbers, or texts",
+		c.label, c.kind)
 }
 
 // file adds the rows of one file.
@@ -258,7 +268,11 @@ func (b *builder) file(ctx context.Context, base, path string, d *dataset) error
 		for number, name := range c.names {
 			b.numbers[name] = int32(number)
 		}
-	} else if !slices.Equal(b.names, c.names) {
+	}
+	if err := b.several.agree(c.several, path); err != nil {
+		return err
+	}
+	if !slices.Equal(b.names, c.names) {
 		return fmt.Errorf("the classes are %.200q, but those of %s are %.200q", c.names, b.first, b.names)
 	}
 	number := int32(len(b.set.files))
@@ -322,7 +336,7 @@ func (b *builder) file(ctx context.Context, base, path string, d *dataset) error
 			e.offset, e.size = int64(len(b.set.paths)), -int32(len(name))
 			b.set.paths = append(b.set.paths, name...)
 		}
-		label, err := b.label(&v[0], c)
+		label, err := b.labelOf(&v[0], c)
 		if err != nil {
 			return fmt.Errorf("row %d, column %q: %w", row, c.label, err)
 		}
@@ -395,6 +409,9 @@ func (b *builder) classes() ([]string, error) {
 	if b.names != nil {
 		return b.names, nil
 	}
+	if b.several.has && len(b.texts) == 0 {
+		return nil, errors.New("no image has a label")
+	}
 	var names []string
 	if largest, ok := largestNumber(b.texts); ok {
 		if largest >= maxClasses {
@@ -406,7 +423,7 @@ func (b *builder) classes() ([]string, error) {
 	} else {
 		names = slices.Sorted(slices.Values(b.texts))
 	}
-	if len(names) < 2 {
+	if len(names) < 2 && !b.several.has {
 		return nil, fmt.Errorf("all labels are %q, want at least two classes", names)
 	}
 	numbers := make(map[string]int32, len(names))

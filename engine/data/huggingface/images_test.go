@@ -196,7 +196,7 @@ func TestSplitsAndColumnsByName(t *testing.T) {
 		{func(o *Options) { o.TrainSplit = "training" }, `there is no split "training"; the splits are ["train" "test"]`},
 		{func(o *Options) { o.Image = "img" }, `there is no column "img"; the columns are ["image" "label"]`},
 		{func(o *Options) { o.Image = "label" }, `column "label" has integer, want bytes, paths`},
-		{func(o *Options) { o.Label = "image" }, `column "image" has structure, want whole numbers or texts`},
+		{func(o *Options) { o.Label = "image" }, `column "image" has structure, want whole numbers, lists of whole numbers, or texts`},
 		{func(o *Options) { o.Path = "testdata/texts_disk" }, "data.image_column: no column has images"},
 		{func(o *Options) { o.Path = "testdata" }, "the folder has Arrow files and Parquet files"},
 		{func(o *Options) { o.Path = "testdata/rows.json" }, "neither an Arrow nor a Parquet file"},

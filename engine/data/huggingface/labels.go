@@ -59,18 +59,27 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 	if labels == "" {
 		labels = labelColumn
 	}
-	add := func(line int, name, label string) error {
+	add := func(line int, name string, label cell) error {
+		c := columns{label: labels, kind: table.Text, several: label.list || b.o.Separator != ""}
 		switch {
 		case name == "":
 			return fmt.Errorf("line %d: column %q is empty, want the path of an image", line, image)
-		case label == "":
+		case label.text == "" && !c.several:
 			return fmt.Errorf("line %d: column %q is empty, want a label", line, labels)
+		}
+		if err := b.several.agree(c.several, path); err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
 		}
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(within, filepath.FromSlash(name))
 		}
-		text := table.Value{Bytes: []byte(label)}
-		class, err := b.label(&text, columns{label: labels, kind: table.Text})
+		var class int32
+		var err error
+		if label.list {
+			class, err = b.setOf(label.pieces, c)
+		} else {
+			class, err = b.labelOf(&table.Value{Bytes: []byte(label.text)}, c)
+		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
@@ -102,6 +111,13 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 	return err
 }
 
+// cell is the label of an image, or the list of its labels.
+type cell struct {
+	text   string
+	list   bool
+	pieces []table.Value // of a list
+}
+
 // mostLine is the largest length of a record of a list, in bytes. A quotation mark without its partner would otherwise
 // make a reader load the whole file.
 const mostLine = 16 << 20
@@ -122,7 +138,8 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // eachRecord calls add for each record of a CSV or TSV file.
-func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line int, name, label string) error) error {
+func eachRecord(in *bufio.Reader, tabs bool, image, labels string,
+	add func(line int, name string, label cell) error) error {
 	bytes := &limited{Reader: in, most: mostLine}
 	r := csv.NewReader(bytes)
 	r.ReuseRecord = true
@@ -153,14 +170,14 @@ func eachRecord(in *bufio.Reader, tabs bool, image, labels string, add func(line
 			return err
 		}
 		line, _ = r.FieldPos(0)
-		if err := add(line, record[at[0]], strings.TrimSpace(record[at[1]])); err != nil {
+		if err := add(line, record[at[0]], cell{text: strings.TrimSpace(record[at[1]])}); err != nil {
 			return err
 		}
 	}
 }
 
 // eachObject calls add for each object of a file of JSON lines.
-func eachObject(in io.Reader, image, labels string, add func(line int, name, label string) error) error {
+func eachObject(in io.Reader, image, labels string, add func(line int, name string, label cell) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, mostLine)
 	line := 1
@@ -173,31 +190,17 @@ func eachObject(in io.Reader, image, labels string, add func(line int, name, lab
 		if err := pyjson.Unmarshal(text, &object); err != nil {
 			return fmt.Errorf("line %d: want a JSON object: %w", line, err)
 		}
-		var values [2]string
-		for k, name := range []string{image, labels} {
-			raw, ok := object[name]
-			key := []string{"data.image_column", "data.label_column"}[k]
-			var value any
-			if err := json.Unmarshal(raw, &value); ok && err != nil {
-				return fmt.Errorf("line %d: %q: %w", line, name, err)
-			}
-			switch v := value.(type) {
-			case string:
-				values[k] = v
-			case bool:
-				values[k] = strconv.FormatBool(v)
-			case float64:
-				values[k] = string(raw)
-			case []any:
-				return fmt.Errorf("line %d: %s: %q is a list (several labels per image): this program has no loss for several labels; want one label",
-					line, key, name)
-			case nil:
-				return fmt.Errorf("line %d: %s: no value of %q", line, key, name)
-			default:
-				return fmt.Errorf("line %d: %s: %q is an object, want a text or a number", line, key, name)
-			}
+		name, err := scalar(object[image], "data.image_column", image)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
 		}
-		if err := add(line, values[0], strings.TrimSpace(values[1])); err != nil {
+		label, err := cellOf(object[labels], labels)
+		if err == nil {
+			err = add(line, name, label)
+		} else {
+			err = fmt.Errorf("line %d: %w", line, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -205,4 +208,45 @@ func eachObject(in io.Reader, image, labels string, add func(line int, name, lab
 		return fmt.Errorf("line %d has more than %d bytes", line, mostLine)
 	}
 	return lines.Err()
+}
+
+// cellOf parses the label of an image, or the list of its labels.
+func cellOf(raw json.RawMessage, name string) (c cell, err error) {
+	const key = "data.label_column"
+	var list []json.RawMessage
+	if c.list = bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")); !c.list {
+		c.text, err = scalar(raw, key, name)
+		c.text = strings.TrimSpace(c.text)
+		return c, err
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return c, fmt.Errorf("%q: %w", name, err)
+	}
+	for _, element := range list {
+		text, err := scalar(element, key, name)
+		if err != nil {
+			return c, err
+		}
+		c.pieces = append(c.pieces, table.Value{Bytes: []byte(strings.TrimSpace(text))})
+	}
+	return c, nil
+}
+
+// scalar returns a text, a number or a boolean as text.
+func scalar(raw json.RawMessage, key, name string) (string, error) {
+	var value any
+	if err := json.Unmarshal(raw, &value); raw != nil && err != nil {
+		return "", fmt.Errorf("%q: %w", name, err)
+	}
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case float64:
+		return string(raw), nil
+	case nil:
+		return "", fmt.Errorf("%s: no value of %q", key, name)
+	}
+	return "", fmt.Errorf("%s: %q is an object or a list, want a text or a number", key, name)
 }

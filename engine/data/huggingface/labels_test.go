@@ -105,7 +105,7 @@ func TestFaultyListsAreRefused(t *testing.T) {
 		"metadata.csv:file_name,label\n1.png,a,c\n":        "wrong number of fields",
 		"metadata.csv:":                                        "the file is empty",
 		"metadata.csv:file_name,label\n":                       "the list has no images",
-		`metadata.jsonl:{"file_name":"1.png","label":[1]}`:     "no loss for several labels",
+		`metadata.jsonl:{"file_name":"1.png","label":[[1]]}`:   "is an object or a list",
 		`metadata.jsonl:{"file_name":"1.png"}`:                 `no value of "label"`,
 		`metadata.jsonl:[1]`:                                   "want a JSON object",
 		"metadata.csv:file_name,label\n../../1.png,a\n":        "leads out of the folder",

@@ -43,8 +43,8 @@ type Field struct {
 
 // Feature is the type of a column in datasets.
 type Feature struct {
-	Type  string   `json:"_type"` // Value, ClassLabel, Image, …
-	Names []string `json:"names"` // class names of a ClassLabel
+	Type  string   `json:"_type"` // Value, ClassLabel, Image, List, …
+	Names []string `json:"names"` // class names of a ClassLabel, or of a list of ClassLabels
 }
 
 // Column selects a column.
@@ -204,10 +204,33 @@ func ParseFeatures(text []byte) map[string]Feature {
 	}
 	features := map[string]Feature{}
 	for name, raw := range all {
-		var one Feature
-		if json.Unmarshal(raw, &one) == nil {
+		if one, ok := parseFeature(raw); ok {
 			features[name] = one
 		}
 	}
 	return features
+}
+
+// parseFeature parses one feature. A list is {"feature": …, "_type": "List"}, with older types LargeList and Sequence,
+// or [ … ].
+func parseFeature(raw []byte) (f Feature, ok bool) {
+	var of []json.RawMessage
+	if json.Unmarshal(raw, &of) == nil && len(of) == 1 {
+		f.Type = "List"
+	} else if json.Unmarshal(raw, &f) != nil {
+		return f, false
+	} else {
+		var list struct {
+			Feature json.RawMessage `json:"feature"`
+		}
+		if json.Unmarshal(raw, &list) == nil && list.Feature != nil {
+			of = []json.RawMessage{list.Feature}
+		}
+	}
+	var element Feature
+	if f.Type != "ClassLabel" && len(of) == 1 && json.Unmarshal(of[0], &element) == nil &&
+		element.Type == "ClassLabel" {
+		f.Names = element.Names
+	}
+	return f, true
 }

@@ -68,11 +68,11 @@ func (r *Replica) openSync(into device.Buffer) (err error) {
 
 // openTally prepares the counts of predictions in evaluations, if the task has classes.
 func (r *Replica) openTally() (err error) {
-	classes := r.opts.Task.Report().Classes
-	if classes == 0 {
+	report := r.opts.Task.Report()
+	if report.Classes == 0 {
 		return nil
 	}
-	if r.tally, err = newTally(r.dev, r.group, classes); err == nil && r.tally.rows != nil {
+	if r.tally, err = newTally(r.dev, r.group, report); err == nil && r.tally.rows != nil {
 		r.closer.add(r.tally.rows.Close)
 	}
 	return err

@@ -111,8 +111,9 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 // Count adds the predictions of the last batch, which is b, to c. The predictor must compute probabilities.
 func (p *Predictor) Count(b *data.Batch, c *task.Confusion) { p.pass.count(b, c) }
 
-// Probabilities writes the softmax of the logits of target i to out, one number per class. Target i belongs to the
-// last batch. Error: ErrDiverged if a logit is NaN or infinite, because the probabilities then mean nothing.
+// Probabilities writes the probabilities of the classes of target i of the last batch to out, one number per class: the
+// softmax of its logits. If the classes are independent, i is a sample, and each probability is the sigmoid of a logit.
+// Error: ErrDiverged if a logit is NaN or infinite, because the probabilities then mean nothing.
 func (p *Predictor) Probabilities(i int, out []float64) error {
 	t := p.pass.logits
 	mem, classes := t.host.Host(), len(out)
@@ -129,6 +130,12 @@ func (p *Predictor) Probabilities(i int, out []float64) error {
 				ErrDiverged, c, out[c])
 		}
 		most = max(most, out[c])
+	}
+	if p.opts.Task.Report().Independent {
+		for c := range classes {
+			out[c] = 1 / (1 + math.Exp(-out[c]))
+		}
+		return nil
 	}
 	sum := 0.0
 	for c := range classes {

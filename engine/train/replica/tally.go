@@ -21,8 +21,9 @@ type tally struct {
 }
 
 // newTally returns a tally. For several ranks, it allocates memory for the exchange.
-func newTally(dev device.Device, group *gradsync.Group, classes int) (t *tally, err error) {
-	t = &tally{Confusion: task.NewConfusion(classes)}
+func newTally(dev device.Device, group *gradsync.Group, of task.Report) (t *tally, err error) {
+	classes := of.Classes
+	t = &tally{Confusion: of.NewConfusion()}
 	if group != nil {
 		if t.rows, err = group.NewRows(dev, "predictions", int64(3*classes*8)); err != nil {
 			return nil, fmt.Errorf("replica: %d classes: %w", classes, err)
@@ -47,6 +48,7 @@ func (t *tally) sum(ctx context.Context) (*task.Confusion, error) {
 	}
 	rows := numbers(t.rows.All())
 	all := task.NewConfusion(classes)
+	all.Independent = t.Independent
 	for rank := range len(rows) / (3 * classes) {
 		for i, list := range lists(all) {
 			for class := range list {
@@ -73,6 +75,10 @@ func (p *pass) count(b *data.Batch, c *task.Confusion) {
 	}
 	for i, label := range data.Values[int32](b, task.Labels) {
 		if label < 0 {
+			continue
+		}
+		if c.Independent {
+			c.CountIndependent(i%classes, label == 1, at(i) > 0)
 			continue
 		}
 		best := -1

@@ -26,6 +26,10 @@ func (r *Run) weighClasses() error {
 	if len(names) == 0 {
 		return exit.Usagef("train.class_weights: data set %s has no classes", r.Data.Name)
 	}
+	if r.Data.Sets != nil {
+		return exit.Usagef("train.class_weights: the images of %s have several labels each, and their loss has no weights of classes: leave the key out",
+			r.Data.Name)
+	}
 	if parts.Mixing(r.Process.Cfg.Augment).Enabled() {
 		return exit.Usagef("train.class_weights: a mixed image has two classes, so weights cannot be combined with augment.mixup and augment.cutmix")
 	}

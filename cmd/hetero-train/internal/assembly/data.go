@@ -118,7 +118,7 @@ func (r *Run) trainSamples() data.Samples {
 	view, _ := parts.Transforms(r.Process.Cfg.Data)
 	view.Augment = parts.Augmentation(r.Process.Cfg.Augment,
 		parts.Normalization(r.Process.Cfg.Data, r.Data.Normalization))
-	return data.Images{Dataset: r.Data.Train, Transform: view, Mix: parts.Mixing(r.Process.Cfg.Augment)}
+	return data.Images{Dataset: r.Data.Train, Sets: r.labelSets(), Transform: view, Mix: parts.Mixing(r.Process.Cfg.Augment)}
 }
 
 // Evaluating returns the loader options for one pass over all evaluation samples.
@@ -130,8 +130,20 @@ func (r *Run) Evaluating() data.Options {
 		return o
 	}
 	_, view := parts.Transforms(r.Process.Cfg.Data)
-	o.Samples = data.Images{Dataset: r.Data.Eval, Transform: view}
+	o.Samples = data.Images{Dataset: r.Data.Eval, Sets: r.labelSets(), Transform: view}
 	return o
+}
+
+// labelSets returns the labels of images that have several labels each, for all outputs of the model; nil if each image
+// has one class.
+func (r *Run) labelSets() *data.LabelSets {
+	sets := r.Data.Sets
+	if sets == nil || r.Process.Cfg.Model.NumClasses <= len(sets.Names) {
+		return sets
+	}
+	all := *sets
+	all.Names = append(slices.Clone(sets.Names), make([]string, r.Process.Cfg.Model.NumClasses-len(sets.Names))...)
+	return &all
 }
 
 // NewLoader opens a loader for the share of this rank.

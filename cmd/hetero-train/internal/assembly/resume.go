@@ -130,7 +130,8 @@ func (r *Run) logSettings(c *checkpoint.Checkpoint) (dataChanged bool) {
 
 func (r *Run) trainedOn() map[string]json.RawMessage {
 	samples, _ := r.Data.Counts()
-	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
+	about := parts.Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes(),
+		MultiLabel: r.Data.Sets != nil}
 	if t := r.Data.Tokens; t != nil {
 		about.Tokenizer, about.Words, about.Vocabulary, about.Length = t.Tokenizer, t.Words, t.Vocabulary, t.Length
 	} else {
@@ -178,6 +179,11 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	before, known, err := parts.TrainedOn(path, state)
 	if err != nil {
 		return err
+	}
+	if known && before.Name != "" && before.MultiLabel != (r.Data.Sets != nil) {
+		texts := map[bool]string{true: "several labels per image", false: "one class per image"}
+		return exit.Usagef("%s was trained with %s, but the data set has %s, so the outputs would mean something else: start a new run with model.init_from",
+			path, texts[before.MultiLabel], texts[!before.MultiLabel])
 	}
 	warning, err := r.compareClasses(&before, path)
 	if warning != "" {

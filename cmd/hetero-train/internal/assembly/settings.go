@@ -34,7 +34,7 @@ func (r *Run) Report() task.Report {
 	if r.Foreign != nil {
 		return r.Foreign.Report
 	}
-	report := images.Classify{Classes: len(r.Data.Classes())}.Report()
+	report := images.Classify{Classes: len(r.Data.Classes()), Independent: r.Data.Sets != nil}.Report()
 	if t := r.Data.Tokens; t != nil {
 		report = t.Report()
 	}
@@ -54,7 +54,7 @@ func (r *Run) Task() (task.Task, error) {
 	}
 	model, err := parts.BuildClassifier(&c.Model)
 	norm := parts.Normalization(c.Data, r.Data.Normalization)
-	return images.Classify{Model: model, Classes: classes, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+	return images.Classify{Model: model, Classes: classes, Independent: r.Data.Sets != nil, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, err
 }
 

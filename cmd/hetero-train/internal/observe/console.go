@@ -211,8 +211,11 @@ func (c *Console) EvalDone(e train.Evaluation) {
 func (c *Console) warnOfNever(e train.Evaluation) {
 	warned := func(class int) bool { return slices.Contains(c.never, class) }
 	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {
-		c.run.Process.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+"; train.class_weights gives rare classes more weight, and checkpoint.best_metric = \"macro_f1\" counts all classes alike",
-			"step", e.Step)
+		advice := "; checkpoint.best_metric = \"macro_f1\" counts all classes alike"
+		if !c.run.Report().Independent {
+			advice += ", and train.class_weights gives rare classes more weight"
+		}
+		c.run.Process.Opts.Log.Warn(task.DescribeNever(e.Never, c.run.Data.Classes())+advice, "step", e.Step)
 		c.never = append(c.never, fresh...)
 	}
 }

@@ -182,7 +182,7 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	step := c.busy / time.Duration(c.count)
 	score, report := r.Score(), c.run.Report()
 	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f", stepOf(r), r.Epoch, score.Loss)
-	if best := report.Best(); best.Key != task.Loss.Key {
+	if best := report.OfStep(); best.Key != task.Loss.Key {
 		fmt.Fprintf(&b, " | %s", best.Text(best.Of(score), 1))
 	}
 	for _, v := range []struct {

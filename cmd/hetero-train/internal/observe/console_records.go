@@ -13,7 +13,7 @@ import (
 // stepRecord writes the step line as a JSON record. Times are means since the last line.
 func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	step, score, report := c.busy/time.Duration(c.count), r.Score(), c.run.Report()
-	best := report.Best()
+	best := report.OfStep()
 	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps",
 		r.EpochSteps, "loss", show.Number(score.Loss),
 		best.Key, show.Number(best.Of(score)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate,

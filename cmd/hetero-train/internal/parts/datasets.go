@@ -85,7 +85,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", out.Name, err)
 	}
-	if err := checkSubset(d, splits.Train); err != nil {
+	if err := checkSubset(d, splits); err != nil {
 		return nil, errors.Join(err, splits.Close())
 	}
 	splits = splits.Subset(d.MaxClasses, d.SamplesPerClass)
@@ -110,9 +110,16 @@ func keyOfMissing(d config.Data, err error) string {
 	return "data.path"
 }
 
-// checkSubset returns an error if data.max_classes exceeds the number of classes of the data set.
-func checkSubset(d config.Data, train data.Dataset) error {
-	if have := len(train.Classes()); d.MaxClasses > have {
+// checkSubset returns an error if the data set has no subset of some classes: if data.max_classes exceeds the number of
+// its classes, or if its images have several labels each.
+func checkSubset(d config.Data, splits data.Splits) error {
+	for key, limit := range map[string]int{"max_classes": d.MaxClasses, "samples_per_class": d.SamplesPerClass} {
+		if limit > 0 && splits.Sets != nil {
+			return exit.Usagef("data.%s: the images of data set %s have several labels each, so it has no samples of a single class: leave the key out, or use data.num_samples",
+				key, d.Dataset)
+		}
+	}
+	if have := len(splits.Train.Classes()); d.MaxClasses > have {
 		return exit.Usagef("data.max_classes: got %d, want at most %d, the number of classes of data set %s",
 			d.MaxClasses, have, d.Dataset)
 	}

@@ -43,6 +43,7 @@ func (d anyData) addTo(c *config.Catalog) error {
 type huggingFace struct {
 	TrainSplit, EvalSplit string
 	Image, Tokens         string
+	Separator             string
 	Vocabulary            int
 
 	labelledText // columns of labelled texts; Label is also the column of the labels of images
@@ -57,7 +58,7 @@ func (*huggingFace) IgnoresWith(s config.Samples) []string {
 		return []string{"sequence_length", "text_column", "second_column", "tokens_column", "vocabulary", "vocab_file",
 			"cased", "group_by_length"}
 	}
-	return slices.DeleteFunc(append([]string{"image_column", "num_samples"}, imageKeys...),
+	return slices.DeleteFunc(append([]string{"image_column", "label_separator", "num_samples"}, imageKeys...),
 		func(key string) bool { return key == "shard_cache_mb" || key == "class_names" })
 }
 
@@ -70,6 +71,8 @@ func (s *huggingFace) Keys() []config.Key {
 			Doc("Name of the split for evaluation. Empty: the names of the splits state their parts."),
 		config.String(&s.Image, "image_column", "").Learnt().
 			Doc("Column of the images: encoded bytes, or paths of files. Empty: the only column with the feature `Image`, otherwise `image`; in `metadata.csv` and other lists `file_name`."),
+		config.String(&s.Separator, "label_separator", "").Learnt().
+			Doc("Text between the labels of an image that has several, such as `|`, if `label_column` has texts. Each label is then a target of its own (multi-label classification), and an empty text is an image without labels. Lists of labels need no separator. Empty: the text is one class."),
 		config.String(&s.Tokens, "tokens_column", "input_ids").Learnt().
 			Doc("Column of the token lists, for models that predict the next token. The lists are joined in their order."),
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
@@ -93,14 +96,14 @@ func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return data.Splits{}, err
 	}
 	splits, err := huggingface.Open(ctx, huggingface.Options{Source: s.source(&d), Image: s.Image, Label: s.Label,
-		ValFraction: d.ValFraction, CacheDir: cache, SkipDamaged: d.Corrupt == "skip", Decode: DecodeOptions(d),
+		Separator: s.Separator, ValFraction: d.ValFraction, CacheDir: cache, SkipDamaged: d.Corrupt == "skip", Decode: DecodeOptions(d),
 		Logger:   log,
 		Progress: ProgressLog(log, "copying the images of "+d.Path+" to the cache, once")})
 	if err != nil {
 		return splits, err
 	}
-	if example, n := combinations(splits.Train.Classes()); n > 0 {
-		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one image: each combination is a class of its own, because this program has no loss for several labels",
+	if example, n := combinations(splits.Train.Classes()); n > 0 && splits.Sets == nil {
+		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one image, but each combination is a class of its own: for several labels, set data.label_separator",
 			example), "path", d.Path, "combinations", n, "classes", len(splits.Train.Classes()))
 	}
 	return splits, nil

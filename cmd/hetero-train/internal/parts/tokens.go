@@ -180,6 +180,8 @@ func (o *Opened) Classes() []string {
 	switch {
 	case o.Tokens != nil:
 		return o.Tokens.Classes
+	case o.Sets != nil:
+		return o.Sets.Names
 	case o.Train != nil:
 		return o.Train.Classes()
 	}

@@ -27,7 +27,8 @@ type Trained struct {
 	Samples int    `json:"samples"`
 
 	// Properties of the data set that command predict needs. Imported weights may lack them.
-	Classes []string `json:"classes,omitempty"`
+	Classes    []string `json:"classes,omitempty"`
+	MultiLabel bool     `json:"multi_label,omitempty"` // a sample may have any number of the classes
 	Preprocessing
 
 	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
@@ -160,6 +161,7 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 		t.Classes = weights.ClassesOf(file)
 	}
 	t.Words = cmp.Or(t.Words, file.Metadata()[wordsKey])
+	t.MultiLabel = t.MultiLabel || file.Metadata()[multiLabelKey] == "true"
 	if !t.Known() {
 		t.Preprocessing = preprocessingIn(file)
 	}
@@ -182,9 +184,10 @@ func preprocessingIn(file *checkpoint.File) (p Preprocessing) {
 const (
 	wordsKey         = "vocabulary"    // digest of the WordPiece vocabulary
 	preprocessingKey = "preprocessing" // JSON of a Preprocessing
+	multiLabelKey    = "multi_label"   // "true": a sample may have any number of the classes
 )
 
-// AddTo adds the names of the classes, the digest of the vocabulary and the preprocessing to the metadata of a
+// AddTo adds the names of the classes and whether they are independent, the digest of the vocabulary and the preprocessing to the metadata of a
 // safetensors file.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
@@ -192,6 +195,9 @@ func (t Trained) AddTo(metadata map[string]string) {
 	}
 	if t.Words != "" {
 		metadata[wordsKey] = t.Words
+	}
+	if t.MultiLabel {
+		metadata[multiLabelKey] = "true"
 	}
 	if t.Known() {
 		text, err := json.Marshal(t.Preprocessing)

@@ -25,6 +25,7 @@ type Inspected struct {
 	Dataset     string     `json:"dataset"`
 	Path        string     `json:"path,omitempty"`
 	Classes     int        `json:"classes"`
+	MultiLabel  bool       `json:"multi_label,omitempty"` // a sample may have any number of the classes
 	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples
 	Parts       []dataPart `json:"parts"`
 	// origin of the evaluation part, if it was not split off from the training samples
@@ -97,11 +98,11 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 		return exit.Classify(ctx, err)
 	}
 	defer set.Close() // the error of closing a file that was only read does not matter
-	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()),
+	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Classes()), MultiLabel: set.Sets != nil,
 		Fingerprint: set.Fingerprint}
 	out.EvalFrom, out.Unused = set.EvalFrom()
 	for _, part := range partsOf(set) {
-		p, err := inspectPart(ctx, part.name, part.ds, look)
+		p, err := inspectPart(ctx, part.name, part.ds, set.Sets, look)
 		if err != nil {
 			return exit.Classify(ctx, err)
 		}
@@ -113,18 +114,30 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	return showInspected(a.Env.Stdout, out)
 }
 
-// inspectPart counts the labels of a split and reads the headers of some samples.
-func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (dataPart, error) {
+// inspectPart counts the labels of a split and reads the headers of some samples. sets are the labels of samples that
+// have several, or nil.
+func inspectPart(ctx context.Context, name string, ds data.Dataset, sets *data.LabelSets, look int) (dataPart, error) {
 	p := dataPart{Part: name, Samples: ds.Len(), ByClass: map[string]int{}, Kinds: map[string]int{},
 		Orientations: map[string]int{}}
-	for _, class := range ds.Classes() {
+	names := ds.Classes()
+	if sets != nil {
+		names = sets.Names
+	}
+	for _, class := range names {
 		p.ByClass[class] = 0
 	}
 	for i := range ds.Len() {
 		if err := ctx.Err(); err != nil && i%(1<<16) == 0 {
 			return p, err
 		}
-		p.ByClass[ds.Classes()[ds.Label(i)]]++
+		label := ds.Label(i)
+		if sets == nil {
+			p.ByClass[names[label]]++
+			continue
+		}
+		for _, one := range sets.Sets[label] {
+			p.ByClass[names[one]]++
+		}
 	}
 	r, err := ds.NewReader()
 	if err != nil {
@@ -226,7 +239,11 @@ func spreadOf(v []int) Spread {
 }
 
 func showInspected(w io.Writer, in Inspected) error {
-	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, show.Foreign(in.Path), in.Classes)
+	several := ""
+	if in.MultiLabel {
+		several = ", any number of them per sample"
+	}
+	fmt.Fprintf(w, "%s %s: %d classes%s\n", in.Dataset, show.Foreign(in.Path), in.Classes, several)
 	if in.EvalFrom != "" {
 		fmt.Fprintf(w, "evaluation on %s\n", show.Foreign(in.EvalFrom))
 	}

@@ -26,7 +26,8 @@ import (
 
 const evalLong = `Evaluate a trained model on the samples held out of training. Images: loss, top-1 and top-5 accuracy, and images per second. Text:
 loss, perplexity and accuracy over the predicted tokens. Labelled texts: loss and accuracy. Images and labelled texts also have F1: that
-of the second class if there are two classes, otherwise the mean over the classes. --by-class prints figures of each class.
+of the second class if there are two classes, otherwise the mean over the classes. Images with several labels have the accuracy and the
+micro F1 over all labels in place of these. --by-class prints figures of each class.
 
 CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run; the command then evaluates the newest valid checkpoint of
 this run. Without an argument, -c FILE selects the run of that file.
@@ -109,20 +110,22 @@ type Evaluation struct {
 	// origin of the samples: a part of the data set, or held out of training
 	Part string `json:"part,omitempty"`
 	// samples of the data set, without those of a part that is not used
-	Of        int               `json:"samples_of"`
-	limited   string            // keys that make the data set smaller than its files
-	Averaged  bool              `json:"averaged"`       // true if the averaged weights were evaluated
-	Note      string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
-	Samples   int               `json:"samples"`
-	Classes   int               `json:"classes"`
-	Loss      experiment.Number `json:"loss"` // mean loss; null if it is not finite
-	Top1      float64           `json:"top1"` // accuracy, as a fraction of the samples
-	Top5      float64           `json:"top5"`
-	Seconds   float64           `json:"seconds"`
-	PerSecond float64           `json:"samples_per_second"`
-	Device    string            `json:"device"`
-	Precision string            `json:"precision"`
-	BatchSize int               `json:"batch_size"`
+	Of       int               `json:"samples_of"`
+	limited  string            // keys that make the data set smaller than its files
+	Averaged bool              `json:"averaged"`       // true if the averaged weights were evaluated
+	Note     string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
+	Samples  int               `json:"samples"`
+	Classes  int               `json:"classes"`
+	Loss     experiment.Number `json:"loss"` // mean loss; null if it is not finite
+	Top1     float64           `json:"top1"` // accuracy, as a fraction of the samples, or of samples and labels
+	Top5     float64           `json:"top5"`
+	// MultiLabel states that a sample may have any number of the classes. Top5 then has no meaning.
+	MultiLabel bool    `json:"multi_label,omitempty"`
+	Seconds    float64 `json:"seconds"`
+	PerSecond  float64 `json:"samples_per_second"`
+	Device     string  `json:"device"`
+	Precision  string  `json:"precision"`
+	BatchSize  int     `json:"batch_size"`
 
 	// Of classifiers.
 	F1      *float64            `json:"f1,omitempty"`
@@ -163,11 +166,15 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	if set == nil {
 		return r, m.noSamples()
 	}
-	numbers, err := m.classNumbers(set.Classes())
+	numbers, err := m.classNumbers(m.run.Data.Classes())
 	if err != nil {
 		return r, err
 	}
-	if numbers != nil {
+	sets, err := m.labelSets(m.run.Data.Sets, numbers)
+	if err != nil {
+		return r, err
+	}
+	if numbers != nil && sets == nil {
 		set = data.Relabelled(set, m.trained.Classes, numbers)
 	}
 	n := min(m.samplesAtOnce(f), set.Len())
@@ -179,8 +186,8 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	}
 	_, view := parts.Transforms(m.run.Process.Cfg.Data)
 	among := m.watchOverlap(split)
-	confusion := task.NewConfusion(m.classes)
-	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view},
+	confusion := task.Report{Classes: m.classes, Independent: sets != nil}.NewConfusion()
+	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Sets: sets, Transform: view},
 		Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers},
 		confusion)
 	if err != nil {
@@ -189,6 +196,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	r = m.evaluation(sums, took, n, among)
 	m.describe(&r, split)
 	m.describeClasses(&r, confusion, f.byClass)
+	r.MultiLabel = sets != nil
 	return r, nil
 }
 
@@ -253,6 +261,9 @@ func (r Evaluation) write(w io.Writer) error {
 	var err error
 	if r.Length > 0 {
 		err = r.writeText(w)
+	} else if r.MultiLabel {
+		_, err = fmt.Fprintf(w, "loss %.4f | micro F1 %.4f | macro F1 %.4f | label accuracy %.2f %% | %.2f s, %.0f img/s\n",
+			float64(r.Loss), *r.F1, *r.MacroF1, 100*r.Top1, r.Seconds, r.PerSecond)
 	} else {
 		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %%%s | %.2f s, %.0f img/s\n", float64(r.Loss),
 			100*r.Top1, 100*r.Top5, r.f1(), r.Seconds, r.PerSecond)

@@ -116,7 +116,11 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 		return err
 	}
 	_, view := parts.Transforms(m.run.Process.Cfg.Data)
-	loader, err := m.run.NewLoader(data.Options{Samples: data.Images{Dataset: set, Transform: view}, BatchSize: n,
+	var sets *data.LabelSets
+	if m.trained.MultiLabel {
+		sets = &data.LabelSets{Names: m.classNames(), Sets: [][]int32{nil}} // the labels are not known
+	}
+	loader, err := m.run.NewLoader(data.Options{Samples: data.Images{Dataset: set, Sets: sets, Transform: view}, BatchSize: n,
 		Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err

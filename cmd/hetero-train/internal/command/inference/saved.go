@@ -327,7 +327,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return err
 	}
 	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{
-		Task: images.Classify{Model: model, Classes: m.classes, Size: m.run.Process.Cfg.Data.ImageSize,
+		Task: images.Classify{Model: model, Classes: m.classes, Independent: m.trained.MultiLabel, Size: m.run.Process.Cfg.Data.ImageSize,
 			Mean: norm.Mean, Std: norm.Std},
 		Compute: m.run.Rank.Precision, BatchSize: n})
 	if errors.As(err, new(*replica.MemoryError)) {
@@ -371,6 +371,25 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 		return err
 	}
 	return m.run.Rank.SettlePrecision(ctx, before)
+}
+
+// labelSets returns the labels of images that have several labels each, with the numbers of the model; nil if each image
+// has one class. numbers is the result of classNumbers.
+func (m *savedModel) labelSets(of *data.LabelSets, numbers []int) (*data.LabelSets, error) {
+	switch {
+	case (of != nil) != m.trained.MultiLabel:
+		texts := map[bool]string{true: "several labels per image", false: "one class per image"}
+		return nil, exit.Usagef("the model of %s was trained with %s, but the data set has %s", m.checkpoint.Path,
+			texts[m.trained.MultiLabel], texts[of != nil])
+	case of == nil:
+		return nil, nil
+	}
+	if numbers == nil {
+		for label := range of.Names {
+			numbers = append(numbers, label)
+		}
+	}
+	return of.Relabelled(m.classNames(), numbers), nil
 }
 
 // classNumbers compares the classes of a data set with those of the model, by name. It returns the number that the

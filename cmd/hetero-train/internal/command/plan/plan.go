@@ -191,29 +191,29 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 		p.run.Process.Later(p.run.Data.Close)
 		return nil
 	}
-	classes := p.run.Process.Cfg.Model.NumClasses
+	classes, sets := p.run.Process.Cfg.Model.NumClasses, (*data.LabelSets)(nil)
 	if classes == 0 {
 		var err error
-		if classes, err = p.classesOfData(ctx); err != nil {
+		if classes, sets, err = p.classesOfData(ctx); err != nil {
 			return err
 		}
 	}
 	p.run.Data = &parts.Opened{Name: p.run.Process.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes},
-		Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, p.run.Process.Cfg.Data.Dataset)}}
+		Sets: sets, Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, p.run.Process.Cfg.Data.Dataset)}}
 	return nil
 }
 
-// classesOfData returns the number of classes of the configured data set. It opens the data set only if the settings do
-// not contain the number.
-func (p *planning) classesOfData(ctx context.Context) (int, error) {
+// classesOfData returns the number of classes of the configured data set, and the labels of images that have several.
+// It opens the data set only if the settings do not contain the number.
+func (p *planning) classesOfData(ctx context.Context) (int, *data.LabelSets, error) {
 	if n, known := parts.KnownClasses(p.run.Process.Cfg); known {
-		return n, nil
+		return n, nil, nil
 	}
 	set, err := parts.OpenData(ctx, p.run.Process.Cfg, 0, p.run.Process.Opts.Log)
 	if err != nil {
-		return 0, fmt.Errorf("%w; set model.num_classes, so that plan does not need the data", err)
+		return 0, nil, fmt.Errorf("%w; set model.num_classes, so that plan does not need the data", err)
 	}
-	return len(set.Train.Classes()), set.Splits.Close()
+	return len(set.Classes()), set.Sets, set.Splits.Close()
 }
 
 // unread is a data set without samples whose number of classes is known.
