@@ -118,7 +118,8 @@ func (r *Run) trainSamples() data.Samples {
 	view, _ := parts.Transforms(r.Process.Cfg.Data)
 	view.Augment = parts.Augmentation(r.Process.Cfg.Augment,
 		parts.Normalization(r.Process.Cfg.Data, r.Data.Normalization))
-	return data.Images{Dataset: r.Data.Train, Sets: r.labelSets(), Transform: view, Mix: parts.Mixing(r.Process.Cfg.Augment)}
+	return data.Images{Dataset: r.Data.Train, Sets: r.labelSets(), Transform: view,
+		Mix: parts.Mixing(r.Process.Cfg.Augment)}
 }
 
 // Evaluating returns the loader options for one pass over all evaluation samples.

@@ -54,7 +54,8 @@ func (r *Run) Task() (task.Task, error) {
 	}
 	model, err := parts.BuildClassifier(&c.Model)
 	norm := parts.Normalization(c.Data, r.Data.Normalization)
-	return images.Classify{Model: model, Classes: classes, Independent: r.Data.Sets != nil, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+	return images.Classify{Model: model, Classes: classes, Independent: r.Data.Sets != nil,
+		Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, err
 }
 

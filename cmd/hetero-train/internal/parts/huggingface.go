@@ -96,8 +96,8 @@ func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Lo
 		return data.Splits{}, err
 	}
 	splits, err := huggingface.Open(ctx, huggingface.Options{Source: s.source(&d), Image: s.Image, Label: s.Label,
-		Separator: s.Separator, ValFraction: d.ValFraction, CacheDir: cache, SkipDamaged: d.Corrupt == "skip", Decode: DecodeOptions(d),
-		Logger:   log,
+		Separator: s.Separator, ValFraction: d.ValFraction, CacheDir: cache, SkipDamaged: d.Corrupt == "skip",
+		Decode: DecodeOptions(d), Logger: log,
 		Progress: ProgressLog(log, "copying the images of "+d.Path+" to the cache, once")})
 	if err != nil {
 		return splits, err

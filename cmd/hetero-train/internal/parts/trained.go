@@ -187,8 +187,8 @@ const (
 	multiLabelKey    = "multi_label"   // "true": a sample may have any number of the classes
 )
 
-// AddTo adds the names of the classes and whether they are independent, the digest of the vocabulary and the preprocessing to the metadata of a
-// safetensors file.
+// AddTo adds the names of the classes and whether they are independent, the digest of the vocabulary and the
+// preprocessing to the metadata of a safetensors file.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
 		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)

@@ -120,8 +120,8 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	if m.trained.MultiLabel {
 		sets = &data.LabelSets{Names: m.classNames(), Sets: [][]int32{nil}} // the labels are not known
 	}
-	loader, err := m.run.NewLoader(data.Options{Samples: data.Images{Dataset: set, Sets: sets, Transform: view}, BatchSize: n,
-		Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
+	samples := data.Images{Dataset: set, Sets: sets, Transform: view}
+	loader, err := m.run.NewLoader(data.Options{Samples: samples, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}

@@ -327,8 +327,8 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return err
 	}
 	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{
-		Task: images.Classify{Model: model, Classes: m.classes, Independent: m.trained.MultiLabel, Size: m.run.Process.Cfg.Data.ImageSize,
-			Mean: norm.Mean, Std: norm.Std},
+		Task: images.Classify{Model: model, Classes: m.classes, Independent: m.trained.MultiLabel,
+			Size: m.run.Process.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
 		Compute: m.run.Rank.Precision, BatchSize: n})
 	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
@@ -373,8 +373,8 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 	return m.run.Rank.SettlePrecision(ctx, before)
 }
 
-// labelSets returns the labels of images that have several labels each, with the numbers of the model; nil if each image
-// has one class. numbers is the result of classNumbers.
+// labelSets returns the labels of images that have several labels each, with the numbers of the model. It returns nil if
+// each image has one class. numbers is the result of classNumbers.
 func (m *savedModel) labelSets(of *data.LabelSets, numbers []int) (*data.LabelSets, error) {
 	switch {
 	case (of != nil) != m.trained.MultiLabel:

@@ -198,8 +198,9 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 			return err
 		}
 	}
-	p.run.Data = &parts.Opened{Name: p.run.Process.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes},
-		Sets: sets, Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, p.run.Process.Cfg.Data.Dataset)}}
+	name := p.run.Process.Cfg.Data.Dataset
+	p.run.Data = &parts.Opened{Name: name, Splits: data.Splits{Train: unread{classes}, Sets: sets,
+		Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, name)}}
 	return nil
 }
 
