@@ -121,7 +121,8 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 		sets = &data.LabelSets{Names: m.classNames(), Sets: [][]int32{nil}} // the labels are not known
 	}
 	samples := data.Images{Dataset: set, Sets: sets, Transform: view}
-	loader, err := m.run.NewLoader(data.Options{Samples: samples, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
+	loader, err := m.run.NewLoader(data.Options{Samples: samples, BatchSize: n,
+		Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}

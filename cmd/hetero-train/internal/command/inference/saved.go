@@ -373,8 +373,8 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 	return m.run.Rank.SettlePrecision(ctx, before)
 }
 
-// labelSets returns the labels of images that have several labels each, with the numbers of the model. It returns nil if
-// each image has one class. numbers is the result of classNumbers.
+// labelSets returns the labels of images that have several labels each, with the numbers of the model. It returns nil
+// if each image has one class. numbers is the result of classNumbers.
 func (m *savedModel) labelSets(of *data.LabelSets, numbers []int) (*data.LabelSets, error) {
 	switch {
 	case (of != nil) != m.trained.MultiLabel:
