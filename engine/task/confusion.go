@@ -138,6 +138,8 @@ type ClassFigures struct {
 	Precision float64 `json:"precision"` // fraction of the predictions that are right
 	Recall    float64 `json:"recall"`    // fraction of the samples of the class that are predicted as this class
 	F1        float64 `json:"f1"`
+	// AveragePrecision is known only for independent classes.
+	AveragePrecision *float64 `json:"average_precision,omitempty"`
 }
 
 // ByClass returns the figures of all classes. names are their names, if they are known.

@@ -96,7 +96,7 @@ func TestImagesWithSeveralLabels(t *testing.T) {
 		{slices.Concat(train, set("train.steps=2")), 0,
 			[]string{"3 classes", "label accuracy", "micro F1", "macro F1"}},
 		{slices.Concat(train, []string{"--resume", "auto"}, set("train.steps=3")), 0, []string{"done: 3 steps"}},
-		{[]string{"eval", run, "--by-class", "--split", "train"}, 0, []string{"micro F1", "label accuracy", "rose", "tulip"}},
+		{[]string{"eval", run, "--by-class", "--split", "train"}, 0, []string{"micro F1", "label accuracy", "mAP", "rose", "tulip"}},
 		{append([]string{"eval", run, "--json"}, again...), 0, []string{`"multi_label":true`, `"samples":6`}},
 		{append([]string{"eval", run}, set("data.path="+tables+"images_parquet")...), exit.Usage,
 			[]string{"was trained with several labels per image, but the data set has one class per image"}},

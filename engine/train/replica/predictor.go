@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -11,7 +10,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/task"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // ErrDiverged reports a model or a run whose values are NaN or infinite.
@@ -111,20 +109,23 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 // Count adds the predictions of the last batch, which is b, to c. The predictor must compute probabilities.
 func (p *Predictor) Count(b *data.Batch, c *task.Confusion) { p.pass.count(b, c) }
 
+// Rank adds the scores of the last batch, which is b, to r. The classes must be independent.
+func (p *Predictor) Rank(b *data.Batch, r *task.Ranking) {
+	classes := p.opts.Task.Report().Classes
+	for i, label := range data.Values[int32](b, task.Labels) {
+		if label >= 0 {
+			r.Add(i%classes, p.pass.logit(i), label == 1)
+		}
+	}
+}
+
 // Probabilities writes the probabilities of the classes of target i of the last batch to out, one number per class: the
 // softmax of its logits. If the classes are independent, i is a sample, and each probability is the sigmoid of a logit.
 // Error: ErrDiverged if a logit is NaN or infinite, because the probabilities then mean nothing.
 func (p *Predictor) Probabilities(i int, out []float64) error {
-	t := p.pass.logits
-	mem, classes := t.host.Host(), len(out)
-	most := math.Inf(-1)
+	classes, most := len(out), math.Inf(-1)
 	for c := range classes {
-		at := i*classes + c
-		if t.spec.DType == tensor.F64 {
-			out[c] = math.Float64frombits(binary.LittleEndian.Uint64(mem[8*at:]))
-		} else {
-			out[c] = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem[4*at:])))
-		}
+		out[c] = p.pass.logit(i*classes + c)
 		if math.IsNaN(out[c]) || math.IsInf(out[c], 0) {
 			return fmt.Errorf("%w: the model's score of class %d is %g: use an earlier checkpoint, or train again with a smaller optimizer.lr",
 				ErrDiverged, c, out[c])

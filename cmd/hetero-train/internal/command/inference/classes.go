@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/hetero-train/hetero-train/engine/task"
@@ -16,6 +17,16 @@ func (m *savedModel) describeClasses(r *Evaluation, c *task.Confusion, byClass b
 	r.F1, r.MacroF1 = &f1, &macro
 	if byClass {
 		r.ByClass = c.ByClass(m.classNames())
+	}
+	if m.ranking != nil {
+		if ofClass, mean, known := m.ranking.AveragePrecision(); known {
+			r.AveragePrecision = &mean
+			for i := range r.ByClass {
+				if ap := ofClass[i]; !math.IsNaN(ap) {
+					r.ByClass[i].AveragePrecision = &ap
+				}
+			}
+		}
 	}
 	if never := c.Never(); len(never) > 0 {
 		m.run.Process.Opts.Log.Warn(task.DescribeNever(never, m.classNames()))
@@ -36,9 +47,19 @@ func (r Evaluation) writeClasses(w io.Writer) {
 	if r.ByClass == nil {
 		return
 	}
-	fmt.Fprintf(w, "%9s %9s %9s %9s %9s  %s\n", "samples", "predicted", "precision", "recall", "F1", "class")
+	title, ap := "", ""
+	if r.AveragePrecision != nil {
+		title = fmt.Sprintf(" %9s", "AP")
+	}
+	fmt.Fprintf(w, "%9s %9s %9s %9s %9s%s  %s\n", "samples", "predicted", "precision", "recall", "F1", title, "class")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(w, "%9d %9d %9.4f %9.4f %9.4f  %s\n", c.Samples, c.Predicted, c.Precision, c.Recall, c.F1,
+		if title != "" {
+			ap = fmt.Sprintf(" %9s", "none")
+		}
+		if c.AveragePrecision != nil {
+			ap = fmt.Sprintf(" %9.4f", *c.AveragePrecision)
+		}
+		fmt.Fprintf(w, "%9d %9d %9.4f %9.4f %9.4f%s  %s\n", c.Samples, c.Predicted, c.Precision, c.Recall, c.F1, ap,
 			cmp.Or(c.Name, strconv.Itoa(c.Class)))
 	}
 }

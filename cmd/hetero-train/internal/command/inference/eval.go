@@ -120,12 +120,14 @@ type Evaluation struct {
 	Top1     float64           `json:"top1"` // accuracy, as a fraction of the samples, or of samples and labels
 	Top5     float64           `json:"top5"`
 	// MultiLabel states that a sample may have any number of the classes. Top5 then has no meaning.
-	MultiLabel bool    `json:"multi_label,omitempty"`
-	Seconds    float64 `json:"seconds"`
-	PerSecond  float64 `json:"samples_per_second"`
-	Device     string  `json:"device"`
-	Precision  string  `json:"precision"`
-	BatchSize  int     `json:"batch_size"`
+	MultiLabel bool `json:"multi_label,omitempty"`
+	// AveragePrecision is the mean over the classes that have samples, if there is MultiLabel.
+	AveragePrecision *float64 `json:"mean_average_precision,omitempty"`
+	Seconds          float64  `json:"seconds"`
+	PerSecond        float64  `json:"samples_per_second"`
+	Device           string   `json:"device"`
+	Precision        string   `json:"precision"`
+	BatchSize        int      `json:"batch_size"`
 
 	// Of classifiers.
 	F1      *float64            `json:"f1,omitempty"`
@@ -187,6 +189,9 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	_, view := parts.Transforms(m.run.Process.Cfg.Data)
 	among := m.watchOverlap(split)
 	confusion := task.Report{Classes: m.classes, Independent: sets != nil}.NewConfusion()
+	if sets != nil {
+		m.ranking = task.NewRanking(m.classes)
+	}
 	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Sets: sets, Transform: view},
 		Seed: m.run.Process.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.run.Process.Cfg.Data.Workers},
 		confusion)
@@ -196,7 +201,9 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	r = m.evaluation(sums, took, n, among)
 	m.describe(&r, split)
 	m.describeClasses(&r, confusion, f.byClass)
-	r.MultiLabel = sets != nil
+	if r.MultiLabel = sets != nil; r.MultiLabel {
+		r.Top5 = 0
+	}
 	return r, nil
 }
 
@@ -232,6 +239,9 @@ func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.
 		sums, err := m.predictor.Run(b)
 		if err == nil && confusion != nil {
 			m.predictor.Count(b, confusion)
+			if m.ranking != nil {
+				m.predictor.Rank(b, m.ranking)
+			}
 		}
 		b.Release()
 		if err != nil {
@@ -262,8 +272,12 @@ func (r Evaluation) write(w io.Writer) error {
 	if r.Length > 0 {
 		err = r.writeText(w)
 	} else if r.MultiLabel {
-		_, err = fmt.Fprintf(w, "loss %.4f | micro F1 %.4f | macro F1 %.4f | label accuracy %.2f %% | %.2f s, %.0f img/s\n",
-			float64(r.Loss), *r.F1, *r.MacroF1, 100*r.Top1, r.Seconds, r.PerSecond)
+		ap := ""
+		if r.AveragePrecision != nil {
+			ap = fmt.Sprintf(" | mAP %.4f", *r.AveragePrecision)
+		}
+		_, err = fmt.Fprintf(w, "loss %.4f%s | micro F1 %.4f | macro F1 %.4f | label accuracy %.2f %% | %.2f s, %.0f img/s\n",
+			float64(r.Loss), ap, *r.F1, *r.MacroF1, 100*r.Top1, r.Seconds, r.PerSecond)
 	} else {
 		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %%%s | %.2f s, %.0f img/s\n", float64(r.Loss),
 			100*r.Top1, 100*r.Top5, r.f1(), r.Seconds, r.PerSecond)

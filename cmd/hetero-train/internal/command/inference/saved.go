@@ -23,6 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/weights"
@@ -75,6 +76,7 @@ type savedModel struct {
 	prepared   bool          // the user stated how images are prepared
 	noData     bool          // the user selected no data set, so the settings contain the default data set
 	predictor  *replica.Predictor
+	ranking    *task.Ranking // scores of an evaluation with independent classes; otherwise nil
 }
 
 // openSaved finds the checkpoint of an image model and reads its settings. An empty path selects the checkpoint of the
