@@ -1,0 +1,217 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// Client sends requests to one server. Its methods are safe for concurrent use.
+type Client struct {
+	settings settings
+	host     string
+	core     minio.Core
+	wait     time.Duration // before the second try
+	slots    chan struct{} // one for each request in flight
+
+	requests, retries, received, sent, flying, highest atomic.Int64
+}
+
+// Traffic counts what a Client has done.
+type Traffic struct {
+	Requests int64 // HTTP requests
+	Retries  int64 // operations that were tried again
+	Received int64 // bytes of bodies
+	Sent     int64 // bytes of bodies
+	Highest  int64 // largest number of operations in flight at one time
+}
+
+// Traffic returns the counts since the start of the process.
+func (c *Client) Traffic() Traffic {
+	return Traffic{c.requests.Load(), c.retries.Load(), c.received.Load(), c.sent.Load(), c.highest.Load()}
+}
+
+// Endpoint returns the host to which the Client sends requests.
+func (c *Client) Endpoint() string { return c.host }
+
+// counting counts requests and the bytes of their bodies.
+type counting struct {
+	next http.RoundTripper
+	c    *Client
+}
+
+func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.c.requests.Add(1)
+	if r.ContentLength > 0 {
+		t.c.sent.Add(r.ContentLength)
+	}
+	resp, err := t.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = &countedBody{resp.Body, &t.c.received}
+	}
+	return resp, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	return n, err
+}
+
+// do tries an operation until it succeeds, until its error cannot pass, or mostTries times. bytes is the size of the
+// body that the operation transfers.
+func (c *Client) do(ctx context.Context, op string, name Name, bytes int64, try func(ctx context.Context) error) error {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	flying := c.flying.Add(1)
+	for h := c.highest.Load(); flying > h && !c.highest.CompareAndSwap(h, flying); h = c.highest.Load() {
+	}
+	defer func() {
+		c.flying.Add(-1)
+		<-c.slots
+	}()
+	limit := answerTime + time.Duration(float64(bytes)/slowest*float64(time.Second))
+	wait := c.wait
+	for n := 1; ; n++ {
+		err := func() error {
+			ctx, end := context.WithTimeoutCause(ctx, limit, errStuck)
+			defer end()
+			err := try(ctx)
+			if err != nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return err
+		}()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case n == mostTries || !c.passes(err):
+			return c.explain(op, name, n, err)
+		}
+		c.retries.Add(1)
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		wait = min(2*wait, longestWait)
+	}
+}
+
+// Info describes an object.
+type Info struct {
+	Name     Name
+	Size     int64
+	ETag     string // identifies the contents
+	Modified time.Time
+}
+
+// Stat returns the size and the ETag of an object.
+func (c *Client) Stat(ctx context.Context, name Name) (info Info, err error) {
+	err = c.do(ctx, "HEAD", name, 0, func(ctx context.Context) error {
+		o, err := c.core.StatObject(ctx, name.Bucket, name.Key, minio.StatObjectOptions{})
+		info = Info{name, o.Size, o.ETag, o.LastModified}
+		return err
+	})
+	return info, err
+}
+
+// List returns the objects whose names begin with prefix, sorted by name.
+func (c *Client) List(ctx context.Context, prefix Name) (list []Info, err error) {
+	token, after := "", ""
+	for {
+		var page minio.ListBucketV2Result
+		err = c.do(ctx, "LIST", prefix, 0, func(context.Context) (err error) {
+			// This call of the library has no context; it ends by the time limits of the transport.
+			page, err = c.core.ListObjectsV2(prefix.Bucket, prefix.Key, after, token, "", 1000)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page.Contents {
+			list = append(list, Info{Name{prefix.Bucket, o.Key}, o.Size, strings.Trim(o.ETag, `"`), o.LastModified})
+		}
+		if !page.IsTruncated {
+			return list, nil
+		}
+		if token = page.NextContinuationToken; token == "" {
+			return nil, c.explain("LIST", prefix, 1, errors.New("the list is cut, but has no token for its rest"))
+		}
+	}
+}
+
+// ReadRange fills p with bytes of an object, from offset on. An object that has changed is an error.
+func (c *Client) ReadRange(ctx context.Context, info Info, offset int64, p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if offset < 0 || offset > info.Size-int64(len(p)) {
+		return fmt.Errorf("read %s: bytes %d to %d of an object of %d: %w", info.Name, offset, offset+int64(len(p)),
+			info.Size, io.ErrUnexpectedEOF)
+	}
+	return c.do(ctx, "GET", info.Name, int64(len(p)), func(ctx context.Context) error {
+		var o minio.GetObjectOptions
+		err := o.SetRange(offset, offset+int64(len(p))-1)
+		if err == nil && info.ETag != "" {
+			err = o.SetMatchETag(info.ETag)
+		}
+		if err != nil {
+			return err
+		}
+		body, got, header, err := c.core.GetObject(ctx, info.Name.Bucket, info.Name.Key, o)
+		if err != nil {
+			return err
+		}
+		defer body.Close() // read only
+		if got.ETag != info.ETag && info.ETag != "" {
+			return errChanged // a server that ignores If-Match
+		}
+		want := fmt.Sprintf("bytes %d-%d/", offset, offset+int64(len(p))-1)
+		if r := header.Get("Content-Range"); !strings.HasPrefix(r, want) && int64(len(p)) != info.Size {
+			return fmt.Errorf("the server returned the range %.100q, want %q", r, want)
+		}
+		if _, err := io.ReadFull(body, p); err != nil {
+			return &cutError{err}
+		}
+		return nil
+	})
+}
+
+// Read returns the contents of a small object.
+func (c *Client) Read(ctx context.Context, name Name, most int64) ([]byte, error) {
+	info, err := c.Stat(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size > most {
+		return nil, fmt.Errorf("read %s: got %d bytes, want at most %d", name, info.Size, most)
+	}
+	p := make([]byte, info.Size)
+	return p, c.ReadRange(ctx, info, 0, p)
+}
+
+// Delete deletes an object. A missing object is no error.
+func (c *Client) Delete(ctx context.Context, name Name) error {
+	return c.do(ctx, "DELETE", name, 0, func(ctx context.Context) error {
+		return c.core.RemoveObject(ctx, name.Bucket, name.Key, minio.RemoveObjectOptions{})
+	})
+}

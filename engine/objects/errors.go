@@ -1,0 +1,169 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/minio/minio-go/v7"
+)
+
+var (
+	errStuck   = errors.New("the server did not answer in time")
+	errChanged = errors.New("the object has changed since its size and ETag were read")
+)
+
+// cutError reports a body that ended early.
+type cutError struct{ err error }
+
+func (e *cutError) Error() string { return "the body ended early: " + e.err.Error() }
+func (e *cutError) Unwrap() error { return e.err }
+
+// Error reports a request that failed.
+type Error struct {
+	Op     string // HEAD, GET, LIST, PUT, DELETE
+	Name   Name
+	Tries  int
+	Status int    // of HTTP; 0: there was no answer
+	Code   string // of S3, such as AccessDenied
+	Cure   string
+	Err    error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %v", e.Op, e.Name, e.Err)
+	if e.Tries > 1 {
+		fmt.Fprintf(&b, " (%d tries)", e.Tries)
+	}
+	if e.Cure != "" {
+		b.WriteString(": " + e.Cure)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports that a missing object or bucket is fs.ErrNotExist.
+func (e *Error) Is(target error) bool {
+	return target == fs.ErrNotExist && e.Status == http.StatusNotFound
+}
+
+// Passes reports whether the cause may pass, so that a later try may succeed.
+func (e *Error) Passes() bool { return passes(e.Err, e.Status, e.Code) }
+
+// passes reports whether another try may succeed.
+func (c *Client) passes(err error) bool {
+	answer := minio.ToErrorResponse(err)
+	status, code := answer.StatusCode, answer.Code
+	if c.settings.region == "" && answer.Region != "" && (code == "AuthorizationHeaderMalformed" ||
+		code == "InvalidRegion") {
+		return true // the library has noted the region of the bucket
+	}
+	return passes(err, status, code)
+}
+
+func passes(err error, status int, code string) bool {
+	switch code {
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "RequestTimeout", "InternalError", "ServiceUnavailable",
+		"Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "BadDigest", "IncompleteBody":
+		return true
+	}
+	if status > 0 && (status < 200 || status >= 300) {
+		return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
+			status >= 500 && status != http.StatusNotImplemented
+	}
+	if errors.Is(err, errChanged) || errors.Is(err, errCredentials) {
+		return false
+	}
+	var url *url.Error
+	var network net.Error
+	var refused *net.OpError
+	return errors.As(err, &url) || errors.As(err, &network) || errors.As(err, &refused) || errors.Is(err, errStuck) ||
+		errors.As(err, new(*cutError)) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+var errCredentials = errors.New("there are no credentials")
+
+// explain returns the *Error of a failed operation.
+func (c *Client) explain(op string, name Name, tries int, err error) error {
+	answer := minio.ToErrorResponse(err)
+	e := &Error{Op: op, Name: name, Tries: tries, Status: answer.StatusCode, Code: answer.Code, Err: plain(err)}
+	if e.Status > 0 {
+		e.Err = fmt.Errorf("%d %s: %s", e.Status, e.Code, answer.Message)
+	}
+	place := c.host
+	var address *net.OpError
+	var dns *net.DNSError
+	switch {
+	case e.Code == "ExpiredToken" || e.Code == "TokenRefreshRequired" || e.Code == "InvalidToken":
+		e.Cure = "get new credentials (AWS_SESSION_TOKEN), and resume the run"
+	case e.Code == "InvalidAccessKeyId" || e.Code == "SignatureDoesNotMatch":
+		e.Cure = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that they belong to " + place
+	case e.Code == "RequestTimeTooSkewed":
+		e.Cure = "set the clock of this machine"
+	case e.Code == "PermanentRedirect" || e.Code == "AuthorizationHeaderMalformed" || e.Code == "InvalidRegion" ||
+		e.Status >= 300 && e.Status < 400:
+		e.Cure = "the bucket is in another region: set AWS_REGION"
+		if answer.Region != "" && answer.Region != c.settings.region {
+			e.Cure += "=" + answer.Region
+		}
+	case e.Status == http.StatusPreconditionFailed:
+		e.Err = errChanged
+		e.Cure = "start again, or keep the objects of a data set unchanged while runs read them"
+	case errors.Is(err, errChanged):
+		e.Cure = "start again, or keep the objects of a data set unchanged while runs read them"
+	case e.Status == http.StatusForbidden:
+		e.Cure = "the credentials do not permit this request: permit " + permission[op] + " on this bucket"
+		if c.settings.unsigned {
+			e.Cure = "the bucket is not public: unset AWS_NO_SIGN_REQUEST, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+		}
+	case e.Code == "NoSuchBucket":
+		e.Cure = "check the name of the bucket, and AWS_ENDPOINT_URL_S3: the server is " + place
+	case e.Status == http.StatusNotFound:
+		e.Cure = "check the name; the server is " + place
+	case e.Status > 0:
+	case errors.As(err, &dns):
+		e.Cure = "check the network, and AWS_ENDPOINT_URL_S3: the server is " + place
+	case errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &address) || errors.Is(err, errStuck):
+		e.Cure = "check that the server runs, the network, and AWS_ENDPOINT_URL_S3: the server is " + place
+	}
+	if e.Status == 0 && c.settings.key == "" && !c.settings.unsigned && !errors.As(err, new(*cutError)) && !sentTo(err,
+		c.host) {
+		e.Err = fmt.Errorf("%w: the role of this machine gave none: %w", errCredentials, e.Err)
+		e.Cure = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_NO_SIGN_REQUEST=true for a public bucket"
+	}
+	return e
+}
+
+// sentTo reports whether a request to the server failed, and not one that asks for credentials.
+func sentTo(err error, host string) bool {
+	var u *url.Error
+	if !errors.As(err, &u) {
+		return errors.Is(err, errStuck) || errors.Is(err, errChanged)
+	}
+	at, parseErr := url.Parse(u.URL)
+	return parseErr == nil && (at.Host == host || strings.HasSuffix(at.Host, "."+host) ||
+		strings.Contains(at.Host, ".s3.") || strings.HasPrefix(at.Host, "s3."))
+}
+
+var permission = map[string]string{"HEAD": "s3:GetObject", "GET": "s3:GetObject", "LIST": "s3:ListBucket",
+	"PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}
+
+// plain returns the cause of an error of the transport. It leaves out the URL, which may contain a token.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

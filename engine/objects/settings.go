@@ -1,0 +1,153 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+const (
+	// mostInFlight limits the requests of a Client in flight. More hide more latency, and need more connections.
+	mostInFlight = 64
+	// mostTries is the number of times that a request is tried.
+	mostTries = 8
+	// firstWait is the wait before the second try. Each wait is twice the previous one, up to longestWait; half of a
+	// wait is random, so that ranks that failed together do not try again together.
+	firstWait   = 200 * time.Millisecond
+	longestWait = 5 * time.Second
+	// answerTime limits the time to the first byte of an answer. slowest is the rate in bytes per second below which a
+	// transfer counts as stuck.
+	answerTime = 30 * time.Second
+	slowest    = 64 << 10
+)
+
+// settings are the settings of the environment.
+type settings struct {
+	endpoint           string // URL; "": AWS
+	region             string
+	key, secret, token string
+	unsigned           bool // send no credentials
+	machine            bool // ask the machine for the credentials of its role
+	role               string
+}
+
+// variables are all variables that select credentials of a role.
+var roleVariables = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+	"AWS_CONTAINER_CREDENTIALS_FULL_URI"}
+
+func settingsOf(env func(string) string) (s settings, err error) {
+	first := func(names ...string) string {
+		for _, name := range names {
+			if value := env(name); value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	on := func(name string) bool {
+		value := strings.ToLower(env(name))
+		return value == "true" || value == "yes" || value == "1"
+	}
+	s = settings{endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), region: first("AWS_REGION",
+		"AWS_DEFAULT_REGION"), key: env("AWS_ACCESS_KEY_ID"), secret: env("AWS_SECRET_ACCESS_KEY"),
+		token: env("AWS_SESSION_TOKEN"), unsigned: on("AWS_NO_SIGN_REQUEST"), role: first(roleVariables...)}
+	s.machine = !on("AWS_EC2_METADATA_DISABLED")
+	switch {
+	case s.unsigned:
+		return s, nil
+	case (s.key == "") != (s.secret == ""):
+		return s, errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: one of them is set, want both or none")
+	case s.key == "" && s.role == "" && !s.machine:
+		return s, errors.New("there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_NO_SIGN_REQUEST=true for a public bucket")
+	}
+	return s, nil
+}
+
+// server returns the host of the endpoint.
+func (s settings) server() (host string, secure bool, err error) {
+	if s.endpoint == "" {
+		return "s3.amazonaws.com", true, nil
+	}
+	u, err := url.Parse(s.endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" ||
+		u.User != nil || u.RawQuery != "" {
+		return "", false, errors.New("AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL: want the URL of a server, such as https://storage.example:9000")
+	}
+	return u.Host, u.Scheme == "https", nil
+}
+
+func (s settings) credentials() *credentials.Credentials {
+	switch {
+	case s.unsigned:
+		return credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
+	case s.key != "":
+		return credentials.NewStaticV4(s.key, s.secret, s.token)
+	}
+	// The services that give credentials are near, and a machine outside a cloud has none.
+	return credentials.New(&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{Proxy: nil}, CheckRedirect: noRedirect}})
+}
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+var shared struct {
+	sync.Mutex
+	settings settings
+	client   *Client
+}
+
+// Shared returns the client of this process for the settings of its environment.
+func Shared() (*Client, error) {
+	s, err := settingsOf(os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("connect to S3: %w", err)
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.client == nil || shared.settings != s {
+		client, err := newClient(s)
+		if err != nil {
+			return nil, fmt.Errorf("connect to S3: %w", err)
+		}
+		shared.settings, shared.client = s, client
+	}
+	return shared.client, nil
+}
+
+func newClient(s settings) (*Client, error) {
+	host, secure, err := s.server()
+	if err != nil {
+		return nil, err
+	}
+	if s.region == "" && s.endpoint != "" {
+		s.region = "us-east-1" // servers other than AWS usually have this one
+	}
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		MaxIdleConns:          mostInFlight,
+		MaxIdleConnsPerHost:   mostInFlight,
+		IdleConnTimeout:       time.Minute,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: answerTime,
+		DisableCompression:    true, // the bytes of an object are those that were stored
+	}
+	c := &Client{settings: s, host: host, wait: firstWait, slots: make(chan struct{}, mostInFlight)}
+	client, err := minio.New(host, &minio.Options{Creds: s.credentials(), Secure: secure, Region: s.region,
+		Transport: counting{transport, c}, MaxRetries: 1})
+	if err != nil {
+		return nil, err
+	}
+	client.SetAppInfo("hetero-train", "1")
+	c.core = minio.Core{Client: client}
+	return c, nil
+}

@@ -1,0 +1,163 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+const (
+	// partBytes is the size of a part of a large object. A smaller part needs more requests; S3 permits 5 MiB to 5 GiB.
+	partBytes = 16 << 20
+	// mostParts is the largest number of parts that S3 permits.
+	mostParts = 10_000
+	// partsAtOnce is the number of parts of one object that are sent at a time. Each needs the memory of a part.
+	partsAtOnce = 4
+	// abortTime limits the time for the abort of a failed upload.
+	abortTime = 20 * time.Second
+)
+
+// Put stores size bytes of r as an object. The object appears, or replaces an older one, only when it is complete.
+func (c *Client) Put(ctx context.Context, name Name, r io.ReaderAt, size int64) error {
+	if size <= partBytes {
+		p := make([]byte, size)
+		if err := readFull(r, p, 0); err != nil {
+			return err
+		}
+		return c.PutBytes(ctx, name, p)
+	}
+	return c.putParts(ctx, name, r, size)
+}
+
+// PutBytes stores p as an object.
+func (c *Client) PutBytes(ctx context.Context, name Name, p []byte) error {
+	sum := hash(p)
+	return c.do(ctx, "PUT", name, int64(len(p)), func(ctx context.Context) error {
+		// The signature covers the hash of the body, so the server refuses a body that changed on its way.
+		_, err := c.core.PutObject(ctx, name.Bucket, name.Key, bytes.NewReader(p), int64(len(p)), "", sum,
+			minio.PutObjectOptions{DisableContentSha256: true, ContentType: "application/octet-stream"})
+		return err
+	})
+}
+
+func hash(p []byte) string {
+	sum := sha256.Sum256(p)
+	return hex.EncodeToString(sum[:])
+}
+
+func readFull(r io.ReaderAt, p []byte, at int64) error {
+	n, err := r.ReadAt(p, at)
+	if n == len(p) {
+		return nil
+	}
+	if err == io.EOF || err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (c *Client) putParts(ctx context.Context, name Name, r io.ReaderAt, size int64) (err error) {
+	part := max(partBytes, (size+mostParts-1)/mostParts)
+	var id string
+	err = c.do(ctx, "PUT", name, 0, func(ctx context.Context) (err error) {
+		id, err = c.core.NewMultipartUpload(ctx, name.Bucket, name.Key,
+			minio.PutObjectOptions{ContentType: "application/octet-stream"})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		// Parts of an upload that is not aborted cost storage.
+		late, end := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+		defer end()
+		abort := c.do(late, "DELETE", name, 0, func(ctx context.Context) error {
+			return c.core.AbortMultipartUpload(ctx, name.Bucket, name.Key, id)
+		})
+		if abort != nil && !errors.Is(abort, fs.ErrNotExist) {
+			err = errors.Join(err, abort)
+		}
+	}()
+	parts := make([]minio.CompletePart, (size+part-1)/part)
+	within, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range min(partsAtOnce, len(parts)) {
+		all.Go(func() {
+			buf := make([]byte, part)
+			for k := range next {
+				p := buf[:min(part, size-int64(k)*part)]
+				if err := c.putPart(within, name, id, k, r, p, int64(k)*part, &parts[k]); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for k := range parts {
+		select {
+		case next <- k:
+		case <-within.Done():
+		}
+	}
+	close(next)
+	all.Wait()
+	if within.Err() != nil {
+		return context.Cause(within)
+	}
+	return c.do(ctx, "PUT", name, 0, func(ctx context.Context) error {
+		_, err := c.core.CompleteMultipartUpload(ctx, name.Bucket, name.Key, id, parts, minio.PutObjectOptions{})
+		if minio.ToErrorResponse(err).Code == "NoSuchUpload" {
+			// An earlier try may have completed the upload before its answer was lost.
+			o, statErr := c.core.StatObject(ctx, name.Bucket, name.Key, minio.StatObjectOptions{})
+			if statErr == nil && o.Size == size && o.ETag == etagOf(parts) {
+				return nil
+			}
+		}
+		return err
+	})
+}
+
+// etagOf returns the usual ETag of an object of several parts: the MD5 of the MD5 of each part.
+func etagOf(parts []minio.CompletePart) string {
+	sums := md5.New()
+	for _, p := range parts {
+		sum, err := hex.DecodeString(strings.Trim(p.ETag, `"`))
+		if err != nil {
+			return "unknown" // the server has other ETags
+		}
+		sums.Write(sum)
+	}
+	return fmt.Sprintf("%x-%d", sums.Sum(nil), len(parts))
+}
+
+func (c *Client) putPart(ctx context.Context, name Name, id string, k int, r io.ReaderAt, p []byte, at int64,
+	done *minio.CompletePart) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := readFull(r, p, at); err != nil {
+		return err
+	}
+	sum := hash(p)
+	return c.do(ctx, "PUT", name, int64(len(p)), func(ctx context.Context) error {
+		got, err := c.core.PutObjectPart(ctx, name.Bucket, name.Key, id, k+1, bytes.NewReader(p), int64(len(p)),
+			minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true})
+		*done = minio.CompletePart{PartNumber: k + 1, ETag: got.ETag}
+		return err
+	})
+}
