@@ -8,6 +8,7 @@ type DataInput struct {
 	MaxClasses      int    // 0: all
 	SamplesPerClass int    // 0: all
 	ShardCacheMB    int    // size of the cache, MiB
+	ObjectCacheMB   int    // size of the cache of objects on disk, MiB; 0: none
 	EXIFOrientation bool
 	Corrupt         string // "error" or "skip"
 	CorruptLimit    int    // maximum number of unreadable samples
@@ -16,7 +17,7 @@ type DataInput struct {
 // Keys returns these keys.
 func (d *DataInput) Keys() []Key {
 	return []Key{
-		String(&d.ValPath, "val_path", "").Path().Operational().
+		String(&d.ValPath, "val_path", "").PathOrObjects().Operational().
 			Doc("Evaluation samples of `images`, `webdataset`, `text` and `labelled_text`, written in the same ways as `path`. All of them evaluate. Empty: the evaluation part of `path`; without such a part, `val_fraction` of the samples (`text`: none)."),
 		Bool(&d.FollowLinks, "follow_links", true).Operational().
 			Doc("Follow symbolic links that leave a folder of data. `false`, for folders of unknown origin: such a link is an error (exit 3). A link to a folder that contains the link is always an error."),
@@ -28,6 +29,8 @@ func (d *DataInput) Keys() []Key {
 			Doc("Maximum number of training samples per class. The choice is the same in every run, and a smaller number selects a subset of what a larger number selects. 0: all."),
 		Int(&d.ShardCacheMB, "shard_cache_mb", 512).Unit("MiB").AtLeast(1).AtMost(1 << 20).Operational().
 			Doc("Memory per rank for decompressed frames of `.tar.zst` shards."),
+		Int(&d.ObjectCacheMB, "object_cache_mb", 50<<10).Unit("MiB").AtMost(1 << 30).Operational().
+			Doc("Disk space for objects of S3, in the folder `objects` of `cache_dir`. All ranks of a machine share it, and the least recently used parts are removed. If the data set is larger, nothing is kept, and each epoch requests its samples again. 0: keep nothing."),
 		Bool(&d.EXIFOrientation, "exif_orientation", false).Learnt().
 			Doc("Rotates photographs by their EXIF orientation. Pillow and torchvision do not rotate by default, so torchvision's models are trained on images as stored."),
 		Choice(&d.Corrupt, "corrupt", "error", "error", "skip").Operational().

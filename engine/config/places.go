@@ -13,6 +13,46 @@ type place func(text string) error
 // Path marks a key whose value is the path of a file or folder.
 func (k Key) Path() Key { k.place, k.isPath = CheckPath, true; return k }
 
+// PathOrObjects marks a key whose value is the path of a file or folder, or names objects of S3.
+func (k Key) PathOrObjects() Key { k.place, k.isPath = CheckPathOrObjects, true; return k }
+
+// Objects marks a key whose value names a folder of objects of S3.
+func (k Key) Objects() Key { k.place = checkObjects; return k }
+
+// CheckPathOrObjects is CheckPath for a text that may also name objects of S3.
+func CheckPathOrObjects(text string) error {
+	for part := range strings.SplitSeq(text, "::") {
+		check := CheckPath
+		if strings.HasPrefix(part, "s3://") {
+			check = checkObjects
+		}
+		if err := check(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkObjects returns an error if text does not name objects of S3. Credentials and servers come from the environment.
+func checkObjects(text string) error {
+	rest, ok := strings.CutPrefix(text, "s3://")
+	bucket, _, _ := strings.Cut(rest, "/")
+	if !ok || bucket == "" || strings.ContainsAny(bucket, "@:?#") || strings.ContainsAny(rest, "?#") {
+		return fmt.Errorf("got %s, want s3://BUCKET/FOLDER without a server, a user and ?: they come from the environment (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID)",
+			quote(withoutUser(text)))
+	}
+	return nil
+}
+
+// withoutUser removes a user and a password from a URL.
+func withoutUser(text string) string {
+	scheme, rest, isURL := strings.Cut(text, "://")
+	if at := strings.LastIndexByte(rest, '@'); isURL && at >= 0 {
+		return scheme + "://…" + rest[at:]
+	}
+	return text
+}
+
 // PathOrServer marks a key whose value is a folder or the URL of a server. example is the URL of a usual server.
 func (k Key) PathOrServer(example string) Key {
 	k.place = func(text string) error { return CheckPathOrServer(text, example) }

@@ -112,7 +112,8 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 	return fault, nil
 }
 
-// Exhausted reports whether err is caused by a lack of resources on this machine. In this case, another rank or a
+// Exhausted reports whether err is caused by a lack of resources on this machine, or by a request over the network that
+// failed. In this case, another rank or a
 // later read might be able to read the sample.
 func Exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR} {
@@ -120,7 +121,8 @@ func Exhausted(err error) bool {
 			return true
 		}
 	}
-	return false
+	var remote interface{ Unavailable() bool } // of package objects
+	return errors.As(err, &remote) && remote.Unavailable()
 }
 
 // maxTries limits the number of samples that are tried as a replacement.

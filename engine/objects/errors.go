@@ -57,8 +57,8 @@ func (e *Error) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Status == http.StatusNotFound
 }
 
-// Passes reports whether the cause may pass, so that a later try may succeed.
-func (e *Error) Passes() bool { return passes(e.Err, e.Status, e.Code) }
+// Unavailable reports that the request failed, and not that the object is missing. Another rank may be able to read it.
+func (e *Error) Unavailable() bool { return e.Status != http.StatusNotFound }
 
 // passes reports whether another try may succeed.
 func (c *Client) passes(err error) bool {

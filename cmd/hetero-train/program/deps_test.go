@@ -57,6 +57,8 @@ var layers = []layer{
 	{"engine/ports", nil},
 	{"engine/diskwatch", nil},
 	{"engine/conformance", nil},
+	{"engine/objects/s3test", nil}, // only tests import it
+	{"engine/objects", nil},
 
 	// Devices.
 	{"engine/device", imports("engine/tensor")},
@@ -104,7 +106,7 @@ var layers = []layer{
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
 	{"engine/data", imports("engine/regular", "engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
-	{"engine/data/...", imports("engine/platform", "engine/regular", "engine/tensor", "engine/data",
+	{"engine/data/...", imports("engine/platform", "engine/regular", "engine/objects", "engine/tensor", "engine/data",
 		"engine/data/...")},
 	{"engine/checkpoint", imports("engine/platform", "engine/regular", "engine/tensor")},
 	{"engine/weights", imports("engine/data/pyjson", "engine/regular", "engine/tensor", "engine/checkpoint")},

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -49,17 +50,17 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // second with the number of compressed bytes read and their total. Errors of cacheDir are *CacheError.
 func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string,
 	error) {
-	f, info, err := regular.Open(source)
+	f, info, err := stored.Open(source)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	absolute, err := filepath.Abs(source)
+	absolute, err := stored.Abs(source)
 	if err != nil {
 		return "", err
 	}
 	key := sha256.Sum256([]byte(absolute + "\x00" + strconv.FormatInt(info.Size(), 10) + "\x00" +
-		strconv.FormatInt(info.ModTime().UnixNano(), 10)))
+		strconv.FormatInt(stored.Version(info), 10)))
 	name := plainName(source) + "-" + hex.EncodeToString(key[:8]) + ".tar"
 	target := filepath.Join(cacheDir, name)
 	inCache := func(err error) error {
@@ -107,7 +108,7 @@ func plainName(source string) string {
 
 // expand decompresses packed, which has size bytes, to out, the empty file target.part, and renames this file to
 // target. inCache wraps errors of writing the file. expand closes out.
-func expand(ctx context.Context, packed *os.File, size int64, out *os.File, target string, limits Limits,
+func expand(ctx context.Context, packed io.ReaderAt, size int64, out *os.File, target string, limits Limits,
 	progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
 	defer func() {

@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
@@ -39,7 +40,7 @@ type copied struct {
 // cacheName returns the path of a file in the cache that is derived from a file. It depends on the path, the size, the
 // modification time and the footer of the file, and on what is derived.
 func cacheName(dir string, f *table.File, what, ending string) (string, error) {
-	absolute, err := filepath.Abs(f.Path)
+	absolute, err := stored.Abs(f.Path)
 	if err != nil {
 		return "", err
 	}

@@ -6,13 +6,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // source are the files of both parts of a data set.
@@ -32,6 +34,39 @@ type source struct {
 type dataset struct {
 	*source
 	samples []entry
+	fetcher *data.Fetcher // nil: the images are on this machine, and are read when they are needed
+}
+
+// fetchAhead makes the data set request announced images before they are read, if images are in objects.
+func (d *dataset) fetchAhead() {
+	remote := func(f openfiles.File) bool { return stored.Remote(f.Path) }
+	if slices.ContainsFunc(d.files, remote) {
+		d.fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
+			return d.contentsOf(d.samples[i], buf)
+		})
+	}
+}
+
+// Expect implements [data.Ahead].
+func (d *dataset) Expect(i int) {
+	if d.fetcher != nil {
+		d.fetcher.Expect(i)
+	}
+}
+
+// Horizon implements [data.Ahead].
+func (d *dataset) Horizon() int {
+	if d.fetcher == nil {
+		return 0
+	}
+	return d.fetcher.Horizon()
+}
+
+// Forget implements [data.Ahead].
+func (d *dataset) Forget() {
+	if d.fetcher != nil {
+		d.fetcher.Forget()
+	}
 }
 
 // entry locates the image of a row.
@@ -65,18 +100,26 @@ func (d *dataset) NewReader() (data.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{d: d, decoder: dec}, nil
+	r := &reader{d: d, decoder: dec}
+	if d.fetcher != nil {
+		r.fetches = d.fetcher.Open()
+	}
+	return r, nil
 }
 
 // reader reads and decodes samples.
 type reader struct {
 	d        *dataset
 	decoder  *images.Decoder
-	contents []byte // of the last image read
+	contents []byte        // of the last image read
+	fetches  *data.Fetches // nil: there is no fetcher
 }
 
 func (r *reader) Close() error {
 	r.decoder.Close()
+	if r.fetches != nil {
+		r.fetches.Close()
+	}
 	return nil
 }
 
@@ -90,7 +133,7 @@ func (d *dataset) fault(i int, err error) error {
 }
 
 func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
-	if err := r.read(r.d.samples[i], sizer, img); err != nil {
+	if err := r.read(i, sizer, img); err != nil {
 		return r.d.fault(i, err)
 	}
 	return nil
@@ -98,30 +141,42 @@ func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
 
 // Contents implements data.Encoded.
 func (r *reader) Contents(i int) ([]byte, error) {
-	contents, err := r.contentsOf(r.d.samples[i])
+	contents, err := r.load(i)
 	if err != nil {
 		return nil, r.d.fault(i, err)
 	}
 	return contents, nil
 }
 
-func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) error {
+func (r *reader) read(i int, sizer data.Sizer, img *data.Image) error {
 	return r.decoder.Read(func() ([]byte, time.Duration, error) {
+		if r.fetches != nil {
+			return r.fetches.Read(i)
+		}
 		started := time.Now()
-		contents, err := r.contentsOf(e)
+		contents, err := r.load(i)
 		return contents, time.Since(started), err
 	}, sizer, img)
 }
 
-func (r *reader) buffer(n int) []byte {
-	if cap(r.contents) < n {
-		r.contents = make([]byte, n+n/4)
+// load reads the image of a sample to the buffer of the reader.
+func (r *reader) load(i int) ([]byte, error) {
+	contents, err := r.d.contentsOf(r.d.samples[i], r.contents)
+	if cap(contents) > 0 {
+		r.contents = contents[:cap(contents)]
 	}
-	return r.contents[:n]
+	return contents, err
 }
 
-func (r *reader) contentsOf(e entry) (contents []byte, err error) {
-	s := r.d.source
+func buffer(buf []byte, n int) []byte {
+	if cap(buf) < n {
+		buf = make([]byte, n+n/4)
+	}
+	return buf[:n]
+}
+
+// contentsOf returns the image of a row. It is in buf if buf is large enough.
+func (s *source) contentsOf(e entry, buf []byte) (contents []byte, err error) {
 	switch {
 	case e.size == 0:
 		return nil, errors.New("the row has no image")
@@ -134,7 +189,7 @@ func (r *reader) contentsOf(e entry) (contents []byte, err error) {
 		if info.Size() > images.MaxFileBytes {
 			return nil, fmt.Errorf("%d bytes, want at most %d", info.Size(), images.MaxFileBytes)
 		}
-		contents = r.buffer(int(info.Size()))
+		contents = buffer(buf, int(info.Size()))
 		_, err = io.ReadFull(in, contents)
 		return contents, err
 	}
@@ -143,7 +198,7 @@ func (r *reader) contentsOf(e entry) (contents []byte, err error) {
 		return nil, err
 	}
 	defer s.GiveBack(h)
-	contents = r.buffer(int(e.size))
+	contents = buffer(buf, int(e.size))
 	_, err = h.ReadAt(contents, e.offset)
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("the file became shorter after it was opened: %w", io.ErrUnexpectedEOF)
@@ -151,19 +206,28 @@ func (r *reader) contentsOf(e entry) (contents []byte, err error) {
 	return contents, err
 }
 
-// addFile adds a file of rows of the data set at base. stored is the file itself, or the copy of its images.
-func (s *source) addFile(base, path string, stored openfiles.File) {
-	if info, err := os.Stat(base); err == nil && !info.IsDir() {
-		base = filepath.Dir(base)
+// addFile adds a file of rows of the data set at base. contents is the file itself, or the copy of its images.
+func (s *source) addFile(base, path string, contents openfiles.File) {
+	if info, err := stored.Stat(base); err == nil && !info.IsDir() {
+		base = stored.Dir(base)
 	}
-	s.files = append(s.files, stored)
+	s.files = append(s.files, contents)
 	s.origins = append(s.origins, path)
 	s.folders = append(s.folders, base)
 }
 
 // within returns the folder of a file as a path that openPath accepts.
 func (s *source) within(file int32) (string, error) {
-	folder := filepath.Dir(s.origins[file])
+	folder := stored.Dir(s.origins[file])
+	if stored.Remote(folder) {
+		if folder == s.folders[file] {
+			return ".", nil
+		}
+		if within, ok := strings.CutPrefix(folder, strings.TrimSuffix(s.folders[file], "/")+"/"); ok {
+			return within, nil
+		}
+		return folder, nil
+	}
 	if within, err := filepath.Rel(s.folders[file], folder); err == nil {
 		return within, nil
 	}
@@ -171,13 +235,19 @@ func (s *source) within(file int32) (string, error) {
 }
 
 // openPath opens the image of a row of a file.
-func (s *source) openPath(file int32, name string) (*os.File, os.FileInfo, error) {
+func (s *source) openPath(file int32, name string) (stored.File, os.FileInfo, error) {
 	base := s.folders[file]
+	if stored.Remote(base) { // the keys of a bucket have no links
+		if stored.Remote(name) || !filepath.IsLocal(filepath.FromSlash(name)) {
+			return nil, nil, fmt.Errorf("the path leads out of the folder %s: copy the image into the folder", base)
+		}
+		return stored.OpenRandom(stored.Join(base, filepath.ToSlash(name)))
+	}
 	if s.follow {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(base, filepath.FromSlash(name))
 		}
-		return regular.Open(name)
+		return stored.OpenRandom(name)
 	}
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, nil, fmt.Errorf("the path leads out of the folder %s: copy the image into the folder, or set %s = true",
@@ -192,7 +262,7 @@ func (s *source) openPath(file int32, name string) (*os.File, os.FileInfo, error
 }
 
 func statOf(path string) (openfiles.File, error) {
-	info, err := os.Stat(path)
+	info, err := stored.Stat(path)
 	if err != nil {
 		return openfiles.File{}, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -77,6 +78,9 @@ const advice = "want a folder of datasets' save_to_disk, of its cache, with .par
 // Find lists the files. Its errors are *data.Fault.
 func Find(ctx context.Context, s Source) (Found, error) {
 	f, err := s.find(ctx)
+	if err == nil {
+		err = stored.Plan(ctx, slices.Concat(f.Train, f.Eval))
+	}
 	if err == nil {
 		return f, nil
 	}
@@ -243,7 +247,7 @@ func (s Source) divide(splits []string) (d layout.Division, err error) {
 
 // list lists the files of rows at a path.
 func (s Source) list(ctx context.Context, name string) ([]file, map[string]table.Feature, error) {
-	info, err := os.Stat(name)
+	info, err := stored.Stat(name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -90,6 +90,8 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	}
 	sets := b.several.finish(classes, b.set)
 	b.set.Pool = openfiles.New(b.set.files)
+	train.fetchAhead()
+	eval.fetchAhead()
 	images.SayDecoder(o.Logger)
 	s := data.Splits{Train: train, Sets: sets, Normalization: data.NormalizeImageNet, Closer: b.set,
 		OwnEval: found.Eval != nil, EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused,

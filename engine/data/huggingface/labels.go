@@ -16,8 +16,8 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 	"github.com/hetero-train/hetero-train/engine/data/pyjson"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/data/table"
-	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // The columns of a list: the paths of images, as datasets calls them, and the labels.
@@ -41,7 +41,7 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 	} else if b.names != nil {
 		return fmt.Errorf("the list has no ClassLabel, but %s has", b.first)
 	}
-	f, info, err := regular.Open(path)
+	f, info, err := stored.Open(path)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // Limits of Recognise and RecogniseList. Folders of images on slow storage have millions of files, so only a few names
@@ -45,7 +46,7 @@ func Recognise(name string) bool {
 		return true
 	}
 	for _, folder := range folders[:min(len(folders), recogniseFolders)] {
-		files, within := look(filepath.Join(name, folder))
+		files, within := look(stored.Join(name, folder))
 		switch {
 		case slices.ContainsFunc(files, isArchive):
 		case slices.ContainsFunc(files, isTable), slices.ContainsFunc(within, version.MatchString):
@@ -72,6 +73,9 @@ func isArchive(name string) bool {
 // look returns names of files and of folders in a folder, at most recogniseEntries. A link whose name has no ending may
 // be a folder. It returns nothing for a path that is no readable folder: opening the data set reports the cause.
 func look(name string) (files, folders []string) {
+	if stored.Remote(name) {
+		return lookRemote(name)
+	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		return nil, nil
 	}
@@ -99,6 +103,26 @@ func look(name string) (files, folders []string) {
 	return files, folders
 }
 
+// lookRemote is look for a folder of objects.
+func lookRemote(name string) (files, folders []string) {
+	folder, err := layout.OpenFolder(name, true)
+	if err != nil {
+		return nil, nil
+	}
+	entries, err := folder.List(".")
+	if err != nil {
+		return nil, nil
+	}
+	for _, e := range entries[:min(len(entries), recogniseEntries)] {
+		if e.Mode.IsDir() {
+			folders = append(folders, e.Name)
+		} else {
+			files = append(files, e.Name)
+		}
+	}
+	return files, folders
+}
+
 // RecogniseList reports whether a folder, or a folder within it, has a list of images with labels: metadata.csv or
 // metadata.jsonl with the columns file_name and label.
 func RecogniseList(name string) bool {
@@ -107,12 +131,12 @@ func RecogniseList(name string) bool {
 	}
 	_, folders := look(name)
 	return slices.ContainsFunc(folders[:min(len(folders), recogniseFolders)],
-		func(folder string) bool { return hasList(filepath.Join(name, folder)) })
+		func(folder string) bool { return hasList(stored.Join(name, folder)) })
 }
 
 func hasList(folder string) bool {
 	for _, base := range []string{"metadata.csv", "metadata.jsonl"} {
-		if columns, err := columnsOfList(filepath.Join(folder, base)); err == nil &&
+		if columns, err := columnsOfList(stored.Join(folder, base)); err == nil &&
 			slices.Contains(columns, pathColumn) && slices.Contains(columns, labelColumn) {
 			return true
 		}
@@ -123,7 +147,7 @@ func hasList(folder string) bool {
 // columnsOfList returns the columns of the first row of a list.
 func columnsOfList(path string) ([]string, error) {
 	const most = 1 << 16 // bytes of the row
-	f, _, err := regular.Open(path)
+	f, _, err := stored.Open(path)
 	if err != nil {
 		return nil, err
 	}

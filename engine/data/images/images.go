@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 const (
@@ -180,7 +180,7 @@ func (s sources) Close() error {
 
 // openSource opens the folder or archive and lists its files.
 func openSource(ctx context.Context, o Options) (source, listing, error) {
-	info, err := os.Stat(o.Path)
+	info, err := stored.Stat(o.Path)
 	if err != nil {
 		return nil, listing{}, err
 	}
@@ -191,7 +191,7 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 	if isTarOfTars(path) {
 		return openOfficial(ctx, path, "", o.Limits)
 	}
-	f, _, err := regular.Open(path)
+	f, _, err := stored.Open(path)
 	if err != nil {
 		return nil, listing{}, err
 	}
@@ -211,6 +211,9 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 // openDir opens a folder of images or one of ImageNet's archives.
 func (o Options) openDir(ctx context.Context) (src source, list listing, err error) {
 	dir := o.Path
+	if stored.Remote(dir) { // the search for ImageNet's own files reads folders of this machine
+		return o.openFolder(ctx, dir)
+	}
 	train, val, err := officialTars(dir)
 	switch {
 	case err != nil:
@@ -256,6 +259,9 @@ func isDir(path string) bool {
 // incomplete, it belongs to other data and is ignored.
 func (o Options) readNames(a *arrangement) error {
 	file := o.ClassNames
+	if file == "" && stored.Remote(o.Path) {
+		return nil
+	}
 	if file == "" {
 		if file = FindClassNames(o.Path, filepath.Dir(o.Path)); file == "" {
 			return nil

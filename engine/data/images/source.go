@@ -7,11 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"os"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // source provides the files of a data set. Its methods are safe for concurrent use.
@@ -22,10 +21,13 @@ type source interface {
 }
 
 // tarSource reads the members of a plain tar in place.
-type tarSource struct{ f *os.File }
+type tarSource struct{ f stored.File }
 
 func openTar(ctx context.Context, name string, limits archive.Limits) (source, listing, error) {
-	f, info, err := regular.Open(name)
+	if err := stored.Plan(ctx, []string{name}); err != nil {
+		return nil, listing{}, err
+	}
+	f, info, err := stored.Open(name)
 	if err != nil {
 		return nil, listing{}, err
 	}
@@ -38,7 +40,12 @@ func openTar(ctx context.Context, name string, limits archive.Limits) (source, l
 		}
 		return ctx.Err()
 	})
-	return tarSource{f}, l, err
+	if err != nil || !stored.Remote(name) {
+		return tarSource{f}, l, err
+	}
+	f.Close() // read only
+	random, _, err := stored.OpenRandom(name)
+	return tarSource{random}, l, err
 }
 
 func (s tarSource) read(f file, buf []byte) ([]byte, error) {
@@ -72,6 +79,13 @@ func (o Options) openFolder(ctx context.Context, name string) (source, listing, 
 		Unkept: func(err error) { o.Logger.Warn("images: the list of the folder is not kept", "reason", err) }})
 	if err == nil && tree.Files() > math.MaxInt32 {
 		err = fmt.Errorf("%d files, want at most %d", tree.Files(), math.MaxInt32)
+	}
+	if err == nil && stored.Remote(name) {
+		var paths []string
+		for i := range tree.Files() {
+			paths = append(paths, folder.Path(tree.File(i)))
+		}
+		err = stored.Plan(ctx, paths)
 	}
 	if err == nil {
 		l.addTree(tree)

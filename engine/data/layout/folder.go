@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -21,6 +22,8 @@ const maxDepth = 32
 type Folder struct {
 	path string
 	root *os.Root // refuses links that leave the folder; nil: links are followed
+	// objects are the objects below the folder if it is one of a bucket, sorted by name; nil: it is on this machine.
+	objects []string
 	// Broken lists broken links as files, so that opening them reports the cause. Otherwise a broken link is an error.
 	Broken bool
 }
@@ -33,6 +36,9 @@ type Entry struct {
 
 // OpenFolder opens a folder. follow allows links that leave it.
 func OpenFolder(name string, follow bool) (*Folder, error) {
+	if stored.Remote(name) {
+		return openRemote(name)
+	}
 	info, err := os.Stat(name)
 	if err == nil && !info.IsDir() {
 		err = &regular.Error{Path: name, Reason: fmt.Sprintf("got %s, want a folder", regular.Kind(info.Mode()))}
@@ -56,14 +62,18 @@ func (f *Folder) Close() error {
 }
 
 // Path returns the path of a file that the current process can open.
-func (f *Folder) Path(name string) string { return filepath.Join(f.path, filepath.FromSlash(name)) }
+func (f *Folder) Path(name string) string { return stored.Join(f.path, name) }
 
 // Open opens a regular file; see [regular.Open].
-func (f *Folder) Open(name string) (*os.File, os.FileInfo, error) {
+func (f *Folder) Open(name string) (stored.File, os.FileInfo, error) {
 	if f.root == nil {
-		return regular.Open(f.Path(name))
+		return stored.Open(f.Path(name))
 	}
-	return regular.OpenIn(f.root, filepath.FromSlash(name))
+	file, info, err := regular.OpenIn(f.root, filepath.FromSlash(name))
+	if err != nil {
+		return nil, nil, err // a nil *os.File in the interface would not equal nil
+	}
+	return file, info, nil
 }
 
 func (f *Folder) stat(name string) (os.FileInfo, error) {
@@ -101,7 +111,7 @@ func (f *Folder) linkError(name string, err error) error {
 // Check returns an error if follow is false and file is a link that leaves its folder. It is for a file that the
 // program found next to the data; a file that the user names may be any link.
 func Check(file string, follow bool) error {
-	if follow {
+	if follow || stored.Remote(file) {
 		return nil
 	}
 	f, err := OpenFolder(filepath.Dir(file), false)

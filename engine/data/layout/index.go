@@ -41,6 +41,15 @@ type ScanProgress struct {
 //
 // A link to a folder that contains the link is an error.
 func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
+	if f.objects != nil {
+		root, err := f.remoteTree()
+		if err != nil {
+			return nil, err
+		}
+		w := &writer{}
+		root.write(w, nil, 0)
+		return w.tree(), ctx.Err()
+	}
 	var watch watching
 	defer watch.start(o.Progress)()
 	if o.CacheDir != "" && !f.Broken {

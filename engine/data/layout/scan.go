@@ -389,6 +389,9 @@ func (f *Folder) resolve(dir string, list *found, links []int, tokens chan struc
 // List returns the entries of a folder, sorted by name, without those of storage systems. Links have the mode of their
 // targets.
 func (f *Folder) List(dir string) ([]Entry, error) {
+	if f.objects != nil {
+		return f.remoteEntries(dir)
+	}
 	d, err := f.openFolder(dir)
 	if err != nil {
 		return nil, err

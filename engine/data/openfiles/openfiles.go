@@ -9,8 +9,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/platform"
-	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // maxOpen is the largest number of open files, if the limit of open files permits it.
@@ -30,12 +30,12 @@ func mostOpen() int {
 type File struct {
 	Path string
 	Size int64 // bytes
-	Time int64 // modification time in ns
+	Time int64 // modification time in ns, or the version of an object; see stored.Version
 }
 
 // Of returns the identity of a file with this path.
 func Of(path string, info os.FileInfo) File {
-	return File{path, info.Size(), info.ModTime().UnixNano()}
+	return File{path, info.Size(), stored.Version(info)}
 }
 
 // Pool opens files on demand and closes the least recently used ones. Its methods are safe for concurrent use.
@@ -50,7 +50,7 @@ type Pool struct {
 
 // Handle is an open file.
 type Handle struct {
-	*os.File
+	stored.File
 	number int
 	users  int
 	at     *list.Element
@@ -78,9 +78,9 @@ func (p *Pool) Take(number int) (*Handle, error) {
 		return h, nil
 	}
 	id := p.files[number]
-	f, info, err := regular.Open(id.Path)
+	f, info, err := stored.OpenRandom(id.Path)
 	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // the process has reached its limit of open files
-		f, info, err = regular.Open(id.Path)
+		f, info, err = stored.OpenRandom(id.Path)
 	}
 	if err != nil {
 		return nil, err

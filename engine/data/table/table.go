@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // Kind is the kind of the values of a column.
@@ -77,13 +77,13 @@ type File struct {
 	Footer   [32]byte // SHA-256 of the footer of a Parquet file
 	Info     os.FileInfo
 
-	file *os.File
+	file stored.File
 	scan func(ctx context.Context, columns []Column, visit func([]Value) error) error
 }
 
 // Open opens a file and reads its metadata.
 func Open(path string) (f *File, err error) {
-	in, info, err := regular.Open(path)
+	in, info, err := stored.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // source is the set of shards from which both parts of a data set read.
@@ -26,6 +27,45 @@ type dataset struct {
 	classes []string
 	names   []byte
 	samples []entry
+	fetcher *data.Fetcher // nil: the shards are on this machine, and are read when they are needed
+}
+
+// fetchAhead makes the data set request announced samples before they are read, if shards are objects.
+func (d *dataset) fetchAhead() {
+	for _, id := range d.src.shards {
+		if stored.Remote(id.path) {
+			d.fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
+				e := d.samples[i]
+				if cap(buf) < int(e.size) {
+					buf = make([]byte, e.size+e.size/4)
+				}
+				return buf[:e.size], d.src.read(e, buf[:e.size])
+			})
+			return
+		}
+	}
+}
+
+// Expect implements [data.Ahead].
+func (d *dataset) Expect(i int) {
+	if d.fetcher != nil {
+		d.fetcher.Expect(i)
+	}
+}
+
+// Horizon implements [data.Ahead].
+func (d *dataset) Horizon() int {
+	if d.fetcher == nil {
+		return 0
+	}
+	return d.fetcher.Horizon()
+}
+
+// Forget implements [data.Ahead].
+func (d *dataset) Forget() {
+	if d.fetcher != nil {
+		d.fetcher.Forget()
+	}
 }
 
 // entry locates a sample.
@@ -65,22 +105,30 @@ func (d *dataset) NewReader() (data.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{d: d, decoder: dec}, nil
+	r := &reader{d: d, decoder: dec}
+	if d.fetcher != nil {
+		r.fetches = d.fetcher.Open()
+	}
+	return r, nil
 }
 
 type reader struct {
 	d        *dataset
 	decoder  *images.Decoder
-	contents []byte // contents of the last image read
+	contents []byte        // contents of the last image read
+	fetches  *data.Fetches // nil: there is no fetcher
 }
 
 func (r *reader) Close() error {
 	r.decoder.Close()
+	if r.fetches != nil {
+		r.fetches.Close()
+	}
 	return nil
 }
 
 func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
-	if err := r.read(r.d.samples[i], sizer, img); err != nil {
+	if err := r.read(i, sizer, img); err != nil {
 		return r.d.fault(i, err)
 	}
 	return nil
@@ -100,10 +148,13 @@ func (d *dataset) fault(i int, err error) error {
 		Err: err}
 }
 
-func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) error {
+func (r *reader) read(i int, sizer data.Sizer, img *data.Image) error {
 	return r.decoder.Read(func() ([]byte, time.Duration, error) {
+		if r.fetches != nil {
+			return r.fetches.Read(i)
+		}
 		started := time.Now()
-		contents, err := r.contentsOf(e)
+		contents, err := r.contentsOf(r.d.samples[i])
 		return contents, time.Since(started), err
 	}, sizer, img)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // maxShards is the largest number of shards that a pattern may name.
@@ -42,7 +44,7 @@ func fromList(ctx context.Context, path string) ([]string, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if !filepath.IsAbs(line) {
+		if !filepath.IsAbs(line) && !stored.Remote(line) {
 			line = filepath.Join(filepath.Dir(path), line)
 		}
 		list, err := braces(line, maxShards-len(shards))

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // shards are the shards of a data set.
@@ -91,17 +93,19 @@ func names(list []string) string {
 
 // divide divides shards by their names relative to the folder that contains them all, which it also returns.
 func divide(list []string) (d layout.Division, relative []string, err error) {
-	common := filepath.Dir(list[0])
+	separator := string(filepath.Separator)
+	if stored.Remote(list[0]) {
+		separator = "/"
+	}
+	common := stored.Dir(list[0])
 	for _, s := range list {
-		for !strings.HasPrefix(s, common+string(filepath.Separator)) && common != "." &&
-			common != filepath.Dir(common) {
-			common = filepath.Dir(common)
+		for !strings.HasPrefix(s, common+separator) && common != "." && common != stored.Dir(common) {
+			common = stored.Dir(common)
 		}
 	}
 	relative = make([]string, len(list))
 	for i, s := range list {
-		relative[i] = filepath.ToSlash(strings.TrimPrefix(s, strings.TrimSuffix(common, string(filepath.Separator))+
-			string(filepath.Separator)))
+		relative[i] = filepath.ToSlash(strings.TrimPrefix(s, strings.TrimSuffix(common, separator)+separator))
 	}
 	d, err = layout.Divide(relative)
 	return d, relative, err
@@ -121,14 +125,19 @@ func (o Options) expand(ctx context.Context, pattern string) (all []string, expl
 		if part == "" {
 			return nil, false, fmt.Errorf("empty pattern in %.200q", pattern)
 		}
-		info, err := os.Stat(part)
+		info, err := stat(part)
 		var list []string
 		switch {
 		case err == nil && info.IsDir():
 			explicit = false
 			list, err = o.inFolder(part)
+		case err == nil && filepath.Ext(part) == ".txt" && stored.Remote(part):
+			return nil, false, fmt.Errorf("%s: a list of shards must be a file of this machine; its lines may name objects",
+				part)
 		case err == nil && filepath.Ext(part) == ".txt":
 			list, err = fromList(ctx, part)
+		case stored.Remote(part) && err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, false, err
 		case err == nil:
 			list = []string{part} // this file exists, so its braces belong to the name
 		default:
@@ -142,6 +151,14 @@ func (o Options) expand(ctx context.Context, pattern string) (all []string, expl
 		}
 	}
 	return all, explicit, nil
+}
+
+// stat is stored.Stat. A pattern of objects needs no request.
+func stat(part string) (os.FileInfo, error) {
+	if stored.Remote(part) && strings.ContainsAny(part, "{}") {
+		return nil, fs.ErrNotExist
+	}
+	return stored.Stat(part)
 }
 
 // inFolder lists the shards in a folder and in its subfolders that name parts, sorted by name.

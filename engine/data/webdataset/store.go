@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -21,22 +22,22 @@ import (
 type identity struct {
 	path string // absolute path
 	size int64  // size in bytes
-	time int64  // modification time in ns
+	time int64  // modification time in ns, or the version of an object
 	ends [sha256.Size]byte
 }
 
 const endBytes = 16 << 10 // number of bytes at each end of a shard that identity.ends is a hash of
 
-func identify(path string, f *os.File) (identity, error) {
+func identify(path string, f stored.File) (identity, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return identity{}, err
 	}
-	absolute, err := filepath.Abs(path)
+	absolute, err := stored.Abs(path)
 	if err != nil {
 		return identity{}, err
 	}
-	id := identity{path: absolute, size: info.Size(), time: info.ModTime().UnixNano()}
+	id := identity{path: absolute, size: info.Size(), time: stored.Version(info)}
 	h := sha256.New()
 	for _, from := range []int64{0, max(id.size-endBytes, 0)} {
 		if _, err := io.Copy(h, io.NewSectionReader(f, from, endBytes)); err != nil {

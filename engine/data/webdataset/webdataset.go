@@ -23,7 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // Options describes where the shards are, and sets limits.
@@ -67,10 +67,13 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	all := append(slices.Clone(found.train), found.eval...)
 	seen := map[string]bool{}
 	for _, path := range all {
-		if path = filepath.Clean(path); seen[path] {
+		if path = stored.Clean(path); seen[path] {
 			return data.Splits{}, &data.Fault{Op: "find shards", Path: path, Index: -1, Err: errors.New("listed twice")}
 		}
 		seen[path] = true
+	}
+	if err := stored.Plan(ctx, all); err != nil {
+		return data.Splits{}, data.FileFault("open shards", o.Path, err)
 	}
 	ids, indices, err := o.indexAll(ctx, all)
 	if err != nil {
@@ -89,7 +92,7 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 	dir := filepath.Join(o.CacheDir, "shards")
 	total, missing := int64(0), 0
 	for k, path := range paths {
-		err := open(path, func(f *os.File) (err error) {
+		err := open(path, func(f stored.File) (err error) {
 			ids[k], err = identify(path, f)
 			return err
 		})
@@ -166,7 +169,7 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 	total := int64(0)
 	streams := map[int]bool{}
 	for k, path := range paths {
-		err := open(path, func(f *os.File) error {
+		err := open(path, func(f stored.File) error {
 			c, err := archive.Detect(f)
 			if err != nil || c != archive.Gzip {
 				return err
@@ -219,8 +222,8 @@ func (o Options) lock(ctx context.Context, dir string) (release func(), err erro
 	return func() { l.Release() }, nil
 }
 
-func open(path string, use func(f *os.File) error) error {
-	f, _, err := regular.Open(path)
+func open(path string, use func(f stored.File) error) error {
+	f, _, err := stored.Open(path)
 	if err != nil {
 		return err
 	}
@@ -235,7 +238,7 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 			return x, nil
 		}
 	}
-	err = open(id.path, func(f *os.File) error {
+	err = open(id.path, func(f stored.File) error {
 		g := newGrouper()
 		l, err := archive.Scan(ctx, f, id.size, o.Limits, p.of(), g.add)
 		if err != nil {
@@ -313,6 +316,8 @@ func (o Options) splits(ids []identity, indices []*index, found shards) (data.Sp
 			part.add(k, x, i, labels[k][x.Labels[i]])
 		}
 	}
+	train.fetchAhead()
+	eval.fetchAhead()
 	if ignored > 0 {
 		o.Logger.Warn("webdataset: samples without an image were skipped", "samples", ignored)
 	}
@@ -390,7 +395,7 @@ func Labelled(path string) (labelled bool, err error) {
 	const members = 200
 	enough := errors.New("enough")
 	n := 0
-	err = open(path, func(f *os.File) error {
+	err = open(path, func(f stored.File) error {
 		info, err := f.Stat()
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
 	"github.com/hetero-train/hetero-train/engine/data/download"
 	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 )
 
@@ -133,7 +134,7 @@ type syntheticImages struct{ NoKeys }
 func (syntheticImages) Ignores() []string { return append([]string{"cache_dir"}, ofFiles...) }
 
 // ofFiles are the keys of [data] that only data sets of encoded images use.
-var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orientation", "follow_links"}
+var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "object_cache_mb", "exif_orientation", "follow_links"}
 
 // Open implements [DataSetOptions].
 func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
@@ -232,6 +233,9 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 // next to the shards.
 func shardClassNames(d config.Data) (names []string, found string, err error) {
 	file := d.ClassNames
+	if file == "" && stored.Remote(d.Path) {
+		return nil, "", nil
+	}
 	if file == "" {
 		found = images.FindClassNames(d.Path, filepath.Dir(d.Path))
 		if file = found; file == "" {

@@ -125,6 +125,9 @@ func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data
 		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only",
 			cfg.Data.Dataset, cfg.Data.Samples)
 	}
+	if err := keepObjects(cfg, log); err != nil {
+		return data.Splits{}, err
+	}
 	return o.Open(ctx, cfg, log)
 }
 

@@ -53,7 +53,7 @@ type labelledText struct {
 
 // Ignores implements [config.Ignorer].
 func (*labelledText) Ignores() []string {
-	return append([]string{"cache_dir", "num_samples"}, imageKeys...)
+	return append([]string{"num_samples"}, imageKeys...)
 }
 
 // Keys implements [config.Options].

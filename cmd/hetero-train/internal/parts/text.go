@@ -44,7 +44,7 @@ type syntheticText struct {
 
 // Ignores implements [config.Ignorer].
 func (*syntheticText) Ignores() []string {
-	return append([]string{"cache_dir", "val_fraction", "follow_links"}, imageKeys...)
+	return append([]string{"cache_dir", "object_cache_mb", "val_fraction", "follow_links"}, imageKeys...)
 }
 
 // Keys implements [config.Options].
@@ -114,7 +114,7 @@ type textFiles struct {
 
 // Ignores implements [config.Ignorer].
 func (*textFiles) Ignores() []string {
-	return append([]string{"cache_dir", "val_fraction", "num_samples"}, imageKeys...)
+	return append([]string{"val_fraction", "num_samples"}, imageKeys...)
 }
 
 // Keys implements [config.Options].

@@ -109,6 +109,9 @@ func (d TokenData) addTo(c *config.Catalog) error {
 
 // openTokens opens the configured data set of text.
 func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
+	if err := keepObjects(cfg, log); err != nil {
+		return nil, err
+	}
 	splits, err := cfg.Data.Options.(TokenDataOptions).OpenTokens(ctx, cfg, log)
 	if fault := (*data.Fault)(nil); errors.As(err, &fault) {
 		nameForm(&cfg.Data, fault)

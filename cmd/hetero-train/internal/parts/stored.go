@@ -1,0 +1,29 @@
+package parts
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
+)
+
+// keepObjects sets the cache of the objects that the data set reads. It refuses objects for data sets that read other
+// files only.
+func keepObjects(cfg *config.Config, log *slog.Logger) error {
+	d := &cfg.Data
+	if !strings.Contains(d.Path+d.ValPath, "s3://") {
+		return nil
+	}
+	switch d.Dataset {
+	case "cifar10", "cifar100", "synthetic_image", "synthetic_text":
+		return exit.Usagef("data.path: data set %s reads no objects of S3: want a path on this machine", d.Dataset)
+	}
+	dir, err := CacheDir(d.CacheDir)
+	if err != nil {
+		return err
+	}
+	stored.Configure(stored.Options{CacheDir: dir, CacheBytes: int64(d.ObjectCacheMB) << 20, Logger: log})
+	return nil
+}

@@ -1,0 +1,188 @@
+package stored
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/objects"
+)
+
+const (
+	// blockBytes is the size of a block. A larger block needs fewer requests, but a first sample waits longer.
+	blockBytes = 4 << 20
+	// mostAhead limits the blocks that a reader in order fetches before it needs them. Each takes the memory of a block.
+	mostAhead = 8
+	// waits is the time for a block from which a reader in order fetches more blocks ahead.
+	waits = time.Millisecond
+)
+
+// object is an open object.
+type object struct {
+	client  *objects.Client
+	info    objects.Info
+	ordered bool
+	cache   *cache // nil: keep nothing
+	ctx     context.Context
+	close   context.CancelFunc
+
+	mu     sync.Mutex
+	at     int64             // position of Read
+	blocks map[int64]*flight // of a reader in order: the blocks around its position
+	last   int64             // newest block that was read
+	ahead  int64             // blocks to fetch ahead
+}
+
+// flight is a block that is fetched, or was fetched.
+type flight struct {
+	done chan struct{}
+	p    []byte
+	err  error
+}
+
+func newObject(client *objects.Client, info objects.Info, ordered bool) *object {
+	ctx, end := context.WithCancel(context.Background())
+	return &object{client: client, info: info, ordered: ordered, cache: kept(), ctx: ctx, close: end,
+		blocks: map[int64]*flight{}, last: -1, ahead: 1}
+}
+
+func (o *object) Name() string               { return o.info.Name.String() }
+func (o *object) Stat() (os.FileInfo, error) { return objectInfo{Info: o.info}, nil }
+
+// Close implements [io.Closer]. It ends all requests of the object.
+func (o *object) Close() error {
+	if o.ctx.Err() != nil {
+		return os.ErrClosed
+	}
+	o.close()
+	return nil
+}
+
+// Read implements [io.Reader].
+func (o *object) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	at := o.at
+	o.mu.Unlock()
+	n, err := o.ReadAt(p, at)
+	if n > 0 && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	o.mu.Lock()
+	o.at = at + int64(n)
+	o.mu.Unlock()
+	return n, err
+}
+
+// ReadAt implements [io.ReaderAt].
+func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
+	if o.ctx.Err() != nil {
+		return 0, os.ErrClosed
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("read %s: got offset %d, want 0 or more", o.Name(), offset)
+	}
+	if offset >= o.info.Size {
+		return 0, io.EOF
+	}
+	want := p[:min(int64(len(p)), o.info.Size-offset)]
+	if !o.ordered && o.cache == nil {
+		if err := o.client.ReadRange(o.ctx, o.info, offset, want); err != nil {
+			return 0, err
+		}
+		n = len(want)
+	}
+	for n < len(want) {
+		k := (offset + int64(n)) / blockBytes
+		from := offset + int64(n) - k*blockBytes
+		read, err := o.readBlock(want[n:], k, from)
+		n += read
+		if err != nil {
+			return n, err
+		}
+	}
+	if n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// blockSize returns the number of bytes of block k.
+func (o *object) blockSize(k int64) int64 { return min(blockBytes, o.info.Size-k*blockBytes) }
+
+// readBlock copies bytes of block k, from an offset in the block on.
+func (o *object) readBlock(p []byte, k, from int64) (int, error) {
+	if !o.ordered {
+		p = p[:min(int64(len(p)), o.blockSize(k)-from)]
+		if o.cache.read(o, k, from, p) {
+			return len(p), nil
+		}
+		block, err := o.cache.fetch(o.ctx, o, k)
+		if err != nil {
+			return 0, err
+		}
+		return copy(p, block[from:]), nil
+	}
+	o.mu.Lock()
+	f := o.start(k)
+	if k == o.last+1 {
+		for next := k + 1; next <= k+o.ahead && next*blockBytes < o.info.Size; next++ {
+			o.start(next)
+		}
+	}
+	if k != o.last {
+		o.last = k
+		for old := range o.blocks { // keep the previous block, for readers that step back
+			if old < k-1 || old > k+mostAhead {
+				delete(o.blocks, old)
+			}
+		}
+	}
+	o.mu.Unlock()
+	began := time.Now()
+	<-f.done
+	if f.err != nil {
+		o.mu.Lock()
+		if o.blocks[k] == f {
+			delete(o.blocks, k) // the next read tries again
+		}
+		o.mu.Unlock()
+		return 0, f.err
+	}
+	if time.Since(began) > waits {
+		o.mu.Lock()
+		o.ahead = min(2*o.ahead, mostAhead)
+		o.mu.Unlock()
+	}
+	return copy(p, f.p[from:]), nil
+}
+
+// start returns block k, and fetches it unless it is in memory. The caller must hold the lock.
+func (o *object) start(k int64) *flight {
+	if f := o.blocks[k]; f != nil {
+		return f
+	}
+	f := &flight{done: make(chan struct{})}
+	o.blocks[k] = f
+	go func() {
+		defer close(f.done)
+		if o.cache != nil {
+			f.p = make([]byte, o.blockSize(k))
+			if !o.cache.read(o, k, 0, f.p) {
+				f.p, f.err = o.cache.fetch(o.ctx, o, k)
+			}
+			return
+		}
+		f.p, f.err = o.request(o.ctx, k)
+	}()
+	return f
+}
+
+// request requests block k from the server.
+func (o *object) request(ctx context.Context, k int64) ([]byte, error) {
+	p := make([]byte, o.blockSize(k))
+	return p, o.client.ReadRange(ctx, o.info, k*blockBytes, p)
+}
