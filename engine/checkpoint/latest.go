@@ -32,6 +32,15 @@ func parseStepName(name string) (step int64, replaced, ok bool) {
 	return step, replaced, err == nil && step >= 0 && StepName(step) == plain
 }
 
+// StepOf returns the step in a name of StepName.
+func StepOf(name string) (step int64, ok bool) {
+	step, replaced, ok := parseStepName(name)
+	return step, ok && !replaced
+}
+
+// Unfinished returns the name of a folder for an unfinished copy of a checkpoint. Open removes such folders.
+func Unfinished(name string) string { return savingPrefix + name }
+
 // candidate is a folder with the name of a checkpoint.
 type candidate struct {
 	name     string

@@ -44,6 +44,7 @@ type Checkpoint struct {
 	Keep            int
 	Best            bool
 	BestMetric      string // "auto", or the key of a metric
+	Upload          string // folder of S3; "": no uploads
 }
 
 // Keys implements [Options].
@@ -61,5 +62,7 @@ func (c *Checkpoint) Keys() []Key {
 			Doc("Also keeps the checkpoint with the best evaluation."),
 		Choice(&c.BestMetric, "best_metric", "auto", "auto", "top1", "top5", "loss", "perplexity", "f1", "macro_f1").
 			Doc("Metric of the best evaluation. `auto`: `top1` (accuracy) for classes, `perplexity` for tokens. `loss` is always possible. Images: also `top5`. Text: also `top1` (accuracy). Images and labelled texts: also `f1` (of the second class if there are two, else the mean over all classes) or `macro_f1` (mean over all classes). Images with several labels: `f1` is micro F1, and is the metric of `auto`; `top1` is the accuracy over all labels."),
+		String(&c.Upload, "upload", "").Objects().
+			Doc("Folder of S3, such as `s3://BUCKET/runs`. Each saved checkpoint is also stored there, in `NAME/checkpoints`, in the background; NAME is `experiment.name`. `resume = \"auto\"` downloads the newest checkpoint if it is newer than those on this machine (docs/object-storage.md). Empty: no uploads."),
 	})
 }

@@ -78,7 +78,7 @@ func (t *Train) Keys() []Key {
 		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(
 			IsNot("train.early_stop_patience", 0)).
 			Doc("Minimum change of the metric that counts as an improvement. `top1` and `top5` are fractions: 0.001 is 0.1 %."),
-		String(&t.Resume, "resume", "auto").Path().Operational().
-			Doc("`auto`: resume from the newest valid checkpoint of the run; without a checkpoint, start the run. `none`: rename the folder of the old run and start again. Other values: the name or the folder of a run, or the folder of a checkpoint."),
+		String(&t.Resume, "resume", "auto").PathOrObjects().Operational().
+			Doc("`auto`: resume from the newest valid checkpoint of the run; without a checkpoint, start the run. `none`: rename the folder of the old run and start again. Other values: the name or the folder of a run, or the folder of a checkpoint, on this machine or in a bucket (`s3://BUCKET/KEY`)."),
 	}
 }

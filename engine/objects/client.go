@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -194,6 +195,33 @@ func (c *Client) ReadRange(ctx context.Context, info Info, offset int64, p []byt
 		}
 		return nil
 	})
+}
+
+// ReadAll copies an object to w, which may be written in any order. It requests pieces of the given size, several at a
+// time.
+func (c *Client) ReadAll(ctx context.Context, info Info, piece int64, atOnce int, w io.WriterAt) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(int64(atOnce), (info.Size+piece-1)/piece) {
+		all.Go(func() {
+			buf := make([]byte, min(piece, info.Size))
+			for at := next.Add(piece) - piece; at < info.Size; at = next.Add(piece) - piece {
+				p := buf[:min(piece, info.Size-at)]
+				err := c.ReadRange(ctx, info, at, p)
+				if err == nil {
+					_, err = w.WriteAt(p, at)
+				}
+				if err != nil {
+					stop(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
 }
 
 // Read returns the contents of a small object.

@@ -123,6 +123,16 @@ func Shared() (*Client, error) {
 	return shared.client, nil
 }
 
+// Used returns the traffic of the client of this process. used is false if there is none.
+func Used() (t Traffic, used bool) {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.client == nil {
+		return Traffic{}, false
+	}
+	return shared.client.Traffic(), true
+}
+
 func newClient(s settings) (*Client, error) {
 	host, secure, err := s.server()
 	if err != nil {

@@ -109,6 +109,7 @@ var layers = []layer{
 	{"engine/data/...", imports("engine/platform", "engine/regular", "engine/objects", "engine/tensor", "engine/data",
 		"engine/data/...")},
 	{"engine/checkpoint", imports("engine/platform", "engine/regular", "engine/tensor")},
+	{"engine/checkpoint/bucket", imports("engine/platform", "engine/objects", "engine/checkpoint")},
 	{"engine/weights", imports("engine/data/pyjson", "engine/regular", "engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/platform", "engine/regular", "engine/checkpoint")},
 	{"engine/cluster/porttest", nil},

@@ -26,7 +26,7 @@ func (r *Run) JoinTeam(ctx context.Context) (err error) {
 // local lists the settings that may differ between ranks. An entry that ends with a dot is the name of a table.
 var local = []string{"device.", "data.path", "data.val_path", "data.vocab_file", "data.class_names",
 	"data.shard_cache_mb", "data.object_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir",
-	"experiment.log_dir", "train.resume", "parallel.", "profile.", "lab.", "dashboard.", "metrics.", "notify.",
+	"experiment.log_dir", "train.resume", "checkpoint.upload", "parallel.", "profile.", "lab.", "dashboard.", "metrics.", "notify.",
 	"tracking."}
 
 // facts returns the values that must be equal on all ranks.

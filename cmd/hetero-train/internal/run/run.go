@@ -24,6 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/testbed"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/checkpoint/bucket"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -52,6 +53,7 @@ type training struct {
 	bucketBytes int64                  // size limit of a gradient bucket that tune chose; 0: that of the configuration
 	lifeline    *supervisor.Lifeline   // reports to the supervisor that this rank is saving
 	disk        disk                   // queue of records, and operations on the disk that have not returned
+	uploads     *bucket.Uploader       // nil if checkpoint.upload is empty, and on other ranks
 	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
 	late        bool                   // train.max_seconds ended the run
 	looping     atomic.Bool            // true from shortly before the training loop on
@@ -215,6 +217,9 @@ func (tr *training) runsByName(context.Context) error {
 // nothing on disk.
 func (tr *training) openRun(ctx context.Context) (err error) {
 	if tr.rank.Team.Leads() {
+		if err := tr.fetchCheckpoint(ctx); err != nil {
+			return err
+		}
 		if tr.run.Learnt, err = tr.run.Derive(ctx); err != nil {
 			return err
 		}
@@ -241,6 +246,9 @@ func (tr *training) beginRun(ctx context.Context) error {
 		}
 		var err error
 		if tr.resume, err = tr.run.Restore(); err != nil {
+			return err
+		}
+		if err := tr.openUploads(ctx); err != nil {
 			return err
 		}
 		if err := tr.run.Folder.Begin(); err != nil {
@@ -298,6 +306,8 @@ func (tr *training) train(ctx context.Context) error {
 	}
 	err = tr.survived(result, exit.Classify(ctx, err))
 	tr.balancing.End()
+	err = tr.endUploads(ctx, err)
+	tr.logTraffic()
 	if err == nil && result.Interrupted {
 		err = tr.interruption(ctx, result.Steps)
 	}
@@ -381,6 +391,9 @@ func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) 
 		all = append(all, tr.exporter)
 	}
 	all = append(all, savedAs{&tr.disk})
+	if tr.uploads != nil {
+		all = append(all, uploading{tr.uploads})
+	}
 	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
 	o.Beside, o.Disk = true, &tr.disk
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)

@@ -1,0 +1,28 @@
+// Package bucket keeps copies of checkpoints as objects of S3.
+//
+//	folder, err := bucket.Open("s3://BUCKET/FOLDER/RUN/checkpoints")
+//	name, ok, err := folder.Newest(ctx)              // the newest complete checkpoint
+//	path, err := folder.Download(ctx, name, dir)     // into a folder of checkpoints on this machine
+//
+//	uploader := bucket.NewUploader(folder, options)
+//	uploader.Saved(path)                             // uploads in the background
+//	err := uploader.Close(ctx)                       // waits for the newest checkpoint
+//
+// # Objects
+//
+//	step-00001234/model.safetensors, …    the files of the checkpoint
+//	step-00001234/MANIFEST                written last: a checkpoint without it is not complete
+//	latest                                name of the newest checkpoint
+//	best                                  name of the best checkpoint
+//
+// S3 shows an object only when it is complete. Because MANIFEST is the last object of a checkpoint, and the first one
+// that a removal deletes, a reader sees complete checkpoints only. Download stores the files in a hidden folder, checks
+// the SHA-256 of each of them, and then renames the folder.
+//
+// # Uploads
+//
+// An Uploader opens the files of a checkpoint when it is saved, so a later removal on this machine does not disturb the
+// upload. If a checkpoint is saved while an earlier one waits, the earlier one is left out. A failed upload warns, and
+// is repeated until it succeeds or a newer checkpoint replaces it. Close gives up after its patience; its error is an
+// *Error.
+package bucket
