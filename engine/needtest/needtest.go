@@ -45,6 +45,7 @@ var remedies = map[string]string{
 	"prometheus":   "apt-get install prometheus",
 	"python3":      "apt-get install python3",
 	"qemu":         "apt-get install qemu-user",
+	"seaweedfs":    "run scripts/seaweedfs.sh, and set HETERO_SEAWEEDFS to the path that it prints",
 	"slurm":        "apt-get install slurmctld slurmd slurm-client munge, and test as root",
 	"strace":       "apt-get install strace",
 	"torch":        "pip install torch, and set HETERO_TORCH to its Python",

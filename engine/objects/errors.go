@@ -34,6 +34,7 @@ type Error struct {
 	Status int    // of HTTP; 0: there was no answer
 	Code   string // of S3, such as AccessDenied
 	Cure   string
+	Passes bool // the cause may pass, so that a later request may succeed
 	Err    error
 }
 
@@ -97,7 +98,8 @@ var errCredentials = errors.New("there are no credentials")
 // explain returns the *Error of a failed operation.
 func (c *Client) explain(op string, name Name, tries int, err error) error {
 	answer := minio.ToErrorResponse(err)
-	e := &Error{Op: op, Name: name, Tries: tries, Status: answer.StatusCode, Code: answer.Code, Err: plain(err)}
+	e := &Error{Op: op, Name: name, Tries: tries, Status: answer.StatusCode, Code: answer.Code, Err: plain(err),
+		Passes: c.passes(err)}
 	if e.Status > 0 {
 		e.Err = fmt.Errorf("%d %s: %s", e.Status, e.Code, answer.Message)
 	}
@@ -124,6 +126,9 @@ func (c *Client) explain(op string, name Name, tries int, err error) error {
 		e.Cure = "start again, or keep the objects of a data set unchanged while runs read them"
 	case e.Status == http.StatusForbidden:
 		e.Cure = "the credentials do not permit this request: permit " + permission[op] + " on this bucket"
+		if op == "HEAD" { // the answer has no body that states the cause
+			e.Cure = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and permit s3:GetObject and s3:ListBucket on this bucket"
+		}
 		if c.settings.unsigned {
 			e.Cure = "the bucket is not public: unset AWS_NO_SIGN_REQUEST, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 		}

@@ -104,7 +104,8 @@ func TestPassingFaultsAreTriedAgain(t *testing.T) {
 		err := c.ReadRange(t.Context(), info, 0, p)
 		var e *Error
 		if !errors.As(err, &e) || e.Tries != mostTries || !strings.Contains(err.Error(), "s3://data/x") {
-			t.Errorf("%+v: got %v after %d requests, want an error after %d tries", fault, err, failures.Load()+100, mostTries)
+			t.Errorf("%+v: got %v after %d requests, want an error after %d tries", fault, err, failures.Load()+100,
+				mostTries)
 		}
 	}
 }
@@ -263,8 +264,8 @@ func TestAWebIdentityGivesCredentials(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		fmt.Fprintf(w, `{"Code":"Success","AccessKeyId":%q,"SecretAccessKey":%q,"Token":"t","Expiration":%q}`, s3test.KeyID,
-			s3test.Secret, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, `{"Code":"Success","AccessKeyId":%q,"SecretAccessKey":%q,"Token":"t","Expiration":%q}`,
+			s3test.KeyID, s3test.Secret, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	}))
 	defer container.Close()
 	t.Setenv("AWS_ACCESS_KEY_ID", "")

@@ -82,8 +82,8 @@ func (f *Folder) pointer(ctx context.Context, file string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// Newest returns the step of the checkpoint that `latest` names. If it is not complete, Newest returns the newest complete
-// checkpoint before it. ok is false if there is none.
+// Newest returns the step of the checkpoint that `latest` names. If it is not complete, Newest returns the newest
+// complete checkpoint before it. ok is false if there is none.
 func (f *Folder) Newest(ctx context.Context) (step int64, ok bool, err error) {
 	steps, _, err := f.complete(ctx)
 	if err != nil || len(steps) == 0 {
@@ -109,8 +109,8 @@ func (f *Folder) Has(ctx context.Context, step int64) (bool, error) {
 }
 
 // Download downloads the checkpoint of a step to a folder of checkpoints, and returns its path. The checkpoint appears
-// in the folder only when all its bytes are there and have the hashes of its manifest. An existing checkpoint of the step
-// is replaced.
+// in the folder only when all its bytes are there and have the hashes of its manifest. It replaces an existing
+// checkpoint of the step.
 func (f *Folder) Download(ctx context.Context, step int64, dir string) (path string, err error) {
 	_, all, err := f.complete(ctx)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/objects"
 )
 
 const (
@@ -109,6 +110,18 @@ func (u *Uploader) giveBack(c *opened, err error) {
 	u.pending, u.failure = c, err
 }
 
+func (u *Uploader) ending() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.closing
+}
+
+// passes reports whether another try may succeed, without a change of credentials or permissions.
+func passes(err error) bool {
+	var request *objects.Error
+	return errors.As(err, &request) && request.Passes
+}
+
 func (u *Uploader) run() {
 	defer close(u.done)
 	wait := u.o.retry
@@ -144,7 +157,7 @@ func (u *Uploader) run() {
 			continue
 		}
 		u.giveBack(c, err)
-		if u.ctx.Err() != nil {
+		if u.ctx.Err() != nil || u.ending() && !passes(err) {
 			return
 		}
 		u.o.Logger.Warn("the upload of a checkpoint failed; training continues, and the program tries again", "checkpoint",

@@ -15,8 +15,12 @@ import (
 const (
 	// blockBytes is the size of a block. A larger block needs fewer requests, but a first sample waits longer.
 	blockBytes = 4 << 20
-	// mostAhead limits the blocks that a reader in order fetches before it needs them. Each takes the memory of a block.
+	// mostAhead limits the blocks that a reader in order fetches before it needs them. Each is in memory.
 	mostAhead = 8
+	// A reader in order that keeps nothing requests its first firstReads reads of at most firstBytes as they are: many
+	// readers only look at the start and the end of an object, and blocks would be several MiB.
+	firstReads = 3
+	firstBytes = 64 << 10
 	// waits is the time for a block from which a reader in order fetches more blocks ahead.
 	waits = time.Millisecond
 )
@@ -34,6 +38,7 @@ type object struct {
 	at     int64             // position of Read
 	blocks map[int64]*flight // of a reader in order: the blocks around its position
 	last   int64             // newest block that was read
+	reads  int               // exact reads of a reader in order
 	ahead  int64             // blocks to fetch ahead
 }
 
@@ -89,7 +94,7 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		return 0, io.EOF
 	}
 	want := p[:min(int64(len(p)), o.info.Size-offset)]
-	if !o.ordered && o.cache == nil {
+	if o.cache == nil && (!o.ordered || o.looks(len(want))) {
 		if err := o.client.ReadRange(o.ctx, o.info, offset, want); err != nil {
 			return 0, err
 		}
@@ -108,6 +113,18 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// looks reports whether a read is one of the first ones of a reader in order, and small.
+func (o *object) looks(bytes int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if bytes > firstBytes || o.reads >= firstReads {
+		o.reads = firstReads
+		return false
+	}
+	o.reads++
+	return true
 }
 
 // blockSize returns the number of bytes of block k.

@@ -74,7 +74,8 @@ func Forget() {
 // Remote reports whether a path names an object or a folder of objects.
 func Remote(path string) bool { return objects.Is(path) }
 
-// FetchesAtOnce is the number of samples that a data.Fetcher requests at a time. A Client has no more requests in flight.
+// FetchesAtOnce is the number of samples that a data.Fetcher requests at a time. A Client has as many requests in
+// flight.
 const FetchesAtOnce = 64
 
 // statsAtOnce is the number of objects whose sizes Plan requests at a time.

@@ -92,8 +92,8 @@ func TestAnObjectReadsLikeAFile(t *testing.T) {
 				at, n := rand.IntN(len(want)), rand.IntN(2*blockBytes)
 				p := make([]byte, n)
 				read, err := f.ReadAt(p, int64(at))
-				if end := min(at+n, len(want)); !bytes.Equal(p[:read], want[at:end]) || (err == io.EOF) != (at+n > len(want)) ||
-					err != nil && err != io.EOF {
+				if end := min(at+n, len(want)); !bytes.Equal(p[:read], want[at:end]) || err != nil && err != io.EOF ||
+					(err == io.EOF) != (at+n > len(want)) {
 					t.Fatalf("%d bytes at %d: %d, %v", n, at, read, err)
 				}
 			}

@@ -260,8 +260,8 @@ func fail(w http.ResponseWriter, status int, code, region string) {
 
 func errorText(code, region string) []byte {
 	code, message, _ := strings.Cut(code, ": ")
-	return fmt.Appendf(nil, "%s<Error><Code>%s</Code><Message>%s</Message><Region>%s</Region></Error>", xml.Header, code,
-		message, region)
+	return fmt.Appendf(nil, "%s<Error><Code>%s</Code><Message>%s</Message><Region>%s</Region></Error>", xml.Header,
+		code, message, region)
 }
 
 // serve answers a request. The caller must hold the lock.
@@ -444,7 +444,8 @@ func checkSignature(r *http.Request, body []byte) string {
 	}
 	fmt.Fprintf(&canonical, "\n%s\n%s", fields["SignedHeaders"], sum)
 	hashed := sha256.Sum256([]byte(canonical.String()))
-	text := fmt.Sprintf("AWS4-HMAC-SHA256\n%s\n%s\n%x", r.Header.Get("X-Amz-Date"), strings.Join(scope[1:], "/"), hashed)
+	text := fmt.Sprintf("AWS4-HMAC-SHA256\n%s\n%s\n%x", r.Header.Get("X-Amz-Date"), strings.Join(scope[1:], "/"),
+		hashed)
 	key := []byte("AWS4" + Secret)
 	for _, part := range append(slices.Clone(scope[1:]), text) {
 		mac := hmac.New(sha256.New, key)
@@ -455,4 +456,13 @@ func checkSignature(r *http.Request, body []byte) string {
 		return "the signature is wrong"
 	}
 	return ""
+}
+
+// Forget removes an object, unless its key is that of keep.
+func (s *Server) Forget(bucket, key, keep string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key != keep {
+		delete(s.objects, bucket+"/"+key)
+	}
 }

@@ -121,8 +121,12 @@ func CheckPaths(cmd *cobra.Command) (err error) {
 		if list, several := f.Value.(pflag.SliceValue); several {
 			paths = list.GetSlice()
 		}
+		check := config.CheckPath
+		if f.Name == "path" || f.Name == "resume" { // of data.path and train.resume
+			check = config.CheckPathOrObjects
+		}
 		for _, path := range paths {
-			if fault := config.CheckPath(path); err == nil && fault != nil {
+			if fault := check(path); err == nil && fault != nil {
 				err = exit.Usagef("--%s: %w", f.Name, fault)
 			}
 		}

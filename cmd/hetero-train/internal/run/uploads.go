@@ -45,8 +45,8 @@ func (tr *training) uploadFolder() (*bucket.Folder, error) {
 	return folder, nil
 }
 
-// fetchCheckpoint downloads the checkpoint that train.resume selects, if it is in a bucket. With auto, this is the newest
-// checkpoint of the run if it is newer than those on this machine.
+// fetchCheckpoint downloads the checkpoint that train.resume selects, if it is in a bucket. With auto, this is the
+// newest checkpoint of the run if it is newer than those on this machine.
 func (tr *training) fetchCheckpoint(ctx context.Context) error {
 	c := tr.process.Cfg
 	if objects.Is(c.Train.Resume) {
@@ -74,8 +74,8 @@ func (tr *training) fetchCheckpoint(ctx context.Context) error {
 }
 
 func (tr *training) download(ctx context.Context, folder *bucket.Folder, step int64, dir string) error {
-	tr.process.Opts.Log.Info("the newest checkpoint of the run is in the bucket; the program downloads it", "step", step,
-		"from", folder.String())
+	tr.process.Opts.Log.Info("the checkpoint is in the bucket; the program downloads it", "step", step, "from",
+		folder.String())
 	if _, err := folder.Download(ctx, step, dir); err != nil {
 		return fetchError(folder.String(), err)
 	}
