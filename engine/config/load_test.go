@@ -257,6 +257,9 @@ func randomize(k Key, random *rand.Rand) {
 		if k.place != nil && k.place(*field) != nil {
 			*field = "localhost.example"
 		}
+		if k.place != nil && k.place(*field) != nil {
+			*field = "s3://bucket/folder"
+		}
 	case *bool:
 		*field = random.IntN(2) == 0
 	case *int:

@@ -37,6 +37,9 @@ func CheckPathOrObjects(text string) error {
 func checkObjects(text string) error {
 	rest, ok := strings.CutPrefix(text, "s3://")
 	bucket, _, _ := strings.Cut(rest, "/")
+	if text == "" {
+		return nil
+	}
 	if !ok || bucket == "" || strings.ContainsAny(bucket, "@:?#") || strings.ContainsAny(rest, "?#") {
 		return fmt.Errorf("got %s, want s3://BUCKET/FOLDER without a server, a user and ?: they come from the environment (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID)",
 			quote(withoutUser(text)))

@@ -243,3 +243,12 @@ func (c *Client) Delete(ctx context.Context, name Name) error {
 		return c.core.RemoveObject(ctx, name.Bucket, name.Key, minio.RemoveObjectOptions{})
 	})
 }
+
+// MakeBucket creates a bucket, for tests. An existing bucket of the same owner is no error.
+func (c *Client) MakeBucket(ctx context.Context, bucket string) error {
+	err := c.core.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: c.settings.region})
+	if code := minio.ToErrorResponse(err).Code; code == "BucketAlreadyOwnedByYou" || code == "BucketAlreadyExists" {
+		return nil
+	}
+	return err
+}

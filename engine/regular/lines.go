@@ -24,7 +24,12 @@ func EachLine(path string, visit func(line []byte) error) error {
 		return err
 	}
 	defer f.Close() // read only
-	in := bufio.NewReaderSize(f, int(min(info.Size()+1, mostLineBytes)))
+	return EachLineOf(path, f, info.Size(), visit)
+}
+
+// EachLineOf is EachLine for an open file of size bytes.
+func EachLineOf(path string, f io.Reader, size int64, visit func(line []byte) error) error {
+	in := bufio.NewReaderSize(f, int(min(size+1, mostLineBytes)))
 	for skipped := 0; ; {
 		line, err := in.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)

@@ -40,7 +40,8 @@ func open(t *testing.T) (*s3test.Server, *Folder, *checkpoint.Store) {
 // save saves a checkpoint whose only weight is its step.
 func save(t *testing.T, store *checkpoint.Store, step int64, best bool) string {
 	t.Helper()
-	w := checkpoint.Tensor{Name: "w", DType: tensor.F32, Shape: []int{1000}, Data: bytes.Repeat([]byte{byte(step)}, 4000)}
+	w := checkpoint.Tensor{Name: "w", DType: tensor.F32, Shape: []int{1000},
+		Data: bytes.Repeat([]byte{byte(step)}, 4000)}
 	saved, err := store.Save(t.Context(), checkpoint.Snapshot{State: checkpoint.State{Step: step},
 		Model: []checkpoint.Tensor{w}, Best: best})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/pyjson"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -123,7 +124,12 @@ func (o ClassificationOptions) eachLine(ctx context.Context, visit func(line []b
 	if o.EachLine != nil {
 		return o.EachLine(ctx, visit)
 	}
-	return regular.EachLine(o.Path, visit)
+	f, info, err := stored.Open(o.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // read only
+	return regular.EachLineOf(o.Path, f, info.Size(), visit)
 }
 
 // unit returns the name of a line in messages.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data/layout"
+	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
 // LabelledEnds are the endings of files of labelled texts.
@@ -18,7 +19,7 @@ var LabelledEnds = []string{".tsv", ".jsonl", ".ndjson"}
 // folder determine the parts; see package layout. Each part has one file. followLinks allows links that leave the
 // folder.
 func FindLabelled(path string, followLinks bool) (Found, error) {
-	info, err := os.Stat(path)
+	info, err := stored.Stat(path)
 	if err == nil && !info.IsDir() {
 		return Found{Train: []string{path}}, nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// stored returns n tokens below vocabulary, each in size bytes.
-func stored(n, vocabulary, size int) (file []byte) {
+// onDisk returns n tokens below vocabulary, each in size bytes.
+func onDisk(n, vocabulary, size int) (file []byte) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range n {
 		b := binary.LittleEndian.AppendUint64(nil, uint64(random.IntN(vocabulary)))
@@ -37,34 +37,34 @@ func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 		count int64
 		want  string
 	}{
-		{"uint16", stored(5000, 50257, 2), 0, 5000, ""},
-		{"uint16, characters", stored(5000, 65, 2), 0, 5000, ""},
-		{"uint16, four different tokens", stored(5000, 4, 2), 0, 5000, ""},
+		{"uint16", onDisk(5000, 50257, 2), 0, 5000, ""},
+		{"uint16, characters", onDisk(5000, 65, 2), 0, 5000, ""},
+		{"uint16, four different tokens", onDisk(5000, 4, 2), 0, 5000, ""},
 		{"uint16, few", []byte{1, 0, 0, 0, 2, 0}, 0, 3, ""},
 		{"uint16, all zero", make([]byte, 4000), 0, 2000, ""},
-		{"uint16, zeros at the end", append(stored(4000, 300, 2), make([]byte, 400_000)...), 0, 204_000, ""},
+		{"uint16, zeros at the end", append(onDisk(4000, 300, 2), make([]byte, 400_000)...), 0, 204_000, ""},
 		{"uint16, short lines", lines, 0, 600, ""},
-		{"int32", stored(5000, 50257, 4), 0, 0, wide},
-		{"int32, characters", stored(5000, 65, 4), 0, 0, wide},
-		{"int32, two different tokens", stored(500, 2, 4), 0, 0, wide},
-		{"int32, a large vocabulary", stored(5000, 151_936, 4), 0, 0, wide},
-		{"int32, large and long", stored(200_000, 128_256, 4), 0, 0, wide},
-		{"int64", stored(5000, 50257, 8), 0, 0, widest},
-		{"int64, a large vocabulary", stored(5000, 151_936, 8), 0, 0, widest},
-		{"int32, stated", stored(5000, 151_936, 4), 4, 5000, ""},
-		{"int32, stated as 2 bytes", stored(5000, 65, 4), 2, 0, wide},
-		{"int32, a large vocabulary, stated as 2 bytes", stored(5000, 151_936, 4), 2, 0, wide},
-		{"int64, stated as 2 bytes", stored(5000, 50257, 8), 2, 0, widest},
-		{"int64, stated as 4 bytes", stored(5000, 50257, 8), 4, 0, widest},
-		{"int64, a large vocabulary, stated as 4 bytes", stored(5000, 151_936, 8), 4, 0, widest},
-		{"uint16, stated as 4 bytes", stored(5000, 50257, 2), 4, 0, narrow},
-		{"uint16, characters, stated as 4 bytes", stored(5000, 65, 2), 4, 0, narrow},
-		{"uint16, four different tokens, stated as 4 bytes", stored(5000, 4, 2), 4, 0, narrow},
-		{"uint16, stated", stored(5000, 50257, 2), 2, 5000, ""},
+		{"int32", onDisk(5000, 50257, 4), 0, 0, wide},
+		{"int32, characters", onDisk(5000, 65, 4), 0, 0, wide},
+		{"int32, two different tokens", onDisk(500, 2, 4), 0, 0, wide},
+		{"int32, a large vocabulary", onDisk(5000, 151_936, 4), 0, 0, wide},
+		{"int32, large and long", onDisk(200_000, 128_256, 4), 0, 0, wide},
+		{"int64", onDisk(5000, 50257, 8), 0, 0, widest},
+		{"int64, a large vocabulary", onDisk(5000, 151_936, 8), 0, 0, widest},
+		{"int32, stated", onDisk(5000, 151_936, 4), 4, 5000, ""},
+		{"int32, stated as 2 bytes", onDisk(5000, 65, 4), 2, 0, wide},
+		{"int32, a large vocabulary, stated as 2 bytes", onDisk(5000, 151_936, 4), 2, 0, wide},
+		{"int64, stated as 2 bytes", onDisk(5000, 50257, 8), 2, 0, widest},
+		{"int64, stated as 4 bytes", onDisk(5000, 50257, 8), 4, 0, widest},
+		{"int64, a large vocabulary, stated as 4 bytes", onDisk(5000, 151_936, 8), 4, 0, widest},
+		{"uint16, stated as 4 bytes", onDisk(5000, 50257, 2), 4, 0, narrow},
+		{"uint16, characters, stated as 4 bytes", onDisk(5000, 65, 2), 4, 0, narrow},
+		{"uint16, four different tokens, stated as 4 bytes", onDisk(5000, 4, 2), 4, 0, narrow},
+		{"uint16, stated", onDisk(5000, 50257, 2), 2, 5000, ""},
 		{"int32, all zero, stated", make([]byte, 4000), 4, 1000, ""},
-		{"int32, characters, stated", stored(5000, 65, 4), 4, 5000, ""},
-		{"int32, few, stated", stored(3, 151_936, 4), 4, 3, ""},
-		{"4 bytes stated, a size that does not fit", stored(5001, 65, 2), 4, 0, "want a multiple of 4"},
+		{"int32, characters, stated", onDisk(5000, 65, 4), 4, 5000, ""},
+		{"int32, few, stated", onDisk(3, 151_936, 4), 4, 3, ""},
+		{"4 bytes stated, a size that does not fit", onDisk(5001, 65, 2), 4, 0, "want a multiple of 4"},
 		{"NumPy", append([]byte("\x93NUMPY\x01\x00v\x00{'descr': "), make([]byte, 100)...), 0, 0, "array of NumPy"},
 		{"PyTorch", append([]byte("PK\x03\x04"), make([]byte, 100)...), 0, 0, "zip archive"},
 	} {
@@ -89,7 +89,7 @@ func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 
 // A vocabulary of more than 2^20 tokens is no evidence of tokens of 2 bytes.
 func TestAKnownLargeVocabularyIsNoEvidence(t *testing.T) {
-	file := writeFile(t, "train.bin", stored(5000, 3_000_000, 4))
+	file := writeFile(t, "train.bin", onDisk(5000, 3_000_000, 4))
 	s, err := OpenOptions{TokenBytes: 4, Vocabulary: 3_000_000}.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAKnownLargeVocabularyIsNoEvidence(t *testing.T) {
 }
 
 func TestTokensOfFourBytesAreRead(t *testing.T) {
-	file := stored(1000, 151_936, 4)
+	file := onDisk(1000, 151_936, 4)
 	s, err := OpenOptions{TokenBytes: 4, Vocabulary: 151_936}.Open(writeFile(t, "train.bin", file))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func keepObjects(cfg *config.Config, log *slog.Logger) error {
 		return nil
 	}
 	switch d.Dataset {
-	case "cifar10", "cifar100", "synthetic_image", "synthetic_text":
+	case "cifar10", "cifar100", "synthetic_image", "synthetic_text", "text":
 		return exit.Usagef("data.path: data set %s reads no objects of S3: want a path on this machine", d.Dataset)
 	}
 	dir, err := CacheDir(d.CacheDir)
