@@ -176,7 +176,11 @@ func (tr *training) endUploads(ctx context.Context, err error) error {
 	}
 	late, end := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer end()
+	notice := time.AfterFunc(time.Second, func() {
+		tr.process.Opts.Log.Info("the end of the run waits for the upload of its last checkpoint", "at_most", patience)
+	})
 	uploadErr := tr.uploads.Close(late)
+	notice.Stop()
 	if hideErr := tr.hideUploads(late); hideErr != nil {
 		tr.process.Opts.Log.Warn("checkpoints of the bucket may contain wrong values, and cannot be hidden", "error",
 			hideErr)
