@@ -9,16 +9,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
+// WarmUpRounds is the number of rounds that MeasureAllReduce does not measure.
+const WarmUpRounds = 3
+
 // MeasureAllReduce times all-reduces (f32, sum) of a buffer, one after another: the time for which a training step is
 // blocked if it waits for one bucket. All ranks must call MeasureAllReduce with the same number of rounds. Some warm-up
 // rounds come first and are not measured. The result is the time of each round on this rank, from Enqueue to the return
 // of Sync. A round starts when this rank has ended the previous round.
 func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration,
 	error) {
-	const warmUp = 3
 	var op Op = AllReduce{Name: "measure", Buffer: buffer, DType: tensor.F32}
 	elapsed := make([]time.Duration, 0, max(rounds, 0))
-	for round := -warmUp; round < rounds; round++ {
+	for round := -WarmUpRounds; round < rounds; round++ {
 		start := time.Now()
 		if err := comm.Enqueue(op); err != nil {
 			return nil, err

@@ -78,7 +78,7 @@ var layers = []layer{
 	// Communication.
 	{"engine/collective", imports("engine/tensor", "engine/device")},
 	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference",
-		"engine/collective", "engine/conformance")},
+		"engine/collective", "engine/conformance", "engine/platform")},
 	{"engine/collective/collectivetest/processes", imports("engine/tensor", "engine/device", "engine/collective",
 		"engine/collective/collectivetest", "engine/conformance")},
 	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective",

@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
 // Benchmark times all-reduces (f32, sum) of 1 KiB to 256 MiB among ranks of this process. Each all-reduce starts after
@@ -33,6 +34,39 @@ func Benchmark(b *testing.B, sizes []int, open func(b *testing.B, size int) []co
 			})
 		}
 	}
+}
+
+// BenchmarkSmall times all-reduces (f32, sum) of 1,800 bytes among ranks of this process: about the report of a rank. The
+// metric cpu-us/rank is the CPU time of one operation divided by the number of ranks, with the threads of the
+// transport. BenchmarkSmall closes the communicators that open returns.
+func BenchmarkSmall(b *testing.B, sizes []int, open func(b *testing.B, size int) []collective.Communicator) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("%d ranks", size), func(b *testing.B) {
+			comms := open(b, size)
+			b.ResetTimer()
+			before := cpuSeconds(b)
+			median := measure(b, comms, 1800)
+			took := (cpuSeconds(b) - before) / float64(max(b.N, 1)+collective.WarmUpRounds)
+			b.StopTimer()
+			b.ReportMetric(float64(median.Nanoseconds())/1e3, "us/op-median")
+			b.ReportMetric(took*1e6/float64(size), "cpu-us/rank")
+			for _, c := range comms {
+				if err := c.Close(); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// cpuSeconds returns the CPU time of this process.
+func cpuSeconds(b *testing.B) float64 {
+	b.Helper()
+	took, err := platform.ProcessTime()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return took.Seconds()
 }
 
 // measure returns rank 0's median time of all-reduces of the given number of bytes.

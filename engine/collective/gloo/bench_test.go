@@ -26,3 +26,32 @@ func benchmark(b *testing.B, encrypt bool) {
 		return list
 	})
 }
+
+// BenchmarkSmall compares the shapes of small operations.
+func BenchmarkSmall(b *testing.B) {
+	need(b)
+	for _, c := range []struct {
+		name  string
+		shape *Shape
+	}{
+		{"measured", nil},
+		{"each to all", &Shape{Bytes: 4 << 10}},
+		{"tree of radix 2", &Shape{Radix: 2, Bytes: 4 << 10}},
+		{"tree of radix 8", &Shape{Radix: 8, Bytes: 4 << 10}},
+		{"all below rank 0", &Shape{Radix: 1 << 20, Bytes: 4 << 10}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			collectivetest.BenchmarkSmall(b, []int{2, 8, 16, 32, 64}, func(b *testing.B, size int) []collective.Communicator {
+				comms, _ := shaped(b, size, 0, false, c.shape)
+				if c.shape == nil {
+					b.Logf("%d ranks: %v", size, comms[0].Shape())
+				}
+				var list []collective.Communicator
+				for _, c := range comms {
+					list = append(list, c)
+				}
+				return list
+			})
+		})
+	}
+}

@@ -65,6 +65,13 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 			t.relays.wait()
 			return nil, fmt.Errorf("gloo: rank %d of %d: connect: %w", c.Rank, c.Size, err)
 		}
+		if t.shape, err = t.choose(ctx); err != nil {
+			conn.disconnect()
+			t.relays.expire()
+			conn.close()
+			t.relays.wait()
+			return nil, fmt.Errorf("gloo: rank %d of %d: measure the time of small operations: %w", c.Rank, c.Size, err)
+		}
 	}
 	t.queue = queue.New(t, queue.Options{Rank: c.Rank, Size: c.Size, OwnThread: true})
 	if c.Size > 1 {
@@ -72,6 +79,9 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	}
 	return &Communicator{t.queue, t}, nil
 }
+
+// Shape returns how small operations travel.
+func (c *Communicator) Shape() Shape { return c.transport.shape }
 
 // join connects to the other ranks and gives the sockets to Gloo. It fails when ctx ends or Control breaks.
 func (c Config) join(ctx context.Context, conn *connection, relays *relays) error {

@@ -52,6 +52,25 @@ type Config struct {
 	// Timeout limits an operation, from when a rank enters it; 0: no limit. Time in which this rank's process is
 	// stopped does not count.
 	Timeout time.Duration
+	// Shape is how small operations travel, the same on all ranks. nil: the ranks measure which shape is fastest.
+	Shape *Shape
+}
+
+// Shape is how ranks enter an operation: the path of the signatures, and of the data of small operations. Data is
+// reduced in the order of ranks on each path, so the shape changes no bit of a result.
+type Shape struct {
+	// Radix 0: each rank sends to all other ranks. Radix k ≥ 2: along a tree with rank 0 on top, whose depth is log_k
+	// of the number of ranks. A rank then sends and receives about two messages, however many ranks exist.
+	Radix int
+	// Bytes limits small operations: no rank contributes more bytes to one.
+	Bytes int64
+}
+
+func (s Shape) String() string {
+	if s.Radix == 0 {
+		return fmt.Sprintf("each to all others, up to %d bytes", s.Bytes)
+	}
+	return fmt.Sprintf("tree of radix %d, up to %d bytes", s.Radix, s.Bytes)
 }
 
 func (c Config) check() error {
@@ -63,8 +82,16 @@ func (c Config) check() error {
 	case c.Host != "" && c.Interface != "":
 		return fmt.Errorf("got host %q and interface %q, want only one of the two", c.Host, c.Interface)
 	}
+	if s := c.Shape; s != nil && (s.Radix < 0 || s.Radix == 1 || s.Radix > max(c.Size, 2) || s.Bytes < 0 ||
+		s.Bytes > maxTreeBytes) {
+		return fmt.Errorf("got the shape %+v, want radix 0 or 2 to the number of ranks, and 0 to %d bytes", *s,
+			maxTreeBytes)
+	}
 	return nil
 }
+
+// maxTreeBytes is the largest size of small operations, in bytes of each rank. Larger: more memory at the top of a tree.
+const maxTreeBytes = 16 << 10
 
 // key returns the key for a name of this group in the shared store.
 func (c Config) key(name string) string { return "gloo/" + c.Name + "/" + name }

@@ -32,26 +32,41 @@ func connect(t testing.TB, size int, limit time.Duration) ([]*Communicator, *col
 func connected(t conformance.TB, size int, limit time.Duration, encrypt bool) ([]*Communicator,
 	*collectivetest.Board) {
 	t.Helper()
+	return shaped(t, size, limit, encrypt, nil)
+}
+
+// shaped opens a group with a shape; nil: the group measures shapes.
+func shaped(t conformance.TB, size int, limit time.Duration, encrypt bool, s *Shape) ([]*Communicator,
+	*collectivetest.Board) {
+	t.Helper()
+	if s != nil && s.Radix > max(size, 2) {
+		s = &Shape{Radix: max(size, 2), Bytes: s.Bytes}
+	}
 	b := collectivetest.NewBoard()
 	return collectivetest.Connected(t, size, func(ctx context.Context, rank int) (*Communicator, error) {
 		return Connect(ctx, Config{Rank: rank, Size: size, Control: collectivetest.Seat{Board: b, Rank: rank},
 			RankOf: collectivetest.LostRank, Name: "test",
-			Host: "127.0.0.1", Timeout: limit, Encrypt: encrypt})
+			Host: "127.0.0.1", Timeout: limit, Encrypt: encrypt, Shape: s})
 	}), b
 }
 
-func TestConformance(t *testing.T) { conform(t, false, collectivetest.Options{}) }
+func TestConformance(t *testing.T) { conform(t, false, nil, collectivetest.Options{}) }
+
+// Small operations travel along a tree, whatever is faster.
+func TestConformanceOfATree(t *testing.T) {
+	conform(t, false, &Shape{Radix: 2, Bytes: 4 << 10}, collectivetest.Options{})
+}
 
 // crypto/tls allocates a little for each record that it reads, about 16 KiB.
 func TestConformanceEncrypted(t *testing.T) {
-	conform(t, true, collectivetest.Options{Allocations: 1000})
+	conform(t, true, &Shape{Radix: 3, Bytes: 256}, collectivetest.Options{Allocations: 1000})
 }
 
-func conform(t *testing.T, encrypt bool, o collectivetest.Options) {
+func conform(t *testing.T, encrypt bool, s *Shape, o collectivetest.Options) {
 	need(t)
 	open := func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
-		comms, b := connected(t, size, limit, encrypt)
+		comms, b := shaped(t, size, limit, encrypt, s)
 		return collectivetest.GroupOf(comms, func(rank int) {
 			comms[rank].Die()
 			b.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define HETERO_GLOO_VERSION 4
+#define HETERO_GLOO_VERSION 5
 #define HETERO_GLOO_TEXT 512 /* bytes of a text, including its NUL */
 
 typedef enum hetero_gloo_status {
@@ -49,6 +49,11 @@ typedef struct hetero_gloo_api {
   /* Gives Gloo the connected socket to another rank. Call it once for each other rank, before the first run. The
    * context owns the socket from then on, even on failure. Returns 0, or 1 and the text. */
   int32_t (*adopt)(hetero_gloo_context *, int32_t rank, int32_t socket, char *error);
+  /* Sets how ranks enter operations: radix 0: each rank sends to all others; radix k >= 2: along a tree in which a rank
+   * has up to k-1 children a level. An operation to which no rank contributes more than part_bytes is complete after
+   * the entry. Call it before the first run; all ranks call it between the same runs, with the same values. The values
+   * change no result. Returns 0, or 1 and the text. */
+  int32_t (*shape)(hetero_gloo_context *, int32_t radix, int64_t part_bytes, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
    * entry per rank; after TIMEOUT it is 1 for the ranks that have not entered the operation. Returns a status; after

@@ -13,6 +13,9 @@ static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, h
 static int32_t gloo_adopt(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, int32_t socket, char *error) {
 	return a->adopt(c, rank, socket, error);
 }
+static int32_t gloo_shape(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t radix, int64_t bytes, char *error) {
+	return a->shape(c, radix, bytes, error);
+}
 static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero_gloo_call *call, void *buffer,
 	const int64_t *counts,
                         uint8_t *missing) {
@@ -74,6 +77,15 @@ func (l *library) open(rank, size int) (*connection, error) {
 func (c *connection) adopt(rank, socket int) error {
 	var text [C.HETERO_GLOO_TEXT]C.char
 	if C.gloo_adopt(c.api, c.ptr, C.int32_t(rank), C.int32_t(socket), &text[0]) != 0 {
+		return errors.New(C.GoString(&text[0]))
+	}
+	return nil
+}
+
+// shape sets how the ranks enter operations.
+func (c *connection) shape(s Shape) error {
+	var text [C.HETERO_GLOO_TEXT]C.char
+	if C.gloo_shape(c.api, c.ptr, C.int32_t(s.Radix), C.int64_t(s.Bytes), &text[0]) != 0 {
 		return errors.New(C.GoString(&text[0]))
 	}
 	return nil

@@ -21,6 +21,7 @@ type transport struct {
 	background sync.WaitGroup // watch, and the goroutine that disconnects
 	ended      chan struct{}  // closed by Close
 	relays     relays         // of encrypted connections
+	shape      Shape
 
 	// Threads other than the communicator's hold mu for reading while they use the connection. Close and die hold mu
 	// for writing.

@@ -21,6 +21,9 @@ func Available() error {
 // Version returns "", because there is no library.
 func Version() string { return "" }
 
+// Shape returns the zero value, because no Communicator exists.
+func (*Communicator) Shape() Shape { return Shape{} }
+
 // Die does nothing, because no Communicator exists.
 func (*Communicator) Die() {}
 

@@ -34,8 +34,9 @@ type Exchange struct {
 	Hosts   [][]int // ranks by machine
 	Shared  bool    // true if the ranks of a machine use shared memory
 	reports []abilities
-	staged  bool // true if the host cannot access the memory of this rank's device
-	nccl    bool // true if NCCL transfers the memory of GPUs
+	staged  bool        // true if the host cannot access the memory of this rank's device
+	nccl    bool        // true if NCCL transfers the memory of GPUs
+	shape   *gloo.Shape // of small operations between machines, which the first communicator measured
 }
 
 // Connect opens two communicators of all ranks: grads for gradients, stats for exchanges within passes.
@@ -184,12 +185,21 @@ func (x *Exchange) Network(ctx context.Context, control gloo.Control, name strin
 	rankOf func(error) int) (collective.Communicator, error) {
 	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name,
 		Host: x.Rank.Team.OwnAddress(), Ports: x.Rank.Ports(),
-		Secret: []byte(x.Rank.Team.Token), Encrypt: x.Rank.Process.Cfg.Parallel.Encrypt, Timeout: limit})
+		Secret: []byte(x.Rank.Team.Token), Encrypt: x.Rank.Process.Cfg.Parallel.Encrypt, Timeout: limit,
+		Shape: x.shape})
 	if errors.Is(err, gloo.ErrUnavailable) {
 		return nil, exit.With(exit.Usage, err)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if x.shape == nil && size > 1 { // all communicators of an exchange over the network have the same ranks
+		shape := c.Shape()
+		x.shape = &shape
+		if rank == 0 {
+			x.Rank.Process.Opts.LogOf(logs.ComponentCluster).Debug("small operations over the network", "shape", shape,
+				"ranks", size)
+		}
 	}
 	return c, nil
 }

@@ -101,6 +101,10 @@ int32_t adopt(hetero_gloo_context *c, int32_t rank, int32_t socket, char *error)
   return guarded(error, [&] { c->impl.adopt(rank, socket); });
 }
 
+int32_t shape(hetero_gloo_context *c, int32_t radix, int64_t part_bytes, char *error) {
+  return guarded(error, [&] { c->impl.shape(radix, static_cast<size_t>(part_bytes)); });
+}
+
 int32_t run(hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts, uint8_t *missing) {
   return c->impl.run(*call, static_cast<std::byte *>(buffer), counts, missing);
 }
@@ -118,6 +122,6 @@ void close(hetero_gloo_context *c) {
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_gloo_api *hetero_gloo_get_api(uint32_t version) {
-  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, adopt, run, stop, disconnect, close};
+  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, adopt, shape, run, stop, disconnect, close};
   return version == HETERO_GLOO_VERSION ? &api : nullptr;
 }

@@ -43,12 +43,13 @@ constexpr std::chrono::milliseconds look_every{100};
 // Interval at which the watcher aborts waits until the operation has ended. It repeats the abort because a wait may
 // begin just after an abort.
 constexpr std::chrono::milliseconds abort_every{5};
-// Gloo has no wait without a time limit.
-constexpr std::chrono::hours without_limit{24 * 365};
+// After this time in the first phase of an operation, or after half of its time limit, a rank tells the others that it
+// has entered. Larger: a rank that enters late is named as missing. Smaller: more messages when ranks wait for each other.
+constexpr std::chrono::milliseconds answer_after{1000};
 
 } // namespace
 
-Context::Context(int rank, int size) : me_(rank), size_(size), theirs_(static_cast<size_t>(size)) {
+Context::Context(int rank, int size) : me_(rank), size_(size) {
   gloo::transport::tcp::attr attr;
   attr.hostname = private_address();
   device_ = gloo::transport::tcp::CreateDevice(attr);
@@ -81,9 +82,15 @@ Context::~Context() {
 // withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses its memory:
 // at most until the end of one message.
 void Context::withdraw() noexcept {
+  {
+    std::lock_guard<std::mutex> lock(roll_mutex_);
+    roll_.reset();
+  }
   std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed after the lock is released
+  Shape shape;
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < withdrawn.size(); i++) std::swap(withdrawn[i], *exchanges_[i]);
+  std::swap(shape, shape_);
 }
 
 void Context::disconnect() noexcept {
@@ -109,16 +116,29 @@ void Context::abort_waits() {
           buffer->abortWaitSend();
           buffer->abortWaitRecv();
         }
+  auto abort = [](Message &m) {
+    if (!m.buffer) return;
+    m.buffer->abortWaitSend();
+    m.buffer->abortWaitRecv();
+  };
+  for (Message &m : shape_.below) abort(m);
+  abort(shape_.up);
+  abort(shape_.down);
 }
 
 void Context::watch() {
   std::unique_lock<std::mutex> lock(watch_mutex_);
   while (!closing_) {
     look();
-    const bool abort = under_way_ && (expired_ || stopped_);
-    if (abort) {
+    const bool abort = under_way_ && (expired_ || stopped_), slow = entering_ && looked_ >= answer_at_;
+    if (abort || slow) {
+      if (slow) entering_ = false;
+      const uint64_t number = number_;
       lock.unlock();
-      abort_waits();
+      if (abort)
+        abort_waits();
+      else
+        answer(number);
       lock.lock();
     }
     if (!closing_) closed_.wait_for(lock, abort ? abort_every : look_every);
@@ -133,20 +153,28 @@ void Context::look() {
   expired_ = expired_ || (under_way_ && limited_ && now >= deadline_);
 }
 
-void Context::begin_watch(int64_t timeout_ms) {
+void Context::begin_watch(int64_t timeout_ms, uint64_t number) {
   std::lock_guard<std::mutex> lock(watch_mutex_);
   look(); // so that a pause before the operation does not extend its limit
   limited_ = timeout_ms > 0;
   deadline_ = looked_ + std::chrono::milliseconds(timeout_ms);
+  answer_at_ = looked_ + std::min(answer_after, std::chrono::milliseconds(timeout_ms / 2));
+  number_ = number;
+  entering_ = limited_ && shape_.radix;
   expired_ = false;
   under_way_ = true;
+}
+
+void Context::end_entry() {
+  std::lock_guard<std::mutex> lock(watch_mutex_);
+  entering_ = false;
 }
 
 // end_watch reports whether the time limit had expired.
 bool Context::end_watch() {
   std::lock_guard<std::mutex> lock(watch_mutex_);
   look();
-  under_way_ = false;
+  under_way_ = entering_ = false;
   return expired_;
 }
 
@@ -169,9 +197,12 @@ int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *c
   call_ = &call;
   call.op.parts = hash_of(counts, size_);
   try {
-    begin_watch(call.timeout_ms);
-    agree(missing);
-    perform(buffer, counts);
+    begin_watch(call.timeout_ms, call.op.number);
+    const bool complete = size_ > 1 && enter(buffer, counts, missing);
+    if (!complete) {
+      end_entry();
+      perform(buffer, counts);
+    }
     end_watch();
     return HETERO_GLOO_OK;
   } catch (const Failure &f) {
@@ -188,27 +219,9 @@ int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *c
   return HETERO_GLOO_PEER;
 }
 
-// agree exchanges the signatures of the operation with all ranks. It is necessary because Gloo must never receive a
-// message of an unexpected size. A rank that replies has entered the operation.
-void Context::agree(uint8_t *missing) {
-  Pieces send(static_cast<size_t>(size_)), receive(static_cast<size_t>(size_));
-  for (size_t r = 0; r < send.size(); r++) {
-    send[r] = {reinterpret_cast<std::byte *>(&call_->op), sizeof call_->op};
-    receive[r] = {reinterpret_cast<std::byte *>(&theirs_[r]), sizeof theirs_[r]};
-  }
-  exchange(std::move(send), std::move(receive), missing);
-  for (int r = 0; r < size_; r++) {
-    if (r == me_ || !std::memcmp(&theirs_[static_cast<size_t>(r)], &call_->op, sizeof call_->op)) continue;
-    call_->theirs = theirs_[static_cast<size_t>(r)];
-    throw Failure{HETERO_GLOO_MISMATCH, r, ""};
-  }
-}
-
-// exchange sends and receives. If the time limit expires, missing (unless nullptr) is set to 1 for ranks that have not
-// sent.
-void Context::exchange(Pieces send, Pieces receive, uint8_t *missing) {
+void Context::exchange(Pieces send, Pieces receive) {
   post(single_, std::move(send), std::move(receive));
-  finish(single_, missing);
+  finish(single_);
 }
 
 // post starts an exchange. All ranks post the same exchanges in the same order.
@@ -242,11 +255,10 @@ void Context::post(Exchange &e, Pieces send, Pieces receive) {
 }
 
 // finish waits until all data is sent and received.
-void Context::finish(Exchange &e, uint8_t *missing) {
+void Context::finish(Exchange &e) {
   for (int i = 1; i < size_; i++) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
-    Failure failure;
     try {
       // A buffer that was aborted before the wait does not remember the abort.
       for_messages(e.receive[index], [&](size_t, size_t) {
@@ -255,31 +267,10 @@ void Context::finish(Exchange &e, uint8_t *missing) {
       for_messages(e.send[index], [&](size_t, size_t) {
         if (over() || !e.outgoing[index]->waitSend(without_limit)) throw given_up(r);
       });
-      continue;
-    } catch (const Failure &f) {
-      failure = f;
+    } catch (const Failure &) {
+      throw;
     } catch (const std::exception &error) {
-      failure = broken(r, error.what());
-    }
-    if (failure.status == HETERO_GLOO_TIMEOUT && missing) note_missing(e, i, missing);
-    throw failure;
-  }
-}
-
-// note_missing determines which ranks have not sent when the time limit expires. The ranks before the i-th have sent.
-void Context::note_missing(Exchange &e, int i, uint8_t *missing) {
-  end_watch(); // otherwise the watcher would abort the waits below
-  missing[(me_ + i) % size_] = 1;
-  for (int k = i + 1; k < size_; k++) {
-    int other = (me_ + k) % size_;
-    try {
-      bool sent = false;
-      // The watcher may have aborted one more wait meanwhile.
-      for (int turn = 0; turn < 3 && !sent; turn++)
-        sent = e.incoming[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1));
-      if (!sent) missing[other] = 1;
-    } catch (const std::exception &) {
-      missing[other] = 1;
+      throw broken(r, error.what());
     }
   }
 }

@@ -15,6 +15,7 @@
 #include <gloo/transport/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "enter.h"
 #include "hetero_gloo.h"
 #include "parts.h"
 #include "reduce.h"
@@ -28,6 +29,8 @@ public:
 
   // Takes ownership of the connected socket to another rank.
   void adopt(int rank, int socket);
+  // Sets how the ranks enter operations (enter.h). All ranks call it between the same operations.
+  void shape(int radix, size_t part_bytes);
   // Performs one operation and returns a hetero_gloo_status. On return nothing accesses the buffer.
   int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
@@ -35,6 +38,8 @@ public:
   void disconnect() noexcept;
 
 private:
+  // Gloo has no wait without a time limit.
+  static constexpr std::chrono::hours without_limit{24 * 365};
   using Clock = std::chrono::steady_clock;
   struct Failure {
     int status;
@@ -56,23 +61,35 @@ private:
 
   int attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void withdraw() noexcept;
-  void agree(uint8_t *missing);
+  bool enter(std::byte *buffer, const int64_t *counts, uint8_t *missing);
+  void enter_directly(std::byte *buffer, const int64_t *counts, bool small, uint8_t *missing);
+  void enter_tree(std::byte *buffer, const int64_t *counts, bool small, uint8_t *missing);
+  size_t part_bytes(int first, int last) const;
+  void combine(std::byte *result, std::byte *buffer, Part wanted);
+  void receive(Message &m);
+  void send(Message &m, int rank, size_t data_bytes);
+  void await(Message &m, int rank, bool sent);
+  void note_missing(size_t i, uint8_t *missing);
+  static bool has_arrived(gloo::transport::UnboundBuffer &buffer);
+  void answer(uint64_t number);
+  void call_the_roll(uint8_t *missing);
+  static uint64_t roll_slot(uint64_t number) { return uint64_t{1} << 63 | number; } // exchanges have small slots
+
   void perform(std::byte *buffer, const int64_t *counts);
   void gather(std::byte *buffer, const int64_t *counts);
-  void reduce_small(std::byte *buffer);
   void reduce_parts(std::byte *buffer, const int64_t *counts);
   Part part(int rank, const int64_t *counts) const { return part_of(call_->op, rank, size_, counts); }
 
-  void exchange(Pieces send, Pieces receive, uint8_t *missing = nullptr);
+  void exchange(Pieces send, Pieces receive);
   void post(Exchange &e, Pieces send, Pieces receive);
-  void finish(Exchange &e, uint8_t *missing = nullptr);
-  void note_missing(Exchange &e, int i, uint8_t *missing);
+  void finish(Exchange &e);
   Failure broken(int rank, const char *what);
   Failure given_up(int rank);
 
   void watch();
   void look();
-  void begin_watch(int64_t timeout_ms);
+  void begin_watch(int64_t timeout_ms, uint64_t number);
+  void end_entry();
   bool end_watch();
   bool over();
   void abort_waits();
@@ -83,7 +100,8 @@ private:
   uint64_t slot_ = 0; // incremented by every exchange, equally on all ranks
   std::atomic<bool> stopped_{false};
 
-  std::mutex mutex_; // held while the buffers of exchanges change, and while stop reads them
+  std::mutex mutex_; // held while the buffers of exchanges and of the shape change, and while stop reads them
+  Shape shape_;
   Exchange single_, scatters_[2], gathers_[2];
   Exchange *const exchanges_[5] = {&single_, &scatters_[0], &scatters_[1], &gathers_[0], &gathers_[1]};
 
@@ -92,7 +110,13 @@ private:
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;
   std::vector<std::byte> scratch_;
-  std::vector<hetero_signature> theirs_;
+  std::vector<Part> parts_; // what each rank contributes
+  std::vector<const void *> sources_;
+
+  // Messages to ranks whose time expires (answer).
+  std::mutex roll_mutex_;
+  uint64_t roll_word_ = 0;
+  std::unique_ptr<gloo::transport::UnboundBuffer> roll_;
 
   // State of the watcher, a thread that aborts waits when the operation's time limit expires. Gloo's own time-out
   // cannot be used: it counts time in which this process was stopped, and closes all connections.
@@ -101,6 +125,9 @@ private:
   bool closing_ = false;
   bool under_way_ = false; // an operation is running, and its waits may be aborted
   bool limited_ = false, expired_ = false;
+  bool entering_ = false; // in the first phase of an operation, without an answer yet
+  uint64_t number_ = 0;   // of the operation
+  Clock::time_point answer_at_;
   Clock::time_point deadline_, looked_ = Clock::now();
   std::thread watcher_; // must be the last member, because the thread uses all other members
 };

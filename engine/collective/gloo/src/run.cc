@@ -1,4 +1,4 @@
-// run.cc: the operations. Every rank sends directly to every other rank. A rank sends as many bytes as on a ring, in
+// run.cc: the operations with more data than travels with the signatures (enter.cc). Every rank sends directly to every other rank. A rank sends as many bytes as on a ring, in
 // one or two hops. The rank that reduces has the values of all ranks and combines them in the order of ranks. Gloo's
 // own all-reduce adds along the ring, in a different order for each chunk, and rounds bf16 at every hop.
 #include <algorithm>
@@ -10,24 +10,17 @@ namespace hetero {
 
 namespace {
 
-// In all-reduces of at most this many bytes over all ranks, every rank computes the whole result: one hop instead of
-// two.
-constexpr size_t small_bytes = 64 << 10;
 // Bytes that a rank receives from each other rank at a time. Large enough to amortise the cost of a message, small
 // enough for the caches. Scratch memory is twice this size for every rank.
 constexpr size_t block_bytes = 1 << 20;
 
 } // namespace
 
+// perform runs an operation whose data did not travel with the signatures.
 void Context::perform(std::byte *buffer, const int64_t *counts) {
   const hetero_signature &op = call_->op;
-  element_ = element_bytes(op.dtype);
-  kernel_ = reduce_kernel(op.dtype, op.reduce);
-  size_t bytes = static_cast<size_t>(op.elements) * element_;
-  if (!bytes) return; // an empty operation only compares signatures, which agree has done
-  if (op.kind == HETERO_ALL_REDUCE && bytes <= small_bytes / static_cast<size_t>(size_))
-    reduce_small(buffer);
-  else if (op.kind == HETERO_ALL_REDUCE || op.kind == HETERO_REDUCE_SCATTER)
+  if (!op.elements || size_ == 1) return; // the values of one rank are the result
+  if (op.kind == HETERO_ALL_REDUCE || op.kind == HETERO_REDUCE_SCATTER)
     reduce_parts(buffer, counts);
   else
     gather(buffer, counts);
@@ -42,20 +35,6 @@ void Context::gather(std::byte *buffer, const int64_t *counts) {
     receive.push_back({buffer + p.offset, p.bytes});
   }
   exchange(std::move(send), std::move(receive));
-}
-
-void Context::reduce_small(std::byte *buffer) {
-  size_t n = static_cast<size_t>(call_->op.elements), bytes = n * element_,
-         stride = (bytes + cache_line - 1) / cache_line * cache_line;
-  scratch_.resize(std::max(scratch_.size(), stride * static_cast<size_t>(size_)));
-  Pieces send(static_cast<size_t>(size_), Piece{buffer, bytes}), receive;
-  std::vector<const void *> sources;
-  for (int r = 0; r < size_; r++) {
-    receive.push_back({scratch_.data() + stride * static_cast<size_t>(r), bytes});
-    sources.push_back(r == me_ ? buffer : receive.back().data);
-  }
-  exchange(std::move(send), std::move(receive));
-  kernel_(buffer, nullptr, sources.data(), size_, n);
 }
 
 // reduce_parts implements reduce-scatter and all-reduce, block by block. All ranks send each rank a block of that

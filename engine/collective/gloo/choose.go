@@ -1,0 +1,206 @@
+//go:build cgo && linux
+
+package gloo
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const (
+	// directBytes is the size of small operations if each rank sends to all others: the bytes of all ranks together.
+	// Larger operations send fewer bytes if each rank reduces a part.
+	directBytes = 64 << 10
+	// trialBytes is what a rank contributes to an operation that compares shapes: about the report of a rank.
+	trialBytes = 1 << 10
+	// trialRounds is the number of measured operations of a shape. Larger: a longer start. Smaller: more noise.
+	trialRounds = 4
+	// fewRanks is the largest group in which all ranks measure direct messages several times. In larger groups one
+	// such operation takes up to a second if the ranks share few cores.
+	fewRanks = 16
+	// firstTrial is the number of the first operation that measures; the queue counts from 1.
+	firstTrial = 1 << 40
+)
+
+// treeBytes are the sizes of small operations among which a tree chooses. The top of the tree receives the data of all
+// ranks, so larger operations are faster if each rank reduces a part.
+var treeBytes = []int64{256, 1 << 10, 4 << 10, maxTreeBytes}
+
+// trial measures operations before the communicator starts.
+type trial struct {
+	*transport
+	memory device.Buffer
+	number uint64
+}
+
+// choose returns the shape for this group: Config.Shape, or the fastest one. All ranks get the same.
+func (t *transport) choose(ctx context.Context) (s Shape, err error) {
+	size := int64(t.config.Size)
+	direct := Shape{Bytes: max(directBytes/size, treeBytes[0])}
+	switch {
+	case t.config.Shape != nil:
+		return *t.config.Shape, t.conn.shape(*t.config.Shape)
+	case size == 2: // a tree has the same messages, one after the other
+		return direct, t.conn.shape(direct)
+	}
+	over, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-ctx.Done():
+			t.conn.stop()
+		case <-t.config.Control.Broken():
+			t.conn.stop()
+		case <-over:
+		}
+	}()
+	defer func() {
+		close(over)
+		<-stopped
+	}()
+	memory, err := reference.New().Alloc(maxTreeBytes)
+	if err != nil {
+		return s, err
+	}
+	defer memory.Free()
+	m := &trial{t, memory, firstTrial}
+	if s, err = m.fastest(ctx, direct); err == nil {
+		err = t.conn.shape(s)
+	}
+	return s, err
+}
+
+// fastest compares trees of several radices and direct messages.
+func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
+	size := m.config.Size
+	candidates := []Shape{{Radix: size, Bytes: maxTreeBytes}}
+	for radix := 2; radix < size && radix <= 8; radix *= 2 {
+		candidates = append(candidates, Shape{Radix: radix, Bytes: maxTreeBytes})
+	}
+	took := make([]float64, len(candidates)+2) // seconds
+	for i, s := range candidates {
+		var err error
+		if took[i], err = m.measure(ctx, s, trialBytes, trialRounds); err != nil {
+			return s, err
+		}
+	}
+	rounds := trialRounds
+	if size > fewRanks {
+		rounds = 0 // only one operation, without a warm-up
+	}
+	var err error
+	if took[len(candidates)], err = m.measure(ctx, direct, min(trialBytes, direct.Bytes), rounds); err != nil {
+		return direct, err
+	}
+	// All ranks take the times of rank 0, so that they make the same choice.
+	if err := m.agree(ctx, candidates[0], took); err != nil {
+		return direct, err
+	}
+	best := 0
+	for i := range candidates {
+		if took[i] < took[best] {
+			best = i
+		}
+	}
+	directTook := took[len(candidates)]
+	if directTook <= took[best] {
+		return direct, nil
+	}
+	s := candidates[best]
+	if took[len(took)-1], err = m.measure(ctx, s, maxTreeBytes, trialRounds); err != nil {
+		return s, err
+	}
+	if err := m.agree(ctx, s, took); err != nil {
+		return s, err
+	}
+	s.Bytes = threshold(took[best], took[len(took)-1], directTook)
+	return s, nil
+}
+
+// threshold returns the largest size of operations that are faster along a tree than with direct messages.
+//
+//	small, large  seconds of an operation of trialBytes and of maxTreeBytes along the tree
+//	direct        seconds of one exchange of messages between all ranks; an operation that each rank reduces a part of
+//	              enters along the tree and has two exchanges
+func threshold(small, large, direct float64) (bytes int64) {
+	bytes = treeBytes[0]
+	for _, b := range treeBytes[1:] {
+		fraction := float64(b-trialBytes) / (maxTreeBytes - trialBytes)
+		if small+max(large-small, 0)*fraction > small+2*direct {
+			break
+		}
+		bytes = b
+	}
+	return bytes
+}
+
+// measure returns the seconds of an operation in a shape: the mean of some rounds after a warm-up, or for 0 rounds the
+// time of one operation.
+func (m *trial) measure(ctx context.Context, s Shape, bytes int64, rounds int) (seconds float64, err error) {
+	if err := m.conn.shape(s); err != nil {
+		return 0, err
+	}
+	if err := m.run(ctx, collective.Barrier{Name: "measure"}); err != nil { // begin together
+		return 0, err
+	}
+	op := collective.AllReduce{Name: "measure", DType: tensor.U8,
+		Buffer: device.Region{Buffer: m.memory, Bytes: bytes}}
+	if rounds > 0 {
+		if err := m.run(ctx, op); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	for range max(rounds, 1) {
+		if err := m.run(ctx, op); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start).Seconds() / float64(max(rounds, 1)), nil
+}
+
+// agree replaces values by those of rank 0.
+func (m *trial) agree(ctx context.Context, s Shape, values []float64) error {
+	if err := m.conn.shape(s); err != nil {
+		return err
+	}
+	region := device.Region{Buffer: m.memory, Bytes: int64(8 * len(values))}
+	for i, v := range values {
+		binary.LittleEndian.PutUint64(region.Host()[8*i:], math.Float64bits(v))
+	}
+	if err := m.run(ctx, collective.Broadcast{Name: "measure", Buffer: region}); err != nil {
+		return err
+	}
+	for i := range values {
+		values[i] = math.Float64frombits(binary.LittleEndian.Uint64(region.Host()[8*i:]))
+	}
+	return nil
+}
+
+// run performs one operation on all ranks.
+func (m *trial) run(ctx context.Context, op collective.Op) error {
+	buffer, _, _ := op.Memory()
+	var host []byte
+	if buffer.Bytes > 0 {
+		host = buffer.Host()
+	}
+	r := m.conn.run(op, m.number, 0, host)
+	m.number++
+	switch r.status {
+	case completed:
+		return nil
+	case mismatched:
+		return &collective.MismatchError{Rank: r.rank, Number: m.number - 1, Got: r.got, Want: r.want}
+	}
+	err := &collective.PeerError{Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied,
+		r.text)}
+	return m.config.reason(ctx, err)
+}
