@@ -389,7 +389,7 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 		says  string
 	}{
 		{"-n 64", exit.Done, ""},
-		{"-n 12", exit.Usage, "too many open files; raise the limit of open files (ulimit -n)"},
+		{"-n 12", exit.Usage, "the limit of open files is too low: got 12, want at least "},
 		{"-v 3500000", exit.Done, "the address space is limited (ulimit -v)"},
 	} {
 		run := p.command(t.TempDir(), "train.steps=20")

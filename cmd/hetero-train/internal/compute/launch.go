@@ -44,6 +44,9 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(co
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
 	}
+	if err := process.CheckFiles(cfg, opts); err != nil {
+		return err
+	}
 	if assigned.Launch && assigned.LocalWorldSize > 1 {
 		return process.StartRanks(ctx, opts)
 	}

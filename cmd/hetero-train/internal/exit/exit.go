@@ -130,7 +130,7 @@ func FolderCode(err error) int {
 func Advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return "; raise the limit of open files (ulimit -n): a rank needs about 64 files"
+		return "; raise the limit of open files (ulimit -n, or LimitNOFILE of systemd)"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "; free space on that disk"
 	case errors.Is(err, syscall.ENOLCK):

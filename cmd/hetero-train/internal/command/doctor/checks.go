@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/nccl"
 	"github.com/hetero-train/hetero-train/profiler/system"
@@ -109,8 +110,10 @@ func (f *findings) memory() {
 }
 
 // filesOfRanks returns how many files the process with most files opens: rank 0 of a run, or the process that starts
-// the ranks of a machine. Measured with 2 to 64 ranks.
-func filesOfRanks(ranks int) uint64 { return uint64(5*ranks + 17 + 64) } // 64: data and records
+// the ranks of a machine. It assumes encrypted connections and samples in files, because it knows no configuration.
+func filesOfRanks(ranks int) uint64 {
+	return uint64(process.FileNeed{Ranks: ranks, Local: 1, First: true, Encrypt: true, Data: true}.Most())
+}
 
 func (f *findings) limits() {
 	m := f.of
