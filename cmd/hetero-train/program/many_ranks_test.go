@@ -1,0 +1,34 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+)
+
+// A run of 64 ranks over TCP has the losses of one over shared memory, bit for bit, and 128 ranks start. Each run compares
+// the replicas of all ranks before it ends.
+func TestManyRanksTrain(t *testing.T) {
+	conformance.Long(conformance.Go(t))
+	nativetest.Need(t, "gloo", gloo.LibraryName)
+	p := buildRanks(t)
+	train := func(ranks int, set ...string) []float64 {
+		dir := t.TempDir()
+		finish(t, p.command(dir, append([]string{fmt.Sprint("parallel.ranks=", ranks), "train.steps=3",
+			fmt.Sprint("data.batch_size=", 2*ranks), fmt.Sprint("data.num_samples=", 4*ranks),
+			"train.eval_interval=100"}, set...)...), 0).check(t, exit.Done, "")
+		return lossesOf(t, dir, ranks)
+	}
+	shared, network := train(64), train(64, "parallel.shared_memory=off")
+	if len(shared) != 3 || !slices.Equal(shared, network) {
+		t.Errorf("64 ranks: got the losses %v over TCP and %v over shared memory, want the same three", network, shared)
+	}
+	if losses := train(128); len(losses) != 3 {
+		t.Errorf("128 ranks: got the losses %v, want three", losses)
+	}
+}
