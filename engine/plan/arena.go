@@ -157,35 +157,44 @@ func assign(tensors []*storage) int64 {
 		}
 		return a.first - b.first
 	})
-	var placed []*storage // sorted by offset
+	placed := make([]span, 0, len(order)) // sorted by offset
 	total := int64(0)
 	for _, t := range order {
 		t.offset = bestGap(placed, t)
-		at, _ := slices.BinarySearchFunc(placed, t.offset, func(p *storage, offset int64) int {
+		at, _ := slices.BinarySearchFunc(placed, t.offset, func(p span, offset int64) int {
 			if p.offset <= offset {
 				return -1
 			}
 			return 1
 		})
-		placed = slices.Insert(placed, at, t)
-		total = max(total, t.offset+alignUp(t.bytes))
+		own := span{t.offset, t.offset + alignUp(t.bytes), t.first, t.last}
+		placed = slices.Insert(placed, at, own)
+		total = max(total, own.end)
 	}
 	return total
 }
 
+// span is the place of a tensor in memory and in time. Each tensor is compared with all placed ones, so the number of
+// comparisons is quadratic in the number of layers. A list of spans keeps the comparisons in one piece of memory.
+type span struct {
+	offset, end int64 // bytes
+	first, last int   // launches
+}
+
 // bestGap returns the offset of the smallest gap that holds t, between the placed tensors that are alive at the same
 // time as t. If no gap is large enough, it returns the end of these tensors.
-func bestGap(placed []*storage, t *storage) int64 {
-	need, end := alignUp(t.bytes), int64(0)
+func bestGap(placed []span, t *storage) int64 {
+	need, end, first, last := alignUp(t.bytes), int64(0), t.first, t.last
 	best, bestSize := int64(-1), int64(0)
-	for _, p := range placed {
-		if p.last < t.first || p.first > t.last {
+	for i := range placed {
+		p := &placed[i]
+		if p.last < first || p.first > last {
 			continue
 		}
 		if gap := p.offset - end; gap >= need && (best < 0 || gap < bestSize) {
 			best, bestSize = end, gap
 		}
-		end = max(end, p.offset+alignUp(p.bytes))
+		end = max(end, p.end)
 	}
 	if best >= 0 {
 		return best
