@@ -1,11 +1,16 @@
 // Package gloo connects ranks on several hosts, over Gloo's TCP connections.
 //
-// Every rank has a connection to every other rank. At the start of an operation each rank sends each other rank a short
-// message that describes the operation. A mismatch is therefore found before any data moves, and a time-out can name
-// the missing ranks. Then every rank sends its data directly to every other rank. The number of bytes is the same as
-// with a ring. Each rank reduces one part of the buffer: it receives this part from all ranks, and combines the values
-// in the order of ranks. The package does not use Gloo's own all-reduce, which adds each part of a buffer in a
-// different order and rounds bf16 at every hop. Its bits would differ from those of the other implementations.
+// Every rank has a connection to every other rank. An operation begins with short messages that describe it. A mismatch
+// is therefore found before any data moves, and a time-out can name the missing ranks. The data of a small operation
+// travels in the same messages. Their path has a [Shape]: each rank sends to all others, or the messages go up a tree
+// to rank 0 and down again, with about two messages for a rank. Connect measures several shapes, and all ranks take the
+// fastest one of rank 0.
+//
+// In a larger operation every rank then sends its data directly to every other rank. The number of bytes is the same as
+// with a ring. Each rank reduces one part of the buffer: it receives this part from all ranks. Values are combined in
+// the order of ranks on all paths, so neither the shape nor the size of a group's messages changes a bit. The package
+// does not use Gloo's own all-reduce, which adds each part of a buffer in a different order and rounds bf16 at every
+// hop. Its bits would differ from those of the other implementations.
 //
 // Ranks that share a host should use package shm: Gloo's event thread competes with the ranks for cores, and small
 // operations then take milliseconds. On hosts that use package gloo, reserve a core for this thread.

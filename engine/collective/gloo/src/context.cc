@@ -44,7 +44,7 @@ constexpr std::chrono::milliseconds look_every{100};
 // begin just after an abort.
 constexpr std::chrono::milliseconds abort_every{5};
 // After this time in the first phase of an operation, or after half of its time limit, a rank tells the others that it
-// has entered. Larger: a rank that enters late is named as missing. Smaller: more messages when ranks wait for each other.
+// has entered. Larger: a rank that enters late is named as missing. Smaller: more messages when ranks wait.
 constexpr std::chrono::milliseconds answer_after{1000};
 
 } // namespace
