@@ -45,8 +45,8 @@ func ProcessTime() (time.Duration, error) {
 // FileLimit returns the limit of open files of this process. ok is false if it is unknown.
 func FileLimit() (files uint64, ok bool) { return limitOf(syscall.RLIMIT_NOFILE) }
 
-// RaiseFileLimit raises the limit of open files of this process to need if it is lower, as far as the hard limit
-// allows. Processes that this process starts inherit it. It returns the limit; ok is false if it is unknown.
+// RaiseFileLimit raises the limit of open files of this process to need if it is lower, at most to the hard limit.
+// Processes that this process starts inherit it. It returns the limit; ok is false if it is unknown.
 func RaiseFileLimit(need uint64) (files uint64, ok bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

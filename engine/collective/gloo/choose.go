@@ -11,7 +11,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -37,7 +36,7 @@ var treeBytes = []int64{256, 1 << 10, 4 << 10, maxTreeBytes}
 // trial measures operations before the communicator starts.
 type trial struct {
 	*transport
-	memory device.Buffer
+	memory []byte
 	number uint64
 }
 
@@ -66,12 +65,7 @@ func (t *transport) choose(ctx context.Context) (s Shape, err error) {
 		close(over)
 		<-stopped
 	}()
-	memory, err := reference.New().Alloc(maxTreeBytes)
-	if err != nil {
-		return s, err
-	}
-	defer memory.Free()
-	m := &trial{t, memory, firstTrial}
+	m := &trial{t, make([]byte, maxTreeBytes), firstTrial}
 	if s, err = m.fastest(ctx, direct); err == nil {
 		err = t.conn.shape(s)
 	}
@@ -152,7 +146,7 @@ func (m *trial) measure(ctx context.Context, s Shape, bytes int64, rounds int) (
 		return 0, err
 	}
 	op := collective.AllReduce{Name: "measure", DType: tensor.U8,
-		Buffer: device.Region{Buffer: m.memory, Bytes: bytes}}
+		Buffer: device.Region{Bytes: bytes}}
 	if rounds > 0 {
 		if err := m.run(ctx, op); err != nil {
 			return 0, err
@@ -172,27 +166,23 @@ func (m *trial) agree(ctx context.Context, s Shape, values []float64) error {
 	if err := m.conn.shape(s); err != nil {
 		return err
 	}
-	region := device.Region{Buffer: m.memory, Bytes: int64(8 * len(values))}
 	for i, v := range values {
-		binary.LittleEndian.PutUint64(region.Host()[8*i:], math.Float64bits(v))
+		binary.LittleEndian.PutUint64(m.memory[8*i:], math.Float64bits(v))
 	}
-	if err := m.run(ctx, collective.Broadcast{Name: "measure", Buffer: region}); err != nil {
+	if err := m.run(ctx, collective.Broadcast{Name: "measure",
+		Buffer: device.Region{Bytes: int64(8 * len(values))}}); err != nil {
 		return err
 	}
 	for i := range values {
-		values[i] = math.Float64frombits(binary.LittleEndian.Uint64(region.Host()[8*i:]))
+		values[i] = math.Float64frombits(binary.LittleEndian.Uint64(m.memory[8*i:]))
 	}
 	return nil
 }
 
-// run performs one operation on all ranks.
+// run performs one operation on all ranks. The operation states only the size of its buffer, which is in m.memory.
 func (m *trial) run(ctx context.Context, op collective.Op) error {
 	buffer, _, _ := op.Memory()
-	var host []byte
-	if buffer.Bytes > 0 {
-		host = buffer.Host()
-	}
-	r := m.conn.run(op, m.number, 0, host)
+	r := m.conn.run(op, m.number, 0, m.memory[:buffer.Bytes])
 	m.number++
 	switch r.status {
 	case completed:

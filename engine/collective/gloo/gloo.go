@@ -90,7 +90,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// maxTreeBytes is the largest size of small operations, in bytes of each rank. Larger: more memory at the top of a tree.
+// maxTreeBytes is the largest size of small operations, in bytes of each rank. Larger: more memory at the top of a
+// tree.
 const maxTreeBytes = 16 << 10
 
 // key returns the key for a name of this group in the shared store.

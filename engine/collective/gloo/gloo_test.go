@@ -52,7 +52,7 @@ func shaped(t conformance.TB, size int, limit time.Duration, encrypt bool, s *Sh
 
 func TestConformance(t *testing.T) { conform(t, false, nil, collectivetest.Options{}) }
 
-// Small operations travel along a tree, whatever is faster.
+// Small operations travel along a tree, even if another shape is faster.
 func TestConformanceOfATree(t *testing.T) {
 	conform(t, false, &Shape{Radix: 2, Bytes: 4 << 10}, collectivetest.Options{})
 }

@@ -110,8 +110,8 @@ func TestShapesGiveTheSameBits(t *testing.T) {
 			for i := range want {
 				for rank := range want[i] {
 					if !bytes.Equal(got[i][rank], want[i][rank]) {
-						t.Errorf("%d ranks, %v: operation %d, rank %d: other bits than without small operations", size, s,
-							i, rank)
+						t.Errorf("%d ranks, %v: operation %d, rank %d: other bits than without small operations", size,
+							s, i, rank)
 					}
 				}
 			}

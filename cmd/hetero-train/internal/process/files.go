@@ -91,8 +91,8 @@ func (n FileNeed) rank() int {
 	return files
 }
 
-// CheckFiles raises the limit of open files as far as the run needs and the hard limit allows. It returns an error if
-// that is too low. A supervisor checks the files of its ranks too.
+// CheckFiles raises the limit of open files to the need of the run, or up to the hard limit. It returns an error if the
+// result is too low. A supervisor checks the files of its ranks too.
 func CheckFiles(cfg *config.Config, opts session.Options) error {
 	if opts.Supervised() {
 		return nil

@@ -1,5 +1,5 @@
-// enter.cc: the first phase of an operation. Gloo must never receive a message that is longer than expected, so all
-// operations begin with the same messages, whatever their sizes are.
+// enter.cc: the first phase of an operation. Gloo must never receive a message that is longer than expected, so
+// operations of all sizes begin with the same messages.
 #include "enter.h"
 
 #include <algorithm>

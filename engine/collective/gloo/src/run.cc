@@ -1,7 +1,7 @@
 // run.cc: the operations with more data than travels with the signatures (enter.cc). Every rank sends directly to every
 // other rank. A rank sends as many bytes as on a ring, in one or two hops. The rank that reduces has the values of all
-// ranks and combines them in the order of ranks. Gloo's own all-reduce adds along the ring, in a different order for each
-// chunk, and rounds bf16 at every hop.
+// ranks and combines them in the order of ranks. Gloo's own all-reduce adds along the ring, in a different order for
+// each chunk, and rounds bf16 at every hop.
 #include <algorithm>
 #include <cstring>
 
