@@ -34,7 +34,8 @@ def run(arguments, folder, text=None):
 
 def train(folder, name, ranks, steps, *more):
     sets = TINY + [f"parallel.ranks={ranks}", f"train.steps={steps}", f"data.batch_size={2 * ranks}",
-                   f"data.num_samples={4 * ranks}", f"experiment.name={name}", f"experiment.output_dir={folder}/runs", *more]
+                   f"data.num_samples={4 * ranks}", f"experiment.name={name}",
+                   f"experiment.output_dir={folder}/runs", *more]
     arguments = ["train", "--model", "simple_cnn", "--dataset", "synthetic_image"]
     for one in sets:
         arguments += ["--set", one]

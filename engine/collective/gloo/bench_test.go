@@ -41,7 +41,8 @@ func BenchmarkSmall(b *testing.B) {
 		{"all below rank 0", &Shape{Radix: 1 << 20, Bytes: 4 << 10}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			collectivetest.BenchmarkSmall(b, []int{2, 8, 16, 32, 64}, func(b *testing.B, size int) []collective.Communicator {
+			sizes := []int{2, 8, 16, 32, 64}
+			collectivetest.BenchmarkSmall(b, sizes, func(b *testing.B, size int) []collective.Communicator {
 				comms, _ := shaped(b, size, 0, false, c.shape)
 				if c.shape == nil {
 					b.Logf("%d ranks: %v", size, comms[0].Shape())

@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// directBytes is the size of small operations if each rank sends to all others: the bytes of all ranks together.
-	// Larger operations send fewer bytes if each rank reduces a part.
-	directBytes = 64 << 10
 	// trialBytes is what a rank contributes to an operation that compares shapes: about the report of a rank.
 	trialBytes = 1 << 10
 	// trialRounds is the number of measured operations of a shape. Larger: a longer start. Smaller: more noise.

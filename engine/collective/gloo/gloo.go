@@ -83,12 +83,16 @@ func (c Config) check() error {
 		return fmt.Errorf("got host %q and interface %q, want only one of the two", c.Host, c.Interface)
 	}
 	if s := c.Shape; s != nil && (s.Radix < 0 || s.Radix == 1 || s.Radix > max(c.Size, 2) || s.Bytes < 0 ||
-		s.Bytes > maxTreeBytes) {
+		s.Bytes > directBytes) {
 		return fmt.Errorf("got the shape %+v, want radix 0 or 2 to the number of ranks, and 0 to %d bytes", *s,
-			maxTreeBytes)
+			directBytes)
 	}
 	return nil
 }
+
+// directBytes is the size of small operations if each rank sends to all others: the bytes of all ranks together. Larger
+// operations send fewer bytes if each rank reduces a part.
+const directBytes = 64 << 10
 
 // maxTreeBytes is the largest size of small operations, in bytes of each rank. Larger: more memory at the top of a
 // tree.

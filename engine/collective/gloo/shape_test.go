@@ -129,6 +129,10 @@ func TestRanksChooseOneShape(t *testing.T) {
 			}
 		}
 		results(t, comms)
+		chosen := comms[0].Shape()
+		closeAll(t, comms)
+		comms, _ = shaped(t, size, time.Minute, false, &chosen) // a second communicator of the same ranks
+		results(t, comms)
 		closeAll(t, comms)
 	}
 }
