@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// A run of 64 ranks over TCP has the losses of one over shared memory, bit for bit, and 128 ranks start. Each run compares
-// the replicas of all ranks before it ends.
+// A run of 64 ranks over TCP has the losses of one over shared memory, bit for bit, and 128 ranks start. Each run
+// compares the replicas of all ranks before it ends.
 func TestManyRanksTrain(t *testing.T) {
 	conformance.Long(conformance.Go(t))
 	nativetest.Need(t, "gloo", gloo.LibraryName)
