@@ -40,7 +40,8 @@ func Square(x float64) float64 { return x * x }
 // Median returns the median of at least one value. For an even number of values, it returns the mean of the two middle
 // ones.
 func Median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
