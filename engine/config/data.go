@@ -11,12 +11,13 @@ type Data struct {
 	Download    string // "auto" or "never"
 	CacheDir    string // "": folder hetero-train in the user's cache folder
 	ValFraction float64
-	BatchSize   int // global batch: samples of one optimizer step over all ranks
-	ImageSize   int // pixels, height = width
-	NumSamples  int // 0: all samples, or the default of a synthetic data set
-	NumClasses  int // for synthetic data; 0: default of the data set
-	MaxPixels   int // maximum size of an encoded image, pixels
-	Workers     int // 0: the loader chooses the number
+	BatchSize   int  // global batch: samples of one optimizer step over all ranks
+	ImageSize   int  // pixels, height = width
+	DropLast    bool // leave out the incomplete last batch of an epoch
+	NumSamples  int  // 0: all samples, or the default of a synthetic data set
+	NumClasses  int  // for synthetic data; 0: default of the data set
+	MaxPixels   int  // maximum size of an encoded image, pixels
+	Workers     int  // 0: the loader chooses the number
 
 	CropPadding       int // pixels; 0: no random crop
 	RandomResizedCrop bool
@@ -62,6 +63,8 @@ func (d *Data) Keys() []Key {
 			Doc("Fraction of the samples to hold out for evaluation if the data set has no evaluation part."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().
 			Doc("GLOBAL batch: samples per optimizer step, over all ranks and micro-batches."),
+		Bool(&d.DropLast, "drop_last", true).Learnt().
+			Doc("`true`: the samples at the end of an epoch that do not fill a global batch are left out of this epoch; each epoch leaves out others. `false`, as in PyTorch's DataLoader: they are a smaller last step of the epoch, whose loss is the mean over its samples. Evaluations always use all samples."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the network's input images."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().

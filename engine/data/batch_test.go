@@ -16,6 +16,7 @@ type imageOptions struct {
 	BatchSize    int
 	Accumulation int
 	Evaluate     bool
+	KeepLast     bool
 	Share        *Share
 	MaxCount     int
 	Start        int64
@@ -27,6 +28,7 @@ type imageOptions struct {
 func (o imageOptions) options() Options {
 	return Options{Samples: Images{o.Dataset, nil, o.Transform, o.Mix, o.Stages}, Seed: o.Seed, BatchSize: o.BatchSize,
 		Accumulation: o.Accumulation,
+		KeepLast:     o.KeepLast,
 		Evaluate:     o.Evaluate, Share: o.Share, MaxCount: o.MaxCount, Start: o.Start, Workers: o.Workers,
 		Depth: o.Depth,
 		Alloc: o.Alloc}

@@ -175,7 +175,7 @@ func (w *imageSource) readPair(s *Span, j int) (errA, errB error) {
 }
 
 func (w *imageSource) mixing(s *Span, j int) mixing {
-	if !w.mix.Enabled() {
+	if !w.mix.Enabled() || j^1 >= len(s.Index) { // the last sample of an epoch may have no partner
 		return unmixed
 	}
 	return w.mix.draw(w.seed, s.Epoch, s.First+j, w.batch, w.size)

@@ -32,8 +32,13 @@ type Options struct {
 
 	// Evaluate reads the samples once, in order, including the last incomplete batch. Next then returns io.EOF until
 	// JumpTo. Without Evaluate, the Loader reads epoch after epoch, each in a different order. Samples at the end of
-	// an epoch that do not fill a global batch are left out.
+	// an epoch that do not fill a global batch are left out, unless KeepLast is set.
 	Evaluate bool
+
+	// KeepLast makes the samples at the end of an epoch that do not fill a global batch a smaller last step
+	// (Batch.StepSamples). Its accumulation parts are filled in order, so the last ones may have no samples. A rank
+	// gets the positions of its share that exist. It has no effect on an evaluation.
+	KeepLast bool
 
 	// Share is this rank's part of each batch. nil means the whole batch.
 	Share *Share
@@ -62,6 +67,9 @@ type Batch struct {
 	Total  int     // number of samples of the batch over all ranks
 	Step   int64   // number of the batch, from 0 over all epochs
 	Epoch  int
+	// StepSamples is the number of samples of the whole optimizer step, over all ranks and accumulation parts. It is
+	// below Options.BatchSize only in the last step of an epoch (KeepLast), and in the last batch of an evaluation.
+	StepSamples int
 	// Replaced is the number of samples in this share that were unreadable and have been replaced (Skip).
 	Replaced int
 	// StepLabels is the number of labels of the whole optimizer step, over all ranks and accumulation parts. It is set
@@ -205,9 +213,10 @@ func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	if o, layout, err = o.normalized(); err != nil {
 		return o, layout, 0, err
 	}
-	perPass = batchesPerEpoch(o.Samples.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate)
+	perPass = batchesPerEpoch(o.Samples.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate,
+		o.KeepLast)
 	if perPass == 0 {
-		return o, layout, 0, fmt.Errorf("data loader: got %d samples, want at least one batch of %d: lower data.batch_size, or raise data.num_samples if it limits the samples",
+		return o, layout, 0, fmt.Errorf("data loader: got %d samples, want at least one batch of %d: lower data.batch_size, set data.drop_last = false, or raise data.num_samples if it limits the samples",
 			o.Samples.Len(), o.BatchSize)
 	}
 	if o.Evaluate && o.Start > int64(perPass) {

@@ -67,13 +67,18 @@ func reference(t fatal, o imageOptions, n int) []imageBatch {
 	tr := o.Transform.prepared(o.Seed)
 	part := o.BatchSize / o.Accumulation
 	per := o.Dataset.Len() / o.BatchSize * o.Accumulation
+	if o.KeepLast && o.Dataset.Len()%o.BatchSize > 0 {
+		per += o.Accumulation
+	}
 	order := make([]int32, o.Dataset.Len())
 	var out []imageBatch
 	for step := int(o.Start); len(out) < n; step++ {
 		epoch := step / per
 		Permutation(order, o.Seed, epoch)
-		b := imageBatch{N: part, Total: part, Step: int64(step), Epoch: epoch}
-		for _, i := range order[step%per*part:][:part] {
+		first := min(step%per*part, len(order))
+		size := min(part, len(order)-first)
+		b := imageBatch{N: size, Total: size, Step: int64(step), Epoch: epoch}
+		for _, i := range order[first:][:size] {
 			var img Image
 			tr.begin(epoch, int(i))
 			if err := r.Read(int(i), &tr, &img); err != nil {
@@ -96,12 +101,18 @@ func mixed(b *imageBatch, o imageOptions, first int) {
 	if !o.Mix.Enabled() {
 		return
 	}
+	if b.N == 0 {
+		return
+	}
 	sample := len(b.Images) / b.N
 	before := slices.Clone(b.Images)
 	image := func(j int) []byte { return before[j*sample:][:sample] }
 	for j := range b.N {
 		partner := j + 1 - 2*(j%2)
 		m := o.Mix.draw(o.Seed, b.Epoch, first+j, o.BatchSize, o.Transform.Size)
+		if partner == b.N { // the last sample of an epoch may have no partner
+			m = unmixed
+		}
 		b.SecondLabels, b.Lambda = append(b.SecondLabels, b.Labels[j]), append(b.Lambda, m.lambda)
 		if m.lambda == 1 {
 			continue
@@ -133,6 +144,7 @@ func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 		}
 		o.Accumulation = rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "accumulation")
 		o.Start = int64(rapid.IntRange(0, 30).Draw(t, "start"))
+		o.KeepLast = rapid.Bool().Draw(t, "keep the last batch")
 		const n = 12
 		want := reference(t, o, n)
 		part := o.BatchSize / o.Accumulation
@@ -171,6 +183,38 @@ func TestResumedLoaderContinuesAsIfNeverStopped(t *testing.T) {
 		for i, b := range rest {
 			if !b.equal(whole[9+i]) {
 				t.Fatalf("%+v: batch %d: got %+v, want %+v", mix, 9+i, b, whole[9+i])
+			}
+		}
+	}
+}
+
+func TestWithKeepLastTrainingUsesEachSampleOnceAnEpoch(t *testing.T) {
+	for _, accumulation := range []int{1, 2, 4} {
+		l := newLoader(t, imageOptions{Dataset: &fake{samples: 50, size: 4}, Transform: augmented, Seed: 1,
+			BatchSize: 8, Accumulation: accumulation, KeepLast: true})
+		for epoch := range 3 {
+			seen := map[int64]bool{}
+			for i := range 7 * accumulation {
+				b, err := l.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				step, part := i/accumulation, i%accumulation
+				want := 8 / accumulation
+				if step == 6 {
+					want = min(max(2-part*want, 0), want)
+				}
+				if b.N != want || b.Total != want || b.Epoch != epoch || b.StepSamples != []int{8, 2}[step/6] {
+					t.Errorf("epoch %d, step %d, part %d: got %d of %d samples, %d in the step, want %d", b.Epoch, step,
+						part, b.N, b.Total, b.StepSamples, want)
+				}
+				for _, id := range b.IDs {
+					seen[id] = true
+				}
+				b.Release()
+			}
+			if len(seen) != 50 {
+				t.Errorf("epoch %d has %d samples, want all 50", epoch, len(seen))
 			}
 		}
 	}
@@ -337,7 +381,7 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 		{"no data set", func(o *imageOptions) { o.Dataset = nil }, "no data set"},
 		{"batch size", func(o *imageOptions) { o.BatchSize = -1 }, "batch size is -1, want 1"},
 		{"batch larger than the data", func(o *imageOptions) { o.BatchSize = 11 },
-			"got 10 samples, want at least one batch of 11: lower data.batch_size, or raise data.num_samples"},
+			"got 10 samples, want at least one batch of 11: lower data.batch_size, set data.drop_last = false, or raise data.num_samples"},
 		{"accumulation", func(o *imageOptions) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
 		{"accumulated evaluation", func(o *imageOptions) { o.Accumulation, o.Evaluate = 2, true },
 			"an evaluation has no accumulation"},

@@ -140,18 +140,22 @@ func TestPermutationIsFrozen(t *testing.T) {
 func TestBatchesPerEpoch(t *testing.T) {
 	for _, c := range []struct {
 		samples, part, accumulation int
-		evaluate                    bool
+		evaluate, keepLast          bool
 		want                        int
 	}{
-		{100, 10, 1, false, 10},
-		{109, 10, 1, false, 10},
-		{9, 10, 1, false, 0},
-		{109, 5, 2, false, 20}, // there are 21 parts, but only 10 whole steps
-		{100, 10, 1, true, 10},
-		{101, 10, 1, true, 11},
-		{1, 10, 1, true, 1},
+		{100, 10, 1, false, false, 10},
+		{109, 10, 1, false, false, 10},
+		{9, 10, 1, false, false, 0},
+		{109, 5, 2, false, false, 20}, // there are 21 parts, but only 10 whole steps
+		{100, 10, 1, true, false, 10},
+		{101, 10, 1, true, false, 11},
+		{1, 10, 1, true, false, 1},
+		{100, 10, 1, false, true, 10},
+		{101, 10, 1, false, true, 11},
+		{9, 10, 1, false, true, 1},
+		{101, 5, 2, false, true, 22}, // the last of 11 steps has one part with a sample, and one without
 	} {
-		if got := batchesPerEpoch(c.samples, c.part, c.accumulation, c.evaluate); got != c.want {
+		if got := batchesPerEpoch(c.samples, c.part, c.accumulation, c.evaluate, c.keepLast); got != c.want {
 			t.Errorf("%+v: got %d", c, got)
 		}
 	}

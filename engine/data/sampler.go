@@ -15,11 +15,15 @@ func Permutation(order []int32, seed uint64, epoch int) {
 }
 
 // batchesPerEpoch returns the number of batches in an epoch of n samples. A batch is a global batch or an
-// accumulation part with part samples. Training counts only whole optimizer steps of part*accumulation samples. In
-// evaluation, the remaining samples form a last batch.
-func batchesPerEpoch(n, part, accumulation int, evaluate bool) int {
-	if evaluate {
+// accumulation part with part samples. Training counts optimizer steps of part*accumulation samples. In evaluation and
+// with keepLast, the remaining samples form a last batch or step. The last parts of this step may have no samples.
+func batchesPerEpoch(n, part, accumulation int, evaluate, keepLast bool) int {
+	switch step := part * accumulation; {
+	case evaluate:
 		return (n + part - 1) / part
+	case keepLast:
+		return (n + step - 1) / step * accumulation
+	default:
+		return n / step * accumulation
 	}
-	return n / (part * accumulation) * accumulation
 }

@@ -53,11 +53,13 @@ type slot struct {
 	fault   error // error of the failed sample with the lowest position in [lo, hi); nil if none failed
 	faultAt int
 
-	uncounted  bool // no worker has started to count the labels of the step
-	counting   bool // a worker counts the labels of the step
-	labels     int  // number of labels of the step
-	length     int  // Batch.Length
-	countFault error
+	uncounted bool // no worker has started to count the labels of the step
+	counting  bool // a worker counts the labels of the step
+	labels    int  // number of labels of the step
+	length    int  // Batch.Length
+
+	stepSamples int // Batch.StepSamples
+	countFault  error
 }
 
 // newSlot allocates buffers for MaxCount samples. Each field starts at a multiple of 64 bytes.
@@ -107,7 +109,10 @@ func (s *slot) begin(step int64, order []int32) {
 	s.state, s.step = slotFilling, step
 	s.epoch = int(step / int64(l.perPass))
 	s.first = int(step%int64(l.perPass)) * l.part
-	s.total = min(l.part, l.o.Samples.Len()-s.first)
+	s.total = min(l.part, max(l.o.Samples.Len()-s.first, 0))
+	begin := s.first - s.first%l.o.BatchSize // of the optimizer step
+	end := min(begin+l.o.BatchSize, l.o.Samples.Len())
+	s.stepSamples = end - begin
 	for j := range s.total {
 		if order != nil {
 			s.index[j] = order[s.first+j]
@@ -117,11 +122,10 @@ func (s *slot) begin(step int64, order []int32) {
 	}
 	s.whole, s.labels, s.countFault = s.whole[:0], 0, nil
 	if s.uncounted = l.counts && step%int64(l.o.Accumulation) == 0; s.uncounted { // the first part of an optimizer step
-		s.whole = append(s.whole, order[s.first:s.first+l.o.BatchSize]...)
+		s.whole = append(s.whole, order[begin:end]...)
 	}
 	if s.length = 0; l.lengths != nil {
-		begin := s.first - s.first%l.o.BatchSize // of the optimizer step
-		for _, index := range order[begin : begin+l.o.BatchSize] {
+		for _, index := range order[begin:end] {
 			s.length = max(s.length, l.lengths.Length(int(index)))
 		}
 	}
@@ -255,8 +259,10 @@ func (s *slot) lend() *Batch {
 
 		StepLabels: s.labels,
 		Length:     s.length,
-		loader:     s.l,
-		slot:       s,
+
+		StepSamples: s.stepSamples,
+		loader:      s.l,
+		slot:        s,
 	}
 	if skips, ok := s.l.o.Samples.(interface{ Replaced(i int) bool }); ok {
 		for _, i := range s.index[s.lo:s.hi] {

@@ -28,9 +28,11 @@ func (d *divider) split() error {
 	if d.splitter == nil || d.ranks.group == nil {
 		return nil
 	}
-	owner := d.replica.Shares()
+	owner, partial := d.replica.Shares(), d.partial()
 	if owner.Next() != nil {
-		d.splitter.Split(d.at.step, d.ranks.reported, true)
+		if !partial {
+			d.splitter.Split(d.at.step, d.ranks.reported, true)
+		}
 		if d.ranks.asked.unready {
 			return nil
 		}
@@ -38,6 +40,9 @@ func (d *divider) split() error {
 		if err := d.replica.SwitchShares(); err != nil {
 			return fmt.Errorf("apply shares %v from step %d on: %w", next, d.at.step+1, err)
 		}
+		return nil
+	}
+	if partial {
 		return nil
 	}
 	next := d.splitter.Split(d.at.step, d.ranks.reported, false)
@@ -49,6 +54,13 @@ func (d *divider) split() error {
 	}
 	d.ranks.asked.unready = owner.Next() != nil // postpone the switch until all ranks report that they are ready
 	return nil
+}
+
+// partial reports whether the last step had fewer samples than the others. Its times say little about the speed of the
+// ranks, because some of them had no samples, and others may have computed padding.
+func (d *divider) partial() bool {
+	reported := d.ranks.reported
+	return len(reported) > 0 && total(reported).Samples < d.replica.Options().BatchSize
 }
 
 // jump moves the loader to the batches of the next step.

@@ -84,7 +84,7 @@ func testLoader(t *testing.T, o replica.Options, evaluate bool) *data.Loader {
 func shareLoader(t *testing.T, o replica.Options, owner *shares.Owner, evaluate bool) *data.Loader {
 	t.Helper()
 	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1,
-		GroupByLength: o.Positions > 0}
+		GroupByLength: o.Positions > 0, KeepLast: o.LastBatch > 0}
 	if evaluate {
 		lo = data.Options{BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
 	}
@@ -227,7 +227,9 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 			o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05,
 				ClipNorm: 0.5}
 			return o
-		}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2), "f16": halfOptions()} {
+		}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2), "f16": halfOptions(),
+		"smaller last step": lastOptions(testOptions(), 8, 1), "smaller last step of micro-batches": lastOptions(mixed, 8, 4),
+	} {
 		t.Run(name, func(t *testing.T) {
 			whole := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
 			if whole.err != nil || whole.result.Steps != testSteps || len(whole.losses) != testSteps {

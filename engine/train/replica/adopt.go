@@ -34,6 +34,7 @@ func (r *Replica) adopt() error {
 			return err
 		}
 	}
+	r.releasePart()
 	r.plans.release(r.now)
 	r.now = p
 	return nil
@@ -71,7 +72,7 @@ type planned struct {
 
 // Prepare starts to compile plans for n samples. If the cache already contains them, they are ready at once.
 func (r *Replica) Prepare(n int) shares.Plans {
-	p := &prepared{cache: r.plans, plans: r.plans.acquireBound(n)}
+	p := &prepared{cache: r.plans, plans: r.plans.acquireBound(r.plans.key(n))}
 	if p.plans != nil {
 		return p
 	}

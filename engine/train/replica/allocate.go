@@ -69,8 +69,10 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.plans.useMemory(memory{r.arena, r.state, r.sums})
-	r.now, err = r.plans.acquire(r.shares.Own())
-	return err
+	if r.now, err = r.plans.acquire(r.shares.Own()); err != nil {
+		return err
+	}
+	return r.preparePart()
 }
 
 // allocateArena allocates memory for the activations of the largest share. On a device that uses host memory, pages
@@ -93,6 +95,7 @@ func (r *Replica) allocateArena() (err error) {
 		return nil
 	}
 	if r.feed, err = newFeed(r.dev, max(largest.staging, r.now.staging)); err == nil {
+		r.feed.facts = r.factsOf
 		r.closer.add(r.feed.close)
 	}
 	return err

@@ -20,6 +20,8 @@ type feed struct {
 	ready  device.Event  // completes when the batch is in the staging area
 	taken  device.Event  // completes when the computing stream has copied the batch out of the staging area
 
+	facts func(b *data.Batch, p *plans) (batchFacts, error) // Replica.factsOf
+
 	staged  bool
 	batches Batches // source of the staged batch
 	plans   *plans
@@ -31,17 +33,13 @@ type feed struct {
 // batchFacts are the counts of a batch that a step needs.
 type batchFacts struct {
 	n               int // number of samples
+	total           int // data.Batch.Total
+	step            int // data.Batch.StepSamples
 	count           int // number of targets that count
 	stepLabels      int // data.Batch.StepLabels
 	pass            *pass
 	length          int // data.Batch.Length
 	epoch, replaced int
-}
-
-// factsOf returns the facts of a batch that a pass of p computes.
-func factsOf(b *data.Batch, p *plans) batchFacts {
-	return batchFacts{n: b.N, count: targetsOf(b), stepLabels: b.StepLabels, pass: p.passOf(b.Length), length: b.Length,
-		epoch: b.Epoch, replaced: b.Replaced}
 }
 
 // patience is the time that the host waits for a copy before it checks whether the device has failed.
@@ -111,7 +109,9 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 		return err
 	}
 	defer batch.Release()
-	f.batch = factsOf(batch, f.plans)
+	if f.batch, err = f.facts(batch, f.plans); err != nil {
+		return err
+	}
 	pass := f.batch.pass
 	if err := f.wait(f.taken, computes); err != nil {
 		return fmt.Errorf("replica: wait for the previous batch: %w", err)

@@ -48,6 +48,9 @@ func New(dev device.Device, opts Options) (_ *Replica, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := opts.checkLast(r.exact); err != nil {
+		return nil, errors.Join(err, first.Free())
+	}
 	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation,
 		targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute,
 		predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
@@ -62,10 +65,11 @@ func New(dev device.Device, opts Options) (_ *Replica, err error) {
 // chooseLayout compiles a first plan, which determines the layout of parameters. The caller frees the plan. With
 // peers, the plan is for the whole micro-batch, so that all ranks choose the same layout, regardless of their shares.
 func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
-	g, err := r.opts.graph(true, r.opts.MicroBatch(), 0, 0)
+	g, err := r.opts.graph(graphOf{training: true, samples: r.opts.MicroBatch()})
 	if err != nil {
 		return nil, err
 	}
+	r.exact = movesStatistics(g)
 	if first, err = plan.Compile(r.cache, g, nil); err != nil {
 		return nil, err
 	}

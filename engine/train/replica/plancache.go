@@ -33,6 +33,9 @@ type plans struct {
 type planKey struct {
 	samples     int
 	rank, ranks int // this rank and the number of ranks, if the passes exchange statistics; 0 otherwise
+	// samples of the micro-batch over all ranks, if the passes exchange statistics and the micro-batch is smaller than
+	// the others; 0 otherwise
+	total int
 }
 
 // passOf returns the pass of training with the fewest positions for samples of up to the given number of positions. 0:
@@ -107,7 +110,7 @@ type planCache struct {
 	sampled      bool         // the task has a further target for each sample
 	classWeights []float64    // Options.ClassWeights
 	shorter      []int        // Options.Shorter
-	graph        func(training bool, samples, recomputed, positions int) (*graph.Graph, error)
+	graph        func(pass graphOf) (*graph.Graph, error)
 	recompute    Recompute
 	ranks        func() (rank, ranks int) // of planKey
 
@@ -129,19 +132,21 @@ func (c *planCache) useMemory(m memory) {
 	c.memory = m
 }
 
-// acquire returns the plans for n samples, bound and held. If the cache does not contain them, acquire compiles them,
-// and evicts the least recently used plans beyond the capacity. For cached plans, acquire does not wait for a
-// compilation in progress.
-func (c *planCache) acquire(n int) (*plans, error) {
-	if p := c.acquireBound(n); p != nil {
+// acquire returns the plans for n samples of a whole micro-batch; see acquireKey.
+func (c *planCache) acquire(n int) (*plans, error) { return c.acquireKey(c.key(n)) }
+
+// acquireKey returns plans, bound and held. If the cache does not contain them, it compiles them, and evicts the least
+// recently used plans beyond the capacity. For cached plans, it does not wait for a compilation in progress.
+func (c *planCache) acquireKey(k planKey) (*plans, error) {
+	if p := c.acquireBound(k); p != nil {
 		return p, nil
 	}
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	if p := c.acquireBound(n); p != nil { // another goroutine compiled them while this one waited
+	if p := c.acquireBound(k); p != nil { // another goroutine compiled them while this one waited
 		return p, nil
 	}
-	p, err := c.planned(n)
+	p, err := c.planned(k)
 	if err != nil {
 		return nil, err
 	}
@@ -151,12 +156,12 @@ func (c *planCache) acquire(n int) (*plans, error) {
 	return p, c.keep(p)
 }
 
-// acquireBound returns the bound plans for n samples and holds them. It returns nil if the cache does not contain
+// acquireBound returns bound plans and holds them. It returns nil if the cache does not contain
 // bound plans.
-func (c *planCache) acquireBound(n int) *plans {
+func (c *planCache) acquireBound(k planKey) *plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.cached[c.key(n)]
+	p := c.cached[k]
 	if p == nil || !p.bound {
 		return nil
 	}
@@ -167,7 +172,16 @@ func (c *planCache) acquireBound(n int) *plans {
 // key returns the key of the plans for n samples and the ranks of today's group.
 func (c *planCache) key(n int) planKey {
 	rank, ranks := c.ranks()
-	return planKey{n, rank, ranks}
+	return planKey{samples: n, rank: rank, ranks: ranks}
+}
+
+// partKey returns the key of the plans for n samples of a micro-batch that has only total samples over all ranks.
+func (c *planCache) partKey(n, total int) planKey {
+	k := c.key(n)
+	if k.ranks > 0 {
+		k.total = total
+	}
+	return k
 }
 
 // release ends one hold of acquire or acquireBound.
@@ -181,14 +195,14 @@ func (c *planCache) release(p *plans) {
 func (c *planCache) compiled(n int) (*plans, error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	return c.planned(n)
+	return c.planned(c.key(n))
 }
 
 // inspect compiles plans for n samples, calls f with them, and frees them. The plans do not enter the cache.
 func (c *planCache) inspect(n int, f func(*plans)) error {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	p, err := c.compile(n)
+	p, err := c.compile(c.key(n))
 	if err != nil {
 		return err
 	}
@@ -211,12 +225,12 @@ func (c *planCache) close() error {
 	return errors.Join(errs...)
 }
 
-// planned returns the plans for n samples, and compiles them if necessary. The caller holds c.compiling.
-func (c *planCache) planned(n int) (*plans, error) {
-	if p := c.find(n); p != nil {
+// planned returns plans, and compiles them if necessary. The caller holds c.compiling.
+func (c *planCache) planned(k planKey) (*plans, error) {
+	if p := c.find(k); p != nil {
 		return p, nil
 	}
-	p, err := c.compile(n)
+	p, err := c.compile(k)
 	if err != nil {
 		return nil, err
 	}
@@ -244,11 +258,11 @@ func (c *planCache) bind(p *plans) error {
 	return nil
 }
 
-// find returns the plans for n samples, or nil if the cache does not contain them.
-func (c *planCache) find(n int) *plans {
+// find returns plans, or nil if the cache does not contain them.
+func (c *planCache) find(k planKey) *plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cached[c.key(n)]
+	return c.cached[k]
 }
 
 // hold adds a holder to p. The caller holds c.mu.
@@ -295,7 +309,7 @@ func (c *planCache) drop(p *plans) error {
 func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, err error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	p, err := c.planned(most)
+	p, err := c.planned(c.key(most))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -332,7 +346,7 @@ func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
 
 // bytes returns the device memory that the plans for n samples need.
 func (c *planCache) bytes(n int) (int64, error) {
-	p, err := c.compile(n)
+	p, err := c.compile(c.key(n))
 	if err != nil {
 		return 0, err
 	}

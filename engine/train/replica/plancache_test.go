@@ -29,7 +29,7 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 		t.Errorf("got %d kernels for %d shares, want the %d of three", again, len(r.plans.cached), first)
 	}
 	for n, want := range map[int]bool{testBatch: true, 1: true, 2: true, 3: false, 4: false} {
-		if have := r.plans.find(n) != nil; have != want {
+		if have := r.plans.find(r.plans.key(n)) != nil; have != want {
 			t.Errorf("plans for %d samples are there: %t, want %t", n, have, want)
 		}
 	}

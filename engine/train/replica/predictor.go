@@ -44,7 +44,7 @@ func NewPredictor(dev device.Device, opts Options) (_ *Predictor, err error) {
 	}
 	cache := plan.NewCache(dev)
 	p.closer.add(cache.Close)
-	g, err := opts.graph(false, opts.BatchSize, 0, 0)
+	g, err := opts.graph(graphOf{samples: opts.BatchSize})
 	if err != nil {
 		return nil, err
 	}

@@ -20,19 +20,19 @@ const (
 	RecomputeAlways // all layers except the last one
 )
 
-// compile compiles training and evaluation for n samples. If there is not enough memory, it recomputes layers as
+// compile compiles training and evaluation for the samples of k. If there is not enough memory, it recomputes layers as
 // c.recompute permits. The caller holds c.compiling.
-func (c *planCache) compile(n int) (*plans, error) {
+func (c *planCache) compile(k planKey) (*plans, error) {
 	if c.closed {
 		return nil, errors.New("replica: closed")
 	}
-	if n == 0 {
-		return c.compileWith(0, 0)
+	if k.samples == 0 {
+		return c.compileWith(k, 0)
 	}
 	if c.recompute == RecomputeAlways {
-		return c.compileWith(n, math.MaxInt)
+		return c.compileWith(k, math.MaxInt)
 	}
-	kept, err := c.compileWith(n, 0)
+	kept, err := c.compileWith(k, 0)
 	if err != nil || c.recompute == RecomputeNever || kept.recomputable == 0 || c.free == 0 ||
 		kept.arenaBytes() <= c.free {
 		return kept, err
@@ -44,7 +44,7 @@ func (c *planCache) compile(n int) (*plans, error) {
 // fits, it returns the plans that need the least memory. kept contains the plans without recomputation, which do not
 // fit. recomputing frees all plans that it does not return.
 func (c *planCache) recomputing(kept *plans) (*plans, error) {
-	best, err := c.compileWith(kept.samples, kept.recomputable)
+	best, err := c.compileWith(kept.planKey, kept.recomputable)
 	if err != nil {
 		return nil, errors.Join(err, kept.free())
 	}
@@ -57,7 +57,7 @@ func (c *planCache) recomputing(kept *plans) (*plans, error) {
 	low, high := 0, best.recomputed // low layers do not fit, high layers fit
 	for err = kept.free(); err == nil && high-low > 1; {
 		var p *plans
-		if p, err = c.compileWith(best.samples, (low+high)/2); err != nil {
+		if p, err = c.compileWith(best.planKey, (low+high)/2); err != nil {
 			break
 		}
 		if p.arenaBytes() > c.free {
@@ -72,15 +72,16 @@ func (c *planCache) recomputing(kept *plans) (*plans, error) {
 	return best, nil
 }
 
-// compileWith compiles training and evaluation for n samples. The backward pass recomputes the given number of
-// layers, from the first layer of the model on, and at most all layers except the last one. Both passes use the same n,
-// so they can use the same arena.
-func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
-	training, err := c.graph(true, max(n, 1), layers, 0)
+// compileWith compiles training and evaluation for the samples of k. The backward pass recomputes the given number of
+// layers, from the first layer of the model on, and at most all layers except the last one. Both passes have the same
+// number of samples, so they can use the same arena.
+func (c *planCache) compileWith(k planKey, layers int) (_ *plans, err error) {
+	n := k.samples
+	training, err := c.graph(graphOf{training: true, samples: max(n, 1), total: k.total, recomputed: layers})
 	if err != nil {
 		return nil, err
 	}
-	p := &plans{planKey: c.key(n), recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
+	p := &plans{planKey: k, recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
 		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled,
 			classWeights: c.classWeights}}
 	if n == 0 {
@@ -103,7 +104,7 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 			return nil, errors.Join(err, p.free())
 		}
 	}
-	evaluation, err := c.graph(false, n, 0, 0)
+	evaluation, err := c.graph(graphOf{samples: n})
 	if err == nil {
 		p.eval = &pass{targets: c.targets, predicts: c.predicts, sampled: c.sampled}
 		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
@@ -117,7 +118,8 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 
 // compileShorter adds the training pass for samples of the given number of positions.
 func (c *planCache) compileShorter(p *plans, positions, layers int) error {
-	training, err := c.graph(true, p.samples, layers, positions)
+	training, err := c.graph(graphOf{training: true, samples: p.samples, total: p.total, recomputed: layers,
+		positions: positions})
 	if err != nil {
 		return err
 	}

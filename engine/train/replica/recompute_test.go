@@ -12,7 +12,7 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 	}
 	defer r.Close()
 	bytes := func(layers int) int64 {
-		p, err := r.plans.compileWith(samples, layers)
+		p, err := r.plans.compileWith(r.plans.key(samples), layers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 		want int
 	}{{0, 0}, {sizes[0], 0}, {sizes[0] - 1, 2}, {sizes[2] - 1, 3}, {sizes[3], 3}, {1, 3}} {
 		r.plans.free = c.free
-		p, err := r.plans.compile(samples)
+		p, err := r.plans.compile(r.plans.key(samples))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"time"
 
@@ -27,12 +28,15 @@ type Options struct {
 	GhostGroup   int // number of samples of a BatchNorm group; 0: the whole micro-batch
 	BatchSize    int // global batch: number of samples of an optimizer step
 	Accumulation int // number of micro-batches of an optimizer step; divides BatchSize
-	Freeze       nn.Freeze
-	Seed         uint64
-	Optimizer    optim.Options
-	Average      optim.AverageOptions // averages of the weights; Decay 0: no averages
-	Recompute    Recompute            // whether the backward pass recomputes activations to save memory
-	CachedPlans  int                  // number of shares whose plans the replica keeps; 0: 32
+	// LastBatch is the number of samples of the last step of each epoch, if this step is smaller than the others
+	// (data.Options.KeepLast); 0: all steps have BatchSize samples.
+	LastBatch   int
+	Freeze      nn.Freeze
+	Seed        uint64
+	Optimizer   optim.Options
+	Average     optim.AverageOptions // averages of the weights; Decay 0: no averages
+	Recompute   Recompute            // whether the backward pass recomputes activations to save memory
+	CachedPlans int                  // number of shares whose plans the replica keeps; 0: 32
 	// device memory that decides how many layers are recomputed; 0: that of Peers or the device
 	MemoryBytes int64
 	Norms       bool   // permit measuring norms of single parameters, see StepOptions.Norms
@@ -64,7 +68,7 @@ func (o Options) MicroBatch() int { return o.BatchSize / o.Accumulation }
 
 // Check returns an error if the graph of the task cannot be built. It does not need a device.
 func (o Options) Check() error {
-	g, err := o.graph(true, o.MicroBatch(), 0, 0)
+	g, err := o.graph(graphOf{training: true, samples: o.MicroBatch()})
 	if err != nil {
 		return err
 	}
@@ -75,7 +79,7 @@ func (o Options) Check() error {
 // as a running mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend
 // on Accumulation. It does not need a device.
 func (o Options) BatchStatistics() (string, error) {
-	g, err := o.graph(true, o.MicroBatch(), 0, 0)
+	g, err := o.graph(graphOf{training: true, samples: o.MicroBatch()})
 	if err != nil {
 		return "", err
 	}
@@ -104,10 +108,16 @@ type Replica struct {
 	arena    device.Buffer
 	feed     *feed  // nil if streams are synchronous; batches are then written directly to the inputs of a pass
 	now      *plans // current plans, held in the cache
-	clock    clock
-	spare    device.Buffer // running statistics before the current step; nil without peers
-	began    bool          // a step is in progress, and spare contains the statistics before it
-	unread   []batchFacts  // micro-batches of this step whose results are not read yet
+	part     *plans // plans of a smaller micro-batch, held in the cache; nil outside the last step of an epoch
+	ready    *pass  // pass whose copies of the parameters belong to this step
+	// labels of the step, which only its first micro-batch has; see data.Batch.StepLabels
+	stepLabels int
+	partial    bool // the sums over ranks have the shares of a smaller micro-batch
+	exact      bool // passes compute statistics over samples, so they must not contain padding
+	clock      clock
+	spare      device.Buffer // running statistics before the current step; nil without peers
+	began      bool          // a step is in progress, and spare contains the statistics before it
+	unread     []batchFacts  // micro-batches of this step whose results are not read yet
 
 	recorder *timeline.Recorder // records the launches of a step; nil: no recording
 	plain    device.Stream      // the unwrapped stream of the device; nil before the first Trace
@@ -124,6 +134,9 @@ type Replica struct {
 	sum        device.Buffer
 	addition   *plan.Sequence // sum += gradients
 	addProgram device.Program // of addition
+	// sum = 0, for the last step of an epoch; nil before the first use
+	clearing     *plan.Sequence
+	clearProgram device.Program
 
 	closer closer
 }
@@ -142,12 +155,20 @@ func (c *closer) close() error {
 	return errors.Join(errs...)
 }
 
-// graph builds the graph of a pass over n samples. The backward pass recomputes the activations of the first layers;
-// recomputed is their number.
-func (o Options) graph(training bool, n, recomputed, positions int) (*graph.Graph, error) {
-	learns := o.Task
-	if positions > 0 {
-		learns = learns.(task.Shortener).Shorten(positions)
+// graphOf describes the graph of a pass.
+type graphOf struct {
+	training   bool
+	samples    int
+	total      int // samples of the micro-batch over all ranks; 0: Options.MicroBatch
+	recomputed int // number of the first layers whose activations the backward pass recomputes
+	positions  int // number of positions of a sample; 0: all
+}
+
+// graph builds the graph of a pass.
+func (o Options) graph(of graphOf) (*graph.Graph, error) {
+	learns, training, n := o.Task, of.training, of.samples
+	if of.positions > 0 {
+		learns = learns.(task.Shortener).Shorten(of.positions)
 	}
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
@@ -157,7 +178,7 @@ func (o Options) graph(training bool, n, recomputed, positions int) (*graph.Grap
 		net := &nn.Net{Graph: g, Training: training, Compute: o.Compute, GhostGroup: o.GhostGroup}
 		if training {
 			net.IDs, net.Key = g.Input(data.IDs, tensor.I64, n), g.Input(keyInput, tensor.U32, 2)
-			net.Sync = o.Peers.statistics(g, o.MicroBatch())
+			net.Sync = o.Peers.statistics(g, cmp.Or(of.total, o.MicroBatch()))
 		}
 		logits := o.logits || !training && o.Task.Report().Classes > 0
 		out := learns.Graph(net, n, logits)
@@ -176,7 +197,7 @@ func (o Options) graph(training bool, n, recomputed, positions int) (*graph.Grap
 			g.Output(samplePosition, out.SamplePosition)
 		}
 		if training {
-			g.Recompute(recomputed)
+			g.Recompute(of.recomputed)
 			terms := []graph.Term{{Loss: out.Loss, Scale: g.Input(scaleInput, g.ParamType(), 1), Weights: weights}}
 			if out.SampleLoss != nil {
 				terms = append(terms,
@@ -213,8 +234,10 @@ func (r *Replica) PredictedBytes() int64 {
 	if r.norms != nil {
 		bytes += r.norms.Bytes()
 	}
-	if r.addition != nil {
-		bytes += r.addition.Bytes()
+	for _, s := range []*plan.Sequence{r.addition, r.clearing} {
+		if s != nil {
+			bytes += s.Bytes()
+		}
 	}
 	if r.sums != nil {
 		bytes += r.sums.Bytes()

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,8 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	if err := r.startStep(); err != nil {
 		return err
 	}
-	for micro := range r.opts.Accumulation {
+	micros := r.opts.Accumulation
+	for micro := 0; micro < micros; micro++ {
 		batch, err := r.nextBatch(ctx, batches, out)
 		if err != nil {
 			return err
@@ -85,8 +87,23 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 			return err
 		}
 		if micro == 0 {
-			if err := r.begin(batch); err != nil {
+			micros = r.microBatches(batch)
+			if err := r.keepStatistics(); err != nil {
 				return err
+			}
+		}
+		last := micro == micros-1
+		if err := r.enter(batch, micro == 0); err != nil {
+			return err
+		}
+		if last {
+			if err := r.skipEmpty(ctx, batches, r.opts.Accumulation-micros); err != nil {
+				return err
+			}
+			if micro == 0 && r.opts.Accumulation > 1 && r.sums != nil {
+				if err := r.clearSum(); err != nil {
+					return fmt.Errorf("gradient sum: %w", err)
+				}
 			}
 		}
 		pass := batch.pass
@@ -96,7 +113,6 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err := r.lap(&out.Times, forwardPart); err != nil {
 			return err
 		}
-		last := micro == r.opts.Accumulation-1
 		if err := pass.backward(r.stream, last); err != nil {
 			return fmt.Errorf("backward: %w", err)
 		}
@@ -127,7 +143,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 
 // startStep begins the first part.
 func (r *Replica) startStep() error {
-	r.unread = r.unread[:0]
+	r.unread, r.ready, r.stepLabels = r.unread[:0], nil, 0
 	c := &r.clock
 	c.marks, _ = r.stream.(device.MarkingStream) // nil while each launch is timed on the host
 	c.rec = r.recorder
@@ -203,7 +219,10 @@ func (r *Replica) loadBatch(ctx context.Context, batches Batches) (batchFacts, e
 		r.recorder.Host(timeline.Wait, "wait for a batch", begun)
 		begun = time.Now()
 	}
-	facts := factsOf(batch, r.now)
+	facts, err := r.factsOf(batch, r.now)
+	if err != nil {
+		return facts, err
+	}
 	err = facts.pass.load(r.stream, batch)
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Work, "stage the batch", begun)
@@ -297,6 +316,9 @@ func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, co
 	if err := r.settle(out); err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
+	if err := r.leave(); err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
 	r.began = false
 	out.GradNorm, out.Updated = r.optim.Result()
 	if r.scale != nil {
@@ -329,23 +351,20 @@ func (r *Replica) Scale() float64 {
 	return r.scale.Scale
 }
 
-// begin prepares the working copies of the parameters, and sets the values that are fixed for the step. Dropout
-// depends on the epoch and the sample, not on the step. first is the first micro-batch of the step.
+// begin prepares the working copies of the parameters for a pass, and sets the values that are fixed for the step.
+// Dropout depends on the epoch and the sample, not on the step. first is the first micro-batch of the pass.
 func (r *Replica) begin(first batchFacts) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(first.epoch))
 	scale, perSample := r.Scale()/float64(r.opts.targets()), 0.0
 	if r.plans.sampled {
-		if first.stepLabels == 0 {
+		if r.stepLabels = cmp.Or(first.stepLabels, r.stepLabels); r.stepLabels == 0 {
 			return errors.New("replica: the samples have a target each, but the batch lacks the number of labels of the step: want a data.LabelCounter")
 		}
 		// unscale multiplies both losses by targets / labels, but the sum over samples is divided by the number of
 		// samples.
-		perSample = scale * float64(first.stepLabels) / float64(r.opts.BatchSize)
+		perSample = scale * float64(r.stepLabels) / float64(cmp.Or(first.step, r.opts.BatchSize))
 	}
 	if err := first.pass.setScale(r.stream, scale, perSample, key); err != nil {
-		return err
-	}
-	if err := r.keepStatistics(); err != nil {
 		return err
 	}
 	if err := first.pass.plan.Prepare(r.stream); err != nil {

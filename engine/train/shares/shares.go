@@ -148,6 +148,28 @@ func (o *Owner) All() []int {
 	return o.current
 }
 
+// Whole returns the number of samples of a micro-batch with the current shares.
+func (o *Owner) Whole() (total int) {
+	for _, n := range o.current {
+		total += n
+	}
+	return total
+}
+
+// Within returns the shares of a micro-batch with only total samples: each rank gets those positions of its current
+// share that exist.
+func (o *Owner) Within(total int) []int {
+	out := slices.Clone(o.current)
+	for rank, n := range out {
+		out[rank] = min(n, total)
+		total -= out[rank]
+	}
+	return out
+}
+
+// OwnWithin returns this rank's share in a micro-batch with only total samples; see Within.
+func (o *Owner) OwnWithin(total int) int { return o.Within(total)[o.rules.Rank] }
+
 // Own returns the current share of this rank, in samples of a micro-batch.
 func (o *Owner) Own() int { return o.current[o.rules.Rank] }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
@@ -49,6 +50,7 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	}
 	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Process.Cfg.Experiment.Seed,
 		BatchSize: r.Process.Cfg.Data.BatchSize, Accumulation: r.Process.Cfg.Train.MicroBatches(),
+		KeepLast:      !r.Process.Cfg.Data.DropLast,
 		Workers:       r.Process.Cfg.Data.Workers,
 		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 	batches, err := r.Loading.BatchesPerEpoch()
@@ -106,6 +108,29 @@ func (r *Run) CheckModel(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", r.Process.Cfg.Model.Name,
 			r.Process.Cfg.Data.ImageSize, err)
+	}
+	return r.checkLast(o)
+}
+
+// checkLast refuses a smaller last step of which the ranks cannot average BatchNorm's running statistics exactly, and
+// warns of statistics of a single sample.
+func (r *Run) checkLast(o replica.Options) error {
+	part := o.LastBatch % o.MicroBatch()
+	if part == 0 {
+		return nil
+	}
+	name, err := o.BatchStatistics()
+	if name == "" || err != nil {
+		return err
+	}
+	several := r.Process.Opts.Assignment.WorldSize > 1 && r.Process.Cfg.Model.BatchNorm != "sync"
+	if several && o.LastBatch > o.MicroBatch() {
+		return exit.Usagef("data.drop_last: the last step of an epoch has %d samples, so micro-batches of %d and of %d, but with model.batch_norm = %q the ranks average their running statistics once per step: set data.drop_last = true, train.grad_accumulation = 1 or model.batch_norm = \"sync\"",
+			o.LastBatch, o.MicroBatch(), part, r.Process.Cfg.Model.BatchNorm)
+	}
+	if part == 1 {
+		r.Process.Opts.LogOf(logs.ComponentData).Warn(fmt.Sprintf("the last step of each epoch has a micro-batch of 1 sample, from which BatchNorm computes its statistics (such as %s): set data.drop_last = true, or another data.batch_size",
+			name), "last_batch", o.LastBatch)
 	}
 	return nil
 }

@@ -84,6 +84,9 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup,
 			Interval: c.EMA.Interval},
 	}
+	if r.Loading.KeepLast {
+		o.LastBatch = r.Loading.Samples.Len() % o.BatchSize
+	}
 	if t := r.Data.Tokens; t != nil && t.Shorter != nil {
 		o.Positions, o.Shorter = t.Length, t.Shorter
 	}

@@ -139,8 +139,8 @@ func (c *Console) logData() {
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
 	if t := a.Data.Tokens; t != nil {
-		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch%s", t.Length,
-			t.Vocabulary, cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
+		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %s per epoch%s", t.Length,
+			t.Vocabulary, cfg.Data.BatchSize, show.Count(a.StepsPer, "step"), c.leftOver(samples))
 		c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated,
 			"sequence_length", t.Length, "vocabulary", t.Vocabulary,
 			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
@@ -150,21 +150,24 @@ func (c *Console) logData() {
 		return
 	}
 	classes, size, transforms := len(a.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
-	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch%s", classes, size, size,
-		strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer, c.leftOver(samples))
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %s per epoch%s", classes, size, size,
+		strings.Join(transforms, ", "), cfg.Data.BatchSize, show.Count(a.StepsPer, "step"), c.leftOver(samples))
 	c.Log(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes",
 		classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
 // leftOver states how many training samples each epoch leaves out, because the last batch would be smaller than the
-// others.
+// others, or the size of the smaller last batch.
 func (c *Console) leftOver(samples int) string {
-	n := int64(samples) - int64(c.run.StepsPer)*int64(c.run.Process.Cfg.Data.BatchSize)
-	if n <= 0 {
-		return ""
+	batch := int64(c.run.Process.Cfg.Data.BatchSize)
+	switch n := int64(samples) - c.run.StepsPer*batch; {
+	case n > 0:
+		return fmt.Sprintf(", which leave out %s", show.Count(n, "other sample"))
+	case n < 0:
+		return fmt.Sprintf(", the last with %s", show.Count(n+batch, "sample"))
 	}
-	return fmt.Sprintf(", which leave out %s", show.Count(n, "other sample"))
+	return ""
 }
 
 // stepOf returns a text such as "12/100", or "12" if the run has no last step.

@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// The last step of an epoch may have fewer samples than the others (data.Options.KeepLast). Its micro-batches are
+// filled in order: whole ones, one smaller one, and none for the others, which run no passes. In the smaller
+// micro-batch, each rank gets those positions of its share that exist.
+//
+// A pass over padded samples gives the same gradients, because the loss ignores padding. If the model computes
+// statistics over samples, the smaller micro-batch has plans for its exact number of samples instead.
+
+// movesStatistics reports whether a pass computes statistics over samples, such as those of batch normalisation.
+func movesStatistics(g *graph.Graph) bool {
+	for _, s := range g.States {
+		if !s.Frozen {
+			return true
+		}
+	}
+	return false
+}
+
+// checkLast returns an error for a last step that the ranks cannot compute exactly.
+func (o Options) checkLast(exact bool) error {
+	micro := o.MicroBatch()
+	if o.LastBatch < 0 || o.LastBatch >= o.BatchSize {
+		return fmt.Errorf("replica: last batch of %d samples, want 0 to %d", o.LastBatch, o.BatchSize-1)
+	}
+	if !exact || o.Peers == nil || o.Peers.SyncNorm || o.LastBatch < micro || o.LastBatch%micro == 0 {
+		return nil
+	}
+	return fmt.Errorf("replica: the last batch of %d samples has micro-batches of %d and of %d samples, but ranks average their running statistics once per step with the same weights: set model.batch_norm = \"sync\", train.grad_accumulation = 1 or data.drop_last = true",
+		o.LastBatch, micro, o.LastBatch%micro)
+}
+
+// preparePart compiles the plans of the smaller micro-batch before training, so that a lack of memory or an unsupported
+// size ends the run at its start.
+func (r *Replica) preparePart() error {
+	total := r.opts.LastBatch % r.opts.MicroBatch()
+	if !r.exact || total == 0 {
+		return nil
+	}
+	_, err := r.partPlans(total)
+	return err
+}
+
+// factsOf returns the facts of a batch that a pass of p computes, or a pass for a smaller micro-batch.
+func (r *Replica) factsOf(b *data.Batch, p *plans) (batchFacts, error) {
+	facts := batchFacts{n: b.N, total: b.Total, step: b.StepSamples, count: targetsOf(b), stepLabels: b.StepLabels,
+		length: b.Length, epoch: b.Epoch, replaced: b.Replaced}
+	if r.exact && r.smaller(facts) {
+		var err error
+		if p, err = r.partPlans(b.Total); err != nil {
+			return facts, err
+		}
+	}
+	facts.pass = p.passOf(b.Length)
+	return facts, nil
+}
+
+// smaller reports whether a micro-batch has fewer samples than the others.
+func (r *Replica) smaller(batch batchFacts) bool { return batch.total < r.shares.Whole() }
+
+// partPlans returns this rank's plans for a micro-batch of total samples over all ranks.
+func (r *Replica) partPlans(total int) (*plans, error) {
+	k := r.plans.partKey(r.shares.OwnWithin(total), total)
+	if r.part != nil && r.part.planKey == k {
+		return r.part, nil
+	}
+	r.releasePart()
+	p, err := r.plans.acquireKey(k)
+	if err != nil {
+		return nil, fmt.Errorf("replica: plans for the %d samples of the last step of an epoch: %w", total, err)
+	}
+	r.part = p
+	// the next batch is staged behind the activations of the current plans while p computes
+	if used, staged := p.arenaBytes()-p.staging, r.now.stagingAt(r.arena); r.feed != nil && used > staged.Offset {
+		return nil, fmt.Errorf("replica: the last step of an epoch, of %d samples, needs %d bytes for activations, but only %d are reserved: set data.drop_last = true",
+			total, used, staged.Offset)
+	}
+	return p, nil
+}
+
+func (r *Replica) releasePart() {
+	if r.part != nil {
+		r.plans.release(r.part)
+		r.part = nil
+	}
+}
+
+// microBatches returns the number of micro-batches with samples of a step, of which first is the first one.
+func (r *Replica) microBatches(first batchFacts) int {
+	if first.step == 0 { // the caller reads whole batches by itself
+		return r.opts.Accumulation
+	}
+	whole := r.shares.Whole()
+	return min((first.step+whole-1)/whole, r.opts.Accumulation)
+}
+
+// skipEmpty takes the last n micro-batches of a step, which have no samples, from the loader.
+func (r *Replica) skipEmpty(ctx context.Context, batches Batches, n int) error {
+	for range n {
+		b, err := batches.Next(ctx)
+		if err != nil {
+			return err
+		}
+		b.Release()
+	}
+	return nil
+}
+
+// enter prepares the pass of a micro-batch: the working copies of the parameters and the values that are fixed for the
+// step, unless the pass already has those of this step. For a smaller micro-batch it also sets the shares.
+func (r *Replica) enter(batch batchFacts, first bool) error {
+	if r.sums != nil && r.smaller(batch) {
+		if !first { // copies of the earlier shares may be in progress
+			if err := r.stream.Sync(); err != nil {
+				return err
+			}
+		}
+		if err := r.sums.SetShares(r.shares.Within(batch.total)); err != nil {
+			return err
+		}
+		r.partial = true
+	}
+	if batch.pass == r.ready {
+		return nil
+	}
+	r.ready = batch.pass
+	return r.begin(batch)
+}
+
+// leave ends a step: the next one has the whole shares again. No copy is in progress.
+func (r *Replica) leave() error {
+	r.ready = nil
+	if !r.partial {
+		return nil
+	}
+	r.partial = false
+	return r.sums.SetShares(r.shares.All())
+}
+
+// clearSum sets the buffer that sums the gradients of micro-batches to zero, for a step whose first micro-batch is also
+// its last one.
+func (r *Replica) clearSum() error {
+	if r.clearProgram == nil {
+		bytes := int(r.sum.Bytes())
+		r.clearing = plan.NewSequence(r.cache)
+		r.closer.add(r.clearing.Close)
+		zero := device.Fill{DType: tensor.U8, Shape: tensor.Shape{bytes}}
+		r.clearing.Launch("clear gradient sum", zero, nil, plan.At(r.sum, 0, device.Spec(tensor.U8, bytes)))
+		program, err := r.clearing.Program()
+		if err != nil {
+			return errors.Join(errors.New("replica: clear the gradient sum"), err)
+		}
+		r.clearProgram = program
+	}
+	return r.stream.Run(r.clearProgram)
+}
