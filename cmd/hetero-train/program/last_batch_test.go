@@ -37,7 +37,8 @@ func TestTheLastBatchOfAnEpoch(t *testing.T) {
 			out := finish(t, p.command(t.TempDir(), set...), 0)
 			for _, says := range c.says {
 				if out.code != c.code || !strings.Contains(out.stdout+out.stderr, says) {
-					t.Errorf("got exit code %d, want %d and %q in\n%s%s", out.code, c.code, says, out.stdout, out.stderr)
+					t.Errorf("got exit code %d, want %d and %q in\n%s%s", out.code, c.code, says, out.stdout,
+						out.stderr)
 				}
 			}
 		})
