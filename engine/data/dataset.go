@@ -32,6 +32,7 @@ type Splits struct {
 	OwnEval       bool      // Eval is stored separately, and was not split off from the training samples
 	EvalFrom      string    // origin of Eval if OwnEval is set, such as `part validation, valid/`; may be ""
 	Same          bool      // Train and Eval are the same samples, because the data set was opened for evaluation only
+	LeftOut       []LeftOut // damaged parts that were left out, in the order of the data set
 	Unused        string    // folder or files of a part that neither Train nor Eval has; "" if there is none
 	Closer        io.Closer // frees resources that both parts use; may be nil
 	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set

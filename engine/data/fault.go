@@ -1,10 +1,12 @@
 package data
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -16,6 +18,33 @@ type Fault struct {
 	Index  int    // index of the sample in its data set; -1 if the fault does not concern a single sample
 	Advice string // advice for the user; "" if Err is sufficient
 	Err    error  // the cause
+	// Damaged states that a file as a whole is damaged. data.corrupt = "skip" leaves it out.
+	Damaged bool
+}
+
+// LeftOut is a damaged part of the data that was left out when the data set was opened, because the caller asked for it.
+type LeftOut struct {
+	Path   string // of a file, or of a sample in it
+	Whole  bool   // all samples of the file are left out
+	Reason error
+}
+
+func (l LeftOut) String() string {
+	return (&Fault{Op: "left out", Path: l.Path, Index: -1, Err: l.Reason}).Error()
+}
+
+// IsDamage reports whether err, of opening or reading a file, is caused by the contents of the file: not by a missing
+// file, by permissions, by a lack of resources or by the end of a context.
+func IsDamage(err error) bool {
+	var errno syscall.Errno
+	switch {
+	case err == nil, Exhausted(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, os.ErrNotExist), errors.As(err, new(*regular.Error)):
+		return false
+	case errors.As(err, &errno):
+		return errno == syscall.EIO
+	}
+	return true
 }
 
 func (f *Fault) Error() string {

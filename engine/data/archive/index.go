@@ -58,25 +58,67 @@ type Member struct {
 // Index calls visit for each regular file and folder of the plain tar r, in the order of the archive. size is the
 // size of r in bytes. Index reads only the headers. It stops at the first error of visit and returns this error.
 func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
+	_, err := IndexToMark(r, size, limits, visit)
+	return err
+}
+
+// IndexToMark is Index, and reports whether the archive ends with the mark of a complete archive. Without the mark, the
+// archive may have been cut between two members. The error of an archive that was cut elsewhere is a *CutError.
+func IndexToMark(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) (marked bool, err error) {
 	return indexPlain(r, size, limits, func(m Member, _ io.Reader) error { return visit(m) })
 }
 
-func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.Reader) error) error {
+// CutError is the error of an archive whose end is missing. All members that were visited before are complete.
+type CutError struct {
+	Size int64 // size of the archive that is left, in bytes
+	Err  error // where the archive ends
+}
+
+func (e *CutError) Error() string { return "the archive was cut: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *CutError) Unwrap() error { return e.Err }
+
+// blockBytes is the size of a block of a tar. At least one block of zeros marks the end; most programs write two.
+const blockBytes = 512
+
+// blocks returns the size of contents in whole blocks.
+func blocks(size int64) int64 { return (size + blockBytes - 1) / blockBytes * blockBytes }
+
+func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.Reader) error) (marked bool,
+	err error) {
 	section := io.NewSectionReader(r, 0, size)
-	return walk(section, limits, func(m Member, contents io.Reader) error {
+	last := int64(0) // end of the last member
+	err = walk(section, limits, func(m Member, contents io.Reader) error {
 		// After a header, archive/tar has read exactly the bytes before the contents.
 		at, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
 		}
 		if m.Size > size-at {
-			return fmt.Errorf("archive member %q: has %d bytes at offset %d, but the archive ends at byte %d: %w",
-				m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
+			return &CutError{size, fmt.Errorf(
+				"archive member %q: has %d bytes at offset %d, but the archive ends at byte %d: %w", m.Name, m.Size, at,
+				size, io.ErrUnexpectedEOF)}
 		}
 		m.Offset = at
+		last = at + blocks(m.Size)
 		return visit(m, contents)
 	})
+	var entry *entryError
+	if errors.As(err, &entry) && errors.Is(err, io.ErrUnexpectedEOF) {
+		err = &CutError{size, err}
+	}
+	return size >= last+blockBytes, err
 }
+
+// entryError is the error of a header.
+type entryError struct {
+	n   int // number of headers before it
+	err error
+}
+
+func (e *entryError) Error() string { return fmt.Sprintf("archive entry %d: %v", e.n, e.err) }
+func (e *entryError) Unwrap() error { return e.err }
 
 // Walk calls visit for each regular file and folder of the tar stream r. visit can read the bytes of a file from
 // contents, but need not do so.
@@ -99,7 +141,7 @@ func walk(r io.Reader, limits Limits, visit func(Member, io.Reader) error) error
 			return fmt.Errorf("not a tar archive: %w", err)
 		}
 		if err != nil {
-			return fmt.Errorf("archive entry %d: %w", n, err)
+			return &entryError{n, err}
 		}
 		if n >= limits.Members {
 			return fmt.Errorf("archive has more than %d entries: %w", limits.Members, ErrRefused)

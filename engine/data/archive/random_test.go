@@ -71,20 +71,20 @@ func TestAFrameOfNothingIsRefused(t *testing.T) {
 
 func TestLayoutsThatCannotBeAreFound(t *testing.T) {
 	for name, l := range map[string]Layout{
-		"places that go back":    {Zstd, 100, 30, []Chunk{{Out: 0, In: 50, End: 60}, {Out: 10, In: 20, End: 30}}},
-		"behind the end":         {Zstd, 100, 30, []Chunk{{Out: 0, In: 101, End: 102}}},
-		"ends behind the end":    {Zstd, 100, 30, []Chunk{{Out: 0, In: 5, End: 101}}},
-		"ends before it begins":  {Zstd, 100, 30, []Chunk{{Out: 0, In: 5, End: 5}}},
-		"one within another":     {Zstd, 100, 30, []Chunk{{Out: 0, In: 5, End: 50}, {Out: 10, In: 20, End: 60}}},
-		"negative":               {Zstd, 100, 30, []Chunk{{Out: 0, In: -1, End: 5}}},
-		"output that goes back":  {Zstd, 100, 30, []Chunk{{Out: 0, In: 8, End: 16}, {Out: 31, In: 16, End: 20}}},
-		"nothing of what is not": {Zstd, 100, 30, nil},
+		"places that go back":    {Zstd, 100, 30, []Chunk{{Out: 0, In: 50, End: 60}, {Out: 10, In: 20, End: 30}}, false},
+		"behind the end":         {Zstd, 100, 30, []Chunk{{Out: 0, In: 101, End: 102}}, false},
+		"ends behind the end":    {Zstd, 100, 30, []Chunk{{Out: 0, In: 5, End: 101}}, false},
+		"ends before it begins":  {Zstd, 100, 30, []Chunk{{Out: 0, In: 5, End: 5}}, false},
+		"one within another":     {Zstd, 100, 30, []Chunk{{Out: 0, In: 5, End: 50}, {Out: 10, In: 20, End: 60}}, false},
+		"negative":               {Zstd, 100, 30, []Chunk{{Out: 0, In: -1, End: 5}}, false},
+		"output that goes back":  {Zstd, 100, 30, []Chunk{{Out: 0, In: 8, End: 16}, {Out: 31, In: 16, End: 20}}, false},
+		"nothing of what is not": {Zstd, 100, 30, nil, false},
 	} {
 		if l.Check() == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	sound := Layout{Zstd, 100, 30, []Chunk{{Out: 0, In: 8, End: 50}, {Out: 10, In: 60, End: 100}}}
+	sound := Layout{Zstd, 100, 30, []Chunk{{Out: 0, In: 8, End: 50}, {Out: 10, In: 60, End: 100}}, false}
 	if err := sound.Check(); err != nil {
 		t.Error(err)
 	}

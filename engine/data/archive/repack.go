@@ -34,7 +34,7 @@ func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progres
 	}
 	defer e.Close()
 	out := &framer{w: w, encoder: e, frame: make([]byte, 0, repackBytes)}
-	total, err := scanStream(io.TeeReader(plain, out), in, limits, func(Member, io.Reader) error { return nil })
+	total, _, err := scanStream(io.TeeReader(plain, out), in, limits, func(Member, io.Reader) error { return nil })
 	if err == nil {
 		err = out.flush()
 	}

@@ -41,6 +41,8 @@ type Layout struct {
 	Stored      int64   // size of the file in bytes
 	Size        int64   // size of the plain tar in bytes
 	Chunks      []Chunk // chunks in order; empty for a plain tar
+	// Unmarked states that the end mark is missing, so the archive may have been cut between two members.
+	Unmarked bool
 }
 
 // Chunk is a part of a compressed archive that is always decompressed as a whole.
@@ -81,7 +83,8 @@ func (l *Layout) chunkSize(k int) int64 {
 //
 // In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file
 // completely and checks its checksums. Scan refuses compressed archives that exceed the limits. A gzip stream does
-// not permit random access, so Scan returns an error; Plain can expand the file.
+// not permit random access, so Scan returns an error; Plain can expand the file. If a plain tar was cut, Scan returns
+// its layout together with the *CutError.
 func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64),
 	visit func(m Member, contents io.Reader) error) (Layout, error) {
 	limits = limits.withDefaults()
@@ -102,13 +105,14 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 			return Layout{}, err
 		}
 		defer z.close()
-		if l.Size, err = scanStream(z, in, limits, visit); err != nil {
+		if l.Size, l.Unmarked, err = scanStream(z, in, limits, visit); err != nil {
 			return Layout{}, err
 		}
 		l.Chunks = z.chunks
 	default:
-		if err := indexPlain(in, size, limits, visit); err != nil {
-			return Layout{}, err
+		marked, err := indexPlain(in, size, limits, visit)
+		if l.Unmarked = !marked; err != nil {
+			return l, err
 		}
 	}
 	return l, nil
@@ -126,29 +130,31 @@ func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits,
 		return err
 	}
 	if c == None {
-		return indexPlain(in, size, limits, visit)
+		_, err := indexPlain(in, size, limits, visit)
+		return err
 	}
 	z, free, err := decompress(in, size)
 	if err != nil {
 		return err
 	}
 	defer free()
-	_, err = scanStream(z, in, limits, visit)
+	_, _, err = scanStream(z, in, limits, visit)
 	return err
 }
 
 // scanStream processes a decompressed stream. It reads the stream to its end, where the decoder compares checksums.
 func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64,
-	err error) {
-	b := &bound{r: z, in: &in.counter, limits: limits}
+	unmarked bool, err error) {
+	b, last := &bound{r: z, in: &in.counter, limits: limits}, int64(0)
 	err = walk(b, limits, func(m Member, contents io.Reader) error {
 		m.Offset = b.n // archive/tar has read exactly the bytes before the contents
+		last = m.Offset + blocks(m.Size)
 		return visit(m, contents)
 	})
 	if err == nil {
 		_, err = io.Copy(io.Discard, struct{ io.Reader }{b})
 	}
-	return b.n, err
+	return b.n, b.n < last+blockBytes, err
 }
 
 // Check returns an error for an invalid layout. A layout that was read from a file may be invalid.

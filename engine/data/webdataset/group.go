@@ -34,7 +34,12 @@ type index struct {
 	Labels  []int32  // label of each sample, as an index of Texts
 	Texts   []string // different labels, as written in the shard
 	Ignored int      // number of samples without an image
+	Faults  []Fault  // samples that are left out, in the order of the shard
+	Cut     string   // reason why the rest of the shard is missing; "" if the shard is complete
 }
+
+// Fault is a sample that cannot be used.
+type Fault struct{ Key, Reason string }
 
 // grouper combines the members of a shard into samples.
 type grouper struct {
@@ -51,6 +56,7 @@ type grouper struct {
 	label    string
 	priority int   // source of the label, as an index of labelEnds; len(labelEnds) for dottedLabel; noLabel
 	fault    error // of the file of dottedLabel
+	broken   error // why the sample cannot be used
 }
 
 // keyHash is the first half of a SHA-256. Keys are hashed because they may be long. The hash is cryptographic because
@@ -114,16 +120,18 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 		if err := g.finish(); err != nil {
 			return err
 		}
+		g.open, g.key, g.imageEnd, g.another, g.label, g.priority, g.fault, g.broken = true, key, "", "", "", noLabel,
+			nil, nil
 		if _, seen := g.seen[hashKey(key)]; seen {
-			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive: pack the shard again with tar --sort=name",
-				key)
+			g.breaks(fmt.Errorf("sample %.200q appears twice, or its files are not consecutive: pack the shard again with tar --sort=name",
+				key))
 		}
-		g.open, g.key, g.imageEnd, g.another, g.label, g.priority, g.fault = true, key, "", "", "", noLabel, nil
 	}
 	last := end[strings.LastIndexByte(end, '.')+1:]
 	switch {
 	case isImage(last):
-		return g.addImage(m, end)
+		g.breaks(g.addImage(m, end))
+		return nil
 	case last == dottedLabel && last != end:
 		return g.addDottedLabel(m, contents)
 	}
@@ -132,12 +140,15 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 			continue
 		}
 		if priority == g.priority {
-			return fmt.Errorf("sample %.200q has two files .%s", key, end)
+			g.breaks(fmt.Errorf("sample %.200q has two files .%s", key, end))
 		}
 		if priority < g.priority {
 			label, err := readLabel(end, m.Size, contents)
+			if errors.As(err, new(*unreadableError)) {
+				return err
+			}
 			if err != nil {
-				return fmt.Errorf("label %.200q: %w", m.Name, err)
+				g.breaks(fmt.Errorf("label %.200q: %w", m.Name, err))
 			}
 			if label != "" {
 				g.label, g.priority = label, priority
@@ -146,6 +157,18 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 	}
 	return nil
 }
+
+// breaks notes the first reason why the open sample cannot be used.
+func (g *grouper) breaks(err error) {
+	if g.broken == nil {
+		g.broken = err
+	}
+}
+
+// unreadableError is the error of a shard that cannot be read, which is not the fault of a sample.
+type unreadableError struct{ error }
+
+func (e *unreadableError) Unwrap() error { return e.error }
 
 // addImage processes an image. An extension without dots precedes one with dots, such as input.jpg.
 func (g *grouper) addImage(m archive.Member, end string) error {
@@ -175,6 +198,9 @@ func (g *grouper) addDottedLabel(m archive.Member, contents io.Reader) error {
 		g.fault = fmt.Errorf("sample %.200q has several files .%s whose extensions have dots", g.key, dottedLabel)
 	case g.priority > len(labelEnds):
 		label, err := readLabel(dottedLabel, m.Size, contents)
+		if errors.As(err, new(*unreadableError)) {
+			return err
+		}
 		if err != nil {
 			g.fault = fmt.Errorf("label %.200q: %w", m.Name, err)
 		}
@@ -197,7 +223,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	}
 	text, err := io.ReadAll(contents)
 	if err != nil {
-		return "", err
+		return "", &unreadableError{err}
 	}
 	if end == "json" {
 		return jsonLabel(text)
@@ -244,12 +270,27 @@ func (g *grouper) finish() error {
 		return nil
 	}
 	g.open = false
+	if err := g.complete(); err != nil {
+		reason := err.Error()
+		g.out.Faults = append(g.out.Faults, Fault{g.key, reason})
+		g.names += int64(len(g.key) + len(reason))
+		return g.checkNames()
+	}
 	if g.imageEnd == "" {
 		g.out.Ignored++
 		return nil
 	}
+	return g.store()
+}
+
+// complete returns an error if the open sample has an image, but cannot be used.
+func (g *grouper) complete() error {
 	const dots = "; the key of a sample ends at the first dot of a file's name: rename the files if the key itself has dots"
 	switch {
+	case g.broken != nil:
+		return g.broken
+	case g.imageEnd == "":
+		return nil
 	case g.another != "":
 		return fmt.Errorf("sample %.200q has several images, .%s and .%s%s", g.key, g.imageEnd, g.another, dots)
 	case g.priority == len(labelEnds) && g.fault != nil:
@@ -258,6 +299,18 @@ func (g *grouper) finish() error {
 		return fmt.Errorf("sample %.200q has no label next to its image: want .cls, .json with \"label\", or .txt; the files of a sample must be consecutive: pack the shard again with tar --sort=name",
 			g.key)
 	}
+	return nil
+}
+
+func (g *grouper) checkNames() error {
+	if g.names > maxNamesBytes {
+		return fmt.Errorf("the names of the samples have more than %d MiB: %w", maxNamesBytes>>20, archive.ErrRefused)
+	}
+	return nil
+}
+
+// store adds the open sample to the index.
+func (g *grouper) store() error {
 	g.seen[hashKey(g.key)] = struct{}{}
 	g.names += int64(len(g.key))
 	text, ok := g.texts[g.label]
@@ -267,8 +320,8 @@ func (g *grouper) finish() error {
 		g.texts[g.label] = text
 		g.out.Texts = append(g.out.Texts, g.label)
 	}
-	if g.names > maxNamesBytes {
-		return fmt.Errorf("the names of the samples have more than %d MiB: %w", maxNamesBytes>>20, archive.ErrRefused)
+	if err := g.checkNames(); err != nil {
+		return err
 	}
 	o := &g.out
 	o.Keys, o.Ends = append(o.Keys, g.key), append(o.Ends, g.imageEnd)
@@ -278,11 +331,28 @@ func (g *grouper) finish() error {
 }
 
 // index returns the index of the shard after all members have been added.
-func (g *grouper) index(l archive.Layout) (*index, error) {
-	if err := g.finish(); err != nil {
-		return nil, fmt.Errorf("%w; it is the last sample, so the end of the shard may be missing", err)
+func (g *grouper) index(l archive.Layout, cut *archive.CutError) (*index, error) {
+	last := len(g.out.Faults)
+	if cut != nil { // the files of the open sample may be incomplete
+		g.open = false
+		g.out.Cut = cut.Error()
+	} else if err := g.finish(); err != nil {
+		return nil, err
 	}
-	if len(g.out.Keys) == 0 {
+	if l.Unmarked && len(g.out.Faults) > last {
+		g.out.Cut = fmt.Sprintf("the archive was cut: it has no end mark, and its last sample %.200q is incomplete (%s)",
+			g.key, g.out.Faults[last].Reason)
+		g.out.Faults = g.out.Faults[:last]
+	}
+	switch {
+	case len(g.out.Keys) > 0:
+	case cut != nil:
+		return nil, cut
+	case g.out.Cut != "":
+		return nil, errors.New(g.out.Cut)
+	case len(g.out.Faults) > 0:
+		return nil, errors.New(g.out.Faults[0].Reason)
+	default:
 		return nil, errors.New("no samples: want files KEY.jpg and KEY.cls")
 	}
 	g.out.Layout = l

@@ -49,7 +49,7 @@ func identify(path string, f stored.File) (identity, error) {
 }
 
 // An index file consists of this line, the SHA-256 of the rest, and a zstd-compressed gob of the index.
-const indexFormat = "hetero-train shard index 4\n"
+const indexFormat = "hetero-train shard index 5\n"
 
 const maxIndexBytes = 1 << 30 // largest size of the gob in bytes
 

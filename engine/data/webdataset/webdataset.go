@@ -45,6 +45,10 @@ type Options struct {
 	CacheDir   string // folder for indices and expanded gzip shards; "": store no indices, refuse gzip shards
 	CacheBytes int64  // limit of the memory for decompressed frames, in bytes
 
+	// SkipDamaged leaves out damaged shards, the rest of shards that were cut, and samples without a usable label.
+	// Otherwise they are errors.
+	SkipDamaged bool
+
 	Decode images.DecodeOptions
 	Limits archive.Limits // limits of one shard
 
@@ -75,16 +79,37 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if err := stored.Plan(ctx, all); err != nil {
 		return data.Splits{}, data.FileFault("open shards", o.Path, err)
 	}
-	ids, indices, err := o.indexAll(ctx, all)
+	left := &leftOut{skip: o.SkipDamaged, whole: make([]error, len(all))}
+	ids, indices, err := o.indexAll(ctx, all, left)
+	if err == nil {
+		err = left.check(all, indices)
+	}
 	if err != nil {
 		return data.Splits{}, err
 	}
-	return o.splits(ids, indices, found)
+	kept, nTrain := 0, 0
+	for k := range all {
+		if indices[k] == nil {
+			continue
+		}
+		ids[kept], indices[kept] = ids[k], indices[k]
+		if kept++; k < len(found.train) {
+			nTrain++
+		}
+	}
+	if nTrain == 0 || len(found.eval) > 0 && kept == nTrain {
+		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Damaged: true,
+			Err: fmt.Errorf("all shards of a part are damaged: %w", left.first)}
+	}
+	s, err := o.splits(ids[:kept], indices[:kept], nTrain, found)
+	s.LeftOut = left.list
+	return s, err
 }
 
 // indexAll indexes the shards, several at a time. It uses stored indices if possible.
-func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*index, error) {
-	paths, err := o.expandAll(ctx, paths)
+// A shard that left notes has no index.
+func (o Options) indexAll(ctx context.Context, paths []string, left *leftOut) ([]identity, []*index, error) {
+	paths, err := o.expandAll(ctx, paths, left)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,6 +117,9 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 	dir := filepath.Join(o.CacheDir, "shards")
 	total, missing := int64(0), 0
 	for k, path := range paths {
+		if left.whole[k] != nil {
+			continue
+		}
 		err := open(path, func(f stored.File) (err error) {
 			ids[k], err = identify(path, f)
 			return err
@@ -120,10 +148,10 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 	}
 	p := &progress{report: o.Progress, total: total}
 	err = eachShard(ctx, "index shard", paths, func(ctx context.Context, k int) (err error) {
-		if indices[k] == nil {
+		if indices[k] == nil && left.whole[k] == nil {
 			indices[k], err = o.index(ctx, ids[k], dir, p)
 		}
-		return err
+		return left.note(k, err)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -154,7 +182,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 	}
 	for k, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) { // cancelled because of the error of another shard
-			fault := &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err}
+			fault := &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err, Damaged: isDamage(err)}
 			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 				fault.Advice = archive.CacheAdvice
 			}
@@ -165,7 +193,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 }
 
 // expandAll replaces gzip shards in paths by plain tars in the cache folder.
-func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error) {
+func (o Options) expandAll(ctx context.Context, paths []string, left *leftOut) ([]string, error) {
 	total := int64(0)
 	streams := map[int]bool{}
 	for k, path := range paths {
@@ -195,9 +223,13 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 	p := &progress{report: o.Progress, total: total}
 	return paths, eachShard(ctx, "expand shard", slices.Clone(paths), func(ctx context.Context, k int) (err error) {
 		if streams[k] {
-			paths[k], err = archive.Plain(ctx, paths[k], filepath.Join(o.CacheDir, "expanded"), o.Limits, p.of())
+			var plain string
+			if plain, err = archive.Plain(ctx, paths[k], filepath.Join(o.CacheDir, "expanded"), o.Limits,
+				p.of()); err == nil {
+				paths[k] = plain
+			}
 		}
-		return err
+		return left.note(k, err)
 	})
 }
 
@@ -240,11 +272,15 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 	}
 	err = open(id.path, func(f stored.File) error {
 		g := newGrouper()
+		if id.size == 0 {
+			return errors.New("the file is empty (0 bytes)")
+		}
 		l, err := archive.Scan(ctx, f, id.size, o.Limits, p.of(), g.add)
-		if err != nil {
+		var cut *archive.CutError
+		if err != nil && !errors.As(err, &cut) {
 			return err
 		}
-		x, err = g.index(l)
+		x, err = g.index(l, cut)
 		return err
 	})
 	if err != nil {
@@ -281,9 +317,8 @@ func (p *progress) of() func(done, total int64) {
 	}
 }
 
-// splits returns the two parts of the data set.
-func (o Options) splits(ids []identity, indices []*index, found shards) (data.Splits, error) {
-	nTrain := len(found.train) // the first shards
+// splits returns the two parts of the data set. The first nTrain shards are for training.
+func (o Options) splits(ids []identity, indices []*index, nTrain int, found shards) (data.Splits, error) {
 	fault := func(err error) (data.Splits, error) {
 		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Err: err}
 	}
@@ -308,6 +343,10 @@ func (o Options) splits(ids []identity, indices []*index, found shards) (data.Sp
 	for k, x := range indices {
 		src.layouts = append(src.layouts, &x.Layout)
 		ignored += x.Ignored
+		if x.Layout.Unmarked && x.Cut == "" {
+			o.Logger.Warn("webdataset: the shard has no end mark, so it may have been cut between two files; count its samples, or pack it again",
+				"shard", ids[k].path, "samples", len(x.Keys))
+		}
 		for i := range x.Keys {
 			part := train
 			if k >= nTrain || nTrain == len(indices) && !o.All && held(x.Keys[i], o.ValFraction) {
