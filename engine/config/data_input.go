@@ -34,9 +34,9 @@ func (d *DataInput) Keys() []Key {
 		Bool(&d.EXIFOrientation, "exif_orientation", false).Learnt().
 			Doc("Rotates photographs by their EXIF orientation. Pillow and torchvision do not rotate by default, so torchvision's models are trained on images as stored."),
 		Choice(&d.Corrupt, "corrupt", "error", "error", "skip").Operational().
-			Doc("Reaction to an unreadable image. `error`: the run ends (exit 3). `skip`: another sample replaces the image, and the log counts the replacement. The replacement is the same on every rank and after every resume."),
+			Doc("Reaction to damaged data. `error`: the run ends (exit 3). `skip`: damaged files, and samples that are faulty when the data are opened, are left out, and the end of the run lists them; another sample replaces a sample that cannot be read during training, and the log counts the replacement. The replacement is the same on every rank and after every resume."),
 		Int(&d.CorruptLimit, "corrupt_limit", 100).Unit("samples").AtLeast(1).Operational().Only(
 			Is("data.corrupt", "skip")).
-			Doc("Maximum number of unreadable samples in one epoch or evaluation, over all ranks. If there are more, the run ends (exit 3)."),
+			Doc("Maximum number of unreadable samples in one epoch or evaluation, over all ranks, and of samples that are left out when the data are opened. If there are more, the run ends (exit 3)."),
 	}
 }

@@ -19,6 +19,11 @@ const streamReplacement stream = 128
 // give all samples of a truncated shard the same replacement.
 type Skipping struct {
 	Dataset
+	replacements
+}
+
+// replacements are the unreadable samples that were found, and the samples that replace them.
+type replacements struct {
 	limit  int
 	report func(*Fault)
 
@@ -32,14 +37,18 @@ type Skipping struct {
 // rank, including prefetched samples. train.Options therefore has a limit for the whole run, which is checked after
 // each step. report, if not nil, is called once for each unreadable sample, by one goroutine at a time.
 func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
-	return &Skipping{Dataset: ds, limit: limit, report: report, bad: map[int]int{}}
+	return &Skipping{Dataset: ds, replacements: newReplacements(limit, report)}
+}
+
+func newReplacements(limit int, report func(*Fault)) replacements {
+	return replacements{limit: limit, report: report, bad: map[int]int{}}
 }
 
 // Skipped returns the number of unreadable samples found so far.
-func (s *Skipping) Skipped() int { return int(s.count.Load()) }
+func (s *replacements) Skipped() int { return int(s.count.Load()) }
 
 // Replaced reports whether sample i was replaced. The sample must have been read before.
-func (s *Skipping) Replaced(i int) bool {
+func (s *replacements) Replaced(i int) bool {
 	_, ok := s.replacement(i)
 	return ok
 }
@@ -53,7 +62,7 @@ func (s *Skipping) Label(i int) int {
 }
 
 // replacement reports whether sample i is known to be unreadable, and returns its replacement.
-func (s *Skipping) replacement(i int) (int, bool) {
+func (s *replacements) replacement(i int) (int, bool) {
 	if s.count.Load() == 0 {
 		return 0, false
 	}
@@ -159,7 +168,7 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 }
 
 // note counts and reports an unreadable sample once. If another reader has already set a replacement, note keeps it.
-func (s *Skipping) note(i int, fault *Fault) error {
+func (s *replacements) note(i int, fault *Fault) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.bad[i]; !known {
@@ -180,7 +189,7 @@ func (s *Skipping) note(i int, fault *Fault) error {
 }
 
 // settle stores the replacement k of sample i.
-func (s *Skipping) settle(i, k int) {
+func (s *replacements) settle(i, k int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bad[i] = k

@@ -35,7 +35,7 @@ type Options struct {
 	// row depends on the name of its file and its position there. At least one row is held out.
 	ValFraction float64
 	CacheDir    string // folder for copies of the columns of Parquet files
-	// SkipDamaged leaves out files that are truncated or damaged, with a warning. Otherwise such a file is an error.
+	// SkipDamaged leaves out files that are truncated or damaged. Otherwise such a file is an error.
 	SkipDamaged bool
 	Decode      images.DecodeOptions
 
@@ -94,7 +94,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	eval.fetchAhead()
 	images.SayDecoder(o.Logger)
 	s := data.Splits{Train: train, Sets: sets, Normalization: data.NormalizeImageNet, Closer: b.set,
-		OwnEval: found.Eval != nil, EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused,
+		OwnEval: found.Eval != nil, EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused, LeftOut: b.left,
 		Fingerprint: b.set.fingerprint(train) + b.set.fingerprint(eval)}
 	if eval.Len() > 0 {
 		s.Eval = eval
@@ -114,6 +114,7 @@ type builder struct {
 	byText  map[string]int32 // inverse of texts
 	first   string           // path of the first file, for messages
 	several severalLabels
+	left    []data.LeftOut
 }
 
 // part adds the rows of the files of one part of the data set at base.
@@ -131,13 +132,14 @@ func (b *builder) part(ctx context.Context, base string, paths []string) (*datas
 		}
 		if damaged := (*damagedError)(nil); b.o.SkipDamaged && errors.As(err, &damaged) && ctx.Err() == nil {
 			d.samples = d.samples[:rows]
-			b.o.Logger.Warn("a damaged file was left out, with all its rows", "file", path, "error", err)
+			b.left = append(b.left, data.LeftOut{Path: path, Whole: true, Reason: err})
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		fault := data.FileFault("open data set", path, err)
+		fault.Damaged = errors.As(err, new(*damagedError))
 		if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 			fault.Err = errors.New(cache.Error()) // a missing folder is not that of the data
 			fault.Advice = "set data.cache_dir to a writable folder with enough free space for the images of the Parquet files, or save the data set with save_to_disk, whose files are read in place"

@@ -19,8 +19,10 @@ const UnknownTokenizer = "unknown"
 // TokenFiles writes the token lists of files as token files (package tokens) to a folder, or finds those of an earlier
 // run, and returns their paths. A token file has the lists of one file, joined in their order. Each token must be below
 // vocabulary. Data errors are *data.Fault.
-func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vocabulary int, dir string) ([]string,
-	error) {
+//
+// If left is not nil, TokenFiles leaves out damaged files and appends them to left.
+func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vocabulary int, dir string,
+	left *[]data.LeftOut) ([]string, error) {
 	var all []string
 	for _, path := range paths {
 		written, err := f.tokenFile(ctx, path, column, vocabulary, dir)
@@ -28,7 +30,13 @@ func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vo
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
+			damaged := errors.As(err, new(*damagedError)) && data.IsDamage(err)
+			if damaged && left != nil {
+				*left = append(*left, data.LeftOut{Path: path, Whole: true, Reason: err})
+				continue
+			}
 			fault := data.FileFault("read token lists", path, err)
+			fault.Damaged = damaged
 			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 				fault.Advice = "set data.cache_dir to a writable folder with enough free space for the tokens"
 			}
@@ -45,8 +53,11 @@ func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vo
 func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary int, dir string) (target string,
 	err error) {
 	t, err := f.Open(path)
-	if err != nil {
+	if err != nil && errors.Is(err, table.ErrFormat) {
 		return "", err
+	}
+	if err != nil {
+		return "", &damagedError{err}
 	}
 	defer t.Close() // read only
 	field, ok := t.Field(column)
@@ -86,7 +97,8 @@ func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary in
 	}
 	row := 0
 	var list []int32
-	err = t.Scan(ctx, []table.Column{{Path: column}}, func(v []table.Value) error {
+	var own error // not of reading the file
+	add := func(v []table.Value) error {
 		list = list[:0]
 		for _, token := range v[0].List {
 			if token < 0 || token >= int64(vocabulary) {
@@ -97,7 +109,14 @@ func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary in
 		}
 		row++
 		return inCache(w.Append(list))
+	}
+	err = t.Scan(ctx, []table.Column{{Path: column}}, func(v []table.Value) error {
+		own = add(v)
+		return own
 	})
+	if err != nil && own == nil {
+		err = &damagedError{err}
+	}
 	if err != nil || w.Count() == 0 {
 		return "", errors.Join(err, w.Close(), os.Remove(target+".part"))
 	}

@@ -29,13 +29,15 @@ type place struct{ offset, size int64 }
 // listing lists the images of a source. A folder's names stay in the Tree, which the ranks of a machine share: a
 // million files as strings would need memory in each rank, and slow down its garbage collector.
 type listing struct {
-	tree    *layout.Tree // list of a folder; nil: names has the names
-	number  []int32      // images of tree, by the numbers of its files
-	names   []byte       // names, without separators
-	ends    []int64      // end of each name in names
-	places  []place      // places in a tar; nil for files outside a tar
-	folders []string
-	ignored int // number of files that are neither images nor hidden
+	tree     *layout.Tree // list of a folder; nil: names has the names
+	number   []int32      // images of tree, by the numbers of its files
+	names    []byte       // names, without separators
+	ends     []int64      // end of each name in names
+	places   []place      // places in a tar; nil for files outside a tar
+	folders  []string
+	cut      error // why the rest of an archive is missing; nil if nothing is
+	unmarked bool  // an archive lacks its end mark
+	ignored  int   // number of files that are neither images nor hidden
 	others
 	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
 	// nil if no list was found.

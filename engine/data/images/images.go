@@ -46,6 +46,9 @@ type Options struct {
 	ValFraction float64
 	CacheDir    string // folder for the expanded tar of a tar.gz or tar.zst, and for lists of large folders; may be ""
 
+	// SkipDamaged uses the images before the cut of an archive that was cut. Otherwise a cut is an error.
+	SkipDamaged bool
+
 	DecodeOptions
 	Limits archive.Limits // limits of an archive; MemberBytes also applies to the files of a folder
 
@@ -132,6 +135,11 @@ func (o Options) open(ctx context.Context) (_ data.Splits, err error) {
 	SayDecoder(o.Logger)
 	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: opened, OwnEval: a.evalFrom != "",
 		EvalFrom: a.evalFrom, Same: a.same, Unused: a.unused}
+	for path, l := range map[string]listing{o.Path: s.list, cmp.Or(o.ValPath, o.Path): eval.list} {
+		if l.cut != nil {
+			splits.LeftOut = append(splits.LeftOut, data.LeftOut{Path: path, Reason: l.cut})
+		}
+	}
 	splits.Train = newDataset(s.source, s.list, a.train, a.classes, o.DecodeOptions)
 	if len(a.eval) > 0 {
 		splits.Eval = newDataset(eval.source, eval.list, a.eval, a.classes, o.DecodeOptions)
@@ -153,13 +161,21 @@ type listed struct {
 func (o Options) openOne(ctx context.Context, path string) (listed, error) {
 	o.Path = path
 	src, list, err := openSource(ctx, o)
+	if err == nil && list.unmarked {
+		o.Logger.Warn("images: the archive has no end mark, so it may have been cut between two files; count its images, or pack it again",
+			"archive", path, "images", list.len())
+	}
+	var cut *archive.CutError
+	if errors.As(err, &cut) && o.SkipDamaged && list.len() > 0 {
+		list.cut, err = fmt.Errorf("%w; the %d images before are used", cut, list.len()), nil
+	}
 	if err == nil {
 		return listed{src, list}, nil
 	}
 	if src != nil {
 		src.Close() // read only
 	}
-	fault := &data.Fault{Op: "open images", Path: path, Index: -1, Err: err}
+	fault := &data.Fault{Op: "open images", Path: path, Index: -1, Err: err, Damaged: cut != nil}
 	if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 		fault.Advice = archive.CacheAdvice
 	}

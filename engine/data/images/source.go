@@ -32,7 +32,7 @@ func openTar(ctx context.Context, name string, limits archive.Limits) (source, l
 		return nil, listing{}, err
 	}
 	var l listing
-	err = archive.Index(f, info.Size(), limits, func(m archive.Member) error {
+	marked, err := archive.IndexToMark(f, info.Size(), limits, func(m archive.Member) error {
 		if m.Folder {
 			l.addFolder(m.Name)
 		} else {
@@ -40,6 +40,7 @@ func openTar(ctx context.Context, name string, limits archive.Limits) (source, l
 		}
 		return ctx.Err()
 	})
+	l.unmarked = !marked
 	if err != nil || !stored.Remote(name) {
 		return tarSource{f}, l, err
 	}

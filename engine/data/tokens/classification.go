@@ -41,6 +41,8 @@ type ClassificationOptions struct {
 	// Locate returns the position in Classes of a label that Classes does not contain exactly, for example one in
 	// another case. nil: labels are equal to the names of their classes.
 	Locate func(label string) (at int, ok bool)
+	// SkipDamaged leaves out faulty lines (Classification.LeftOut). Otherwise the first one is an error.
+	SkipDamaged bool
 }
 
 // Classification holds labelled texts, or pairs of texts, in memory:
@@ -63,6 +65,7 @@ type Classification struct {
 	rows    []row
 	unknown int // number of tokens of the texts that are [UNK], before truncation
 	encoded int // number of tokens of the texts, before truncation
+	left    []data.LeftOut
 }
 
 // row describes one sample.
@@ -164,6 +167,9 @@ func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classifi
 	return c, nil
 }
 
+// LeftOut returns the lines that were left out.
+func (c *Classification) LeftOut() []data.LeftOut { return c.left }
+
 // read adds all samples of the file and returns their labels.
 func (c *Classification) read(ctx context.Context) (labels []string, err error) {
 	lines := c.o.isJSON()
@@ -176,20 +182,30 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		named := lines || columns != nil
 		text, second, label, err := c.values(withoutMark(line, number), lines, &columns)
+		if err == nil && text != nil {
+			label, err = c.class(label)
+		}
 		if err != nil {
-			return fmt.Errorf("%s %d: %w", unit, number, err)
+			err = fmt.Errorf("%s %d: %w", unit, number, err)
+			if !c.o.SkipDamaged || !named {
+				return err
+			}
+			c.left = append(c.left, data.LeftOut{Path: c.o.Path, Reason: err})
+			return nil
 		}
 		if text != nil {
-			if label, err = c.class(label); err != nil {
-				return fmt.Errorf("%s %d: %w", unit, number, err)
-			}
 			labels = append(labels, label)
 			c.add(e, text, second)
 		}
 		return nil
 	})
-	if err == nil && len(labels) == 0 {
+	switch {
+	case err != nil || len(labels) > 0:
+	case len(c.left) > 0:
+		err = fmt.Errorf("no line has a labelled text: %w", c.left[0].Reason)
+	default:
 		err = errors.New("no labelled texts")
 	}
 	return labels, err

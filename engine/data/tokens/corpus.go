@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -26,8 +28,15 @@ func (o OpenOptions) OpenCorpus(paths []string) (*Corpus, error) {
 		return nil, errors.New("open token shards: no paths")
 	}
 	c := &Corpus{starts: []int64{0}}
+	var first error
 	for _, path := range paths {
 		s, err := o.Open(path)
+		var f *data.Fault
+		if o.LeftOut != nil && errors.As(err, &f) && f.Damaged {
+			*o.LeftOut = append(*o.LeftOut, data.LeftOut{Path: path, Whole: true, Reason: f.Err})
+			first = cmp.Or(first, err)
+			continue
+		}
 		if err == nil {
 			c.Shards = append(c.Shards, s)
 			c.starts = append(c.starts, c.Len()+s.Count)
@@ -36,6 +45,9 @@ func (o OpenOptions) OpenCorpus(paths []string) (*Corpus, error) {
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
+	}
+	if len(c.Shards) == 0 {
+		return nil, fmt.Errorf("all token shards of a part are damaged: %w", first)
 	}
 	return c, nil
 }

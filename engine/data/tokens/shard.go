@@ -32,6 +32,8 @@ type OpenOptions struct {
 	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2. Open fails if the file evidently
 	// has tokens of another size.
 	TokenBytes int
+	// LeftOut, if not nil, makes OpenCorpus leave out damaged shards, and gets a description of each.
+	LeftOut *[]data.LeftOut
 }
 
 // Open maps the shard at path and checks its header. It does not read the tokens of a shard with a header. Read checks
@@ -44,7 +46,7 @@ func (o OpenOptions) Open(path string) (*Shard, error) {
 	defer f.Close() // the mapping remains valid after the file is closed
 	head := make([]byte, min(info.Size(), llmcBytes))
 	if _, err := io.ReadFull(f, head); err != nil {
-		return nil, fault("read header of token shard", path, "", err)
+		return nil, damaged("read header of token shard", path, err)
 	}
 	width := 0
 	if strings.HasSuffix(path, ".bin") {
@@ -55,7 +57,7 @@ func (o OpenOptions) Open(path string) (*Shard, error) {
 		err = checkWidth(f, info.Size(), width, o.Vocabulary)
 	}
 	if err != nil {
-		return nil, fault("read header of token shard", path, "", err)
+		return nil, damaged("read header of token shard", path, err)
 	}
 	vocabulary := o.Vocabulary
 	s := &Shard{Header: h, Path: path, limit: uint32(mostTokens(h.TokenBytes))}
@@ -207,6 +209,13 @@ func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
 }
 
 // fault returns err as the fault of an operation on a shard. An error that is a fault already stays as it is.
+// damaged returns a *data.Fault of a file that is damaged.
+func damaged(op, path string, err error) error {
+	f := data.FileFault(op, path, err)
+	f.Damaged = data.IsDamage(err)
+	return f
+}
+
 func fault(op, path, advice string, err error) error {
 	var already *data.Fault
 	if errors.As(err, &already) {

@@ -53,6 +53,7 @@ func (r *Run) Notes() []string {
 	if r.Data.Note != "" {
 		notes = append(notes, r.Data.Note)
 	}
+	notes = append(notes, r.Data.LeftOutNotes()...)
 	if info := r.Rank.Device.Info(); info.Modelled {
 		notes = append(notes,
 			"device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")

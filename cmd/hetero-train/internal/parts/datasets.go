@@ -40,11 +40,14 @@ type Opened struct {
 // counts the unreadable samples of completed steps over all ranks.
 func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
 	if cfg.Data.Samples == config.Tokens {
-		return openTokens(ctx, cfg, log)
+		return openTokens(ctx, cfg, limit, log)
 	}
 	out, err := OpenStored(ctx, cfg, log)
 	if err != nil {
 		return nil, err
+	}
+	if err := out.checkLeftOut(cfg, log); err != nil {
+		return nil, errors.Join(err, out.Close())
 	}
 	if out.Name != "synthetic_image" {
 		out.stored = out.Splits
@@ -53,9 +56,7 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {
-		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) {
-			log.Warn("an unreadable sample was replaced", "error", f)
-		})
+		out.Splits = out.Splits.Skip(limit, sayReplaced(log))
 	}
 	return out, nil
 }
@@ -78,6 +79,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	}
 	if errors.As(err, &fault) {
 		nameForm(&d, fault)
+		adviseDamage(fault)
 		err = exit.With(exit.Data, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) && out.Name == d.Dataset && d.Path != "" {
@@ -205,8 +207,9 @@ func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger
 		return data.Splits{}, err
 	}
 	return images.Open(ctx, images.Options{Path: d.Path, ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks,
-		ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: DecodeOptions(d),
-		Logger: log, Progress: ProgressLog(log, "expanding "+d.Path)})
+		ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, SkipDamaged: d.Corrupt == "skip",
+		DecodeOptions: DecodeOptions(d),
+		Logger:        log, Progress: ProgressLog(log, "expanding "+d.Path)})
 }
 
 // shards is a data set of WebDataset shards.
@@ -225,8 +228,8 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 	}
 	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found,
 		ValPath: d.ValPath, All: d.All, FollowLinks: d.FollowLinks, ValFraction: d.ValFraction, CacheDir: cache,
-		CacheBytes: int64(d.ShardCacheMB) << 20,
-		Decode:     DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
+		CacheBytes: int64(d.ShardCacheMB) << 20, SkipDamaged: d.Corrupt == "skip",
+		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 
 // shardClassNames returns the names of numeric labels. The list comes from the configuration, otherwise from a file

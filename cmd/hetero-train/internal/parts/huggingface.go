@@ -120,23 +120,28 @@ func (s *huggingFace) texts() *labelledText {
 func (s *huggingFace) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error) {
 	if _, ok := cfg.Model.Options.(textClassifier); ok {
 		t := s.texts()
-		return t.open(ctx, cfg, log, func() (labelledFiles, error) { return s.findTexts(ctx, &cfg.Data) })
+		return t.open(ctx, cfg, log, func() (*labelledFiles, error) { return s.findTexts(ctx, &cfg.Data) })
 	}
 	return s.openLists(ctx, cfg, log)
 }
 
 // findTexts lists the files of labelled texts, and checks the columns of the first one.
-func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out labelledFiles, err error) {
+func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out *labelledFiles, err error) {
+	out = new(labelledFiles)
 	found, err := huggingface.Find(ctx, s.source(d))
 	if err != nil {
 		return out, err
 	}
+	skip := d.Corrupt == "skip"
 	t := s.texts()
 	columns := []string{t.Text, t.Label}
 	if t.Second != "" {
 		columns = append(columns, t.Second)
 	}
 	f, err := found.Open(found.Train[0])
+	for k := 1; skip && k < len(found.Train) && err != nil && isDamagedTable(err); k++ { // its rows are left out below
+		f, err = found.Open(found.Train[k])
+	}
 	if err != nil {
 		return out, err
 	}
@@ -170,9 +175,17 @@ func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out labell
 	out.eachLine = func(paths []string) func(context.Context, func([]byte) error) error {
 		return func(ctx context.Context, visit func([]byte) error) error {
 			for _, path := range paths {
+				var own error // not of reading the file
 				f, err := found.Open(path)
 				if err == nil {
-					err = errors.Join(f.EachLine(ctx, columns, visit), f.Close())
+					err = errors.Join(f.EachLine(ctx, columns, func(line []byte) error {
+						own = visit(line)
+						return own
+					}), f.Close())
+				}
+				if skip && err != nil && own == nil && isDamagedTable(err) {
+					out.left = append(out.left, data.LeftOut{Path: path, Whole: f == nil, Reason: err})
+					continue
 				}
 				if err != nil {
 					return fmt.Errorf("%s: %w", filepath.Base(path), err)
@@ -183,6 +196,9 @@ func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out labell
 	}
 	return out, nil
 }
+
+// isDamagedTable reports whether err is caused by the contents of a file that is an Arrow or Parquet file.
+func isDamagedTable(err error) bool { return data.IsDamage(err) && !errors.Is(err, table.ErrFormat) }
 
 // openLists opens the token lists of the data set, for models that predict the next token.
 func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits,
@@ -219,11 +235,15 @@ func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *sl
 	}
 	log.Debug("token lists are copied to the cache, once", "cache", cache)
 	files := tokens.Found{EvalFrom: found.EvalFrom, Unused: found.Unused, Folder: true}
+	var left *[]data.LeftOut
+	if cfg.Data.Corrupt == "skip" {
+		left = new([]data.LeftOut)
+	}
 	for _, part := range []struct {
 		from []string
 		to   *[]string
 	}{{found.Train, &files.Train}, {found.Eval, &files.Eval}} {
-		*part.to, err = found.TokenFiles(ctx, part.from, s.Tokens, s.Vocabulary, filepath.Join(cache, "columns"))
+		*part.to, err = found.TokenFiles(ctx, part.from, s.Tokens, s.Vocabulary, filepath.Join(cache, "columns"), left)
 		if err != nil {
 			return out, err
 		}
@@ -234,6 +254,9 @@ func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *sl
 	t := textFiles{Length: s.Length, Vocabulary: s.Vocabulary}
 	if out, err = t.openFound(ctx, cfg, log, files); out.Tokenizer == huggingface.UnknownTokenizer {
 		out.Tokenizer = ""
+	}
+	if left != nil {
+		out.LeftOut = append(*left, out.LeftOut...)
 	}
 	return out, err
 }

@@ -108,7 +108,8 @@ type labelledFiles struct {
 	tokens.Found
 	// eachLine returns the lines of files that are not TSV or JSON lines; nil: the files are
 	eachLine func(paths []string) func(ctx context.Context, visit func(line []byte) error) error
-	classes  []string // names of the classes, in their order; nil: those of the training files, sorted
+	classes  []string       // names of the classes, in their order; nil: those of the training files, sorted
+	left     []data.LeftOut // damaged files that eachLine has left out
 }
 
 // wordPiece returns the tokenizer of the texts. If the user did not set data.cased, it sets Cased to the case of the
@@ -158,15 +159,15 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 		return out, exit.Usagef("data.path: data set %s needs a file of tab-separated values or of JSON lines",
 			LabelledText)
 	}
-	return s.open(ctx, cfg, log, func() (labelledFiles, error) {
+	return s.open(ctx, cfg, log, func() (*labelledFiles, error) {
 		found, err := s.find(&cfg.Data)
-		return labelledFiles{Found: found}, err
+		return &labelledFiles{Found: found}, err
 	})
 }
 
 // open opens the labelled texts of the files that find returns.
 func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.Logger,
-	find func() (labelledFiles, error)) (out TokenSplits, err error) {
+	find func() (*labelledFiles, error)) (out TokenSplits, err error) {
 	if _, ok := cfg.Model.Options.(textClassifier); !ok {
 		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base",
 			cfg.Model.Name, cfg.Data.Dataset)
@@ -186,7 +187,7 @@ func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.L
 		return out, err
 	}
 	o := tokens.ClassificationOptions{Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second,
-		Label: s.Label, Numbered: s.classes != nil}
+		Label: s.Label, Numbered: s.classes != nil, SkipDamaged: cfg.Data.Corrupt == "skip"}
 	open := func(paths, classes []string) (*tokens.Classification, error) {
 		path := paths[0]
 		if found.eachLine != nil {
@@ -261,6 +262,10 @@ func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.L
 		log.Warn("no samples for evaluation: set data.val_path or data.val_fraction", "path", cfg.Data.Path)
 	}
 	out.Identity, out.Content = identifyLabelled(train, eval), tokens.TextContent(files...)
+	out.LeftOut = found.left
+	for _, set := range files {
+		out.LeftOut = append(out.LeftOut, set.LeftOut()...)
+	}
 	out.Print = Fingerprint{Train: printLabelled(train), Eval: printLabelled(eval)}
 	return out, nil
 }

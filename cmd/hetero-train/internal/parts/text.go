@@ -24,7 +24,7 @@ import (
 // imageKeys are the keys of [data] that only image data sets use.
 var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_padding", "random_resized_crop", "flip",
 	"mean", "std", "class_names", "shard_cache_mb",
-	"exif_orientation", "max_classes", "samples_per_class", "corrupt", "corrupt_limit"}
+	"exif_orientation", "max_classes", "samples_per_class"}
 
 // sequenceLength returns the key that states the number of tokens in a sample.
 func sequenceLength(field *int) config.Key {
@@ -44,7 +44,8 @@ type syntheticText struct {
 
 // Ignores implements [config.Ignorer].
 func (*syntheticText) Ignores() []string {
-	return append([]string{"cache_dir", "object_cache_mb", "val_fraction", "follow_links"}, imageKeys...)
+	return append([]string{"cache_dir", "object_cache_mb", "val_fraction", "follow_links", "corrupt", "corrupt_limit"},
+		imageKeys...)
 }
 
 // Keys implements [config.Options].
@@ -148,6 +149,9 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog.Logger, found tokens.Found) (
 	out TokenSplits, err error) {
 	files := &corpora{open: tokens.OpenOptions{TokenBytes: s.TokenBytes}}
+	if cfg.Data.Corrupt == "skip" {
+		files.open.LeftOut = &files.left
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, files.Close())
@@ -205,7 +209,7 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 	if words != nil {
 		out.Words = wordsOf(words)
 	}
-	out.Content = tokens.Content(files.list...)
+	out.Content, out.LeftOut = tokens.Content(files.list...), files.left
 	if out.Identity, out.Print, err = files.identity(words); err == nil && words != nil {
 		warnUnknown(log, cfg.Data.Path, files.unknown)
 	}
@@ -265,6 +269,7 @@ func baseNames(paths []string) (names []string) {
 type corpora struct {
 	open    tokens.OpenOptions
 	list    []*tokens.Corpus
+	left    []data.LeftOut
 	unknown float64 // fraction of unknown tokens, which identity estimates
 }
 

@@ -81,17 +81,18 @@ type TokenSplits struct {
 	Pairs bool
 	// numbers of positions to which steps of shorter samples are padded; nil: samples are not grouped by length
 	Shorter   []int
-	Counted   float64      // expected fraction of the positions that have a label; 0: all
-	Note      string       // description of the data that the start of a run prints; may be ""
-	Tokenizer string       // name of the tokenizer; "" if it is unknown
-	Words     string       // digest of the WordPiece vocabulary; "" if the tokenizer has none
-	EvalFrom  string       // origin of Eval if it was not split off from the training samples; see data.Splits
-	Same      bool         // Train and Eval are the same samples, because the data set was opened for evaluation only
-	Unused    string       // files of a part that neither Train nor Eval has; "" if there are none
-	Identity  string       // digest of the content; "" if the settings alone determine the data
-	Print     Fingerprint  // the parts, without Digest; empty if they are unknown
-	Content   data.Content // stored data, which machines compare; nil: they compare only Identity
-	Closer    io.Closer    // frees resources that both splits share; may be nil
+	Counted   float64        // expected fraction of the positions that have a label; 0: all
+	Note      string         // description of the data that the start of a run prints; may be ""
+	Tokenizer string         // name of the tokenizer; "" if it is unknown
+	Words     string         // digest of the WordPiece vocabulary; "" if the tokenizer has none
+	EvalFrom  string         // origin of Eval if it was not split off from the training samples; see data.Splits
+	Same      bool           // Train and Eval are the same samples, because the data set was opened for evaluation only
+	Unused    string         // files of a part that neither Train nor Eval has; "" if there are none
+	Identity  string         // digest of the content; "" if the settings alone determine the data
+	Print     Fingerprint    // the parts, without Digest; empty if they are unknown
+	Content   data.Content   // stored data, which machines compare; nil: they compare only Identity
+	LeftOut   []data.LeftOut // damaged parts that were left out
+	Closer    io.Closer      // frees resources that both splits share; may be nil
 }
 
 func (m LanguageModel) addTo(c *config.Catalog) error {
@@ -108,13 +109,14 @@ func (d TokenData) addTo(c *config.Catalog) error {
 }
 
 // openTokens opens the configured data set of text.
-func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
+func openTokens(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
 	if err := keepObjects(cfg, log); err != nil {
 		return nil, err
 	}
 	splits, err := cfg.Data.Options.(TokenDataOptions).OpenTokens(ctx, cfg, log)
 	if fault := (*data.Fault)(nil); errors.As(err, &fault) {
 		nameForm(&cfg.Data, fault)
+		adviseDamage(fault)
 		err = exit.With(exit.Data, err)
 	}
 	if err == nil && Pairs(&cfg.Model) && !splits.Pairs && splits.Classes == nil {
@@ -126,7 +128,17 @@ func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", cfg.Data.Dataset, err)
 	}
-	return &Opened{Name: cfg.Data.Dataset, Tokens: &splits, Content: splits.Content}, nil
+	out := &Opened{Name: cfg.Data.Dataset, Tokens: &splits, Content: splits.Content}
+	if err := out.checkLeftOut(cfg, log); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	if cfg.Data.Corrupt == "skip" {
+		splits.Train = data.SkipSamples(splits.Train, limit, sayReplaced(log))
+		if splits.Eval != nil {
+			splits.Eval = data.SkipSamples(splits.Eval, limit, sayReplaced(log))
+		}
+	}
+	return out, nil
 }
 
 // Close closes the files of the data set and frees its memory.

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/notify"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -307,7 +308,7 @@ func (tr *training) train(ctx context.Context) error {
 	if errors.Is(err, train.ErrFinalSave) {
 		err = tr.unsaved(newest(tr.run, result), err)
 	}
-	err = tr.survived(result, exit.Classify(ctx, err))
+	err = tr.survived(result, exit.Classify(ctx, parts.AdviseDamage(err)))
 	tr.balancing.End()
 	err = tr.endUploads(ctx, err)
 	tr.logTraffic()

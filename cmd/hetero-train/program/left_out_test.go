@@ -1,0 +1,125 @@
+package program
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// packed returns a tar of files, in pairs of name and contents.
+func packed(t *testing.T, files ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := 0; i < len(files); i += 2 {
+		if err := w.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(files[i+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Damaged parts of a data set end a run with advice, and with data.corrupt = "skip" are left out on all ranks, and
+// listed at the end.
+func TestDamagedPartsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	p, dir := buildProgram(t), t.TempDir()
+	put := func(name string, contents []byte) {
+		t.Helper()
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, contents, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var shard, folder []string
+	for i := range 16 {
+		img := string(greyPNG(t, uint8(10*i)))
+		shard = append(shard, fmt.Sprintf("%02d.png", i), img, fmt.Sprintf("%02d.cls", i), fmt.Sprint(i%2))
+		folder = append(folder, fmt.Sprintf("%c/%02d.png", 'a'+i%2, i), img)
+	}
+	put("shards/a.tar", packed(t, shard...))
+	put("shards/b.tar", nil)
+	put("shards/c.tar", packed(t, shard[:2]...))
+	put("folder.tar", packed(t, folder...)[:8300])
+	put("lines.tsv", []byte("text\tlabel\n"+strings.Repeat("good film\tpos\nbad film\tneg\n", 12)+
+		"no label\nbad \xff byte\tneg\n"))
+	put("vocab.txt", []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nfilm\n"))
+	put("tokens/train-0.bin", bytes.Repeat([]byte{1, 0, 2, 0, 3, 0}, 200))
+	put("tokens/train-1.bin", []byte{1, 0, 2}) // cut within a token
+	for _, c := range []struct {
+		name  string
+		set   []string
+		fails string   // error without data.corrupt = "skip"
+		says  []string // output with it
+	}{
+		{"shards", []string{"data.dataset=webdataset", "data.path=" + filepath.Join(dir, "shards")},
+			"b.tar", []string{"a damaged file was, with all its samples, left out", "b.tar", "c.tar"}},
+		{"a tar of class folders", []string{"data.dataset=images", "data.path=" + filepath.Join(dir, "folder.tar")},
+			"the archive was cut", []string{"the archive was cut", "images before are used"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set := append([]string{"data.num_samples=0", "data.batch_size=4", "train.steps=6", "parallel.ranks=2",
+				"data.val_fraction=0.1", "data.cache_dir=" + t.TempDir()}, c.set...)
+			out := finish(t, p.command(t.TempDir(), set...), 0)
+			for _, says := range []string{c.fails, `data.corrupt = "skip"`, "--allow data.path"} {
+				out.check(t, exit.Data, says)
+			}
+			results := t.TempDir()
+			out = finish(t, p.command(results, append(set, "data.corrupt=skip")...), 0)
+			result, err := os.ReadFile(filepath.Join(results, "run", "results", "result.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, says := range c.says {
+				out.check(t, exit.Done, says)
+				if !strings.Contains(string(result), says) {
+					t.Errorf("result.json does not say %q:\n%s", says, result)
+				}
+			}
+		})
+	}
+	for _, c := range []struct {
+		name, config string
+		fails, says  string
+	}{
+		{"token files", "[model]\nname=\"gpt2\"\nlayers=1\nheads=1\nembedding_size=8\n[data]\ndataset=\"text\"\n" +
+			"path=\"DIR/tokens\"\nvocabulary=8\nsequence_length=8\nbatch_size=4\n", "train-1.bin", "train-1.bin"},
+		{"labelled texts", "[model]\nname=\"bert_base\"\nlayers=1\nheads=1\nembedding_size=8\n[data]\n" +
+			"dataset=\"labelled_text\"\npath=\"DIR/lines.tsv\"\nvocab_file=\"DIR/vocab.txt\"\nsequence_length=8\n" +
+			"batch_size=4\n", "line 26: got 1 columns", "line 27: byte 4 is not UTF-8"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run := func(corrupt string) ended {
+				file := filepath.Join(t.TempDir(), "run.toml")
+				text := strings.ReplaceAll(c.config, "DIR", dir) + "corrupt=\"" + corrupt +
+					"\"\n[device]\nkind=\"reference\"\n[train]\nsteps=3\n[experiment]\noutput_dir=\"" + t.TempDir() + "\"\n"
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return finish(t, exec.Command(p.path, "train", "-c", file), 0)
+			}
+			if o := run("error"); o.code != exit.Data || !strings.Contains(o.stderr, c.fails) {
+				t.Errorf("got exit code %d, want %d and %q in %s", o.code, exit.Data, c.fails, o.stderr)
+			}
+			if o := run("skip"); o.code != exit.Done || !strings.Contains(o.stderr+o.stdout, c.says) {
+				t.Errorf("got exit code %d, want 0 and %q in %s", o.code, c.says, o.stderr)
+			}
+		})
+	}
+}
