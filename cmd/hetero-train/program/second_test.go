@@ -288,6 +288,40 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	s.run(exit.Usage, " training samples, now ", "--set", "data.path="+here, "--set", "train.steps=30")
 }
 
+// Samples that could not be read, and were repaired, do not prevent a resume. Other changes are listed with advice.
+func TestRepairedSamplesDoNotPreventAResume(t *testing.T) {
+	t.Parallel()
+	here := filepath.Join(t.TempDir(), "here")
+	writePictures(t, here, 40, 0)
+	bad := filepath.Join(here, "class1", "003.png")
+	sound, err := os.ReadFile(bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(path string, contents []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, contents, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(bad, nil)
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set",
+		"data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_fraction=0")
+	s.run(exit.Data, `003.png": empty file; the 2 steps before it are saved; repair or delete it, or set data.corrupt = "skip"`)
+	s.run(exit.Done, "1 unreadable samples replaced", "--set", "data.corrupt=skip", "--set", "train.steps=12")
+	put(bad, sound)
+	s.run(exit.Done, `could not be read before and can be read now: 1 of the compared ones, the first "class1/003.png"`,
+		"--set", "train.steps=24")
+	put(bad, nil)
+	s.run(exit.Usage, "1 cannot be read now", "--set", "data.corrupt=skip", "--set", "train.steps=30")
+	if err := os.Remove(bad); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exit.Usage, "80 training samples, now 79 training samples", "--set", "train.steps=30")
+	s.run(exit.Usage, "--allow data.path", "--set", "train.steps=30")
+	s.run(exit.Done, "done: 30 steps", "--set", "train.steps=30", "--allow", "data.path")
+}
+
 // If the data have changed since, an epoch has another number of steps than when the run was trained.
 func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "here")

@@ -19,24 +19,26 @@ import (
 // Run is a rank with the components of the training run that the configuration describes. A command opens only the
 // components that it needs.
 type Run struct {
-	Process  *session.Session // the same as Rank.Process
-	Rank     *compute.Rank
-	Data     *parts.Opened
-	Loading  data.Options // options of the training loader, which is opened last because it holds batches in memory
-	Replica  *replica.Replica
-	Folder   *experiment.Run   // set on the leading rank only; nil on other ranks
-	Learnt   derived           // set on the leading rank only; nil on other ranks
-	print    parts.Fingerprint // of Data; set on the leading rank only
-	Lab      testbed.Testbed
-	Queue    *spool.Queue    // writes the files of the run; nil: they are written at once
-	Steps    int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
-	StepsPer int64           // number of steps of an epoch
-	Epochs   int             // number of epochs of the whole run; fewer than configured after a fallback
-	weights  []float64       // factors of the loss by class; nil: 1
-	ledger   *content.Ledger // nil if all ranks read the same files
-	reading  atomic.Bool     // a read of the data has not returned, so the data must not be closed
-	Agreed   atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
-	Foreign  *Foreign        // set if another program computes the steps; nil otherwise
+	Process *session.Session // the same as Rank.Process
+	Rank    *compute.Rank
+	Data    *parts.Opened
+	Loading data.Options // options of the training loader, which is opened last because it holds batches in memory
+	Replica *replica.Replica
+	Folder  *experiment.Run   // set on the leading rank only; nil on other ranks
+	Learnt  derived           // set on the leading rank only; nil on other ranks
+	print   parts.Fingerprint // of Data; set on the leading rank only
+	// saidRepaired is set after the log states that only unreadable samples were repaired
+	saidRepaired bool
+	Lab          testbed.Testbed
+	Queue        *spool.Queue    // writes the files of the run; nil: they are written at once
+	Steps        int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
+	StepsPer     int64           // number of steps of an epoch
+	Epochs       int             // number of epochs of the whole run; fewer than configured after a fallback
+	weights      []float64       // factors of the loss by class; nil: 1
+	ledger       *content.Ledger // nil if all ranks read the same files
+	reading      atomic.Bool     // a read of the data has not returned, so the data must not be closed
+	Agreed       atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
+	Foreign      *Foreign        // set if another program computes the steps; nil otherwise
 }
 
 // New returns a run without open components.

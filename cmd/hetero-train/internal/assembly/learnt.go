@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -206,6 +207,10 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 		}
 		detail := ""
 		if key == dataPathKey {
+			if text, only := r.Data.Repaired(data, r.print); only {
+				r.sayRepaired(text)
+				continue
+			}
 			var ofPath, ofVal string
 			if ofPath, ofVal = r.dataDetails(old, data); ofVal != "" {
 				add(valPathKey, data.Eval.String(), r.print.Eval.String(), ofVal)
@@ -232,6 +237,15 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 		return strings.Compare(a.Key, b.Key)
 	})
 	return all
+}
+
+// sayRepaired logs, once, that the data differ only in repaired samples.
+func (r *Run) sayRepaired(text string) {
+	if !r.saidRepaired {
+		r.saidRepaired = true
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Info(text +
+			"; the run continues, because the order of the samples is the same")
+	}
 }
 
 // dataDetails describes how the data differ from those with the print was: ofPath the data that data.path determines,

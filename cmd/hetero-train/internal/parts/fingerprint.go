@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
@@ -24,6 +26,8 @@ type Fingerprint struct {
 	Digest string     `json:"-"` // of both parts; "" if the settings alone determine the data
 	Train  *PartPrint `json:"train,omitempty"`
 	Eval   *PartPrint `json:"eval,omitempty"` // nil without an evaluation part
+	// LeftOut names up to mostShown damaged parts that were left out.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // PartPrint describes the content of a part of a data set.
@@ -68,6 +72,12 @@ func sampleAt(k, n int, samples int64) int { return int(int64(k) * samples / int
 
 // Print returns the fingerprint of the data. It reads up to identitySamples samples of each part.
 func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
+	defer func() {
+		left := o.LeftOut()
+		for _, l := range left[:min(len(left), mostShown)] {
+			f.LeftOut = append(f.LeftOut, l.Path)
+		}
+	}()
 	switch {
 	case o.Tokens != nil:
 		f = o.Tokens.Print
@@ -171,8 +181,58 @@ func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
 	if was.Train == nil && was.Eval == nil { // imported weights
 		return "", ""
 	}
-	return difference("training", was.Train, now.Train, name("training", 0)),
-		difference("evaluation", was.Eval, now.Eval, name("evaluation", first))
+	train = difference("training", was.Train, now.Train, name("training", 0))
+	eval = difference("evaluation", was.Eval, now.Eval, name("evaluation", first))
+	if train != "" {
+		train += leftOutBefore(was, now)
+	}
+	return train, eval
+}
+
+// leftOutBefore names the parts that the earlier run left out as damaged, and that this run reads.
+func leftOutBefore(was, now Fingerprint) string {
+	var repaired []string
+	for _, path := range was.LeftOut {
+		if !slices.Contains(now.LeftOut, path) {
+			repaired = append(repaired, strconv.Quote(path))
+		}
+	}
+	if len(repaired) == 0 {
+		return ""
+	}
+	return "; damaged when the run was trained, and not any more: " + strings.Join(repaired, ", ")
+}
+
+// Repaired reports whether the data differ from those with the print was only in samples that could not be read then,
+// and can be read now. The number and the order of the samples are the same. text describes these samples.
+func (o *Opened) Repaired(was, now Fingerprint) (text string, ok bool) {
+	if o.Content == nil || was.Train == nil || now.Train == nil || (was.Eval == nil) != (now.Eval == nil) {
+		return "", false
+	}
+	first, count, name := 0, 0, ""
+	for _, part := range [][2]*PartPrint{{was.Train, now.Train}, {was.Eval, now.Eval}} {
+		a, b := part[0], part[1]
+		if a == nil {
+			continue
+		}
+		if a.Unit != b.Unit || a.Units != b.Units || a.Rest != b.Rest || len(a.Sums) != len(b.Sums) {
+			return "", false
+		}
+		for k := range a.count() {
+			switch {
+			case a.sum(k) == b.sum(k):
+			case a.sum(k) != 0:
+				return "", false
+			default:
+				if count++; name == "" {
+					name = o.Content.Name(first + sampleAt(k, a.count(), a.Units))
+				}
+			}
+		}
+		first += int(a.Units)
+	}
+	return fmt.Sprintf("the data differ only in samples that could not be read before and can be read now: %d of the compared ones, the first %q",
+		count, name), count > 0
 }
 
 func difference(part string, was, now *PartPrint, name func(i int) string) string {
@@ -188,17 +248,32 @@ func difference(part string, was, now *PartPrint, name func(i int) string) strin
 		return unit(was) + ", now " + unit(now)
 	}
 	first, differing, n := -1, 0, min(was.count(), now.count())
+	repaired, damaged := 0, 0
 	for k := range n {
-		if was.sum(k) != now.sum(k) {
-			if differing++; first < 0 {
-				first = k
-			}
+		if was.sum(k) == now.sum(k) {
+			continue
 		}
+		if differing++; first < 0 {
+			first = k
+		}
+		switch {
+		case was.sum(k) == 0:
+			repaired++
+		case now.sum(k) == 0:
+			damaged++
+		}
+	}
+	more := ""
+	if repaired > 0 {
+		more += fmt.Sprintf("; %d could not be read before", repaired)
+	}
+	if damaged > 0 {
+		more += fmt.Sprintf("; %d cannot be read now", damaged)
 	}
 	switch {
 	case first >= 0:
-		return fmt.Sprintf("the content of %s differs (%d of %d compared %s samples differ)",
-			name(sampleAt(first, n, now.Units)), differing, n, part)
+		return fmt.Sprintf("the content of %s differs (%d of %d compared %s samples differ%s)",
+			name(sampleAt(first, n, now.Units)), differing, n, part, more)
 	case was.Rest != now.Rest && n > 0:
 		return fmt.Sprintf("the classes, the labels or the content of other %s samples differ", part)
 	case was.Rest != now.Rest:
