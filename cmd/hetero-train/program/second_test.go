@@ -308,7 +308,7 @@ func TestRepairedSamplesDoNotPreventAResume(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set",
 		"data.num_samples=0", "--set", "data.path="+here, "--set", "data.val_fraction=0")
 	s.run(exit.Data, `003.png": empty file; the 2 steps before it are saved; repair or delete it, or set data.corrupt = "skip"`)
-	s.run(exit.Done, "1 unreadable samples replaced", "--set", "data.corrupt=skip", "--set", "train.steps=12")
+	s.run(exit.Done, " unreadable samples replaced", "--set", "data.corrupt=skip", "--set", "train.steps=12")
 	put(bad, sound)
 	s.run(exit.Done, `could not be read before and can be read now: 1 of the compared ones, the first "class1/003.png"`,
 		"--set", "train.steps=24")

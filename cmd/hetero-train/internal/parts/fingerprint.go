@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
@@ -38,6 +41,8 @@ type PartPrint struct {
 	// Sums are hashes (data.SumOf) of the content of up to identitySamples evenly spaced samples, of 8 bytes each. 0 is
 	// the hash of a sample that cannot be read. Parts of tokens have none.
 	Sums []byte `json:"sums,omitempty"`
+	// Bad are the positions in Sums of the samples that cannot be decoded, in ascending order.
+	Bad []int `json:"unreadable,omitempty"`
 }
 
 // Known returns the hashes in Sums without those of unreadable samples.
@@ -54,6 +59,12 @@ func (p *PartPrint) Known() map[uint64]bool {
 func (p *PartPrint) count() int { return len(p.Sums) / 8 }
 
 func (p *PartPrint) sum(k int) uint64 { return binary.LittleEndian.Uint64(p.Sums[8*k:]) }
+
+// bad reports whether sample k of Sums could not be read or decoded.
+func (p *PartPrint) bad(k int) bool {
+	_, found := slices.BinarySearch(p.Bad, k)
+	return found || p.sum(k) == 0
+}
 
 func (p *PartPrint) addSum(sum uint64) { p.Sums = binary.LittleEndian.AppendUint64(p.Sums, sum) }
 
@@ -131,7 +142,54 @@ func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, er
 		}
 		p.addSum(writeSample(h, reader, sampleAt(k, n, p.Units)))
 	}
-	return p, nil
+	p.Bad, err = undecodable(ctx, d, n)
+	return p, err
+}
+
+// smallest makes decoders return the smallest image that they can decode fast.
+type smallest struct{}
+
+// MinSize implements data.Sizer.
+func (smallest) MinSize(int, int) (width, height int) { return 1, 1 }
+
+// undecodable returns which of n evenly spaced samples cannot be decoded.
+func undecodable(ctx context.Context, d data.Dataset, n int) (bad []int, err error) {
+	faulty := make([]bool, n)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), 8, n) {
+		r, err := d.NewReader()
+		if err != nil {
+			return nil, err
+		}
+		all.Go(func() {
+			defer r.Close() // read only
+			var image data.Image
+			for k := int(next.Add(1)) - 1; k < n && ctx.Err() == nil; k = int(next.Add(1)) - 1 {
+				faulty[k] = !decodes(r, sampleAt(k, n, int64(d.Len())), &image)
+			}
+		})
+	}
+	all.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for k, is := range faulty {
+		if is {
+			bad = append(bad, k)
+		}
+	}
+	return bad, nil
+}
+
+// decodes reports whether sample i can be decoded. A decoder of the standard library may panic on a crafted file.
+func decodes(r data.Reader, i int, image *data.Image) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return r.Read(i, smallest{}, image) == nil
 }
 
 // writeSample adds sample i to the digest: its stored bytes, otherwise its pixels, otherwise the fact that it is
@@ -221,7 +279,7 @@ func (o *Opened) Repaired(was, now Fingerprint) (text string, ok bool) {
 		for k := range a.count() {
 			switch {
 			case a.sum(k) == b.sum(k):
-			case a.sum(k) != 0:
+			case !a.bad(k) || b.bad(k):
 				return "", false
 			default:
 				if count++; name == "" {
@@ -257,9 +315,9 @@ func difference(part string, was, now *PartPrint, name func(i int) string) strin
 			first = k
 		}
 		switch {
-		case was.sum(k) == 0:
+		case was.bad(k) && !now.bad(k):
 			repaired++
-		case now.sum(k) == 0:
+		case now.bad(k) && !was.bad(k):
 			damaged++
 		}
 	}
