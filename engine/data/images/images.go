@@ -65,7 +65,7 @@ func SayDecoder(log *slog.Logger) {
 		if c.Native {
 			log.Info("JPEG images are decoded by " + c.Name)
 		} else {
-			log.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg, and with colours that differ from those of libturbojpeg and Pillow by 2 to 3 of 255 levels in the mean",
+			log.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg; single values differ from those of libturbojpeg and Pillow by up to 3 of 255 levels",
 				"reason", c.Reason)
 		}
 	})

@@ -32,6 +32,10 @@ func goDecode(data []byte, h Header, buf []byte) ([]byte, int, int, error) {
 			h.Width, h.Height)
 	}
 	pix := grow(buf, 3*h.Width*h.Height)
+	if img, ok := img.(*image.YCbCr); ok {
+		newUpsampler(img).rgb(pix)
+		return pix, h.Width, h.Height, nil
+	}
 	at := 0
 	put := func(r, g, b uint8) {
 		pix[at], pix[at+1], pix[at+2] = r, g, b
@@ -40,9 +44,6 @@ func goDecode(data []byte, h Header, buf []byte) ([]byte, int, int, error) {
 	for y := b.Min.Y; y < b.Max.Y; y++ {
 		for x := b.Min.X; x < b.Max.X; x++ {
 			switch img := img.(type) {
-			case *image.YCbCr:
-				c := img.COffset(x, y)
-				put(color.YCbCrToRGB(img.Y[img.YOffset(x, y)], img.Cb[c], img.Cr[c]))
 			case *image.Gray:
 				v := img.GrayAt(x, y).Y
 				put(v, v, v)

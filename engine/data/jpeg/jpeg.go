@@ -108,6 +108,14 @@ type Choice struct {
 	Reason string // reason why libturbojpeg is not in use; "" if it is
 }
 
+// Library returns the name of the library without its path. All versions of libturbojpeg give the same pixels.
+func (c Choice) Library() string {
+	if c.Native {
+		return "libturbojpeg"
+	}
+	return c.Name
+}
+
 // InUse returns the library that decodes images, for the log.
 func InUse() Choice {
 	lib, err := openLibrary()
