@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -388,14 +389,17 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 }
 
 // JumpTo makes step the next batch. It can jump forwards, or backwards after a roll-back or for the next evaluation.
-// It drops prefetched batches; batches that the caller holds remain valid. The newest share that was set applies from
-// step on.
+// It drops prefetched batches, unless step is the next batch already; batches that the caller holds remain valid. The
+// newest share that was set applies from step on.
 func (l *Loader) JumpTo(step int64) error {
 	if step < 0 || l.o.Evaluate && step > int64(l.perPass) {
 		return fmt.Errorf("data loader: cannot go to batch %d of %d", step, l.perPass)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if step == l.head && len(l.shares) == 1 && !l.failed() {
+		return nil
+	}
 	last := l.shares[len(l.shares)-1]
 	last.from = 0
 	l.shares = append(l.shares[:0], last)
@@ -410,6 +414,13 @@ func (l *Loader) JumpTo(step int64) error {
 	}
 	l.wake()
 	return nil
+}
+
+// failed reports whether a prefetched batch has an error, which another read may not have. The caller must hold the lock.
+func (l *Loader) failed() bool {
+	return slices.ContainsFunc(l.slots, func(s *slot) bool {
+		return s.state == slotFilling && (s.fault != nil || s.countFault != nil)
+	})
 }
 
 // Close stops the workers, waits for them, and frees the buffers, including those of batches that the caller holds.

@@ -71,6 +71,22 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	})
 }
 
+// The loop jumps to its first step before it starts, which is usually the step that the loader already reads.
+func TestAJumpToTheNextBatchReadsNothingAgain(t *testing.T) {
+	f := &fake{samples: 100, size: 4}
+	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Depth: 2, Workers: 1})
+	waitFor(t, "both batches to be read", func() bool { return f.reads.Load() == 40 })
+	if err := l.JumpTo(0); err != nil {
+		t.Fatal(err)
+	}
+	for step := range 2 {
+		if b := take(t, l, 1)[0]; b.Step != int64(step) {
+			t.Errorf("got batch %d, want %d", b.Step, step)
+		}
+	}
+	waitFor(t, "two more batches to be read", func() bool { return f.reads.Load() == 80 })
+}
+
 func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	f := &fake{samples: 100, size: 4}
 	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Share: &Share{0, 10}, Depth: 2,

@@ -76,10 +76,7 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 		inks := strings.Contains(name, "cmyk") || strings.Contains(name, "ycck")
 		photo := strings.Contains(name, ".jpg") && !strings.Contains(name, "webp")
 		if photo && !(inks && jpeg.InUse().Native) { // libturbojpeg gives Pillow's pixels
-			most, mean = 24, 3
-			if !jpeg.InUse().Native {
-				mean = 5 // image/jpeg does not smooth colour channels when it enlarges them
-			}
+			most, mean = 3, 0.3
 		}
 		if l, m := differences(img.Pix, want); l > most || m > mean {
 			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean, want at most %d and %g", golden, l, m, most,
