@@ -41,8 +41,8 @@ func (s textSource) CountLabels(_, index int) (int, error) {
 	return s.Length(index), nil
 }
 
-// TestUnreadableSamplesOfAnyKindAreReplaced compares the batches of two ranks, with other numbers of workers, with those
-// of one.
+// TestUnreadableSamplesOfAnyKindAreReplaced compares the batches of two ranks, with other numbers of workers, with
+// those of one.
 func TestUnreadableSamplesOfAnyKindAreReplaced(t *testing.T) {
 	base := unevenSamples{n: 40, broken: map[int]bool{3: true, 4: true, 17: true, 39: true}}
 	read := func(share Share, workers int) (all [][]string, replaced int, labels []int) {

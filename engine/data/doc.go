@@ -39,7 +39,7 @@
 // contains the epoch, the index and the purpose. The order of an epoch is a Fisher-Yates shuffle with this generator.
 //
 // Two machines that decode a JPEG with different libraries (libturbojpeg and image/jpeg) may get slightly different
-// pixels. The values differ by a few units on the 0-255 scale. Package jpeg reports the library in use.
+// pixels. The values differ by up to 3 of 255 levels. Package jpeg reports the library in use.
 //
 // Pixels in this package are bytes. The device subtracts the mean and divides by the standard deviation.
 // Normalization contains the usual values of both.

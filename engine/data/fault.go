@@ -22,7 +22,7 @@ type Fault struct {
 	Damaged bool
 }
 
-// LeftOut is a damaged part of the data that was left out when the data set was opened, because the caller asked for it.
+// LeftOut is a damaged part of the data that was left out when the data set was opened, as the caller asked for.
 type LeftOut struct {
 	Path   string // of a file, or of a sample in it
 	Whole  bool   // all samples of the file are left out

@@ -416,7 +416,8 @@ func (l *Loader) JumpTo(step int64) error {
 	return nil
 }
 
-// failed reports whether a prefetched batch has an error, which another read may not have. The caller must hold the lock.
+// failed reports whether a prefetched batch has an error, which another read may not have. The caller must hold the
+// lock.
 func (l *Loader) failed() bool {
 	return slices.ContainsFunc(l.slots, func(s *slot) bool {
 		return s.state == slotFilling && (s.fault != nil || s.countFault != nil)

@@ -98,8 +98,8 @@ func (d *Decoder) decodeAnyPNG(contents []byte, img *data.Image) error {
 
 func (d *Decoder) checkSize(width, height int) error {
 	if width < 1 || height < 1 || width > d.o.MaxPixels/height {
-		return fmt.Errorf("image of %d x %d pixels, want at most %d in all (data.max_pixels)", width, height,
-			d.o.MaxPixels)
+		return fmt.Errorf("image of %d x %d pixels, want at most %d in all (data.max_pixels; %d would accept this image)",
+			width, height, d.o.MaxPixels, int64(width)*int64(height))
 	}
 	return nil
 }

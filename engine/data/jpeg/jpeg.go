@@ -62,8 +62,8 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 	case pixels > maxScanPixels:
 		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d in all", h.Width, h.Height, maxScanPixels)
 	}
-	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height,
-		maxScanPixels/pixels)
+	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d: save the image smaller, or not as progressive JPEG",
+		scans, h.Width, h.Height, maxScanPixels/pixels)
 }
 
 // size reads the size with the library that will decode the image.

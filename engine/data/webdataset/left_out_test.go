@@ -77,7 +77,8 @@ func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
 				if want := append(slices.Clone(c.left), 10, 11, 12); !slices.Equal(got, want) {
 					t.Errorf("samples %v, want %v", got, want)
 				}
-				if len(s.LeftOut) != 1 || !strings.HasPrefix(s.LeftOut[0].Path, path) || s.LeftOut[0].Whole != (c.left == nil) ||
+				if len(s.LeftOut) != 1 || !strings.HasPrefix(s.LeftOut[0].Path, path) ||
+					s.LeftOut[0].Whole != (c.left == nil) ||
 					!strings.Contains(s.LeftOut[0].String(), c.says) {
 					t.Errorf("left out %v, want a part of %s because of %q", s.LeftOut, path, c.says)
 				}

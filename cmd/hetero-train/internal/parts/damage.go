@@ -76,8 +76,8 @@ func (o *Opened) checkLeftOut(cfg *config.Config, log *slog.Logger) error {
 	}
 	if samples > cfg.Data.CorruptLimit {
 		first := o.LeftOut()[0]
-		return exit.With(exit.Data, fmt.Errorf("data set %s: %s, more than data.corrupt_limit = %d; the first: %s", o.Name,
-			show.Count(samples, "damaged sample"), cfg.Data.CorruptLimit, first))
+		return exit.With(exit.Data, fmt.Errorf("data set %s: %s, more than data.corrupt_limit = %d; the first: %s",
+			o.Name, show.Count(samples, "damaged sample"), cfg.Data.CorruptLimit, first))
 	}
 	return nil
 }

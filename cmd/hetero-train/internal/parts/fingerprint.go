@@ -160,6 +160,7 @@ func undecodable(ctx context.Context, d data.Dataset, n int) (bad []int, err err
 	for range min(runtime.GOMAXPROCS(0), 8, n) {
 		r, err := d.NewReader()
 		if err != nil {
+			all.Wait()
 			return nil, err
 		}
 		all.Go(func() {
