@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
@@ -103,6 +105,13 @@ func TestRanksWithASmallerLastStepTrainAsOneRank(t *testing.T) {
 	mix(&mixed)
 	ghost := testOptions()
 	ghost.GhostGroup = 2
+	labels := testOptions()
+	several(&labels)
+	padded := labels
+	use(&padded, noNorm)
+	mixedPadded := testOptions()
+	mix(&mixedPadded)
+	use(&mixedPadded, noNorm)
 	for _, c := range []struct {
 		name string
 		crew crew
@@ -134,6 +143,12 @@ func TestRanksWithASmallerLastStepTrainAsOneRank(t *testing.T) {
 		{"texts, fewer than micro-batches",
 			crew{options: lastOptions(languageOptions(0), 8, 4), shares: []int{1, 1}, cap: 200}},
 		{"pairs of texts", crew{options: lastOptions(pairOptions(0), 8, 1), shares: []int{1, 7}}},
+		{"several labels per image",
+			crew{options: lastOptions(labels, 8, 1), shares: []int{5, 3}, sync: true}},
+		{"several labels per image, padded",
+			crew{options: lastOptions(padded, 8, 1), shares: []int{1, 7}}},
+		{"mixed images, padded",
+			crew{options: lastOptions(mixedPadded, 8, 1), shares: []int{1, 7}}},
 		{"shares that change at every step",
 			crew{options: lastOptions(testOptions(), 8, 1), shares: []int{3, 3, 2}, sync: true,
 				splitter: rotating{[][]int{{1, 4, 3}, {8, 0, 0}, {0, 1, 7}, nil, {2, 3, 3}}}}},
@@ -162,6 +177,12 @@ func TestRanksWithASmallerLastStepTrainAsOneRank(t *testing.T) {
 			})
 		}
 	}
+}
+
+// noNorm is a network without batch normalisation, whose passes may contain padding.
+func noNorm(net *nn.Net, x *graph.Value, classes int) *graph.Value {
+	x = net.Graph.Unary("relu", graph.ReLU, net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1, Bias: true}))
+	return net.Logits("fc", net.GlobalAvgPool("pool", x), classes)
 }
 
 func sum(values []int) (total int) {

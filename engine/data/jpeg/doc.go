@@ -3,7 +3,8 @@
 // It uses libturbojpeg through libhetero_jpeg.so, which is built from src/ by CMake and opened at run time. Without
 // this library, it uses image/jpeg of the standard library. image/jpeg is several times slower, cannot decode at
 // reduced size, and rounds differently: values differ by up to 3 of 255 levels. Colours are interpolated as in
-// libjpeg. It refuses some subsamplings of images with four inks (CMYK). InUse reports the library in use and the reason.
+// libjpeg. It refuses some subsamplings of images with four inks (CMYK). InUse reports the library in use and the
+// reason.
 //
 // If $HETERO_LIB_DIR is set, the package searches this folder for libhetero_jpeg.so. Otherwise it searches build/lib,
 // lib and ../lib/hetero-train, relative to the folder of the executable.
