@@ -34,11 +34,12 @@ func (l LeftOut) String() string {
 }
 
 // IsDamage reports whether err, of opening or reading a file, is caused by the contents of the file: not by a missing
-// file, by permissions, by a lack of resources or by the end of a context.
+// file, by permissions, by a failed request for an object, by a lack of resources or by the end of a context.
 func IsDamage(err error) bool {
 	var errno syscall.Errno
 	switch {
-	case err == nil, Exhausted(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+	case err == nil, Exhausted(err), errors.As(err, new(interface{ Requested() })),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, os.ErrNotExist), errors.As(err, new(*regular.Error)):
 		return false
 	case errors.As(err, &errno):

@@ -53,6 +53,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Requested marks the error as that of a request: it says nothing about the contents of the object. data.IsDamage asks.
+func (e *Error) Requested() {}
+
 // Is reports that a missing object or bucket is fs.ErrNotExist.
 func (e *Error) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Status == http.StatusNotFound

@@ -166,7 +166,7 @@ func (o Options) openOne(ctx context.Context, path string) (listed, error) {
 			"archive", path, "images", list.len())
 	}
 	var cut *archive.CutError
-	if errors.As(err, &cut) && o.SkipDamaged && list.len() > 0 {
+	if errors.As(err, &cut) && data.IsDamage(err) && o.SkipDamaged && list.len() > 0 {
 		list.cut, err = fmt.Errorf("%w; the %d images before are used", cut, list.len()), nil
 	}
 	if err == nil {

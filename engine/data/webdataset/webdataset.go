@@ -277,7 +277,7 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 		}
 		l, err := archive.Scan(ctx, f, id.size, o.Limits, p.of(), g.add)
 		var cut *archive.CutError
-		if err != nil && !errors.As(err, &cut) {
+		if err != nil && (!errors.As(err, &cut) || !data.IsDamage(err)) {
 			return err
 		}
 		x, err = g.index(l, cut)
