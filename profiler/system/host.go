@@ -9,6 +9,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/cgroup"
 )
 
 // Host describes the machine and the resources that this process may use.
@@ -56,15 +58,15 @@ func read(root fs.FS, own []net.Interface) (Host, error) {
 	note("read the disks", err)
 	h.Networks = readNetworks(root, own)
 
-	groups := readCgroups(root)
-	h.Cgroups = groups.version()
+	groups := cgroup.Read(root)
+	h.Cgroups = groups.Version()
 	h.Container = container(root, groups)
 	h.CPU.Quota = float64(h.CPU.Usable)
-	if quota, ok := groups.cpuQuota(root); ok {
+	if quota, ok := groups.CPUQuota(root); ok {
 		h.CPU.Quota = min(h.CPU.Quota, quota)
 	}
 	h.Memory.Limit = h.Memory.Total
-	if limit, ok := groups.memoryLimit(root); ok {
+	if limit, ok := groups.MemoryLimit(root); ok {
 		h.Memory.Limit = min(h.Memory.Limit, limit)
 	}
 	return h, errors.Join(faults...)
@@ -79,26 +81,26 @@ func isWSL2(release string) bool {
 
 // container returns the kind of container in which the process runs, or "". It checks for traces of container
 // engines, the most reliable ones first.
-func container(root fs.FS, groups cgroups) string {
+func container(root fs.FS, groups cgroup.Groups) string {
 	exists := func(name string) bool {
 		_, err := fs.Stat(root, name)
 		return err == nil
 	}
 	declared, _ := readLine(root, "run/systemd/container")
 	switch {
-	case exists("var/run/secrets/kubernetes.io"), groups.mentions("kubepods"):
+	case exists("var/run/secrets/kubernetes.io"), groups.Mentions("kubepods"):
 		return "kubernetes"
-	case exists(".dockerenv"), groups.mentions("docker"):
+	case exists(".dockerenv"), groups.Mentions("docker"):
 		return "docker"
-	case exists("run/.containerenv"), groups.mentions("libpod"):
+	case exists("run/.containerenv"), groups.Mentions("libpod"):
 		return "podman"
-	case groups.mentions("lxc"):
+	case groups.Mentions("lxc"):
 		return "lxc"
-	case groups.mentions("containerd"):
+	case groups.Mentions("containerd"):
 		return "containerd"
 	case declared != "" && declared != "wsl":
 		return declared
-	case groups.rootIsOverlay:
+	case groups.RootIsOverlay:
 		return "container"
 	}
 	return ""

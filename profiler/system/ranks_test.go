@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cgroup"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -120,7 +121,7 @@ func TestABusyRankOfTwoUsesAllOfItsCPU(t *testing.T) {
 func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 	const quota = 0.2
 	var groups []string
-	folders, v2 := readCgroups(os.DirFS("/")).folders("cpu")
+	folders, v2 := cgroup.Read(os.DirFS("/")).Folders("cpu")
 	if len(folders) == 0 {
 		needtest.Missing(t, "cgroups", "this system has no control group of the CPU")
 	}
@@ -134,9 +135,9 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 				time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
 			}
 		})
-		file, text := cpuMaxV2, "20000 100000"
+		file, text := cgroup.CPUMaxV2, "20000 100000"
 		if !v2 {
-			file, text = cpuQuotaV1, "20000" // the usual period is 100 ms
+			file, text = cgroup.CPUQuotaV1, "20000" // the usual period is 100 ms
 		}
 		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
 			needtest.Missing(t, "cgroups", err)

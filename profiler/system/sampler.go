@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cgroup"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -177,16 +178,16 @@ func openSelf(limits Limits) (*self, error) {
 	if limits.PID != 0 && err == nil {
 		p.stat, err = os.Open("/" + limits.folder() + "/stat")
 	}
-	folders, v2 := readCgroups(os.DirFS("/")).folders("cpu")
+	folders, v2 := cgroup.Read(os.DirFS("/")).Folders("cpu")
 	for _, folder := range folders {
 		if v2 {
-			if file, err := os.Open(filepath.Join("/", folder, cpuMaxV2)); err == nil { // missing at the top
+			if file, err := os.Open(filepath.Join("/", folder, cgroup.CPUMaxV2)); err == nil { // missing at the top
 				p.quotas = append(p.quotas, quotaFile{quota: file})
 			}
 			continue
 		}
-		quota, err1 := os.Open(filepath.Join("/", folder, cpuQuotaV1))
-		period, err2 := os.Open(filepath.Join("/", folder, cpuPeriodV1))
+		quota, err1 := os.Open(filepath.Join("/", folder, cgroup.CPUQuotaV1))
+		period, err2 := os.Open(filepath.Join("/", folder, cgroup.CPUPeriodV1))
 		if err1 != nil || err2 != nil {
 			quota.Close() // nil has an error, too
 			period.Close()

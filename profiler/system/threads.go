@@ -8,6 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/cgroup"
 )
 
 // ThreadLimit is a limit on the number of threads. Linux counts threads as processes.
@@ -36,8 +38,8 @@ func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
 			tightest, refused = l, true
 		}
 	}
-	groups := readCgroups(root)
-	folders, _ := groups.folders("pids")
+	groups := cgroup.Read(root)
+	folders, _ := groups.Folders("pids")
 	for _, folder := range folders {
 		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max": no limit; missing at the top
 		used, counted := wholeNumber(root, path.Join(folder, "pids.current"))

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cgroup"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -141,7 +142,7 @@ type procWaits struct {
 
 func openWaits(root string, limits Limits) *procWaits {
 	p := &procWaits{tasks: filepath.Join(root, limits.folder(), "task")}
-	folders, v2 := readCgroups(os.DirFS(root)).folders("cpu")
+	folders, v2 := cgroup.Read(os.DirFS(root)).Folders("cpu")
 	p.v2 = v2
 	for _, folder := range folders {
 		if f, err := os.Open(filepath.Join(root, folder, "cpu.stat")); err == nil { // the top level has no such file

@@ -52,6 +52,8 @@ var layers = []layer{
 
 	{"engine/platform", nil},
 	{"engine/regular", nil},
+	{"engine/cgroup", nil},
+	{"engine/memory", imports("engine/cgroup")},
 	{"engine/crowd", nil},
 	{"engine/handshake", nil},
 	{"engine/ports", nil},
@@ -115,7 +117,7 @@ var layers = []layer{
 	{"engine/cluster/porttest", nil},
 	{"engine/cluster/ranktest", imports("engine/cluster/rendezvous")}, // only tests import it
 	{"engine/cluster", nil},
-	{"engine/cluster/...", imports("engine/crowd", "engine/handshake", "engine/platform")},
+	{"engine/cluster/...", imports("engine/cgroup", "engine/crowd", "engine/handshake", "engine/platform")},
 
 	// Training loop, models and observers.
 	{"engine/models", imports("engine/graph", "engine/nn")},
@@ -140,7 +142,7 @@ var layers = []layer{
 	{"profiler/tuning", imports("profiler/cache")},
 	{"profiler/precision", imports("engine/task/images", "profiler/cache", "engine/tensor", "engine/device",
 		"engine/graph", "engine/nn", "engine/optim", "engine/data", "engine/train/replica")},
-	{"profiler/system", imports("engine/platform", "profiler/telemetry")},
+	{"profiler/system", imports("engine/cgroup", "engine/platform", "profiler/telemetry")},
 	{"profiler/spool", imports("engine/diskwatch")},
 	{"profiler/runtime", imports("profiler/account", "engine/platform", "engine/regular", "profiler/telemetry",
 		"profiler/spool")},

@@ -21,31 +21,58 @@ const mostCauseBytes = 32 << 10
 // caller must then print the cause. Call ReportCause at most once per process, at its end. It sends at most 32 KiB of
 // text.
 func ReportCause(environment []string, text string) bool {
-	for _, entry := range environment {
-		number, ok := strings.CutPrefix(entry, CauseVariable+"=")
-		if !ok {
-			continue
-		}
-		fd, err := strconv.ParseUint(number, 10, 16)
-		if err != nil || fd < firstExtraFile {
-			return false
-		}
-		file := os.NewFile(uintptr(fd), "cause")
-		_, err = file.WriteString(text[:min(len(text), mostCauseBytes)])
-		return file.Close() == nil && err == nil
+	fd, ok := causePipe(environment)
+	if !ok {
+		return false
 	}
-	return false
+	file := os.NewFile(uintptr(fd), "cause")
+	_, err := file.WriteString(text[:min(len(text), mostCauseBytes)])
+	return file.Close() == nil && err == nil
 }
 
-// readCause reads the cause that an ended rank has written. The read has a time limit, because a process that the rank
-// left behind may hold the pipe open.
-func readCause(file *os.File) string {
+// mostAccountBytes and mostCauseBytes together are less than a pipe holds.
+const mostAccountBytes = 4 << 10
+
+// accountEnd ends the account of a rank in the pipe of the cause.
+const accountEnd = "\x00"
+
+// ReportMemory sends a description of this rank's memory to its supervisor. If the kernel kills the rank because memory
+// ran out, the error contains the description. environment has the form of os.Environ. Without a supervisor,
+// ReportMemory does nothing. Call it at most once per process, before ReportCause. It sends at most 4 KiB of text.
+func ReportMemory(environment []string, text string) error {
+	fd, ok := causePipe(environment)
+	if !ok {
+		return nil
+	}
+	text = strings.ReplaceAll(text, accountEnd, "")
+	return writeTo(fd, text[:min(len(text), mostAccountBytes)]+accountEnd)
+}
+
+// causePipe returns the file descriptor of the pipe to the supervisor.
+func causePipe(environment []string) (fd int, ok bool) {
+	for _, entry := range environment {
+		if number, ok := strings.CutPrefix(entry, CauseVariable+"="); ok {
+			fd, err := strconv.ParseUint(number, 10, 16)
+			return int(fd), err == nil && fd >= firstExtraFile
+		}
+	}
+	return 0, false
+}
+
+// readCause reads the account and the cause that an ended rank has written. The read has a time limit, because a process
+// that the rank left behind may hold the pipe open.
+func readCause(file *os.File) (account, cause string) {
 	defer file.Close()
 	if err := file.SetReadDeadline(time.Now().Add(drainTime)); err != nil {
-		return ""
+		return "", ""
 	}
-	text, _ := io.ReadAll(io.LimitReader(file, mostCauseBytes)) // the text that arrived before the time limit
-	return strings.TrimSpace(string(text))
+	// the text that arrived before the time limit
+	text, _ := io.ReadAll(io.LimitReader(file, mostAccountBytes+mostCauseBytes))
+	account, cause, found := strings.Cut(string(text), accountEnd)
+	if !found {
+		account, cause = "", account
+	}
+	return strings.TrimSpace(account), strings.TrimSpace(cause)
 }
 
 // known reports whether another rank has failed with the same exit code and cause.

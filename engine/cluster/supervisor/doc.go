@@ -44,6 +44,9 @@
 // the rank lost another rank. Run then searches for the cause among the ranks that fail later or hang. An exit code in
 // Orderly means that the rank stopped as requested and saved its state.
 //
+// If memory ran out, the report has the limit of the control group, its largest use, and the description of the rank's
+// memory that the rank sent with [ReportMemory].
+//
 // A rank may send the cause of its failure to the supervisor ([ReportCause]) instead of printing it. The error then
 // contains the cause. If all ranks of the machine end with the same exit code and cause, the error is the cause alone.
 //

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/cgroup"
 )
 
 // memoryKills counts the processes that the kernel has killed because memory ran out.
@@ -16,54 +18,9 @@ type memoryKills struct {
 
 // readMemoryKills reads the counts below the folder root, which is "/" outside tests.
 func readMemoryKills(root string) memoryKills {
-	kills := memoryKills{group: -1, system: counter(filepath.Join(root, "proc/vmstat"), "oom_kill")}
-	mounts, err := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
-	if err != nil {
-		return kills
-	}
-	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return kills
-	}
-	// A line is NUMBER:CONTROLLERS:PATH. Number 0 without controllers means version 2 of control groups.
-	for line := range strings.Lines(string(groups)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		var file, kind string
-		switch {
-		case fields[0] == "0" && fields[1] == "":
-			file, kind = "memory.events", "cgroup2"
-		case strings.Contains(","+fields[1]+",", ",memory,"):
-			file, kind = "memory.oom_control", "cgroup"
-		default:
-			continue
-		}
-		if folder, ok := groupFolder(string(mounts), kind, fields[2]); ok {
-			kills.group = max(kills.group, counter(filepath.Join(root, folder, file), "oom_kill"))
-		}
-	}
-	return kills
-}
-
-// groupFolder finds where a control group is mounted. A line of mountinfo is
-// NUMBER PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS] - TYPE SOURCE OPTIONS; version 1 names its controllers in the
-// last field.
-func groupFolder(mounts, kind, group string) (string, bool) {
-	for line := range strings.Lines(mounts) {
-		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
-		where, what := strings.Fields(before), strings.Fields(after)
-		if len(where) < 5 || len(what) < 3 || what[0] != kind {
-			continue
-		}
-		if kind == "cgroup" && !strings.Contains(","+what[2]+",", ",memory,") {
-			continue
-		}
-		below := strings.TrimPrefix(group, strings.TrimSuffix(where[3], "/"))
-		return filepath.Join(where[4], below), true
-	}
-	return "", false
+	files := os.DirFS(root)
+	return memoryKills{group: cgroup.Read(files).Kills(files),
+		system: counter(filepath.Join(root, "proc/vmstat"), "oom_kill")}
 }
 
 // counter reads a line "NAME NUMBER" of a file; -1: not found.
@@ -91,6 +48,28 @@ func (before memoryKills) reason(after memoryKills) string {
 	case before.system >= 0 && after.system > before.system:
 		return fmt.Sprintf("perhaps out of memory (the machine's counter oom_kill rose from %d to %d)", before.system,
 			after.system)
+	case before.group < 0 && before.system < 0:
+		return "probably out of memory (no counter oom_kill is readable; the kernel log has the reason)"
 	}
 	return ""
 }
+
+// figures describes the limit and the use of the control group of a rank that the kernel killed, and the rank's own
+// account (ReportMemory).
+func figures(root, account string) string {
+	files := os.DirFS(root)
+	var words []string
+	if level, ok := cgroup.Tightest(cgroup.Read(files).Memory(files)); ok {
+		text := fmt.Sprintf("%s of /%s is %s", level.File, level.Folder, mebibytes(level.Limit))
+		if level.Peak > 0 {
+			text += ", and its processes used up to " + mebibytes(level.Peak)
+		}
+		words = append(words, text)
+	}
+	if account != "" {
+		words = append(words, account)
+	}
+	return strings.Join(words, "; ")
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -68,7 +68,8 @@ func TestSaysWhetherMemoryWasWanting(t *testing.T) {
 		{memoryKills{-1, 5}, memoryKills{-1, 7},
 			"perhaps out of memory (the machine's counter oom_kill rose from 5 to 7)"},
 		{memoryKills{1, 5}, memoryKills{1, 5}, ""},
-		{memoryKills{-1, -1}, memoryKills{-1, -1}, ""},
+		{memoryKills{-1, -1}, memoryKills{-1, -1},
+			"probably out of memory (no counter oom_kill is readable; the kernel log has the reason)"},
 	}
 	for _, test := range tests {
 		if got := test.before.reason(test.after); got != test.want {
@@ -114,10 +115,12 @@ func TestKillForWantOfMemoryIsSaid(t *testing.T) {
 	// Until the memory of rank 1 is free, the kernel can kill a second process. That is not the supervisor
 	// (TestRanksHaveAHigherOOMAdjustment), but it can be another rank, and the supervisor can see its end first.
 	const reason = ` \(process .* was killed by SIGKILL: out of memory \(the control group's counter oom_kill rose from `
-	want := regexp.MustCompile(`rank 1` + reason + `\d+ to \d+\)|rank [02]` + reason + `0 to [23]\)`)
+	const figures = `: memory\.\w+ of /\S+ is 256\.0 MiB, and its processes used up to 25\d\.\d MiB; planned-`
+	want := regexp.MustCompile(`rank 1` + reason + `\d+ to \d+\)` + figures + `1|rank ([02])` + reason + `0 to [23]\)` +
+		figures + `[02]`)
 	// The shell moves itself into the group, and with it supervisor and ranks.
 	command := exec.Command("/bin/sh", "-c", `echo $$ > "$0" && exec "$1"`, procs, os.Args[0])
-	command.Env, command.WaitDelay = append(os.Environ(), superviseVariable+"=wait;memory;wait"), patience
+	command.Env, command.WaitDelay = append(os.Environ(), superviseVariable+"=account planned-0,wait;account planned-1,memory;account planned-2,wait"), patience
 	out, err := command.CombinedOutput()
 	if err != nil || !want.Match(out) {
 		t.Errorf("%v, got %s\nwant %s", err, out, want)

@@ -30,6 +30,8 @@ type process struct {
 
 	said string // cause that the rank reported; set by wait
 
+	account string // memory of the rank, which it reported; set by wait
+
 	// The loop of Run owns the following fields.
 	ended  bool
 	told   bool   // the supervisor, not the user, sent SIGTERM or SIGKILL
@@ -121,7 +123,7 @@ func (p *process) wait() {
 	p.killGroup() // processes that the rank left behind
 	p.mu.Unlock()
 	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is no failure
-	p.said = readCause(p.cause)
+	p.account, p.said = readCause(p.cause)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true

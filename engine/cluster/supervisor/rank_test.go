@@ -155,6 +155,10 @@ func do(step []string) {
 			panic(err)
 		}
 		fmt.Println("waits", child.Process.Pid)
+	case "account":
+		if err := ReportMemory(os.Environ(), argument); err != nil {
+			panic(err)
+		}
 	case "memory": // allocate until the kernel kills the process
 		for all := [][]byte{}; ; {
 			all = append(all, bytes.Repeat([]byte{1}, 8<<20))

@@ -199,7 +199,11 @@ func (w *watch) exited(p *process) {
 		w.secondary = firstOf(w.secondary, failure)
 	default:
 		if failure.Signal == syscall.SIGKILL {
-			failure.Reason = w.memory.reason(readMemoryKills("/"))
+			if failure.Reason = w.memory.reason(readMemoryKills("/")); failure.Reason != "" {
+				if more := figures("/", p.account); more != "" {
+					failure.Reason += ": " + more
+				}
+			}
 		}
 		w.first = firstOf(w.first, failure)
 	}

@@ -1,4 +1,4 @@
-package system
+package cgroup
 
 import (
 	"io/fs"
@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// cgroups describes the control groups of this process.
-type cgroups struct {
+// Groups describes the control groups of this process.
+type Groups struct {
 	groups        map[string]string // path of the group by controller; "" is the key of version 2
-	mounts        []cgroupMount
-	rootIsOverlay bool // the root file system is an overlay, as in containers
+	mounts        []mount
+	RootIsOverlay bool // the root file system is an overlay, as in containers
 }
 
-type cgroupMount struct {
+type mount struct {
 	point       string   // path below the root, without a leading slash
 	root        string   // group that is visible at point
 	controllers []string // controllers of version 1; nil for version 2
 	v2          bool
 }
 
-// readCgroups reads proc/self/cgroup and proc/self/mountinfo. On a kernel without control groups, the result contains
+// Read reads proc/self/cgroup and proc/self/mountinfo. On a kernel without control groups, the result contains
 // no groups and no mounts.
-func readCgroups(root fs.FS) cgroups {
-	c := cgroups{groups: map[string]string{}}
+func Read(root fs.FS) Groups {
+	c := Groups{groups: map[string]string{}}
 	list, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for _, line := range strings.Split(string(list), "\n") {
-		field := strings.SplitN(line, ":", 3) // version 1: "4:cpu,cpuacct:/docker/1a2b", version 2: "0::/user.slice"
+		field := strings.SplitN(line, ":", 3) // Version 1: "4:cpu,cpuacct:/docker/1a2b", version 2: "0::/user.slice"
 		if len(field) != 3 {
 			continue
 		}
@@ -45,22 +45,22 @@ func readCgroups(root fs.FS) cgroups {
 }
 
 // addMount parses a line like "35 31 0:32 /docker/1a2b /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory".
-func (c *cgroups) addMount(line string) {
+func (c *Groups) addMount(line string) {
 	before, after, ok := strings.Cut(line, " - ")
 	place, kind := strings.Fields(before), strings.Fields(after)
 	if !ok || len(place) < 5 || len(kind) < 3 {
 		return
 	}
-	mount := cgroupMount{root: unescape(place[3]), point: strings.TrimPrefix(unescape(place[4]), "/")}
+	m := mount{root: unescape(place[3]), point: strings.TrimPrefix(unescape(place[4]), "/")}
 	switch kind[0] {
 	case "cgroup2":
-		mount.v2 = true
-		c.mounts = append(c.mounts, mount)
+		m.v2 = true
+		c.mounts = append(c.mounts, m)
 	case "cgroup":
-		mount.controllers = strings.Split(kind[2], ",")
-		c.mounts = append(c.mounts, mount)
+		m.controllers = strings.Split(kind[2], ",")
+		c.mounts = append(c.mounts, m)
 	case "overlay":
-		c.rootIsOverlay = c.rootIsOverlay || mount.point == ""
+		c.RootIsOverlay = c.RootIsOverlay || m.point == ""
 	}
 }
 
@@ -69,7 +69,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-func (c cgroups) version() string {
+func (c Groups) Version() string {
 	var v1, v2 bool
 	for _, m := range c.mounts {
 		v1, v2 = v1 || !m.v2, v2 || m.v2
@@ -85,8 +85,8 @@ func (c cgroups) version() string {
 	return "none"
 }
 
-// mentions reports whether the path of a group contains word. It checks the paths in cgroup and in mountinfo.
-func (c cgroups) mentions(word string) bool {
+// Mentions reports whether the path of a group contains word. It checks the paths in cgroup and in mountinfo.
+func (c Groups) Mentions(word string) bool {
 	for _, group := range c.groups {
 		if strings.Contains(group, word) {
 			return true
@@ -100,9 +100,9 @@ func (c cgroups) mentions(word string) bool {
 	return false
 }
 
-// folders returns the folders that contain the limits of a controller: first that of the process's own group, then
+// Folders returns the folders that contain the limits of a controller: first that of the process's own group, then
 // those of its parents. If the group is outside the mount (cgroup namespaces), the only folder is the mount itself.
-func (c cgroups) folders(controller string) (list []string, v2 bool) {
+func (c Groups) Folders(controller string) (list []string, v2 bool) {
 	group, isV1 := c.groups[controller]
 	if !isV1 {
 		if group, v2 = c.groups[""]; !v2 {
@@ -130,23 +130,23 @@ func (c cgroups) folders(controller string) (list []string, v2 bool) {
 
 // Files of the CPU quota in the folder of a control group.
 const (
-	cpuMaxV2    = "cpu.max" // quota and period in us, such as "50000 100000" or "max 100000"; missing at the top
-	cpuQuotaV1  = "cpu.cfs_quota_us"
-	cpuPeriodV1 = "cpu.cfs_period_us"
+	CPUMaxV2    = "cpu.max" // quota and period in us, such as "50000 100000" or "max 100000"; missing at the top
+	CPUQuotaV1  = "cpu.cfs_quota_us"
+	CPUPeriodV1 = "cpu.cfs_period_us"
 )
 
-// cpuQuota returns the smallest CPU quota of all levels, in CPUs.
-func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
+// CPUQuota returns the smallest CPU quota of all levels, in CPUs.
+func (c Groups) CPUQuota(root fs.FS) (cpus float64, limited bool) {
 	cpus = math.Inf(1)
-	folders, v2 := c.folders("cpu")
+	folders, v2 := c.Folders("cpu")
 	for _, folder := range folders {
 		var quota, period string
 		if v2 {
-			line, _ := readLine(root, path.Join(folder, cpuMaxV2))
-			quota, period, _ = strings.Cut(line, " ")
+			text, _ := line(root, path.Join(folder, CPUMaxV2))
+			quota, period, _ = strings.Cut(text, " ")
 		} else {
-			quota, _ = readLine(root, path.Join(folder, cpuQuotaV1)) // -1 means no quota
-			period, _ = readLine(root, path.Join(folder, cpuPeriodV1))
+			quota, _ = line(root, path.Join(folder, CPUQuotaV1)) // -1 means no quota
+			period, _ = line(root, path.Join(folder, CPUPeriodV1))
 		}
 		q, err1 := strconv.ParseFloat(quota, 64)
 		p, err2 := strconv.ParseFloat(period, 64)
@@ -157,19 +157,9 @@ func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 	return cpus, !math.IsInf(cpus, 1)
 }
 
-// memoryLimit returns the smallest memory limit of all levels, in bytes.
-func (c cgroups) memoryLimit(root fs.FS) (bytes int64, limited bool) {
-	bytes = math.MaxInt64
-	folders, v2 := c.folders("memory")
-	file := "memory.limit_in_bytes" // without a limit, it contains a number near 2^63
-	if v2 {
-		file = "memory.max" // without a limit, it contains "max"
-	}
-	for _, folder := range folders {
-		line, _ := readLine(root, path.Join(folder, file))
-		if limit, err := strconv.ParseInt(line, 10, 64); err == nil && limit > 0 {
-			bytes = min(bytes, limit)
-		}
-	}
-	return bytes, bytes != math.MaxInt64
+// line returns the first line of a file.
+func line(root fs.FS, name string) (string, error) {
+	text, err := fs.ReadFile(root, name)
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(first), err
 }

@@ -1,0 +1,144 @@
+package cgroup
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Memory is the memory of a control group and of the groups below it, in bytes.
+type Memory struct {
+	Folder string // folder of the group below the root, such as "sys/fs/cgroup/job"
+	File   string // name of the file that contains Limit
+	Limit  int64  // memory.max, or memory.high if it is lower; 0: no limit
+	Used   int64  // memory that the kernel cannot reclaim without swapping: anonymous, shared and kernel memory
+	Peak   int64  // largest use so far, including page cache; 0: unknown
+	Kills  int64  // processes that the kernel killed because memory ran out; -1: unknown
+	// Stalled is the part of the last 10 s in which all processes of the group waited for memory, in percent; 0 if it
+	// is unknown
+	Stalled float64
+}
+
+// Memory returns the levels of the memory controller: first the process's own group, then its parents.
+func (c Groups) Memory(root fs.FS) []Memory {
+	folders, v2 := c.Folders("memory")
+	var levels []Memory
+	for _, folder := range folders {
+		m := Memory{Folder: folder}
+		if v2 {
+			m.readV2(root)
+		} else {
+			m.readV1(root)
+		}
+		levels = append(levels, m)
+	}
+	return levels
+}
+
+func (m *Memory) readV2(root fs.FS) {
+	for _, file := range []string{"memory.max", "memory.high"} { // without a limit, the file contains "max"
+		if limit, ok := number(root, path.Join(m.Folder, file)); ok && limit > 0 && (m.Limit == 0 || limit < m.Limit) {
+			m.Limit, m.File = limit, file
+		}
+	}
+	stat := table(root, path.Join(m.Folder, "memory.stat"))
+	kernel, ok := stat["kernel"]
+	if !ok { // before Linux 5.18
+		kernel = stat["kernel_stack"] + stat["pagetables"] + stat["percpu"] + stat["sock"] + stat["slab"]
+	}
+	m.Used = stat["anon"] + stat["shmem"] + kernel - stat["slab_reclaimable"]
+	m.Peak, _ = number(root, path.Join(m.Folder, "memory.peak"))
+	m.Kills = killsIn(root, path.Join(m.Folder, "memory.events"))
+	m.Stalled = stalled(root, path.Join(m.Folder, "memory.pressure"))
+}
+
+func (m *Memory) readV1(root fs.FS) {
+	const file = "memory.limit_in_bytes" // without a limit, it contains a number near 2^63
+	if limit, ok := number(root, path.Join(m.Folder, file)); ok && limit > 0 && limit < math.MaxInt64-1<<20 {
+		m.Limit, m.File = limit, file
+	}
+	stat := table(root, path.Join(m.Folder, "memory.stat"))
+	kernel, _ := number(root, path.Join(m.Folder, "memory.kmem.usage_in_bytes"))
+	m.Used = stat["total_rss"] + stat["total_shmem"] + kernel
+	m.Peak, _ = number(root, path.Join(m.Folder, "memory.max_usage_in_bytes"))
+	m.Kills = killsIn(root, path.Join(m.Folder, "memory.oom_control"))
+}
+
+// Kills returns the number of processes in the process's own group that the kernel killed because memory ran out. -1:
+// unknown.
+func (c Groups) Kills(root fs.FS) int64 {
+	folders, v2 := c.Folders("memory")
+	if len(folders) == 0 {
+		return -1
+	}
+	file := "memory.oom_control"
+	if v2 {
+		file = "memory.events"
+	}
+	return killsIn(root, path.Join(folders[0], file))
+}
+
+// Tightest returns the level with the least memory left below its limit. ok is false if no level has a limit.
+func Tightest(levels []Memory) (tightest Memory, ok bool) {
+	for _, m := range levels {
+		if m.Limit > 0 && (!ok || m.Limit-m.Used < tightest.Limit-tightest.Used) {
+			tightest, ok = m, true
+		}
+	}
+	return tightest, ok
+}
+
+// MemoryLimit returns the smallest memory limit of all levels, in bytes.
+func (c Groups) MemoryLimit(root fs.FS) (bytes int64, limited bool) {
+	bytes = math.MaxInt64
+	for _, m := range c.Memory(root) {
+		if m.Limit > 0 {
+			bytes = min(bytes, m.Limit)
+		}
+	}
+	return bytes, bytes != math.MaxInt64
+}
+
+func killsIn(root fs.FS, file string) int64 {
+	if n, ok := table(root, file)["oom_kill"]; ok {
+		return n
+	}
+	return -1
+}
+
+// stalled reads the line "full avg10=1.25 avg60=…" of a file of pressure.
+func stalled(root fs.FS, file string) float64 {
+	text, _ := fs.ReadFile(root, file)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "full avg10="); ok {
+			value, _, _ := strings.Cut(rest, " ")
+			percent, err := strconv.ParseFloat(value, 64)
+			if err == nil && percent >= 0 {
+				return percent
+			}
+		}
+	}
+	return 0
+}
+
+func number(root fs.FS, file string) (int64, bool) {
+	text, _ := line(root, file)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil
+}
+
+// table reads the lines "NAME NUMBER" of a file.
+func table(root fs.FS, file string) map[string]int64 {
+	text, _ := fs.ReadFile(root, file)
+	values := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 2 {
+			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+				values[fields[0]] = n
+			}
+		}
+	}
+	return values
+}

@@ -1,0 +1,123 @@
+package memory
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Part is memory for one purpose.
+type Part struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Account lists the memory of one rank for a number of samples.
+type Account struct {
+	Samples int `json:"samples"`
+	// Unified is set if the device computes in host memory. Both lists then count against Limit.
+	Unified bool   `json:"unified"`
+	Device  []Part `json:"device"` // memory of the device
+	Host    []Part `json:"host"`   // memory of the process apart from Device
+	// Optional is host memory that the rank takes only if it remains: the rank works without it, but slower.
+	Optional []Part `json:"optional,omitempty"`
+
+	DeviceLimit int64 `json:"device_limit"` // bytes of the device that the rank may use; 0: unknown
+	Limit       Limit `json:"limit"`        // memory that the process may use
+}
+
+// Limit is the memory that a process may use, including what it uses already.
+type Limit struct {
+	Bytes  int64  `json:"bytes"`            // 0: unknown
+	Source string `json:"source,omitempty"` // what sets the limit, such as "memory.max of /sys/fs/cgroup/job"
+}
+
+// Sum returns the sum of parts, bytes.
+func Sum(parts []Part) (bytes int64) {
+	for _, p := range parts {
+		bytes += p.Bytes
+	}
+	return bytes
+}
+
+// HostBytes returns the bytes that count against Limit, without Optional.
+func (a Account) HostBytes() int64 {
+	if a.Unified {
+		return Sum(a.Host) + Sum(a.Device)
+	}
+	return Sum(a.Host)
+}
+
+// DeviceBytes returns the bytes of the device.
+func (a Account) DeviceBytes() int64 { return Sum(a.Device) }
+
+// Fits reports whether the account stays within both limits.
+func (a Account) Fits() bool {
+	return (a.DeviceLimit == 0 || a.DeviceBytes() <= a.DeviceLimit) && (a.Limit.Bytes == 0 || a.HostBytes() <= a.Limit.Bytes)
+}
+
+// Left returns the bytes of Limit that remain for optional parts, 0 or more. known is false without a limit.
+func (a Account) Left() (bytes int64, known bool) {
+	return max(a.Limit.Bytes-a.HostBytes(), 0), a.Limit.Bytes > 0
+}
+
+// Grant reduces the optional parts to what remains, in their order. A part whose name is in whole gets all or nothing.
+func (a Account) Grant(whole ...string) Account {
+	left, known := a.Left()
+	if !known {
+		return a
+	}
+	granted := make([]Part, 0, len(a.Optional))
+	for _, p := range a.Optional {
+		bytes := min(p.Bytes, left)
+		for _, name := range whole {
+			if name == p.Name && bytes < p.Bytes {
+				bytes = 0
+			}
+		}
+		left -= bytes
+		granted = append(granted, Part{p.Name, bytes})
+	}
+	a.Optional = granted
+	return a
+}
+
+// Short reports which limit the account exceeds, and by which parts.
+func (a Account) Short() string {
+	if a.DeviceLimit > 0 && a.DeviceBytes() > a.DeviceLimit {
+		return fmt.Sprintf("%s of device memory, but the rank may use only %s: %s", Size(a.DeviceBytes()),
+			Size(a.DeviceLimit), list(a.Device))
+	}
+	parts := a.Host
+	if a.Unified {
+		parts = append(append([]Part{}, a.Device...), a.Host...)
+	}
+	return fmt.Sprintf("%s of memory, but this process may use only %s (%s): %s", Size(a.HostBytes()),
+		Size(a.Limit.Bytes), a.Limit.Source, list(parts))
+}
+
+// String lists the parts of at least 0.1 MiB.
+func (a Account) String() string {
+	if a.Unified {
+		return fmt.Sprintf("%s: %s", Size(a.HostBytes()), list(append(append([]Part{}, a.Device...), a.Host...)))
+	}
+	return fmt.Sprintf("device %s: %s; host %s: %s", Size(a.DeviceBytes()), list(a.Device), Size(a.HostBytes()),
+		list(a.Host))
+}
+
+func list(parts []Part) string {
+	var words []string
+	for _, p := range parts {
+		if p.Bytes >= 1<<20/10 {
+			words = append(words, p.Name+" "+Size(p.Bytes))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// Size formats a number of bytes with a unit.
+func Size(bytes int64) string {
+	if bytes >= 1<<30 {
+		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+}
