@@ -86,6 +86,17 @@ func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options
 	return o, nil
 }
 
+// MomentCount returns the number of moments of the optimizer; each has the size of the trained parameters.
+func (o Options) MomentCount() int {
+	switch {
+	case o.Name == "adamw":
+		return 2
+	case o.Momentum != 0:
+		return 1
+	}
+	return 0
+}
+
 // rule returns the update op and the names of its moments.
 func (o *Optimizer) rule() (device.Op, []string, error) {
 	segments := o.segments()

@@ -197,6 +197,14 @@ func (p *Plan) InputBytes(name string) int64 {
 	return 0
 }
 
+// OutputBytes returns the size of an output on the device, 0 if there is no such output. The plan need not be bound.
+func (p *Plan) OutputBytes(name string) int64 {
+	if v := p.outputs[name]; v != nil {
+		return v.spec.Size()
+	}
+	return 0
+}
+
 // Output returns the region where the host reads an output, in plain layout, after a run.
 func (p *Plan) Output(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("output", p.outputs, name)

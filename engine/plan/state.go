@@ -57,6 +57,9 @@ func (s *State) Bytes() int64 {
 	return s.Values.Bytes() + s.Grads.Bytes() + s.States.Bytes() + s.plain.Bytes()
 }
 
+// HostBytes returns the host memory of the state, through which parameters are read and written.
+func (s *State) HostBytes() int64 { return s.staging.Bytes() }
+
 // NewFlat allocates zeroed device memory, such as optimizer moments. The caller frees it.
 func (s *State) NewFlat(bytes int64) (device.Buffer, error) {
 	bytes = max(bytes, alignBytes)

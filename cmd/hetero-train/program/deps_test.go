@@ -129,7 +129,7 @@ var layers = []layer{
 	{"engine/task", imports("engine/graph", "engine/nn")},
 	{"engine/task/...", imports("engine/tensor", "engine/graph", "engine/nn", "engine/models", "engine/task")},
 	{"engine/train/shares", imports("engine/data")},
-	{"engine/train/replica", imports("engine/train/shares", "engine/task", "engine/tensor", "engine/device",
+	{"engine/train/replica", imports("engine/memory", "engine/train/shares", "engine/task", "engine/tensor", "engine/device",
 		"engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn",
 		"engine/nn/random",
 		"engine/optim", "engine/data", "engine/checkpoint")},

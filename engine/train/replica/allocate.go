@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
@@ -59,6 +60,11 @@ func (r *Replica) allocate() (err error) {
 		used, _ := r.dev.Memory()
 		r.plans.free = max(most-used, 1)
 	}
+	if h := r.opts.Host; h != nil && h.Limit.Bytes > 0 && r.program != nil {
+		r.plans.hostLoad = func(p *plans) float64 {
+			return float64(r.account(p).HostBytes()) / float64(h.Limit.Bytes)
+		}
+	}
 	if err := r.settleShares(); err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (r *Replica) allocate() (err error) {
 	if err := r.tuneSync(grads); err != nil {
 		return err
 	}
-	r.plans.useMemory(memory{r.arena, r.state, r.sums})
+	r.plans.useMemory(planMemory{r.arena, r.state, r.sums})
 	if r.now, err = r.plans.acquire(r.shares.Own()); err != nil {
 		return err
 	}
@@ -86,6 +92,7 @@ func (r *Replica) allocateArena() (err error) {
 		return err
 	}
 	bytes := max(largest.arenaBytes(), r.now.arenaBytes(), 1)
+	r.reserved = r.account(largest)
 	if r.arena, err = r.dev.Alloc(bytes); err != nil {
 		return tooLarge(r.dev, largest.samples, bytes, err)
 	}
@@ -109,10 +116,21 @@ type MemoryError struct {
 	HeldBytes int64 // bytes of parameters, optimizer state and other allocations on the device
 	FreeBytes int64 // bytes of device memory that are free
 	Err       error // error of the device
+
+	Account *memory.Account // what the micro-batch needs; nil if the memory of the process is not known
+	Model   bool            // the model alone does not fit, without activations
 }
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
+	if e.Model {
+		return fmt.Sprintf("the model without activations needs %s: no number of samples fits: use a smaller model, an optimizer with less state (optimizer.name), or raise the limit",
+			e.Account.Short())
+	}
+	if e.Account != nil && !e.Account.Fits() {
+		return fmt.Sprintf("a micro-batch of %d samples needs %s: at most %d samples fit", e.Samples, e.Account.Short(),
+			e.Fit)
+	}
 	return fmt.Sprintf("activations of %d samples need %.2f GiB, but the device has only %.2f GiB left in addition to %.2f GiB of parameters and optimizer state: about %d samples fit",
 		e.Samples,
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
@@ -30,6 +31,9 @@ type Footprint struct {
 	// FLOPs of one optimizer step on this rank, including recomputed layers.
 	ForwardFLOPs  int64 `json:"forward_flops"`
 	BackwardFLOPs int64 `json:"backward_flops"`
+
+	// Account lists all memory of the rank: that of the device and that of its process.
+	Account memory.Account `json:"account"`
 }
 
 // Fixed returns the bytes that do not depend on Samples.
@@ -37,7 +41,7 @@ func (f Footprint) Fixed() int64 {
 	return f.Weights + f.Statistics + f.Gradients + f.Moments + f.Averages + f.Norms + f.Other
 }
 
-// Bytes returns the total memory in bytes.
+// Bytes returns the total device memory in bytes.
 func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
 
 // Footprint computes the footprint for n samples of a micro-batch, rounded up to whole groups of batch normalisation.
@@ -47,7 +51,7 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	if n < 0 {
 		return f, fmt.Errorf("replica: footprint of %d samples, want at least 0", n)
 	}
-	err = r.plans.inspect(n, func(p *plans) { f = r.footprint(p) })
+	err = r.plans.inspect(n, func(p *plans) { f = r.footprint(p); f.Account = r.account(p) })
 	return f, err
 }
 
@@ -67,7 +71,7 @@ func (r *Replica) footprint(p *plans) Footprint {
 	if r.norms != nil {
 		f.Norms = r.norms.Bytes()
 	}
-	f.Other = r.PredictedBytes() - r.arena.Bytes() - f.Fixed()
+	f.Other = r.fixedBytes() - f.Fixed()
 	u := &f.Usage
 	u.Inputs += p.staging
 	u.Gaps = f.Arena - u.Activations - u.Copies - u.Inputs - u.Workspace
@@ -82,8 +86,15 @@ func (r *Replica) footprint(p *plans) Footprint {
 	return f
 }
 
-// LargestFit returns the largest number of samples of a micro-batch whose footprint is at most bytes. The result is
-// at most most and consists of whole groups of batch normalisation. It is 0 if not even one group fits.
+// LargestFit returns the largest number of samples of a micro-batch that fits: its device memory is at most bytes, and
+// its account stays within the limit of the process (Options.Host). bytes is 0 if the device has no limit of its own.
+// The result is at most most and consists of whole groups of batch normalisation. It is 0 if not even one group fits.
 func (r *Replica) LargestFit(bytes int64, most int) (int, error) {
-	return r.plans.fitFromBelow(most, r.opts.wholeGroup(), bytes-(r.PredictedBytes()-r.arena.Bytes()))
+	free := int64(0)
+	if bytes > 0 {
+		if free = bytes - r.fixedBytes(); free == 0 {
+			free = -1
+		}
+	}
+	return r.plans.fitFromBelow(most, r.opts.wholeGroup(), free)
 }

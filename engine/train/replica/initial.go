@@ -18,12 +18,13 @@ import (
 // initialize sets parameters and statistics. Each value is a function of the seed, the tensor's name and the
 // position.
 func (r *Replica) initialize() error {
-	if r.opts.NoValues {
+	if r.opts.Planning {
 		return nil
 	}
+	scratch := make([]byte, r.largestValues())
 	set := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {
-			if err := r.state.Write(flat, p, initialValues(p, r.opts.Seed)); err != nil {
+			if err := r.state.Write(flat, p, initialValues(p, r.opts.Seed, scratch)); err != nil {
 				return err
 			}
 		}
@@ -33,14 +34,24 @@ func (r *Replica) initialize() error {
 		r.resetAverages())
 }
 
-// initialValues returns the initial values of a tensor: plain layout, little endian. They are computed in double
-// precision and rounded to the tensor's type. All CPUs compute pieces of a large tensor; a value depends only on its
+// largestValues returns the bytes of the largest parameter or statistic in plain layout.
+func (r *Replica) largestValues() (most int64) {
+	for _, list := range [][]plan.ParamInfo{r.state.Params.Params, r.state.Params.States} {
+		for _, p := range list {
+			most = max(most, p.Spec.Shape.Elements()*int64(p.Spec.DType.Size()))
+		}
+	}
+	return most
+}
+
+// initialValues writes the initial values of a tensor to scratch and returns them: plain layout, little endian. They are
+// computed in double precision and rounded to the tensor's type. All CPUs compute pieces of a large tensor; a value depends only on its
 // index.
-func initialValues(p plan.ParamInfo, seed uint64) []byte {
+func initialValues(p plan.ParamInfo, seed uint64, scratch []byte) []byte {
 	const piece = 1 << 16 // elements: about 2 ms
 	n := int(p.Spec.Shape.Elements())
 	size := int(p.Spec.DType.Size())
-	s, out := random.New(seed, p.Name), make([]byte, n*size)
+	s, out := random.New(seed, p.Name), scratch[:n*size]
 	var next atomic.Int64
 	fill := func() {
 		for {

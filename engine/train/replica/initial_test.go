@@ -15,7 +15,7 @@ import (
 func TestInitialValuesDependOnNameSeedAndIndexOnly(t *testing.T) {
 	for _, n := range []int{1, 1 << 16, 3<<16 + 5} { // less than a piece, one piece, several
 		p := plan.ParamInfo{Name: "w", Init: graph.Normal(0.02), Spec: device.Spec(tensor.F32, n)}
-		got, want := initialValues(p, 7), random.New(7, "w")
+		got, want := initialValues(p, 7, make([]byte, 8*p.Spec.Shape.Elements())), random.New(7, "w")
 		if len(got) != 4*n {
 			t.Fatalf("%d elements: got %d bytes, want %d", n, len(got), 4*n)
 		}

@@ -23,7 +23,7 @@ func (r *Replica) settleShares() error {
 	p, micro := r.opts.Peers, r.opts.MicroBatch()
 	if p == nil {
 		r.shares = shares.Alone(micro, r.opts.wholeGroup())
-		return nil
+		return r.refuse(micro)
 	}
 	own, err := r.limit(p.most(micro))
 	if err != nil {
@@ -50,6 +50,38 @@ func (r *Replica) settleShares() error {
 		}
 	}
 	return r.shares.Set(first)
+}
+
+// refuse returns a *MemoryError if the micro-batch of a single rank does not fit into the memory of this process or of
+// the device. Nothing of the size of the micro-batch is allocated yet.
+func (r *Replica) refuse(micro int) error {
+	if r.opts.Planning || r.plans.hostLoad == nil {
+		return nil // the device refuses the allocation
+	}
+	fit, need, err := r.plans.fit(micro, r.opts.wholeGroup(), r.plans.free)
+	if err != nil || fit >= micro {
+		return err
+	}
+	return r.tooLarge(micro, fit, need, max(r.plans.free, 0))
+}
+
+// tooLarge returns the error of a share that does not fit. need are the bytes of its activations, free those that the
+// device has for them.
+func (r *Replica) tooLarge(share, fit int, need, free int64) error {
+	used, _ := r.dev.Memory()
+	e := &MemoryError{Samples: share, Fit: fit, NeedBytes: need, HeldBytes: used, FreeBytes: free,
+		Err: device.ErrOutOfMemory}
+	if r.plans.hostLoad == nil {
+		return e
+	}
+	f, err := r.Footprint(share)
+	if err != nil {
+		return err
+	}
+	if e.Account = &f.Account; e.Account.DeviceLimit == 0 && free > 0 {
+		e.Account.DeviceLimit = free + r.fixedBytes()
+	}
+	return e
 }
 
 // rules returns the rules that the shares of several ranks must satisfy.
@@ -100,16 +132,18 @@ func (r *Replica) limit(most int) (int, error) {
 	if p.Divide != nil && most < r.opts.MicroBatch() {
 		most -= most % unit
 	}
-	if most == 0 || !known {
+	if most == 0 || r.opts.Planning || !known && r.plans.hostLoad == nil {
 		return most, nil
+	}
+	if known && free == 0 {
+		free = -1
 	}
 	fit, need, err := r.plans.fit(most, unit, free)
 	if err != nil || p.Divide != nil {
 		return fit, err
 	}
 	if share := p.first(); share > fit {
-		return 0, &MemoryError{Samples: share, Fit: fit, NeedBytes: need * int64(share) / int64(most), FreeBytes: free,
-			Err: device.ErrOutOfMemory}
+		return 0, r.tooLarge(share, fit, need*int64(share)/int64(most), free)
 	}
 	return fit, nil
 }

@@ -51,6 +51,12 @@ func New(dev device.Device, opts Options) (_ *Replica, err error) {
 	if err := opts.checkLast(r.exact); err != nil {
 		return nil, errors.Join(err, first.Free())
 	}
+	if opts.Host != nil && opts.Host.Program != nil {
+		r.program = opts.Host.Program() // the kernels of a pass exist, the memory of the model does not
+	}
+	if err := r.refuseModel(first.Params()); err != nil {
+		return nil, errors.Join(err, first.Free())
+	}
 	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation,
 		targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute,
 		predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -87,8 +88,8 @@ func (p *plans) free() error {
 	return err
 }
 
-// memory is the memory that plans are bound to.
-type memory struct {
+// planMemory is the memory that plans are bound to.
+type planMemory struct {
 	arena device.Buffer
 	state *plan.State
 	sums  *gradsync.Sync // nil for a single rank
@@ -115,9 +116,11 @@ type planCache struct {
 	ranks        func() (rank, ranks int) // of planKey
 
 	compiling sync.Mutex // serialises compilation and binding; lock it before mu
-	memory    memory
+	memory    planMemory
 	closed    bool
 	free      int64 // device memory for one set of plans, bytes; 0: unknown
+	// hostLoad returns the part of the memory of this process that the rank needs with plans; nil: no limit is known
+	hostLoad func(*plans) float64
 
 	mu       sync.Mutex
 	cached   map[planKey]*plans
@@ -126,7 +129,7 @@ type planCache struct {
 }
 
 // useMemory sets the memory to which acquire binds plans.
-func (c *planCache) useMemory(m memory) {
+func (c *planCache) useMemory(m planMemory) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
 	c.memory = m
@@ -303,9 +306,27 @@ func (c *planCache) drop(p *plans) error {
 	return p.free()
 }
 
-// fit returns the largest share whose plans fit into free bytes of device memory. The result is most, a smaller
-// multiple of unit, or 0. need is the device memory, in bytes, of the plans for the full share (most). If the full
-// share fits, the cache keeps its plans.
+// load returns the part of the memory that the plans need, of that limit which they reach first. They fit if it is at
+// most 1. It is 0 if no limit is known.
+func (c *planCache) load(p *plans) float64 { return c.loadOf(p, c.free) }
+
+// loadOf is load with free bytes of device memory; 0: unknown.
+func (c *planCache) loadOf(p *plans, free int64) (load float64) {
+	switch {
+	case free < 0:
+		load = math.Inf(1)
+	case free > 0:
+		load = float64(p.arenaBytes()) / float64(free)
+	}
+	if c.hostLoad != nil {
+		load = max(load, c.hostLoad(p))
+	}
+	return load
+}
+
+// fit returns the largest share whose plans fit into free bytes of device memory, and into the memory of this process.
+// The result is most, a smaller multiple of unit, or 0. need is the device memory, in bytes, of the plans for the full
+// share (most). If the full share fits, the cache keeps its plans.
 func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, err error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -313,13 +334,15 @@ func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, er
 	if err != nil {
 		return 0, 0, err
 	}
-	if need = p.arenaBytes(); need <= free {
+	need = p.arenaBytes()
+	load := c.loadOf(p, free)
+	if load <= 1 {
 		return most, need, nil
 	}
 	if err := c.drop(p); err != nil {
 		return 0, need, err
 	}
-	samples, err = c.search(most, unit, need, free)
+	samples, err = c.search(most, unit, load, free)
 	return samples, need, err
 }
 
@@ -331,12 +354,12 @@ func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
 	most -= most % unit
 	for n := unit; ; n *= 2 {
 		n = max(min(n, most), unit)
-		need, err := c.bytes(n)
+		load, err := c.loadFor(n, free)
 		if err != nil {
 			return 0, err
 		}
-		if need > free {
-			return c.search(n, unit, need, free)
+		if load > 1 {
+			return c.search(n, unit, load, free)
 		}
 		if n >= most {
 			return min(n, most), nil
@@ -344,37 +367,38 @@ func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
 	}
 }
 
-// bytes returns the device memory that the plans for n samples need.
-func (c *planCache) bytes(n int) (int64, error) {
+// loadFor returns loadOf for the plans for n samples.
+func (c *planCache) loadFor(n int, free int64) (float64, error) {
 	p, err := c.compile(c.key(n))
 	if err != nil {
 		return 0, err
 	}
-	return p.arenaBytes(), p.free()
+	return c.loadOf(p, free), p.free()
 }
 
-// search returns the largest multiple of unit below most whose plans fit into free bytes, or 0. The plans for most
-// itself need too much memory. The memory of plans grows almost linearly with the samples. Each guess is therefore a
+// search returns the largest multiple of unit below most whose plans fit, or 0. load is that of the plans for most
+// itself, which do not fit. The memory of plans grows almost linearly with the samples. Each guess is therefore a
 // linear extrapolation from the previous two points.
-func (c *planCache) search(most, unit int, need, free int64) (int, error) {
+func (c *planCache) search(most, unit int, load float64, free int64) (int, error) {
 	low, high := 0, (most+unit-1)/unit // in units; low fits, high does not
-	x0, y0, x1, y1 := 0.0, 0.0, float64(most), float64(need)
+	x0, y0, x1, y1 := 0.0, 0.0, float64(most), load
 	for tries := 0; high-low > 1; tries++ {
 		guess := (low + high) / 2
-		if slope := (y1 - y0) / (x1 - x0); slope > 0 && tries < 6 { // otherwise bisection
-			guess = int((x0 + (float64(free)-y0)/slope) / float64(unit))
+		slope := (y1 - y0) / (x1 - x0)
+		if slope > 0 && !math.IsInf(slope, 1) && tries < 6 { // otherwise bisection
+			guess = int((x0 + (1-y0)/slope) / float64(unit))
 		}
 		guess = min(max(guess, low+1), high-1)
-		bytes, err := c.bytes(guess * unit)
+		load, err := c.loadFor(guess*unit, free)
 		if err != nil {
 			return 0, err
 		}
-		if bytes <= free {
+		if load <= 1 {
 			low = guess
 		} else {
 			high = guess
 		}
-		x0, y0, x1, y1 = x1, y1, float64(guess*unit), float64(bytes)
+		x0, y0, x1, y1 = x1, y1, float64(guess*unit), load
 	}
 	return low * unit, nil
 }

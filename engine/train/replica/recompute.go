@@ -14,7 +14,7 @@ type Recompute uint8
 
 // The choices for a run. A plan for fewer samples may need no recomputation even if a plan for more samples needs it.
 const (
-	// the smallest number of layers with which the plans fit into the memory of the device
+	// the smallest number of layers with which the plans fit into memory
 	RecomputeShort Recompute = iota
 	RecomputeNever
 	RecomputeAlways // all layers except the last one
@@ -33,14 +33,13 @@ func (c *planCache) compile(k planKey) (*plans, error) {
 		return c.compileWith(k, math.MaxInt)
 	}
 	kept, err := c.compileWith(k, 0)
-	if err != nil || c.recompute == RecomputeNever || kept.recomputable == 0 || c.free == 0 ||
-		kept.arenaBytes() <= c.free {
+	if err != nil || c.recompute == RecomputeNever || kept.recomputable == 0 || c.load(kept) <= 1 {
 		return kept, err
 	}
 	return c.recomputing(kept)
 }
 
-// recomputing returns plans that recompute the smallest number of layers with which they fit into c.free. If no number
+// recomputing returns plans that recompute the smallest number of layers with which they fit into memory. If no number
 // fits, it returns the plans that need the least memory. kept contains the plans without recomputation, which do not
 // fit. recomputing frees all plans that it does not return.
 func (c *planCache) recomputing(kept *plans) (*plans, error) {
@@ -48,7 +47,7 @@ func (c *planCache) recomputing(kept *plans) (*plans, error) {
 	if err != nil {
 		return nil, errors.Join(err, kept.free())
 	}
-	if best.arenaBytes() > c.free {
+	if c.load(best) > 1 {
 		if best.arenaBytes() >= kept.arenaBytes() {
 			best, kept = kept, best
 		}
@@ -60,7 +59,7 @@ func (c *planCache) recomputing(kept *plans) (*plans, error) {
 		if p, err = c.compileWith(best.planKey, (low+high)/2); err != nil {
 			break
 		}
-		if p.arenaBytes() > c.free {
+		if c.load(p) > 1 {
 			low, err = p.recomputed, p.free()
 		} else {
 			best, high, err = p, p.recomputed, best.free()

@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
@@ -53,9 +54,13 @@ type Options struct {
 	// weights.
 	ClassWeights []float64
 
-	// NoValues leaves parameters and statistics without initial values, for a device that computes nothing. Drawing the
-	// values of a large model takes minutes of CPU time.
-	NoValues bool
+	// Host describes the memory of this process. A batch that does not fit is refused before the model has memory. nil:
+	// only the memory of the device counts.
+	Host *Host
+
+	// Planning is for a device that computes nothing: parameters and statistics get no initial values, because drawing
+	// those of a large model takes minutes of CPU time, and a batch that does not fit is not refused.
+	Planning bool
 
 	// ScoresOnly makes a Predictor compute losses only, without probabilities.
 	ScoresOnly bool
@@ -121,6 +126,9 @@ type Replica struct {
 
 	recorder *timeline.Recorder // records the launches of a step; nil: no recording
 	plain    device.Stream      // the unwrapped stream of the device; nil before the first Trace
+
+	program  []memory.Part  // measured memory of the process without the model; nil if unknown
+	reserved memory.Account // account of the largest share
 
 	copied map[string]*bytes.Buffer // copies of tensors for the last background checkpoint, by tensor name
 
@@ -221,8 +229,11 @@ func (o Options) targets() int { return o.BatchSize * o.Task.Targets() }
 
 // PredictedBytes returns the device memory that the replica needs according to its plans. It equals the number of
 // bytes that the device allocated.
-func (r *Replica) PredictedBytes() int64 {
-	bytes := r.arena.Bytes() + r.state.Bytes() + r.optim.Bytes()
+func (r *Replica) PredictedBytes() int64 { return r.fixedBytes() + r.arena.Bytes() }
+
+// fixedBytes returns the device memory of everything except activations.
+func (r *Replica) fixedBytes() int64 {
+	bytes := r.state.Bytes() + r.optim.Bytes()
 	for _, b := range []device.Buffer{r.sum, r.spare} {
 		if b != nil {
 			bytes += b.Bytes()

@@ -49,19 +49,30 @@ func (r *Replica) trained() []plan.ParamInfo {
 	return params
 }
 
-// CanCopy reports whether there is enough host memory for two copies of a checkpoint's tensors. The second copy is a
-// reserve.
+// CanCopy reports whether there is enough host memory for a copy of a checkpoint's tensors. Without a known limit of the
+// process, a second copy is the reserve.
 func (r *Replica) CanCopy() bool {
+	if r.copied != nil {
+		return true
+	}
+	if left, known := r.reserved.Left(); known {
+		return r.copyBytes() <= left
+	}
 	if r.state.Values.Host() == nil {
 		return true // activations are in device memory, so host memory is free
 	}
 	used, _ := r.dev.Memory()
+	return 2*r.copyBytes() < r.dev.Info().MemoryBytes-used
+}
+
+// copyBytes returns the host memory of Copies: the tensors of a checkpoint.
+func (r *Replica) copyBytes() int64 {
 	params := r.state.Params
 	bytes := params.Bytes + int64(len(r.optim.Moments()))*params.TrainBytes + params.StateBytes
 	for _, average := range r.averages() {
 		bytes += average.Bytes
 	}
-	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
+	return bytes
 }
 
 // Copies returns the same tensors as Tensors, copied to host memory. The next call overwrites the copies.
@@ -75,6 +86,7 @@ func (r *Replica) Copies() (model, optimizer []checkpoint.Tensor, err error) {
 			to := r.copied[list[i].Name]
 			if to == nil {
 				to = new(bytes.Buffer)
+				to.Grow(tensorBytes(list[i]))
 				r.copied[list[i].Name] = to
 			}
 			to.Reset()
@@ -88,6 +100,11 @@ func (r *Replica) Copies() (model, optimizer []checkpoint.Tensor, err error) {
 		}
 	}
 	return model, optimizer, nil
+}
+
+// tensorBytes returns the size of a tensor. A buffer that grows while it is written would use up to twice as much.
+func tensorBytes(t checkpoint.Tensor) int {
+	return int(t.DType.Size() * t.Shape.Elements())
 }
 
 // momentName returns the name of a moment in a checkpoint, such as "fc.weight.momentum".

@@ -233,7 +233,7 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.MemoryBytes, o.NoValues = p.memory, true
+	o.MemoryBytes, o.Planning = p.memory, true
 	if len(p.shares) > 1 {
 		ranks := echo{rank, len(p.shares)}
 		o.Peers = assembly.Peers(p.run.Process.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})

@@ -1,0 +1,121 @@
+package replica
+
+import (
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// Host describes the memory of this process for Options.Host.
+type Host struct {
+	Limit memory.Limit // memory that this process may use
+	// Program measures the memory of the process. The replica calls it once, before the model has memory.
+	Program func() []memory.Part
+	// Parts returns the memory that the run needs apart from the replica, for a share of a micro-batch: batches that
+	// loaders hold, for example.
+	Parts func(share int) []memory.Part
+	// Optional is memory that the run takes only if it remains.
+	Optional []memory.Part
+	// Copies is set if this rank writes checkpoints from a copy of the tensors, if there is memory for it.
+	Copies bool
+}
+
+// CheckpointCopy is the name of the optional part for a copy of the tensors of a checkpoint.
+const CheckpointCopy = "checkpoint copy"
+
+// pageTableBytes is the memory of the entry of a page in the page tables, and pageBytes that of a page. A huge page has
+// the entries of its small pages, too, so that the kernel can split it.
+const pageTableBytes, pageBytes = 8, 4096
+
+// Unified reports whether a device computes in host memory.
+func Unified(info device.Info) bool { return info.Threads > 0 }
+
+// account returns the memory of this rank with the given plans.
+func (r *Replica) account(p *plans) memory.Account {
+	f := r.footprint(p)
+	a := memory.Account{Samples: p.samples, Unified: Unified(r.dev.Info()), Device: []memory.Part{
+		{Name: "activations", Bytes: f.Arena}, {Name: "weights", Bytes: f.Weights + f.Statistics},
+		{Name: "gradients", Bytes: f.Gradients}, {Name: "moments", Bytes: f.Moments},
+		{Name: "averages", Bytes: f.Averages}, {Name: "norms", Bytes: f.Norms}, {Name: "buffers", Bytes: f.Other}}}
+	host := r.opts.Host
+	if host == nil {
+		return a
+	}
+	a.Limit = host.Limit
+	batches := []memory.Part{{Name: "inputs and results", Bytes: p.hostBytes() + p.staging}}
+	if host.Parts != nil {
+		batches = append(batches, host.Parts(p.samples)...)
+	}
+	a.Host = append(a.Host, r.program...)
+	a.Host = append(a.Host, memory.Part{Name: "staging of weights", Bytes: r.state.HostBytes()})
+	a.Host = append(a.Host, batches...)
+	// The largest tensor of the initial values exists before the activations and the batches do.
+	beside := memory.Sum(batches)
+	if a.Unified {
+		beside += f.Arena
+	}
+	if more := r.largestValues() - beside; more > 0 {
+		a.Host = append(a.Host, memory.Part{Name: "initial values", Bytes: more})
+	}
+	grows := memory.Sum(a.Host) - memory.Sum(r.program)
+	if a.Unified {
+		grows += a.DeviceBytes()
+	}
+	a.Host = append(a.Host, memory.Part{Name: "page tables", Bytes: grows / pageBytes * pageTableBytes})
+	if host.Copies {
+		a.Optional = append(a.Optional, memory.Part{Name: CheckpointCopy, Bytes: r.copyBytes()})
+	}
+	a.Optional = append(a.Optional, host.Optional...)
+	return a.Grant(CheckpointCopy)
+}
+
+// Account returns the memory of this rank for its largest share.
+func (r *Replica) Account() memory.Account { return r.reserved }
+
+// hostBytes returns the host memory of the inputs and outputs of all passes.
+func (p *plans) hostBytes() (bytes int64) {
+	for _, pass := range p.training() {
+		bytes += pass.hostBytes()
+	}
+	if p.eval != nil {
+		bytes += p.eval.hostBytes()
+	}
+	return bytes
+}
+
+// hostBytes returns the size of the buffer that bind allocates. The plan need not be bound.
+func (p *pass) hostBytes() int64 {
+	var inputs, results int64
+	for _, name := range p.plan.InputNames() {
+		if name != gradsync.SamplesInput {
+			inputs += roundUp(p.plan.InputBytes(name), twinUnit)
+		}
+	}
+	for _, name := range p.outputs() {
+		results += roundUp(p.plan.OutputBytes(name), twinUnit)
+	}
+	return max(inputs+results*int64(max(p.slots, 1)), 1)
+}
+
+// refuseModel returns a *MemoryError if parameters, gradients and optimizer state alone exceed the limit of the process.
+// The memory of the model does not exist yet: to touch it would end the process without a message.
+func (r *Replica) refuseModel(params *plan.Params) error {
+	host := r.opts.Host
+	info := r.dev.Info()
+	if r.opts.Planning || host == nil || host.Limit.Bytes == 0 || r.program == nil || !Unified(info) {
+		return nil
+	}
+	sums := int64(1)
+	if r.opts.Accumulation > 1 {
+		sums++
+	}
+	a := memory.Account{Unified: true, Limit: host.Limit, Host: r.program, Device: []memory.Part{
+		{Name: "weights", Bytes: params.Bytes + params.StateBytes}, {Name: "gradients", Bytes: sums * params.TrainBytes},
+		{Name: "moments", Bytes: int64(r.opts.Optimizer.MomentCount()) * params.TrainBytes}}}
+	if a.Fits() {
+		return nil
+	}
+	return &MemoryError{Samples: r.opts.MicroBatch(), HeldBytes: a.DeviceBytes(), Err: device.ErrOutOfMemory, Account: &a,
+		Model: true}
+}
