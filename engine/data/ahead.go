@@ -20,10 +20,10 @@ type Ahead interface {
 const (
 	// mostFetches limits the number of fetches in flight. Each blocks a thread, and usually has an open file.
 	mostFetches = 256
-	// aheadBytes limits the memory of fetched and unread samples, of fetches in flight and of unused buffers. It holds
+	// AheadBytes limits the memory of fetched and unread samples, of fetches in flight and of unused buffers. It holds
 	// for each rank and part of the data. It has room for about 600 JPEG files of ImageNet. A lower limit hides less
 	// latency.
-	aheadBytes = 64 << 20
+	AheadBytes = 64 << 20
 	// fastFetch is the time below which a fetch comes from memory, so that fetching ahead costs more than it saves.
 	fastFetch = 100 * time.Microsecond
 	// mostBuffer limits an unused buffer, relative to the mean sample. A higher limit lets a few large samples enlarge
@@ -170,10 +170,10 @@ func (f *Fetcher) next() (*fetching, int) {
 // unused buffers if necessary. The caller must hold the lock.
 func (f *Fetcher) room() bool {
 	needed := f.held + int64(float64(f.flying+1)*f.bytes)
-	for len(f.free) > 0 && needed+f.unused-int64(cap(f.free[len(f.free)-1])) > aheadBytes {
+	for len(f.free) > 0 && needed+f.unused-int64(cap(f.free[len(f.free)-1])) > AheadBytes {
 		f.buffer()
 	}
-	return needed <= aheadBytes
+	return needed <= AheadBytes
 }
 
 // run fetches samples until enough are in flight.
@@ -234,7 +234,7 @@ func (f *Fetcher) drop(s *fetching) {
 func (f *Fetcher) recycle(buf []byte) {
 	flying := int64(float64(f.flying) * f.bytes)
 	if cap(buf) > 0 && float64(cap(buf)) <= mostBuffer*f.size && len(f.free) < f.readers+f.target() &&
-		f.held+flying+f.unused+int64(cap(buf)) <= aheadBytes {
+		f.held+flying+f.unused+int64(cap(buf)) <= AheadBytes {
 		f.free = append(f.free, buf[:cap(buf)])
 		f.unused += int64(cap(buf))
 	}

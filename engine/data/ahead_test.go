@@ -145,8 +145,8 @@ func TestFetchedSamplesHaveLimitedMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		// the first fetches start before the size of a sample is known
-		if held := s.mostHeld.Load(); held > aheadBytes+4*bytes || held < aheadBytes/2 {
-			t.Errorf("held %d bytes, want about %d", held, aheadBytes)
+		if held := s.mostHeld.Load(); held > AheadBytes+4*bytes || held < AheadBytes/2 {
+			t.Errorf("held %d bytes, want about %d", held, AheadBytes)
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)

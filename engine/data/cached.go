@@ -19,7 +19,25 @@ const (
 //
 // Reading a cached image copies nothing, because Image.Pix refers to the cache. Larger images are read from ds each
 // time, as are images that do not fit into the cache.
-func Cached(ds Dataset, limit int64) Dataset {
+func Cached(ds Dataset, limit int64) Dataset { return cachedWithin(ds, limit, nil) }
+
+// Budget is memory that caches divide. A cache takes it in slabs of 4 MiB, and stops to grow when the budget is used up.
+// The zero value has no memory. Any goroutine may call its methods.
+type Budget struct{ left atomic.Int64 }
+
+// Set sets the memory that is left, bytes. A budget may be set to less than before until the caches are first used.
+func (b *Budget) Set(bytes int64) { b.left.Store(bytes) }
+
+// take takes memory, if it is left.
+func (b *Budget) take(bytes int64) bool {
+	if b == nil || b.left.Add(-bytes) >= 0 {
+		return true
+	}
+	b.left.Add(bytes)
+	return false
+}
+
+func cachedWithin(ds Dataset, limit int64, budget *Budget) Dataset {
 	if limit < 0 {
 		return ds
 	}
@@ -30,15 +48,23 @@ func Cached(ds Dataset, limit int64) Dataset {
 	return &cached{
 		Dataset: ds,
 		limit:   limit,
+		budget:  budget,
 		entry:   make([]atomic.Int64, ds.Len()),
 		slabs:   make([][]byte, (limit+slabBytes-1)/slabBytes),
 	}
 }
 
+// CachedBytes returns the memory that a cache uses for images of a size.
+func CachedBytes(images, width, height int) int64 {
+	entry := cacheEntryBytes + 3*int64(width)*int64(height)
+	return (int64(images)*entry + slabBytes - 1) / slabBytes * slabBytes
+}
+
 type cached struct {
 	Dataset
-	limit int64
-	entry []atomic.Int64 // for each sample 1 + the position of its entry in the slabs, or 0
+	limit  int64
+	budget *Budget        // nil: only limit counts
+	entry  []atomic.Int64 // for each sample 1 + the position of its entry in the slabs, or 0
 
 	mu    sync.Mutex
 	slabs [][]byte // allocated one after another; a slab exists before an entry refers to it
@@ -106,6 +132,9 @@ func (c *cached) reserve(size int64) (int64, []byte) {
 	}
 	k := at / slabBytes
 	if c.slabs[k] == nil {
+		if !c.budget.take(min(slabBytes, c.limit-k*slabBytes)) {
+			return 0, nil
+		}
 		c.slabs[k] = make([]byte, min(slabBytes, c.limit-k*slabBytes))
 	}
 	c.end = at + size

@@ -119,9 +119,12 @@ func (s Splits) Limited(n int) Splits {
 
 // Cached keeps small decoded images of both parts in memory; see the function Cached. The limit is divided in
 // proportion to the numbers of samples.
-func (s Splits) Cached(limit int64) Splits {
+func (s Splits) Cached(limit int64) Splits { return s.CachedWithin(limit, nil) }
+
+// CachedWithin is Cached with a budget that both parts share, in addition to the limit.
+func (s Splits) CachedWithin(limit int64, budget *Budget) Splits {
 	if s.Eval == nil {
-		s.Train = Cached(s.Train, limit)
+		s.Train = cachedWithin(s.Train, limit, budget)
 		return s
 	}
 	if limit == 0 {
@@ -134,7 +137,7 @@ func (s Splits) Cached(limit int64) Splits {
 		forEval = max(int64(float64(limit)*float64(eval)/float64(train+eval)), 1)
 		limit = max(limit-forEval, 1)
 	}
-	s.Train, s.Eval = Cached(s.Train, limit), Cached(s.Eval, forEval)
+	s.Train, s.Eval = cachedWithin(s.Train, limit, budget), cachedWithin(s.Eval, forEval, budget)
 	return s
 }
 

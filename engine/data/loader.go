@@ -209,6 +209,34 @@ func (o Options) BatchesPerEpoch() (int, error) {
 	return n, err
 }
 
+// MemoryBytes returns the memory that the batches of a Loader need for a share of count samples. It reads and allocates
+// nothing. samples is the number of samples; 0 means that it is unknown. An evaluation of few samples does not fill all
+// batches, and the system gives no memory to the rest of the buffers.
+func (o Options) MemoryBytes(count, samples int) (int64, error) {
+	layout, err := o.Samples.Layout(&o)
+	if err != nil {
+		return 0, err
+	}
+	depth, sample := o.Depth, tensor.I64.Size()+1 // ID and state of the sample
+	setDefault(&depth, 4)
+	for _, f := range layout.Fields {
+		sample += int64(f.Bytes())
+	}
+	held := int64(depth) * int64(count)
+	order := int64(samples)
+	if o.Evaluate {
+		if samples > 0 {
+			held = min(held, int64(samples))
+		}
+		order = 0
+	}
+	if o.GroupByLength {
+		order *= 2
+	}
+	indices := int64(depth) * int64(o.BatchSize+o.BatchSize/max(o.Accumulation, 1))
+	return held*sample + (indices+order)*tensor.I32.Size(), nil
+}
+
 // checked returns the options with defaults, the layout of the samples and the number of batches of an epoch.
 func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	if o, layout, err = o.normalized(); err != nil {

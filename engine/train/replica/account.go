@@ -38,6 +38,7 @@ func (r *Replica) account(p *plans) memory.Account {
 		{Name: "activations", Bytes: f.Arena}, {Name: "weights", Bytes: f.Weights + f.Statistics},
 		{Name: "gradients", Bytes: f.Gradients}, {Name: "moments", Bytes: f.Moments},
 		{Name: "averages", Bytes: f.Averages}, {Name: "norms", Bytes: f.Norms}, {Name: "buffers", Bytes: f.Other}}}
+	a.DeviceLimit = r.opts.MemoryBytes
 	host := r.opts.Host
 	if host == nil {
 		return a

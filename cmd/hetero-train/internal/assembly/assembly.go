@@ -39,7 +39,9 @@ type Run struct {
 	ledger       *content.Ledger // nil if all ranks read the same files
 	reading      atomic.Bool     // a read of the data has not returned, so the data must not be closed
 	Agreed       atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
-	Foreign      *Foreign        // set if another program computes the steps; nil otherwise
+	// Unopened states that the data set is not open, so the numbers of its samples are unknown.
+	Unopened bool
+	Foreign  *Foreign // set if another program computes the steps; nil otherwise
 }
 
 // New returns a run without open components.

@@ -48,11 +48,7 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		r.Process.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn",
 			"class", classes[0])
 	}
-	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Process.Cfg.Experiment.Seed,
-		BatchSize: r.Process.Cfg.Data.BatchSize, Accumulation: r.Process.Cfg.Train.MicroBatches(),
-		KeepLast:      !r.Process.Cfg.Data.DropLast,
-		Workers:       r.Process.Cfg.Data.Workers,
-		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
+	r.PrepareLoading()
 	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
 		return loaderError(err)
@@ -68,6 +64,15 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	}
 	r.warnOfLength()
 	return exit.With(exit.Usage, r.Schedule().Check())
+}
+
+// PrepareLoading sets the options of the training loader from the settings and the data set.
+func (r *Run) PrepareLoading() {
+	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Process.Cfg.Experiment.Seed,
+		BatchSize: r.Process.Cfg.Data.BatchSize, Accumulation: r.Process.Cfg.Train.MicroBatches(),
+		KeepLast:      !r.Process.Cfg.Data.DropLast,
+		Workers:       r.Process.Cfg.Data.Workers,
+		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 }
 
 // checkMetrics refuses metrics of early stopping and of the best evaluation that evaluations do not have.

@@ -84,7 +84,7 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup,
 			Interval: c.EMA.Interval},
 	}
-	if r.Loading.KeepLast {
+	if r.Loading.KeepLast && !r.Unopened {
 		o.LastBatch = r.Loading.Samples.Len() % o.BatchSize
 	}
 	if t := r.Data.Tokens; t != nil && t.Shorter != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/ports"
 	"github.com/hetero-train/hetero-train/engine/tensor"
-	"github.com/hetero-train/hetero-train/profiler/system"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -30,8 +30,9 @@ type Rank struct {
 	Team      *process.Team      // nil in a run of one rank
 	Telemetry *Telemetry         // nil without profile.enabled
 	// Links describes the links of all ranks, by rank. The links of a machine belong to its first rank.
-	Links   [][]telemetry.Link
-	sharers int // number of ranks on this rank's GPU; 0 if unknown or without a GPU
+	Links     [][]telemetry.Link
+	hostLimit *memory.Limit // nil: not measured yet
+	sharers   int           // number of ranks on this rank's GPU; 0 if unknown or without a GPU
 }
 
 // NewRank returns a rank without an open device.
@@ -101,22 +102,17 @@ func (k *Rank) ClockCPUs(cpus float64) float64 {
 }
 
 // MemoryBytes returns the memory that this rank may use, in bytes; 0 if it is unknown. For a device with memory of its
-// own, this is the memory that was free when the device was opened. For host memory, it is the limit of the process.
-// The ranks of a machine divide this limit, unless each rank has a limit of its own.
+// own, this is the memory that was free when the device was opened. For host memory, it is HostLimit.
 func (k *Rank) MemoryBytes() int64 {
 	info := k.Device.Info()
 	if info.FreeBytes > 0 {
 		return info.FreeBytes / int64(max(k.sharers, 1))
 	}
-	host, _ := system.Detect() // Detect omits unreadable properties
-	if info.Threads == 0 || host.Memory.Limit <= 0 {
+	limit := k.HostLimit()
+	if info.Threads == 0 || limit.Bytes == 0 {
 		return info.MemoryBytes
 	}
-	bytes := min(info.MemoryBytes, host.Memory.Limit)
-	if session.SharesLimits(k.Process.Opts.Assignment, k.Process.Opts.Env) || host.Memory.Limit == host.Memory.Total {
-		bytes /= int64(k.Process.LocalRanks())
-	}
-	return bytes
+	return min(info.MemoryBytes, limit.Bytes)
 }
 
 // LimitOfThreads returns the value of OMP_NUM_THREADS if this rank therefore has fewer threads than CPUs, otherwise "".

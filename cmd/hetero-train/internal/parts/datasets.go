@@ -28,6 +28,10 @@ type Opened struct {
 	Name string // name of the data set that the run trains on: after a fallback, the fallback data set
 	Note string // reason for the fallback; "" without a fallback
 
+	Cache  data.Budget // memory for decoded images
+	cached int64       // largest memory that the caches use, bytes; 0: no caches
+	ahead  int64       // memory for encoded samples that are fetched or decompressed before their use, bytes
+
 	stored  data.Splits  // Splits without caches and replacements
 	Content data.Content // stored data, which machines compare; nil if the settings alone determine the data
 	Watch   data.Watch   // receives the hashes of the units of Content that this process reads
@@ -54,12 +58,54 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 		out.Content = data.ContentOf(out.Splits.Train, out.Splits.Eval)
 		out.Splits = out.Splits.Watched(&out.Watch)
 	}
-	out.Splits = out.Splits.Cached(0)
+	out.accountFor(&cfg.Data)
+	out.Cache.Set(data.DefaultCacheBytes)
+	out.Splits = out.Splits.CachedWithin(0, &out.Cache)
 	if cfg.Data.Corrupt == "skip" {
 		out.Splits = out.Splits.Skip(limit, sayReplaced(log))
 	}
 	return out, nil
 }
+
+// Unread returns a data set that is not opened, for commands that read no samples. splits describes it.
+func Unread(cfg *config.Config, splits data.Splits) *Opened {
+	o := &Opened{Name: cfg.Data.Dataset, Splits: splits}
+	o.accountFor(&cfg.Data)
+	o.cached = data.DefaultCacheBytes
+	return o
+}
+
+// accountFor determines the memory that the data set uses while it is read.
+func (o *Opened) accountFor(d *config.Data) {
+	size := 0
+	switch o.Name {
+	case "synthetic_image":
+		size = d.ImageSize
+	case "cifar10", "cifar100":
+		size = 32
+	case "images", "huggingface":
+		o.ahead = data.AheadBytes
+	case "webdataset":
+		if strings.Contains(d.Path, ".zst") {
+			o.ahead = int64(d.ShardCacheMB) << 20
+		}
+	}
+	o.cached = data.DefaultCacheBytes
+	if size > 0 {
+		samples := o.Train.Len()
+		if o.Eval != nil {
+			samples += o.Eval.Len()
+		}
+		o.cached = min(o.cached, data.CachedBytes(samples, size, size))
+	}
+}
+
+// CachedBytes returns the memory that caches of decoded images use at most, and AheadBytes that of encoded samples that
+// are fetched or decompressed before their use.
+func (o *Opened) CachedBytes() int64 { return o.cached }
+
+// AheadBytes returns the memory of encoded samples; see CachedBytes.
+func (o *Opened) AheadBytes() int64 { return o.ahead }
 
 // OpenStored opens the configured subset of the data set without caches. Each read accesses the stored file and returns
 // the error of that file.

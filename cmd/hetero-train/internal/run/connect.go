@@ -83,8 +83,12 @@ func (tr *training) openPeers(ctx context.Context) error {
 // replicaOptions returns the options of this rank's replica, with the first shares.
 func (tr *training) replicaOptions() (replica.Options, error) {
 	o, err := tr.run.ReplicaOptions()
-	if o.Peers == nil || err != nil {
+	if err != nil {
 		return o, err
+	}
+	o.Host = tr.run.HostMemory()
+	if o.Peers == nil {
+		return o, nil
 	}
 	if tr.bucketBytes != 0 {
 		o.Peers.CapBytes = tr.bucketBytes

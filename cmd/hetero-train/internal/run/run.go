@@ -350,7 +350,10 @@ func (tr *training) openReplica(ctx context.Context) error {
 		return err
 	}
 	tr.process.Later(tr.run.Replica.Close)
-	return tr.run.InitFrom()
+	if err := tr.run.InitFrom(); err != nil {
+		return err
+	}
+	return tr.keepToMemory(ctx)
 }
 
 func (tr *training) loopOptions(screen *observe.Console) (train.Options, error) {

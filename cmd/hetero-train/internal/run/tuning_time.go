@@ -150,6 +150,7 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	if err != nil {
 		return nil, err
 	}
+	o.Host = t.tr.run.HostMemory()
 	reads := t.tr.run.Loading
 	reads.Accumulation = n
 	if t.peers != nil {

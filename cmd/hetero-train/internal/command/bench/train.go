@@ -147,6 +147,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if err != nil {
 		return nil, err
 	}
+	options.Host = a.HostMemory()
 	if b.replica, err = replica.New(b.device, options); err != nil {
 		return nil, err
 	}

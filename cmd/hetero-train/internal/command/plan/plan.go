@@ -25,6 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/dry"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -82,11 +83,13 @@ type Report struct {
 	Classes    int    `json:"classes"`
 	ImageSize  int    `json:"image_size"`
 	// tokens in a sample of text; if set, ImageSize and Classes have no meaning
-	Tokens        int                 `json:"sequence_length,omitempty"`
-	Precision     string              `json:"precision"`
-	Device        string              `json:"device"`
-	DeviceModel   string              `json:"device_model"`
-	MemoryBytes   int64               `json:"memory_bytes"` // value of --memory, or memory of the device
+	Tokens      int    `json:"sequence_length,omitempty"`
+	Precision   string `json:"precision"`
+	Device      string `json:"device"`
+	DeviceModel string `json:"device_model"`
+	// value of --memory, or memory of the device; of a device that computes in host memory, Limit
+	MemoryBytes   int64               `json:"memory_bytes"`
+	Limit         memory.Limit        `json:"limit"` // memory that the process of a rank may use
 	Optimizer     string              `json:"optimizer"`
 	BatchSize     int                 `json:"batch_size"` // global batch size
 	Accumulation  int                 `json:"grad_accumulation"`
@@ -107,11 +110,13 @@ type Report struct {
 
 // rankPlan is the plan of one rank.
 type rankPlan struct {
-	Rank   int   `json:"rank"`
-	Share  int   `json:"samples"` // share of a micro-batch
-	Bytes  int64 `json:"bytes"`
-	Fits   bool  `json:"fits"`
-	StepFL int64 `json:"step_flops"`
+	Rank  int   `json:"rank"`
+	Share int   `json:"samples"` // share of a micro-batch
+	Bytes int64 `json:"bytes"`   // memory of the device
+	// memory of the process, without that of the device
+	HostBytes int64 `json:"host_bytes"`
+	Fits      bool  `json:"fits"`
+	StepFL    int64 `json:"step_flops"`
 }
 
 // estimate plans a configuration on a device that allocates no memory.
@@ -162,11 +167,15 @@ type planning struct {
 	run    *assembly.Run
 	shares []int // shares of a micro-batch, by rank
 	dry    *dry.Device
-	memory int64 // memory limit, bytes
+	memory int64 // memory of a device with memory of its own, bytes; of another device, that of limit
+	// limit is the memory that the process of a rank may use
+	limit memory.Limit
+	start int64 // memory of this process at its start, bytes
 }
 
 // open opens the device and determines the number of classes.
-func (p *planning) open(ctx context.Context, memory int64) error {
+func (p *planning) open(ctx context.Context, size int64) error {
+	p.start, _ = memory.Resident(memory.System(), 0)
 	if err := nativelib.Loadable(); err != nil && p.run.Process.Cfg.Device.Kind == "auto" {
 		p.run.Process.Cfg.Device.Kind = reference.Kind
 		p.run.Process.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes",
@@ -178,43 +187,71 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	if err := p.run.Rank.SettlePrecision(ctx, nil); err != nil {
 		return err
 	}
-	if p.memory = memory; memory == 0 {
-		p.memory = p.run.Rank.MemoryBytes()
-	}
+	p.setLimits(size)
 	// without a limit, because the report contains plans that do not fit
 	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64)
-	if p.run.Process.Cfg.Data.Samples == config.Tokens {
-		var err error
-		if p.run.Data, err = parts.OpenData(ctx, p.run.Process.Cfg, 0, p.run.Process.Opts.Log); err != nil {
-			return err
-		}
-		p.run.Process.Later(p.run.Data.Close)
-		return nil
+	if err := p.openData(ctx); err != nil {
+		return err
 	}
-	classes, sets := p.run.Process.Cfg.Model.NumClasses, (*data.LabelSets)(nil)
-	if classes == 0 {
-		var err error
-		if classes, sets, err = p.classesOfData(ctx); err != nil {
-			return err
-		}
-	}
-	name := p.run.Process.Cfg.Data.Dataset
-	p.run.Data = &parts.Opened{Name: name, Splits: data.Splits{Train: unread{classes}, Sets: sets,
-		Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, name)}}
+	p.run.PrepareLoading()
 	return nil
 }
 
-// classesOfData returns the number of classes of the configured data set, and the labels of images that have several.
-// It opens the data set only if the settings do not contain the number.
-func (p *planning) classesOfData(ctx context.Context) (int, *data.LabelSets, error) {
-	if n, known := parts.KnownClasses(p.run.Process.Cfg); known {
-		return n, nil, nil
+// openData opens the data set if it needs no files, or if the settings do not say what the plan needs: the samples of a
+// language model, and the number of classes.
+func (p *planning) openData(ctx context.Context) error {
+	c := p.run.Process.Cfg
+	tokens, classes := c.Data.Samples == config.Tokens, c.Model.NumClasses
+	if n, known := parts.KnownClasses(c); classes == 0 && known {
+		classes = n
 	}
-	set, err := parts.OpenData(ctx, p.run.Process.Cfg, 0, p.run.Process.Opts.Log)
-	if err != nil {
-		return 0, nil, fmt.Errorf("%w; set model.num_classes, so that plan does not need the data", err)
+	if tokens || classes == 0 || c.Data.Dataset == "synthetic_image" {
+		set, err := parts.OpenData(ctx, c, 0, p.run.Process.Opts.Log)
+		switch {
+		case err != nil && !tokens && classes == 0:
+			return fmt.Errorf("%w; set model.num_classes, so that plan does not need the data", err)
+		case err != nil:
+			return err
+		}
+		p.run.Data = set
+		p.run.Process.Later(set.Close)
+		return nil
 	}
-	return len(set.Classes()), set.Sets, set.Splits.Close()
+	p.run.Unopened = true
+	p.run.Data = parts.Unread(c, data.Splits{Train: unread{classes},
+		Normalization: parts.UsualNormalization(p.run.Process.Opts.Env.Catalog, c.Data.Dataset)})
+	return nil
+}
+
+// setLimits determines the memory that a rank may use. size is the value of --memory: the memory of the device, or of the
+// process if the device computes in host memory; 0 means that of this machine.
+func (p *planning) setLimits(size int64) {
+	ranks := len(p.shares)
+	s := memory.Sharers{Group: ranks, Machine: ranks}
+	if ranks > 1 { // a process of this program starts them, and waits
+		s.Others = p.start
+	}
+	p.limit = memory.ReadLimit(memory.System(), s)
+	unified := replica.Unified(p.run.Rank.Device.Info())
+	switch {
+	case size > 0 && unified:
+		p.limit, p.memory = memory.Limit{Bytes: size, Source: "--memory"}, size
+	case unified:
+		p.memory = p.limit.Bytes
+	case size > 0:
+		p.memory = size
+	default:
+		p.memory = p.run.Rank.MemoryBytes()
+	}
+	p.run.Rank.LimitHost(p.limit)
+}
+
+// deviceMemory returns the memory of a device with memory of its own, or 0.
+func (p *planning) deviceMemory() int64 {
+	if replica.Unified(p.run.Rank.Device.Info()) {
+		return 0
+	}
+	return p.memory
 }
 
 // unread is a data set without samples whose number of classes is known.
@@ -233,7 +270,7 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.MemoryBytes, o.Planning = p.memory, true
+	o.MemoryBytes, o.Planning, o.Host = p.deviceMemory(), true, p.run.HostMemory()
 	if len(p.shares) > 1 {
 		ranks := echo{rank, len(p.shares)}
 		o.Peers = assembly.Peers(p.run.Process.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})
@@ -260,7 +297,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	micro := c.Data.BatchSize / c.Train.MicroBatches()
 	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.run.Data.Classes()),
 		ImageSize: c.Data.ImageSize, Precision: p.run.Rank.Precision.String(),
-		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name,
+		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Limit: p.limit, Optimizer: c.Optimizer.Name,
 		BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		MicroBatch: micro, Table: []replica.Footprint{}, Ports: listeners(c)}
 	if t := p.run.Data.Tokens; t != nil {
@@ -290,14 +327,14 @@ func (p *planning) report(samples []int) (r Report, err error) {
 				return r, err
 			}
 			one.Bytes, one.StepFL = fp.Bytes(), fp.ForwardFLOPs+fp.BackwardFLOPs
-			one.Fits = one.Bytes <= p.memory
+			one.Fits, one.HostBytes = fp.Account.Fits(), memory.Sum(fp.Account.Host)
 			r.ForwardFLOPs += fp.ForwardFLOPs
 			r.BackwardFLOPs += fp.BackwardFLOPs
 		}
 		r.Ranks = append(r.Ranks, one)
 	}
 	r.StepFLOPs = r.ForwardFLOPs + r.BackwardFLOPs
-	if r.LargestFit, err = model.LargestFit(p.memory, 1<<20); err != nil {
+	if r.LargestFit, err = model.LargestFit(p.deviceMemory(), 1<<20); err != nil {
 		return r, err
 	}
 	if len(p.shares) > 1 && len(c.Balance.FixedShares) == 0 && r.LargestFit > 0 {
@@ -357,7 +394,7 @@ func (r Report) write(w io.Writer) error {
 			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\ttotal, MiB\t")
+	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\tdevice, MiB\tprocess, MiB\t")
 	for _, f := range r.Table {
 		var marks []string
 		if slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples }) {
@@ -369,13 +406,13 @@ func (r Report) write(w io.Writer) error {
 		if f.Recomputed > 0 {
 			marks = append(marks, fmt.Sprintf("recomputes %d layers", f.Recomputed))
 		}
-		if f.Bytes() > r.MemoryBytes {
+		if !f.Account.Fits() {
 			marks = append(marks, "does not fit")
 		}
 		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations),
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations),
 			show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()),
-			strings.Join(marks, ", "))
+			show.MiB(f.Account.HostBytes()), strings.Join(marks, ", "))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -398,11 +435,36 @@ func (r Report) write(w io.Writer) error {
 	if r.MemoryBytes < 1<<30 {
 		memory = fmt.Sprintf("%.1f MiB", show.MiB(r.MemoryBytes))
 	}
+	if err := r.writeProcess(w); err != nil {
+		return err
+	}
 	if _, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device,
 		r.DeviceModel, r.LargestFit); err != nil {
 		return err
 	}
 	return writePorts(w, r.Ports)
+}
+
+// writeProcess writes the memory of the process of a rank, for the configured number of samples.
+func (r Report) writeProcess(w io.Writer) error {
+	i := slices.IndexFunc(r.Table, func(f replica.Footprint) bool {
+		return slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples })
+	})
+	if i < 0 || len(r.Table[i].Account.Host) == 0 {
+		return nil
+	}
+	a := r.Table[i].Account
+	limit := "limit unknown"
+	if a.Limit.Bytes > 0 {
+		limit = fmt.Sprintf("limit %s, %s", memory.Size(a.Limit.Bytes), a.Limit.Source)
+	}
+	_, err := fmt.Fprintf(w, "process with %d samples (%s): %s\n", a.Samples, limit, a)
+	for _, part := range a.Optional {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "  of the rest, at most %s for: %s\n", memory.Size(part.Bytes), part.Name)
+		}
+	}
+	return err
 }
 
 // flops formats a number of operations with a unit.

@@ -71,6 +71,7 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 	if err != nil {
 		return nil, err
 	}
+	options.Host = m.run.HostMemory()
 	m.replica, err = replica.New(k.Device, options)
 	return m, err
 }

@@ -1,0 +1,62 @@
+package assembly
+
+import (
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
+)
+
+// Names of the parts of an account that a training run adds to those of the replica.
+const (
+	TrainBatches = "training batches"
+	EvalBatches  = "evaluation batches"
+	ReadAhead    = "encoded samples"
+	DataCache    = "decoded images"
+)
+
+// HostMemory describes the memory of this process: its limit, and what a training run needs apart from the replica.
+func (r *Run) HostMemory() *replica.Host {
+	h := &replica.Host{Limit: r.Rank.HostLimit(), Program: compute.MeasureProgram}
+	if r.Loading.Samples == nil { // the command has no loaders of a training run
+		return h
+	}
+	h.Copies = r.Rank.Team.Leads()
+	h.Parts = r.dataParts
+	h.Optional = []memory.Part{{Name: DataCache, Bytes: r.Data.CachedBytes()}}
+	return h
+}
+
+// dataParts returns the memory of the data for a share of a micro-batch.
+func (r *Run) dataParts(share int) []memory.Part {
+	loaders := []struct {
+		name    string
+		options data.Options
+	}{{TrainBatches, r.Loading}}
+	if r.Unopened || r.Data.HasEval() {
+		loaders = append(loaders, struct {
+			name    string
+			options data.Options
+		}{EvalBatches, r.Evaluating()})
+	}
+	var parts []memory.Part
+	for _, l := range loaders {
+		samples := 0
+		if !r.Unopened {
+			samples = l.options.Samples.Len()
+		}
+		if bytes, err := l.options.MemoryBytes(share, samples); err == nil { // NewLoader returns the error
+			parts = append(parts, memory.Part{Name: l.name, Bytes: bytes})
+		}
+	}
+	return append(parts, memory.Part{Name: ReadAhead, Bytes: r.Data.AheadBytes()})
+}
+
+// GrantCache gives the data set the memory that remains for decoded images.
+func (r *Run) GrantCache() {
+	for _, p := range r.Replica.Account().Optional {
+		if p.Name == DataCache {
+			r.Data.Cache.Set(p.Bytes)
+		}
+	}
+}

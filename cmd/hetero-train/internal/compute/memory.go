@@ -1,0 +1,86 @@
+package compute
+
+import (
+	"runtime/debug"
+	"runtime/metrics"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/memory"
+)
+
+// HostLimit returns the memory that this process may use. It is measured at the first call, because the memory that the
+// rank uses later is part of it. With several ranks, calls before Meet count the memory of the other ranks as that of
+// other programs.
+func (k *Rank) HostLimit() memory.Limit {
+	if k.hostLimit != nil {
+		return *k.hostLimit
+	}
+	limit := memory.ReadLimit(memory.System(), k.sharersOfMemory())
+	if k.Team != nil || k.Process.LocalRanks() == 1 {
+		k.hostLimit = &limit
+	}
+	return limit
+}
+
+// LimitHost sets the limit that HostLimit returns, instead of measuring it.
+func (k *Rank) LimitHost(l memory.Limit) { k.hostLimit = &l }
+
+// sharersOfMemory returns the processes that divide the limits of this process.
+func (k *Rank) sharersOfMemory() memory.Sharers {
+	s := memory.Sharers{Group: 1, Machine: k.Process.LocalRanks()}
+	if session.SharesLimits(k.Process.Opts.Assignment, k.Process.Opts.Env) {
+		s.Group = s.Machine
+	}
+	if k.Team == nil || k.Team.Group == nil {
+		return s
+	}
+	members := k.Team.Group.Members()
+	own := members[k.Team.Place.Rank]
+	for _, m := range members {
+		if m.Host == own.Host && m.PID != own.PID {
+			s.PIDs = append(s.PIDs, m.PID)
+		}
+	}
+	return s
+}
+
+// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. The result is
+// nil if the system reports no memory of processes.
+func MeasureProgram() []memory.Part {
+	debug.FreeOSMemory()
+	resident, known := memory.Resident(memory.System(), 0)
+	if !known {
+		return nil
+	}
+	return []memory.Part{{Name: "program", Bytes: resident}, {Name: ProgramFiles, Bytes: memory.Mapped(memory.System())}}
+}
+
+// ProgramFiles is the name of the part for mapped files: the program and its libraries. A control group counts these
+// pages as page cache, if it counts them at all.
+const ProgramFiles = "program files"
+
+// goBytes returns the memory that Go's runtime has obtained from the system and not returned.
+func goBytes() int64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
+}
+
+// GoLimit returns the limit of Go's runtime (GOMEMLIMIT) for an account: what remains of the limit of this process after
+// the memory of native libraries, and after that of a device that computes in host memory. Go collects garbage before it
+// exceeds the limit.
+func (k *Rank) GoLimit(a memory.Account) int64 {
+	native := int64(0)
+	for _, p := range a.Host {
+		switch p.Name {
+		case "program":
+			native += max(p.Bytes-goBytes(), 0)
+		case ProgramFiles, "page tables", "inputs and results", "staging of weights":
+			native += p.Bytes
+		}
+	}
+	if a.Unified && k.Device.Info().Kind != "reference" { // the reference device allocates on Go's heap
+		native += a.DeviceBytes()
+	}
+	return max(a.Limit.Bytes-native, goBytes())
+}

@@ -1,0 +1,79 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/memory"
+)
+
+// keepToMemory applies the account of the replica to this process: the cache of the data set and Go's heap get what
+// remains, and the supervisor gets the account, for the case that the kernel kills this rank. Then it watches the limit.
+func (tr *training) keepToMemory(ctx context.Context) error {
+	account := tr.run.Replica.Account()
+	tr.run.GrantCache()
+	if account.Limit.Bytes == 0 {
+		return nil
+	}
+	if _, set := tr.process.Opts.Env.Lookup("GOMEMLIMIT"); !set {
+		before := debug.SetMemoryLimit(-1)
+		debug.SetMemoryLimit(tr.rank.GoLimit(account))
+		tr.process.Later(func() error { debug.SetMemoryLimit(before); return nil })
+	}
+	debug.FreeOSMemory() // of initial values and imported weights
+	if err := tr.tellSupervisor(account); err != nil {
+		tr.process.Opts.Log.Warn("the supervisor does not get the planned memory of this rank", "error", err)
+	}
+	watched, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tr.watchMemory(watched, account)
+	}()
+	tr.process.Later(func() error { stop(); <-ended; return nil })
+	return nil
+}
+
+// tellSupervisor sends the account of this rank, and the largest share that fits, to the process that started it.
+func (tr *training) tellSupervisor(account memory.Account) error {
+	if tr.rank.Team == nil {
+		return nil // no process of this program started this rank
+	}
+	return supervisor.ReportMemory(tr.process.Opts.Env.Environ,
+		fmt.Sprintf("rank %d planned %s of %s (%s) for at most %d samples of a micro-batch; lower data.batch_size, raise train.grad_accumulation, or raise the limit",
+			tr.rank.Team.Place.Rank, account, memory.Size(account.Limit.Bytes), account.Limit.Source, account.Samples))
+}
+
+// memoryInterval is the time between two readings of the use of memory.
+const memoryInterval = time.Second
+
+// watchMemory warns once when the kernel may soon kill a process because memory runs out.
+func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
+	tick := time.NewTicker(memoryInterval)
+	defer tick.Stop()
+	planned := account.HostBytes() + memory.Sum(account.Optional)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		pressure, known := memory.ReadPressure(memory.System())
+		if !known {
+			return
+		}
+		resident, _ := memory.Resident(memory.System(), 0)
+		if !pressure.Near(resident, planned) {
+			continue
+		}
+		tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
+			"memory is almost used up, and the kernel will kill a process when it is: lower data.batch_size, raise train.grad_accumulation, or raise the limit",
+			"limit", memory.Size(pressure.Limit), "limit_from", pressure.Source, "used", memory.Size(pressure.Used),
+			"used_by_this_rank", memory.Size(resident), "planned_for_this_rank", memory.Size(planned))
+		return
+	}
+}

@@ -1,0 +1,47 @@
+package memory
+
+import (
+	"io/fs"
+
+	"github.com/hetero-train/hetero-train/engine/cgroup"
+)
+
+// Pressure describes how close this process is to the limit at which the kernel kills a process.
+type Pressure struct {
+	Source  string  // what sets the limit
+	Limit   int64   // bytes
+	Used    int64   // bytes that the kernel cannot reclaim without swapping
+	Stalled float64 // part of the last 10 s in which all processes waited for memory, percent; 0: unknown
+}
+
+// ReadPressure returns the pressure of the limit with the least memory left: that of a control group, or the memory of
+// the machine. ok is false if neither is known.
+func ReadPressure(root fs.FS) (p Pressure, ok bool) {
+	machine := keyed(root, "proc/meminfo")
+	if total := machine["MemTotal"]; total > 0 {
+		p, ok = Pressure{Source: "memory of the machine", Limit: total, Used: total - machine["MemAvailable"]}, true
+	}
+	level, limited := cgroup.Tightest(cgroup.Read(root).Memory(root))
+	if limited && (!ok || level.Limit-level.Used < p.Limit-p.Used) {
+		p = Pressure{Source: level.File + " of /" + level.Folder, Limit: level.Limit, Used: level.Used,
+			Stalled: level.Stalled}
+		ok = true
+	}
+	return p, ok
+}
+
+// Thresholds of Near. Below them, the kernel still finds pages of files to reclaim.
+const (
+	nearAlways    = 0.99 // part of the limit
+	nearUnplanned = 0.95 // part of the limit, if the process uses more than its account
+	overPlan      = 1.02 // measurements of memory lag behind by up to 2 %
+	nearStalled   = 10   // percent
+)
+
+// Near reports whether the kernel may kill a process soon. resident is the memory of this process, planned that of its
+// account. A process that uses what it planned may come close to the limit.
+func (p Pressure) Near(resident, planned int64) bool {
+	used := float64(p.Used) / float64(p.Limit)
+	unplanned := float64(resident) > overPlan*float64(planned)
+	return used >= nearAlways || used >= nearUnplanned && unplanned || p.Stalled >= nearStalled && used >= nearUnplanned
+}
