@@ -3,6 +3,7 @@ package program
 import (
 	"encoding/json"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,9 +24,13 @@ func planned(t *testing.T, args ...string) plan.Report {
 }
 
 func TestPlanSaysWhatATrainingTakes(t *testing.T) {
-	r := planned(t, "--memory", "4MiB")
+	wide := []string{"--set", "data.image_size=32", "--set", "model.channels=[32, 64]"} // 0.7 MiB for each sample
+	all := planned(t, append(wide, "--samples", "64")...).Table[0].Account.HostBytes()
+	// The memory of the process is measured, and may differ between two plans.
+	limit := all + 64<<20
+	r := planned(t, append(wide, "--memory", strconv.FormatInt(limit, 10))...)
 	if r.Model != "simple_cnn" || r.Parameters < 100 || r.Classes != 10 || r.MicroBatch != 8 ||
-		r.MemoryBytes != 4<<20 || r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
+		r.MemoryBytes != limit || r.Limit.Bytes != limit || r.Limit.Source != "--memory" || r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
 		t.Errorf("got %+v", r)
 	}
 	if len(r.Ranks) != 1 || r.Ranks[0].Share != 8 || !r.Ranks[0].Fits || r.LargestFit < 8 {
@@ -36,20 +41,25 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 		if f.Samples <= last || f.Bytes() != f.Fixed()+f.Arena {
 			t.Errorf("got %+v behind %d samples", f, last)
 		}
-		if fits := f.Bytes() <= 4<<20; fits != (f.Samples <= r.LargestFit) {
-			t.Errorf("%d samples of %d bytes: fits %v, but %d is the largest", f.Samples, f.Bytes(), fits, r.LargestFit)
+		a := f.Account
+		if fits := a.HostBytes() <= limit; fits != (f.Samples <= r.LargestFit) || fits != a.Fits() {
+			t.Errorf("%d samples of %d bytes: fits %v, but %d is the largest", f.Samples, a.HostBytes(), fits, r.LargestFit)
+		}
+		if a.DeviceBytes() != f.Bytes() || a.HostBytes() <= f.Bytes()+f.Usage.Inputs {
+			t.Errorf("%d samples: account %v of %d bytes of the device", f.Samples, a, f.Bytes())
 		}
 		last = f.Samples
 	}
-	if tiny := planned(t, "--memory", "1KiB"); tiny.LargestFit != 0 || tiny.Ranks[0].Fits {
-		t.Errorf("1 KiB: got a largest micro-batch of %d", tiny.LargestFit)
+	if tiny := planned(t, "--memory", "1MiB"); tiny.LargestFit != 0 || tiny.Ranks[0].Fits {
+		t.Errorf("1 MiB: got a largest micro-batch of %d", tiny.LargestFit)
 	}
 	if asked := planned(t, "--samples", "3,5"); len(asked.Table) != 2 || asked.Table[1].Samples != 5 {
 		t.Errorf("--samples 3,5: got %+v", asked.Table)
 	}
 	text := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun)}).stdout
 	for _, part := range []string{"model simple_cnn", "forward", "independent of the micro-batch", "averages 0.0",
-		"workspace", "configured", "largest micro-batch of a rank in"} {
+		"workspace", "configured", "process with 8 samples (limit", "program files",
+		"of the rest, at most", "largest micro-batch of a rank in"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
 		}

@@ -21,8 +21,16 @@ type Host struct {
 	Copies bool
 }
 
-// CheckpointCopy is the name of the optional part for a copy of the tensors of a checkpoint.
-const CheckpointCopy = "checkpoint copy"
+// Names of parts of an account.
+const (
+	Program        = "program"            // of Host.Program
+	Garbage        = "garbage of Go"      // of Host.Program: the heap may grow so much before it is collected
+	ProgramFiles   = "program files"      // of Host.Program: mapped files, which control groups count as page cache
+	Staging        = "staging of weights" // through which weights are read and written
+	Results        = "inputs and results" // of passes, in host memory
+	PageTables     = "page tables"        // of all other memory
+	CheckpointCopy = "checkpoint copy"    // optional: copy of the tensors of a checkpoint, all or nothing
+)
 
 // pageTableBytes is the memory of the entry of a page in the page tables, and pageBytes that of a page. A huge page has
 // the entries of its small pages, too, so that the kernel can split it.
@@ -30,6 +38,24 @@ const pageTableBytes, pageBytes = 8, 4096
 
 // Unified reports whether a device computes in host memory.
 func Unified(info device.Info) bool { return info.Threads > 0 }
+
+// measureProgram measures the memory of the process. The kernels of training exist then, and those of evaluations, but the
+// memory of the model does not. free frees the plan of evaluations.
+func (r *Replica) measureProgram(params *plan.Params) (free func() error, err error) {
+	if r.opts.Host == nil || r.opts.Host.Program == nil {
+		return func() error { return nil }, nil
+	}
+	g, err := r.opts.graph(false, r.opts.MicroBatch(), 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	evaluation, err := plan.Compile(r.cache, g, params)
+	if err != nil {
+		return nil, err
+	}
+	r.program = r.opts.Host.Program()
+	return evaluation.Free, nil
+}
 
 // account returns the memory of this rank with the given plans.
 func (r *Replica) account(p *plans) memory.Account {
@@ -44,12 +70,12 @@ func (r *Replica) account(p *plans) memory.Account {
 		return a
 	}
 	a.Limit = host.Limit
-	batches := []memory.Part{{Name: "inputs and results", Bytes: p.hostBytes() + p.staging}}
+	batches := []memory.Part{{Name: Results, Bytes: p.hostBytes() + p.staging}}
 	if host.Parts != nil {
 		batches = append(batches, host.Parts(p.samples)...)
 	}
 	a.Host = append(a.Host, r.program...)
-	a.Host = append(a.Host, memory.Part{Name: "staging of weights", Bytes: r.state.HostBytes()})
+	a.Host = append(a.Host, memory.Part{Name: Staging, Bytes: r.state.HostBytes()})
 	a.Host = append(a.Host, batches...)
 	// The largest tensor of the initial values exists before the activations and the batches do.
 	beside := memory.Sum(batches)
@@ -63,7 +89,7 @@ func (r *Replica) account(p *plans) memory.Account {
 	if a.Unified {
 		grows += a.DeviceBytes()
 	}
-	a.Host = append(a.Host, memory.Part{Name: "page tables", Bytes: grows / pageBytes * pageTableBytes})
+	a.Host = append(a.Host, memory.Part{Name: PageTables, Bytes: grows / pageBytes * pageTableBytes})
 	if host.Copies {
 		a.Optional = append(a.Optional, memory.Part{Name: CheckpointCopy, Bytes: r.copyBytes()})
 	}

@@ -51,18 +51,19 @@ func New(dev device.Device, opts Options) (_ *Replica, err error) {
 	if err := opts.checkLast(r.exact); err != nil {
 		return nil, errors.Join(err, first.Free())
 	}
-	if opts.Host != nil && opts.Host.Program != nil {
-		r.program = opts.Host.Program() // the kernels of a pass exist, the memory of the model does not
+	evaluates, err := r.measureProgram(first.Params())
+	if err != nil {
+		return nil, errors.Join(err, first.Free())
 	}
 	if err := r.refuseModel(first.Params()); err != nil {
-		return nil, errors.Join(err, first.Free())
+		return nil, errors.Join(err, first.Free(), evaluates())
 	}
 	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation,
 		targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute,
 		predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
 		classWeights: opts.ClassWeights, ranks: opts.planRanks,
 		cached: map[planKey]*plans{}, capacity: cmp.Or(opts.CachedPlans, cachedPlans)}
-	if err := errors.Join(r.allocate(), first.Free()); err != nil {
+	if err := errors.Join(r.allocate(), first.Free(), evaluates()); err != nil {
 		return nil, err
 	}
 	return r, r.initialize()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
 // HostLimit returns the memory that this process may use. It is measured at the first call, because the memory that the
@@ -52,12 +53,16 @@ func MeasureProgram() []memory.Part {
 	if !known {
 		return nil
 	}
-	return []memory.Part{{Name: "program", Bytes: resident}, {Name: ProgramFiles, Bytes: memory.Mapped(memory.System())}}
+	return []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()},
+		{Name: replica.ProgramFiles, Bytes: memory.Mapped(memory.System())}}
 }
 
-// ProgramFiles is the name of the part for mapped files: the program and its libraries. A control group counts these
-// pages as page cache, if it counts them at all.
-const ProgramFiles = "program files"
+// garbageBytes returns the bytes by which Go's heap may grow before the next collection.
+func garbageBytes() int64 {
+	samples := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return max(int64(samples[0].Value.Uint64())-int64(samples[1].Value.Uint64()), 0)
+}
 
 // goBytes returns the memory that Go's runtime has obtained from the system and not returned.
 func goBytes() int64 {
@@ -73,9 +78,9 @@ func (k *Rank) GoLimit(a memory.Account) int64 {
 	native := int64(0)
 	for _, p := range a.Host {
 		switch p.Name {
-		case "program":
+		case replica.Program:
 			native += max(p.Bytes-goBytes(), 0)
-		case ProgramFiles, "page tables", "inputs and results", "staging of weights":
+		case replica.ProgramFiles, replica.PageTables, replica.Results, replica.Staging:
 			native += p.Bytes
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
@@ -104,6 +105,12 @@ func (c *Console) logModel(resume *checkpoint.State) {
 		"model", "model", a.Process.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(),
 		"step_flops", r.FLOPs(), "precision", a.Rank.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
+	if account := r.Account(); account.Limit.Bytes > 0 {
+		c.Log(fmt.Sprintf("memory planned%s: %s of %s (%s)", here, memory.Size(account.HostBytes()),
+			memory.Size(account.Limit.Bytes), account.Limit.Source),
+			"memory", "planned_bytes", account.HostBytes(), "limit_bytes", account.Limit.Bytes, "limit_from",
+			account.Limit.Source, "account", account)
+	}
 	if n := r.Recomputed(); n > 0 {
 		c.Log(fmt.Sprintf("activation recomputation (train.recompute = %[2]q): the backward pass computes the activations of %[1]d layers again",
 			n, a.Process.Cfg.Train.Recompute),

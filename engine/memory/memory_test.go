@@ -1,0 +1,174 @@
+package memory
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const mib = 1 << 20
+
+func files(texts map[string]string) fstest.MapFS {
+	root := fstest.MapFS{}
+	for name, text := range texts {
+		root[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return root
+}
+
+func TestAccountAgainstItsLimits(t *testing.T) {
+	device, host := []Part{{"activations", 60 * mib}, {"weights", 10 * mib}}, []Part{{"program", 20 * mib}}
+	optional := []Part{{"copy", 8 * mib}, {"cache", 100 * mib}}
+	for _, c := range []struct {
+		name    string
+		account Account
+		fits    bool
+		left    int64
+		granted [2]int64
+		short   string // part of the explanation if it does not fit
+	}{
+		{"no limits", Account{Unified: true}, true, 0, [2]int64{8 * mib, 100 * mib}, ""},
+		{"host memory exactly", Account{Unified: true, Limit: Limit{90 * mib, "x"}}, true, 0, [2]int64{0, 0}, ""},
+		{"a byte too few", Account{Unified: true, Limit: Limit{90*mib - 1, "memory.max of /job"}}, false, 0, [2]int64{},
+			"90.0 MiB of memory, but this process may use only 90.0 MiB (memory.max of /job): activations 60.0 MiB, weights 10.0 MiB, program 20.0 MiB"},
+		{"not enough for the copy", Account{Unified: true, Limit: Limit{97 * mib, "x"}}, true, 7 * mib,
+			[2]int64{0, 7 * mib}, ""},
+		{"enough for the copy", Account{Unified: true, Limit: Limit{100 * mib, "x"}}, true, 10 * mib,
+			[2]int64{8 * mib, 2 * mib}, ""},
+		{"two memories", Account{DeviceLimit: 70 * mib, Limit: Limit{20 * mib, "x"}}, true, 0, [2]int64{}, ""},
+		{"device too small", Account{DeviceLimit: 69 * mib, Limit: Limit{200 * mib, "x"}}, false, 180 * mib,
+			[2]int64{8 * mib, 100 * mib},
+			"70.0 MiB of device memory, but the rank may use only 69.0 MiB: activations 60.0 MiB, weights 10.0 MiB"},
+		{"host too small", Account{DeviceLimit: 70 * mib, Limit: Limit{19 * mib, "RLIMIT_AS"}}, false, 0, [2]int64{},
+			"20.0 MiB of memory, but this process may use only 19.0 MiB (RLIMIT_AS): program 20.0 MiB"},
+	} {
+		c.account.Device, c.account.Host, c.account.Optional = device, host, optional
+		if got := c.account.Fits(); got != c.fits {
+			t.Errorf("%s: fits %v, want %v", c.name, got, c.fits)
+		}
+		if left, _ := c.account.Left(); left != c.left {
+			t.Errorf("%s: %d bytes are left, want %d", c.name, left, c.left)
+		}
+		granted := c.account.Grant("copy").Optional
+		if granted[0].Bytes != c.granted[0] || granted[1].Bytes != c.granted[1] {
+			t.Errorf("%s: granted %v, want %v", c.name, granted, c.granted)
+		}
+		if c.short != "" && c.account.Short() != c.short {
+			t.Errorf("%s: got %q, want %q", c.name, c.account.Short(), c.short)
+		}
+	}
+}
+
+// status is proc/self/status of a process with 40 MiB of private pages, 2 MiB of shared pages, 1 MiB of page tables and
+// 64 threads with 1 MiB of kernel stacks.
+const status = "Name:\tx\nVmSize:\t  204800 kB\nVmData:\t  102400 kB\nVmPTE:\t    1024 kB\nRssAnon:\t   40960 kB\nRssFile:\t   30720 kB\nRssShmem:\t    2048 kB\nThreads:\t64\n"
+
+const resident = 44 * mib // of status
+
+func TestLimitIsTheSmallest(t *testing.T) {
+	const v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+	const v1 = "32 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	base := map[string]string{"proc/self/status": status, "proc/7/status": status}
+	with := func(more map[string]string) map[string]string {
+		all := map[string]string{}
+		for _, list := range []map[string]string{base, more} {
+			for name, text := range list {
+				all[name] = text
+			}
+		}
+		return all
+	}
+	group := with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/a/job\n",
+		"sys/fs/cgroup/a/memory.max":      "max\n",
+		"sys/fs/cgroup/a/job/memory.max":  "1073741824\n",
+		"sys/fs/cgroup/a/job/memory.stat": "anon 125829120\nfile 900000000\nshmem 4194304\nkernel 12582912\nslab_reclaimable 4194304\n",
+	}) // 120 + 4 + 12 - 4 = 132 MiB are used: 88 MiB by two ranks, 44 MiB by others
+	one, two := Sharers{Group: 1, Machine: 1}, Sharers{Group: 2, Machine: 2, PIDs: []int{7}}
+	for _, c := range []struct {
+		name    string
+		files   map[string]string
+		sharers Sharers
+		want    Limit
+	}{
+		{"nothing known", nil, one, Limit{}},
+		{"group of one rank", group, one, Limit{(1024 - 132 + 44) * mib, "memory.max of /sys/fs/cgroup/a/job"}},
+		{"two ranks divide a group", group, two, Limit{(1024 - 44) / 2 * mib, "memory.max of /sys/fs/cgroup/a/job"}},
+		{"a process that is still to start", group, Sharers{Group: 2, Machine: 2, PIDs: []int{7}, Others: 10 * mib},
+			Limit{(1024 - 54) / 2 * mib, "memory.max of /sys/fs/cgroup/a/job"}},
+		{"two ranks with groups of their own", group, Sharers{Group: 1, Machine: 2, PIDs: []int{7}},
+			Limit{(1024 - 88) * mib, "memory.max of /sys/fs/cgroup/a/job"}},
+		{"a parent has less left", with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/a/job\n",
+			"sys/fs/cgroup/a/memory.max":     "536870912\n",
+			"sys/fs/cgroup/a/memory.high":    "max\n",
+			"sys/fs/cgroup/a/memory.stat":    "anon 46137344\nshmem 0\nkernel 0\n",
+			"sys/fs/cgroup/a/job/memory.max": "1073741824\n",
+		}), one, Limit{512 * mib, "memory.max of /sys/fs/cgroup/a"}},
+		{"memory.high", with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.high": "268435456\n",
+		}), one, Limit{256 * mib, "memory.high of /sys/fs/cgroup"}},
+		{"version 1", with(map[string]string{"proc/self/mountinfo": v1, "proc/self/cgroup": "4:memory:/job\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":          "9223372036854771712\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes":      "536870912\n",
+			"sys/fs/cgroup/memory/job/memory.stat":                "cache 9\nrss 1\ntotal_rss 50331648\ntotal_shmem 2097152\n",
+			"sys/fs/cgroup/memory/job/memory.kmem.usage_in_bytes": "2097152\n",
+		}), one, Limit{(512 - 52 + 44) * mib, "memory.limit_in_bytes of /sys/fs/cgroup/memory/job"}},
+		{"address space", with(map[string]string{"proc/self/limits": "Limit   Soft Limit   Hard Limit   Units\n" +
+			"Max data size             unlimited            unlimited            bytes\n" +
+			"Max address space         1073741824           unlimited            bytes\n"}), one,
+			Limit{(1024-200)*mib + resident, "RLIMIT_AS"}},
+		{"data", with(map[string]string{"proc/self/limits": "Max data size   536870912   unlimited   bytes\n"}), one,
+			Limit{(512-100)*mib + resident, "RLIMIT_DATA"}},
+		{"the machine", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\n"}), two,
+			Limit{(1024 + 88) / 2 * mib, "memory available on the machine"}},
+	} {
+		if got := ReadLimit(files(c.files), c.sharers); got != c.want {
+			t.Errorf("%s: got %d MiB (%s), want %d MiB (%s)", c.name, got.Bytes/mib, got.Source, c.want.Bytes/mib,
+				c.want.Source)
+		}
+	}
+}
+
+func TestPressureWarnsBeforeTheKernelActs(t *testing.T) {
+	limited := func(used string, stalled string) map[string]string {
+		return map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n",
+			"proc/self/mountinfo": "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.stat": "anon " + used + "\n",
+			"sys/fs/cgroup/memory.pressure": "some avg10=50.00 avg60=1.00\nfull avg10=" + stalled + " avg60=0.50 total=9\n"}
+	}
+	const planned = 900 * mib
+	for _, c := range []struct {
+		name     string
+		files    map[string]string
+		resident int64
+		near     bool
+	}{
+		{"half", limited("536870912", "0.00"), planned, false},
+		{"96 %, as planned", limited("1030792151", "0.00"), planned, false},
+		{"96 %, more than planned", limited("1030792151", "0.00"), 960 * mib, true},
+		{"96 %, and all processes wait", limited("1030792151", "12.50"), planned, true},
+		{"half, and all processes wait", limited("536870912", "12.50"), planned, false},
+		{"99.5 %", limited("1068373114", "0.00"), planned, true},
+		{"the machine", map[string]string{"proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 5000 kB\n"}, planned, true},
+	} {
+		p, ok := ReadPressure(files(c.files))
+		if !ok || p.Near(c.resident, planned) != c.near {
+			t.Errorf("%s: got %+v, near %v, want %v", c.name, p, !c.near, c.near)
+		}
+	}
+	if p, ok := ReadPressure(files(nil)); ok {
+		t.Errorf("nothing known: got %+v", p)
+	}
+}
+
+func TestResidentOfThisProcess(t *testing.T) {
+	if got, known := Resident(files(map[string]string{"proc/self/status": status}), 0); got != resident || !known {
+		t.Errorf("got %d MiB, %v, want %d", got/mib, known, resident/mib)
+	}
+	if got, known := Resident(files(nil), 0); known {
+		t.Errorf("without proc: got %d bytes", got)
+	}
+	if got := (Account{Unified: true, Host: []Part{{"program", 2 << 30}, {"tiny", 5}}}).String(); got !=
+		"2.00 GiB: program 2.00 GiB" || strings.Contains(got, "tiny") {
+		t.Errorf("got %q", got)
+	}
+}
