@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -17,7 +16,7 @@ const (
 
 // HostMemory describes the memory of this process: its limit, and what a training run needs apart from the replica.
 func (r *Run) HostMemory() *replica.Host {
-	h := &replica.Host{Limit: r.Rank.HostLimit(), Program: compute.MeasureProgram}
+	h := &replica.Host{Limit: r.Rank.HostLimit(), Program: r.Rank.MeasureProgram}
 	if r.Loading.Samples == nil { // the command has no loaders of a training run
 		return h
 	}

@@ -23,9 +23,6 @@ func (k *Rank) HostLimit() memory.Limit {
 	return limit
 }
 
-// LimitHost sets the limit that HostLimit returns, instead of measuring it.
-func (k *Rank) LimitHost(l memory.Limit) { k.hostLimit = &l }
-
 // sharersOfMemory returns the processes that divide the limits of this process.
 func (k *Rank) sharersOfMemory() memory.Sharers {
 	s := memory.Sharers{Group: 1, Machine: k.Process.LocalRanks()}
@@ -45,16 +42,21 @@ func (k *Rank) sharersOfMemory() memory.Sharers {
 	return s
 }
 
-// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. The result is
-// nil if the system reports no memory of processes.
-func MeasureProgram() []memory.Part {
+// PlanHost sets the limit that HostLimit returns, and the number of ranks that share the mapped files, for plans of ranks
+// that do not exist.
+func (k *Rank) PlanHost(l memory.Limit, ranks int) { k.hostLimit, k.planned = &l, ranks }
+
+// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. Ranks of
+// one control group share the pages of mapped files, so each counts its part of them. The result is nil if the system reports no memory of processes.
+func (k *Rank) MeasureProgram() []memory.Part {
 	debug.FreeOSMemory()
 	resident, known := memory.Resident(memory.System(), 0)
 	if !known {
 		return nil
 	}
+	files := memory.Mapped(memory.System()) / int64(max(k.planned, k.sharersOfMemory().Group))
 	return []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()},
-		{Name: replica.ProgramFiles, Bytes: memory.Mapped(memory.System())}}
+		{Name: replica.ProgramFiles, Bytes: files}}
 }
 
 // garbageBytes returns the bytes by which Go's heap may grow before the next collection.

@@ -30,15 +30,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-const planLong = `Compute what a run costs, without running it: parameters, operations per step, and device memory by purpose and micro-batch size.
+const planLong = `Compute what a run costs, without running it: parameters, operations per step, and memory by purpose and micro-batch size.
 The command also finds the largest micro-batch that fits into memory.
 
-The memory figures are exact, because the command chooses kernels and places tensors as training does. It opens the data set only
-in two cases: for a language model, and to count the classes of the data sets images and webdataset if model.num_classes is 0.
+The memory of the device is exact, because the command chooses kernels and places tensors as training does. The memory of the
+process is measured in this command where it does not follow from the settings: the program, its libraries and Go's runtime. The
+limit is that of this machine: control groups, ulimit, and available memory, divided by the ranks.
+
+The command opens the data set only if it needs no files, for a language model, and to count the classes of the data sets images
+and webdataset if model.num_classes is 0.
 
 With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each distinct micro-batch size among the
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
-512MiB.
+512MiB. It is the memory of a GPU; for a CPU, it is that of the process.
 
 The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
 
@@ -62,7 +66,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory that a run needs, without running it",
 		Long: planLong, Example: planExample, Args: cli.NoArguments}
 	cmd.Flags().StringVar(&f.memory, "memory", "",
-		"memory `SIZE` of the device; default: the memory of this machine's device")
+		"memory `SIZE` of the GPU, or of the process of a CPU rank; default: that of this machine")
 	cmd.Flags().IntSliceVar(&f.samples, "samples", nil,
 		"micro-batch sizes to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
@@ -243,7 +247,7 @@ func (p *planning) setLimits(size int64) {
 	default:
 		p.memory = p.run.Rank.MemoryBytes()
 	}
-	p.run.Rank.LimitHost(p.limit)
+	p.run.Rank.PlanHost(p.limit, ranks)
 }
 
 // deviceMemory returns the memory of a device with memory of its own, or 0.
