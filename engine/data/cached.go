@@ -21,8 +21,8 @@ const (
 // time, as are images that do not fit into the cache.
 func Cached(ds Dataset, limit int64) Dataset { return cachedWithin(ds, limit, nil) }
 
-// Budget is memory that caches divide. A cache takes it in slabs of 4 MiB, and stops to grow when the budget is used up.
-// The zero value has no memory. Any goroutine may call its methods.
+// Budget is memory that caches divide. A cache takes it in slabs of 4 MiB, and stops to grow when the budget is used
+// up. The zero value has no memory. Any goroutine may call its methods.
 type Budget struct{ left atomic.Int64 }
 
 // Set sets the memory that is left, bytes. A budget may be set to less than before until the caches are first used.

@@ -52,7 +52,8 @@ func (a Account) DeviceBytes() int64 { return Sum(a.Device) }
 
 // Fits reports whether the account stays within both limits.
 func (a Account) Fits() bool {
-	return (a.DeviceLimit == 0 || a.DeviceBytes() <= a.DeviceLimit) && (a.Limit.Bytes == 0 || a.HostBytes() <= a.Limit.Bytes)
+	return (a.DeviceLimit == 0 || a.DeviceBytes() <= a.DeviceLimit) &&
+		(a.Limit.Bytes == 0 || a.HostBytes() <= a.Limit.Bytes)
 }
 
 // Left returns the bytes of Limit that remain for optional parts, 0 or more. known is false without a limit.

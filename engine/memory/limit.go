@@ -19,8 +19,8 @@ type Sharers struct {
 	Others int64
 }
 
-// ReadLimit returns the memory that this process may use. It is the smallest of: the limits of the control group and its
-// parents, less what other processes of the group use; RLIMIT_AS and RLIMIT_DATA; the memory of the machine that is
+// ReadLimit returns the memory that this process may use. It is the smallest of: the limits of the control group and
+// its parents, less what other processes of the group use; RLIMIT_AS and RLIMIT_DATA; the memory of the machine that is
 // available. Ranks divide a limit that they share equally. root contains proc and sys. The result is the zero value if
 // nothing is known, as on systems without proc.
 func ReadLimit(root fs.FS, s Sharers) Limit {
@@ -113,8 +113,8 @@ func readStatus(root fs.FS, pid int) map[string]int64 {
 	return keyed(root, path.Join("proc", name, "status"))
 }
 
-// keyed reads the lines "KEY: NUMBER kB" and "KEY: NUMBER" of a file, as bytes and numbers. It returns nil if the file is
-// unreadable.
+// keyed reads the lines "KEY: NUMBER kB" and "KEY: NUMBER" of a file, as bytes and numbers. It returns nil if the file
+// is unreadable.
 func keyed(root fs.FS, file string) map[string]int64 {
 	text, err := fs.ReadFile(root, file)
 	if err != nil {

@@ -118,7 +118,8 @@ func TestLimitIsTheSmallest(t *testing.T) {
 			Limit{(1024-200)*mib + resident, "RLIMIT_AS"}},
 		{"data", with(map[string]string{"proc/self/limits": "Max data size   536870912   unlimited   bytes\n"}), one,
 			Limit{(512-100)*mib + resident, "RLIMIT_DATA"}},
-		{"the machine", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\n"}), two,
+		{"the machine",
+			with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\n"}), two,
 			Limit{(1024 + 88) / 2 * mib, "memory available on the machine"}},
 	} {
 		if got := ReadLimit(files(c.files), c.sharers); got != c.want {
@@ -148,7 +149,8 @@ func TestPressureWarnsBeforeTheKernelActs(t *testing.T) {
 		{"96 %, and all processes wait", limited("1030792151", "12.50"), planned, true},
 		{"half, and all processes wait", limited("536870912", "12.50"), planned, false},
 		{"99.5 %", limited("1068373114", "0.00"), planned, true},
-		{"the machine", map[string]string{"proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 5000 kB\n"}, planned, true},
+		{"the machine",
+			map[string]string{"proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 5000 kB\n"}, planned, true},
 	} {
 		p, ok := ReadPressure(files(c.files))
 		if !ok || p.Near(c.resident, planned) != c.near {

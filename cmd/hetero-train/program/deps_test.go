@@ -167,7 +167,7 @@ var layers = []layer{
 		"profiler/hardware", "profiler/measure")},
 
 	// The program. A package of commands imports no other such package.
-	{"cmd/hetero-train/internal/exit", imports("engine/train", "engine/train/replica", "engine/data/content",
+	{"cmd/hetero-train/internal/exit", imports("engine/memory", "engine/train", "engine/train/replica", "engine/data/content",
 		"engine/checkpoint", "engine/cluster/rendezvous", "engine/collective",
 		"engine/collective/hosts", "engine/collective/shm", "engine/config", "engine/data", "engine/device",
 		"engine/experiment", "engine/gradsync", "engine/graph", "engine/handshake", "engine/platform", "engine/ports",

@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/memory"
 )
 
-// The real program under RLIMIT_DATA: plan promises a batch, training refuses a larger one with the same figure before it
-// allocates, and trains with a batch that fits.
+// The real program under RLIMIT_DATA: plan promises a batch, training refuses a larger one with the same figure before
+// it allocates, and trains with a batch that fits.
 func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)

@@ -30,7 +30,8 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	limit := all + 64<<20
 	r := planned(t, append(wide, "--memory", strconv.FormatInt(limit, 10))...)
 	if r.Model != "simple_cnn" || r.Parameters < 100 || r.Classes != 10 || r.MicroBatch != 8 ||
-		r.MemoryBytes != limit || r.Limit.Bytes != limit || r.Limit.Source != "--memory" || r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
+		r.MemoryBytes != limit || r.Limit.Bytes != limit || r.Limit.Source != "--memory" ||
+		r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
 		t.Errorf("got %+v", r)
 	}
 	if len(r.Ranks) != 1 || r.Ranks[0].Share != 8 || !r.Ranks[0].Fits || r.LargestFit < 8 {
@@ -43,7 +44,8 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 		}
 		a := f.Account
 		if fits := a.HostBytes() <= limit; fits != (f.Samples <= r.LargestFit) || fits != a.Fits() {
-			t.Errorf("%d samples of %d bytes: fits %v, but %d is the largest", f.Samples, a.HostBytes(), fits, r.LargestFit)
+			t.Errorf("%d samples of %d bytes: fits %v, but %d is the largest", f.Samples, a.HostBytes(), fits,
+				r.LargestFit)
 		}
 		if a.DeviceBytes() != f.Bytes() || a.HostBytes() <= f.Bytes()+f.Usage.Inputs {
 			t.Errorf("%d samples: account %v of %d bytes of the device", f.Samples, a, f.Bytes())

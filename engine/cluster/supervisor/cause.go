@@ -59,8 +59,8 @@ func causePipe(environment []string) (fd int, ok bool) {
 	return 0, false
 }
 
-// readCause reads the account and the cause that an ended rank has written. The read has a time limit, because a process
-// that the rank left behind may hold the pipe open.
+// readCause reads the account and the cause that an ended rank has written. The read has a time limit, because a
+// process that the rank left behind may hold the pipe open.
 func readCause(file *os.File) (account, cause string) {
 	defer file.Close()
 	if err := file.SetReadDeadline(time.Now().Add(drainTime)); err != nil {

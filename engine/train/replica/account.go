@@ -39,8 +39,8 @@ const pageTableBytes, pageBytes = 8, 4096
 // Unified reports whether a device computes in host memory.
 func Unified(info device.Info) bool { return info.Threads > 0 }
 
-// measureProgram measures the memory of the process. The kernels of training exist then, and those of evaluations, but the
-// memory of the model does not. free frees the plan of evaluations.
+// measureProgram measures the memory of the process. The kernels of training exist then, and those of evaluations, but
+// the memory of the model does not. free frees the plan of evaluations.
 func (r *Replica) measureProgram(params *plan.Params) (free func() error, err error) {
 	if r.opts.Host == nil || r.opts.Host.Program == nil {
 		return func() error { return nil }, nil
@@ -125,8 +125,8 @@ func (p *pass) hostBytes() int64 {
 	return max(inputs+results*int64(max(p.slots, 1)), 1)
 }
 
-// refuseModel returns a *MemoryError if parameters, gradients and optimizer state alone exceed the limit of the process.
-// The memory of the model does not exist yet: to touch it would end the process without a message.
+// refuseModel returns a *MemoryError if parameters, gradients and optimizer state alone exceed the limit of the
+// process. The memory of the model does not exist yet: to touch it would end the process without a message.
 func (r *Replica) refuseModel(params *plan.Params) error {
 	host := r.opts.Host
 	info := r.dev.Info()
@@ -138,11 +138,12 @@ func (r *Replica) refuseModel(params *plan.Params) error {
 		sums++
 	}
 	a := memory.Account{Unified: true, Limit: host.Limit, Host: r.program, Device: []memory.Part{
-		{Name: "weights", Bytes: params.Bytes + params.StateBytes}, {Name: "gradients", Bytes: sums * params.TrainBytes},
+		{Name: "weights", Bytes: params.Bytes + params.StateBytes},
+		{Name: "gradients", Bytes: sums * params.TrainBytes},
 		{Name: "moments", Bytes: int64(r.opts.Optimizer.MomentCount()) * params.TrainBytes}}}
 	if a.Fits() {
 		return nil
 	}
-	return &MemoryError{Samples: r.opts.MicroBatch(), HeldBytes: a.DeviceBytes(), Err: device.ErrOutOfMemory, Account: &a,
-		Model: true}
+	return &MemoryError{Samples: r.opts.MicroBatch(), HeldBytes: a.DeviceBytes(), Err: device.ErrOutOfMemory,
+		Account: &a, Model: true}
 }

@@ -44,9 +44,9 @@ func (r *Replica) largestValues() (most int64) {
 	return most
 }
 
-// initialValues writes the initial values of a tensor to scratch and returns them: plain layout, little endian. They are
-// computed in double precision and rounded to the tensor's type. All CPUs compute pieces of a large tensor; a value depends only on its
-// index.
+// initialValues writes the initial values of a tensor to scratch and returns them: plain layout, little endian. They
+// are computed in double precision and rounded to the tensor's type. All CPUs compute pieces of a large tensor; a value
+// depends only on its index.
 func initialValues(p plan.ParamInfo, seed uint64, scratch []byte) []byte {
 	const piece = 1 << 16 // elements: about 2 ms
 	n := int(p.Spec.Shape.Elements())

@@ -42,12 +42,13 @@ func (k *Rank) sharersOfMemory() memory.Sharers {
 	return s
 }
 
-// PlanHost sets the limit that HostLimit returns, and the number of ranks that share the mapped files, for plans of ranks
-// that do not exist.
+// PlanHost sets the limit that HostLimit returns, and the number of ranks that share the mapped files, for plans of
+// ranks that do not exist.
 func (k *Rank) PlanHost(l memory.Limit, ranks int) { k.hostLimit, k.planned = &l, ranks }
 
-// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. Ranks of
-// one control group share the pages of mapped files, so each counts its part of them. The result is nil if the system reports no memory of processes.
+// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. Ranks of one
+// control group share the pages of mapped files, so each counts its part of them. The result is nil if the system
+// reports no memory of processes.
 func (k *Rank) MeasureProgram() []memory.Part {
 	debug.FreeOSMemory()
 	resident, known := memory.Resident(memory.System(), 0)
@@ -73,9 +74,9 @@ func goBytes() int64 {
 	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }
 
-// GoLimit returns the limit of Go's runtime (GOMEMLIMIT) for an account: what remains of the limit of this process after
-// the memory of native libraries, and after that of a device that computes in host memory. Go collects garbage before it
-// exceeds the limit.
+// GoLimit returns the limit of Go's runtime (GOMEMLIMIT) for an account: what remains of the limit of this process
+// after the memory of native libraries, and after that of a device that computes in host memory. Go collects garbage
+// before it exceeds the limit.
 func (k *Rank) GoLimit(a memory.Account) int64 {
 	native := int64(0)
 	for _, p := range a.Host {

@@ -203,6 +203,8 @@ func Classify(ctx context.Context, err error) error {
 		errors.Is(err, collective.ErrAborted), errors.Is(err, collective.ErrDamaged),
 		errors.Is(err, handshake.ErrIntercepted):
 		return With(Communication, err)
+	case is(new(*replica.MemoryError)) && modelAlone(err):
+		return With(Device, err) // a smaller batch does not help
 	case is(new(*replica.MemoryError)):
 		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)",
 			err))
@@ -210,4 +212,10 @@ func Classify(ctx context.Context, err error) error {
 		return With(Device, err)
 	}
 	return With(Unexpected, err)
+}
+
+// modelAlone reports whether err is that the model alone does not fit into memory.
+func modelAlone(err error) bool {
+	var e *replica.MemoryError
+	return errors.As(err, &e) && e.Model
 }

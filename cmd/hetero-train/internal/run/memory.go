@@ -12,7 +12,8 @@ import (
 )
 
 // keepToMemory applies the account of the replica to this process: the cache of the data set and Go's heap get what
-// remains, and the supervisor gets the account, for the case that the kernel kills this rank. Then it watches the limit.
+// remains, and the supervisor gets the account, for the case that the kernel kills this rank. Then it watches the
+// limit.
 func (tr *training) keepToMemory(ctx context.Context) error {
 	account := tr.run.Replica.Account()
 	tr.run.GrantCache()
@@ -44,8 +45,8 @@ func (tr *training) tellSupervisor(account memory.Account) error {
 		return nil // no process of this program started this rank
 	}
 	return supervisor.ReportMemory(tr.process.Opts.Env.Environ,
-		fmt.Sprintf("rank %d planned %s of %s (%s) for at most %d samples of a micro-batch; lower data.batch_size, raise train.grad_accumulation, or raise the limit",
-			tr.rank.Team.Place.Rank, account, memory.Size(account.Limit.Bytes), account.Limit.Source, account.Samples))
+		fmt.Sprintf("rank %d could use %s, and planned %s, with which at most %d samples of a micro-batch fit; lower data.batch_size, raise train.grad_accumulation, or raise the limit",
+			tr.rank.Team.Place.Rank, memory.Size(account.Limit.Bytes), account, account.Samples))
 }
 
 // memoryInterval is the time between two readings of the use of memory.

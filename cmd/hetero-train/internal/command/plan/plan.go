@@ -227,8 +227,8 @@ func (p *planning) openData(ctx context.Context) error {
 	return nil
 }
 
-// setLimits determines the memory that a rank may use. size is the value of --memory: the memory of the device, or of the
-// process if the device computes in host memory; 0 means that of this machine.
+// setLimits determines the memory that a rank may use. size is the value of --memory: the memory of the device, or of
+// the process if the device computes in host memory; 0 means that of this machine.
 func (p *planning) setLimits(size int64) {
 	ranks := len(p.shares)
 	s := memory.Sharers{Group: ranks, Machine: ranks}
