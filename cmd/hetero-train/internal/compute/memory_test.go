@@ -1,0 +1,44 @@
+package compute
+
+import (
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device/null"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
+)
+
+// Go's runtime gets what remains after native memory. The reference device allocates on Go's heap.
+func TestGoGetsWhatRemains(t *testing.T) {
+	native, err := null.New(null.Model{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const gib, mib = 1 << 30, 1 << 20
+	account := memory.Account{Unified: true, Limit: memory.Limit{Bytes: 64 * gib},
+		Device: []memory.Part{{Name: "activations", Bytes: 8 * gib}},
+		Host: []memory.Part{{Name: replica.ProgramFiles, Bytes: 60 * mib}, {Name: replica.Results, Bytes: 4 * mib},
+			{Name: "training batches", Bytes: 100 * mib}}}
+	gpu := account
+	gpu.Unified = false
+	short := account
+	short.Limit.Bytes = 1
+	for _, c := range []struct {
+		name    string
+		rank    Rank
+		account memory.Account
+		want    int64
+	}{
+		{"device in host memory", Rank{Device: native}, account, 56*gib - 64*mib},
+		{"reference", Rank{Device: reference.New()}, account, 64*gib - 64*mib},
+		{"GPU", Rank{Device: native}, gpu, 64*gib - 64*mib},
+	} {
+		if got := c.rank.GoLimit(c.account); got != c.want {
+			t.Errorf("%s: got %d MiB, want %d", c.name, got/mib, c.want/mib)
+		}
+	}
+	if got := (&Rank{Device: native}).GoLimit(short); got < mib {
+		t.Errorf("a limit of 1 byte: got %d bytes, want what Go uses already", got)
+	}
+}
