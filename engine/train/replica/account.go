@@ -97,6 +97,26 @@ func (r *Replica) account(p *plans) memory.Account {
 	return a.Grant(CheckpointCopy)
 }
 
+// spreadOfFiles divides the program files to get the difference between two measurements of the program that a run
+// tolerates: 16 of 64 MiB. The program of a run has a few MiB more than that of a plan: records, telemetry and
+// measurements at its start. Without the tolerance, a run would refuse the largest batch of its plan. The kernel can
+// reclaim program files, so the tolerance costs no process its life; a larger one would leave too little for growth.
+const spreadOfFiles = 4
+
+// spread returns the bytes by which the account of a run may exceed its limit. A plan promises no batch that needs
+// them.
+func (r *Replica) spread() int64 {
+	if r.opts.Planning {
+		return 0
+	}
+	for _, p := range r.program {
+		if p.Name == ProgramFiles {
+			return p.Bytes / spreadOfFiles
+		}
+	}
+	return 0
+}
+
 // Account returns the memory of this rank for its largest share.
 func (r *Replica) Account() memory.Account { return r.reserved }
 

@@ -128,6 +128,30 @@ func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 	}
 }
 
+// The program of a run is a little larger than that of a plan, and must not refuse what the plan promised.
+func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
+	dev := openReference(t)
+	o := testOptions()
+	o.Recompute = RecomputeNever
+	need := needs(t, dev, o, testBatch).HostBytes()
+	for _, c := range []struct {
+		files int64
+		fits  bool
+	}{{400, true}, {404, false}} { // a quarter of the files is tolerated
+		with := hosted(o, need+300)
+		with.Host.Program = func() []memory.Part {
+			return []memory.Part{{Name: Program, Bytes: 1000}, {Name: ProgramFiles, Bytes: c.files}}
+		}
+		r, err := New(dev, with)
+		if (err == nil) != c.fits {
+			t.Errorf("%d bytes of files: got %v, want that the batch fits: %v", c.files, err, c.fits)
+		}
+		if err == nil {
+			r.Close()
+		}
+	}
+}
+
 func TestLargestFitKeepsToTheLimitOfTheProcess(t *testing.T) {
 	o := testOptions()
 	o.Recompute = RecomputeNever

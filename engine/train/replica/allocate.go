@@ -62,7 +62,7 @@ func (r *Replica) allocate() (err error) {
 	}
 	if h := r.opts.Host; h != nil && h.Limit.Bytes > 0 && r.program != nil {
 		r.plans.hostLoad = func(p *plans) float64 {
-			return float64(r.account(p).HostBytes()) / float64(h.Limit.Bytes)
+			return float64(r.account(p).HostBytes()-r.spread()) / float64(h.Limit.Bytes)
 		}
 	}
 	if err := r.settleShares(); err != nil {
