@@ -45,7 +45,7 @@ func (r *Replica) measureProgram(params *plan.Params) (free func() error, err er
 	if r.opts.Host == nil || r.opts.Host.Program == nil {
 		return func() error { return nil }, nil
 	}
-	g, err := r.opts.graph(false, r.opts.MicroBatch(), 0, 0)
+	g, err := r.opts.graph(graphOf{samples: r.opts.MicroBatch()})
 	if err != nil {
 		return nil, err
 	}
