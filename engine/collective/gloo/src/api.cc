@@ -122,7 +122,7 @@ void close(hetero_gloo_context *c) {
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_gloo_api *hetero_gloo_get_api(uint32_t version) {
-  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, adopt, shape, run, stop, disconnect,
-                                      close};
+  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, adopt, shape, run, stop,
+                                      disconnect,          close};
   return version == HETERO_GLOO_VERSION ? &api : nullptr;
 }
