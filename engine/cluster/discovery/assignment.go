@@ -32,6 +32,10 @@ type Options struct {
 
 	// Devices is the default number of ranks of a node: one for each local device. 0 means 1.
 	Devices int
+
+	// Shell is the environment in which an interactive shell above this process started (ShellEnvironment). A launcher
+	// whose variables it has started the shell, not this process.
+	Shell []string
 }
 
 // Assignment describes the position of a process in a run.
@@ -113,16 +117,11 @@ func (p Assignment) String() string {
 // Find determines the assignment of this process. environment is a list of NAME=value, as os.Environ returns it. If a
 // name occurs several times, the last entry applies. The error is an *Error.
 func Find(options Options, environment []string) (Assignment, error) {
-	env := make(map[string]string, len(environment))
-	for _, entry := range environment {
-		if name, value, ok := strings.Cut(entry, "="); ok {
-			env[name] = value
-		}
-	}
+	env, shell := variables(environment), variables(options.Shell)
 	var winner *claim
 	var passed []Passed
 	for _, source := range sources {
-		in := &input{env: env, options: options}
+		in := &input{env: env, shell: shell, options: options}
 		found, reason := source.find(in)
 		if reason != "" {
 			passed = append(passed, Passed{source.name, reason})
@@ -137,10 +136,23 @@ func Find(options Options, environment []string) (Assignment, error) {
 	}
 	assigned := winner.settle()
 	assigned.Passed = passed
+	if text := winner.in.otherTasks(winner.source); text != "" {
+		assigned.Warnings = append(assigned.Warnings, text)
+	}
 	if len(winner.in.faults) > 0 {
 		return Assignment{}, &Error{Source: winner.source, Faults: winner.in.faults}
 	}
 	return assigned, nil
+}
+
+func variables(environment []string) map[string]string {
+	env := make(map[string]string, len(environment))
+	for _, entry := range environment {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
 }
 
 // summary describes the position that an unused source gives, or its first fault.

@@ -33,6 +33,7 @@ func (e *Error) Error() string {
 // input reads variables and options for one source and collects their faults.
 type input struct {
 	env     map[string]string
+	shell   map[string]string // Options.Shell
 	options Options
 	faults  []Fault
 }

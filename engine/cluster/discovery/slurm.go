@@ -28,7 +28,25 @@ func notInStep(in *input) string {
 	if _, set := in.env["SLURM_STEP_NUM_TASKS"]; !set {
 		return "SLURM_STEP_NUM_TASKS is not set: not started by srun"
 	}
+	if in.inShell() {
+		return fmt.Sprintf("an interactive shell of step %s started this process, not srun", step)
+	}
 	return ""
+}
+
+// inShell reports whether srun started the interactive shell above this process (srun --pty bash).
+func (in *input) inShell() bool {
+	return in.inherited("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_TASK_PID")
+}
+
+// otherTasks returns a warning if this process runs alone in an interactive shell of a step with several tasks.
+func (in *input) otherTasks(source string) string {
+	tasks := in.env["SLURM_STEP_NUM_TASKS"]
+	if source != "one process" || tasks == "" || tasks == "1" || !in.inShell() {
+		return ""
+	}
+	return fmt.Sprintf("this shell is one of the %s tasks of step %s; the ranks start on this machine only. To start a "+
+		"rank for each task, run: srun --overlap hetero-train …", tasks, in.env["SLURM_STEP_ID"])
 }
 
 func fromSlurm(in *input) (claim, string) {
@@ -48,6 +66,7 @@ func fromSlurm(in *input) (claim, string) {
 		c.addr = Value{hosts[0], "first host of " + list.From}
 	}
 	in.slurmTasks(&c, list.From, len(hosts))
+	in.slurmComponents(&c, list.From, hosts)
 	c.port = in.slurmPort()
 	return c, ""
 }

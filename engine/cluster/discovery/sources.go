@@ -155,6 +155,9 @@ func fromMPI(in *input) (claim, string) {
 		if !rank.given() && !size.given() {
 			continue
 		}
+		if in.inherited("PMI", "MPI_LOCAL", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_") {
+			return c, fmt.Sprintf("an interactive shell started this process: %s is that of the shell", rank.From)
+		}
 		c.readRank(in, rank, size, in.firstOf(names[2]...), in.firstOf(names[3]...))
 		c.addrWant = "the host of rank 0 (mpirun -x MASTER_ADDR=HOST, or -genv MASTER_ADDR HOST)"
 		if name := in.env["PMIX_NAMESPACE"]; name != "" {

@@ -47,8 +47,9 @@ func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []con
 		return assigned, exit.With(exit.Usage, err)
 	}
 	p := cfg.Parallel
-	o := discovery.Options{Devices: devices.LocalDevices(cfg, env.Lookup), Nodes: discovery.Value{
-		Text: flags.Nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.NodeRank, From: "--node-rank"}}
+	o := discovery.Options{Devices: devices.LocalDevices(cfg, env.Lookup), Shell: discovery.ShellEnvironment()}
+	o.Nodes, o.NodeRank = discovery.Value{Text: flags.Nodes, From: "--nnodes"}, discovery.Value{
+		Text: flags.NodeRank, From: "--node-rank"}
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
