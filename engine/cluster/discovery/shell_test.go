@@ -31,7 +31,7 @@ func TestFindsTheRanksOfRealSteps(t *testing.T) {
 		}
 		found.WriteString(assigned.String() + "\n")
 	}
-	golden.Check(t, filepath.Join("testdata", "slurm", "found.txt"), found.Bytes())
+	golden.Check(t, filepath.Join("testdata", "slurm", "found.txt"), found.String())
 }
 
 func TestAShellOfALauncherStartsLocalRanks(t *testing.T) {
