@@ -6,6 +6,7 @@
 # Each machine has an address 10.78.0.N and its own host name; /etc/hosts lists all of them. "on HOST COMMAND..." runs a
 # command on a machine. The controller, where COMMAND runs, is 10.78.0.254. FOLDER is for files of the servers. All of it
 # vanishes with the command.
+# If there is a folder FOLDER/home-HOST, it is /root on this machine.
 set -euo pipefail
 folder=$1 hosts=${2//,/ }
 shift 2
@@ -32,8 +33,10 @@ mount --bind "$folder/hosts" /etc/hosts
 on() { # HOST COMMAND...
 	local host=$1
 	shift
-	nsenter "--net=/run/netns/$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
+	nsenter "--net=/run/netns/$host" unshare --uts --mount sh -c \
+		'hostname "$0" && { [ ! -d "$1" ] || mount --bind "$1" /root; } && shift && exec "$@"' "$host" "$folder/home-$host" "$@"
 }
+export folder
 export -f on
 echo cluster # all privileges are there
 "$@"
