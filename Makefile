@@ -17,7 +17,7 @@
 #   HETERO_INSTALL=off           install and download nothing; print the commands
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
-#   PARTS="large hostile"        parts of make test-long: large hostile simulate fuzz arm64 machines s3 docs (default: all)
+#   PARTS="large hostile"        parts of make test-long: large hostile cluster simulate fuzz arm64 machines s3 docs (default: all)
 
 SANITIZE ?= off
 CUDA     ?= auto

@@ -46,7 +46,9 @@ var remedies = map[string]string{
 	"python3":      "apt-get install python3",
 	"qemu":         "apt-get install qemu-user",
 	"seaweedfs":    "run scripts/seaweedfs.sh, and set HETERO_SEAWEEDFS to the path that it prints",
+	"shellcheck":   "apt-get install shellcheck",
 	"slurm":        "apt-get install slurmctld slurmd slurm-client munge, and test as root",
+	"sshd":         "apt-get install openssh-server openssh-client, with sshd in PATH, and test as root",
 	"strace":       "apt-get install strace",
 	"torch":        "pip install torch, and set HETERO_TORCH to its Python",
 	"transformers": "pip install torch transformers, and set HETERO_TORCH to its Python",
@@ -185,6 +187,7 @@ const (
 	Large   Tier = "HETERO_LARGE"   // published sizes and long comparisons
 	Hostile Tier = "HETERO_HOSTILE" // long versions of the tests of docs/reliability.md
 	Arm64   Tier = "HETERO_ARM64"   // programs for arm64 under QEMU
+	Cluster Tier = "HETERO_CLUSTER" // a real Slurm, and sshd, between network namespaces
 )
 
 // On reports whether the tests of the tier run.

@@ -32,9 +32,9 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,requeue_delay=1
 SlurmdParameters=config_overrides
 KillWait=30
-NodeName=a1 NodeAddr=10.78.0.1 CPUs=4
-NodeName=a2 NodeAddr=10.78.0.2 CPUs=4
-NodeName=b1 NodeAddr=10.78.0.3 CPUs=4
+NodeName=a1 NodeAddr=10.78.0.1 CPUs=8
+NodeName=a2 NodeAddr=10.78.0.2 CPUs=8
+NodeName=b1 NodeAddr=10.78.0.3 CPUs=8
 PartitionName=fast Nodes=a1,a2 Default=YES
 PartitionName=slow Nodes=b1
 END

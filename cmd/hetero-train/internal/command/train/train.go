@@ -125,9 +125,14 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	for _, w := range said { // the ranks of a supervisor do not say this, because they get the name from it
 		opts.Log.Warn(w)
 	}
-	// A supervisor does not log warnings and the configuration, because its rank 0 does.
+	if assigned.Rank == 0 { // the ranks of a supervisor have another assignment
+		for _, w := range assigned.Warnings {
+			opts.Log.Warn(w)
+		}
+	}
+	// A supervisor does not log other warnings and the configuration, because its rank 0 does.
 	if assigned.Rank == 0 && !(assigned.Launch && assigned.LocalWorldSize > 1) {
-		for _, w := range append(warnings, assigned.Warnings...) {
+		for _, w := range warnings {
 			opts.Log.Warn(w)
 		}
 		warnOfAddressLimit(opts.Log)
