@@ -114,7 +114,7 @@ else
 	cp -r configs "$room/$name/share/hetero-train/"
 	release=$room/release.tar.gz
 	# The same build gives the same archive, so that a second call skips it.
-	tar -C "$room" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -n >"$release" || exit 1
+	tar -C "$room" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -n -1 >"$release" || exit 1
 fi
 sum=$(sha256sum <"$release" | cut -d ' ' -f 1)
 need=$(($(gzip -dc "$release" | wc -c) / 1048576 + $(wc -c <"$release") / 1048576 + 64)) # MiB

@@ -155,7 +155,7 @@ func fromMPI(in *input) (claim, string) {
 		if !rank.given() && !size.given() {
 			continue
 		}
-		if in.inherited("PMI", "MPI_LOCAL", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_") {
+		if in.inherited("PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_") {
 			return c, fmt.Sprintf("an interactive shell started this process: %s is that of the shell", rank.From)
 		}
 		c.readRank(in, rank, size, in.firstOf(names[2]...), in.firstOf(names[3]...))
