@@ -88,6 +88,9 @@ unset HETERO_LAB_SLOWDOWN
 for _ in $(seq 150); do
 	sleep 2
 	[ -n "$(squeue --noheader)" ] || break
+	for job in $(squeue --noheader --states PENDING --format %i); do # at once, and to the end
+		scontrol update JobId="$job" StartTime=now TimeLimit=10 2>/dev/null
+	done
 done
 for job in $plain $limit $preempted $mixed $stopped; do
 	scontrol show job $job | grep -oE "JobState=[A-Z]*|Restarts=[0-9]*" | paste -sd " "
@@ -256,7 +259,8 @@ func TestScriptsForClustersPassShellcheck(t *testing.T) {
 	}
 	files = append(files, "../../../scripts/setup_cluster.sh", "testdata/cluster.sh", "testdata/slurm.sh",
 		"testdata/sshd.sh")
-	if out, err := exec.Command(needtest.Program(t, "shellcheck", "shellcheck"), files...).CombinedOutput(); err != nil {
+	check := needtest.Program(t, "shellcheck", "shellcheck")
+	if out, err := exec.Command(check, files...).CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
@@ -336,7 +340,8 @@ func TestMPIRanksOfUnequalSharesEndTogether(t *testing.T) {
 		cmd := mpirun(t, p.command(folder, endless...), c.options...)
 		e := finishAfterStep(t, cmd, func() { c.end(cmd.Process.Pid, ranksIn(t, folder)) })
 		if e.code != c.code || !strings.Contains(e.stdout+e.stderr, c.says) {
-			t.Errorf("%s: got exit code %d, want %d and %q in\n%s%s", c.name, e.code, c.code, c.says, e.stdout, e.stderr)
+			t.Errorf("%s: got exit code %d, want %d and %q in\n%s%s", c.name, e.code, c.code, c.says, e.stdout,
+				e.stderr)
 		}
 		eventually(t, c.name+": no rank is left", func() bool { return len(ranksIn(t, folder)) == 0 })
 		if found, err := filepath.Glob(filepath.Join(folder, "run", "checkpoints", "step-*")); len(found) == 0 {

@@ -89,8 +89,8 @@ func interactive(command []string, input string) bool {
 	return true
 }
 
-// inherited reports whether the interactive shell above this process started with the same values of all variables whose
-// names start with one of the prefixes.
+// inherited reports whether the interactive shell above this process started with the same values of all variables
+// whose names start with one of the prefixes.
 func (in *input) inherited(prefixes ...string) bool {
 	found := false
 	for name, value := range in.env {
