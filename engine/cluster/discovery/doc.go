@@ -26,6 +26,10 @@
 // Therefore the PET_* variables decide if PET_NPROC_PER_NODE requests several processes per pod and LOCAL_RANK is not
 // set.
 //
+// A launcher may also start an interactive shell (srun --pty bash). The shell passes the launcher's variables on to all
+// programs, which are no ranks. Options.Shell is the environment of such a shell: variables of MPI and Slurm that the
+// shell has, too, do not decide.
+//
 // # Ranks and nodes
 //
 // RANK or LOCAL_RANK, MPI and Slurm identify a single rank. PET_*, SageMaker and NodeRank identify a node: the process
@@ -37,9 +41,10 @@
 // # Address of rank 0
 //
 // The address comes from the first of these sources: the options; MASTER_ADDR and MASTER_PORT (PET_MASTER_ADDR,
-// PET_MASTER_PORT); the first host of Slurm's node list or of SM_HOSTS. If all ranks are on this machine, the address
-// is 127.0.0.1. Without MASTER_PORT the port is 29500. A Slurm job may share a machine with other jobs, so its port is
-// 20000 plus the last four digits of the job id.
+// PET_MASTER_PORT); the first host of Slurm's node list or of SM_HOSTS. In a heterogeneous step of Slurm, it is the
+// first host of the first component. If all ranks are on this machine, the address is 127.0.0.1. Without MASTER_PORT
+// the port is 29500. A Slurm job may share a machine with other jobs, so its port is 20000 plus the last four digits of
+// the job id.
 //
 // torchrun runs its own store on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Ranks under torchrun therefore derive
 // eight other ports from MASTER_PORT and the run's id. All ranks derive the same ports, and rank 0 listens on the first
