@@ -130,7 +130,7 @@ func TestSlurmContinuesRuns(t *testing.T) {
 		{"limit", "plain", 3000, []string{"stopped by SIGTERM: saved", "train.sbatch: the run is saved; job "}},
 		{"preempted", "plain", 3000, []string{"stopped by SIGTERM: saved", "DUE TO JOB REQUEUE"}},
 		{"stopped", "mixed", 800, []string{"stopped by SIGTERM: saved", "hetero.sbatch: the run is saved; job ",
-			"rank 3 of 4 (local rank 1 of 2), decided by Slurm, rank 0 at a1:"}},
+			"rank 2 of 4 (local rank 0 of 2), decided by Slurm, rank 0 at a1:"}},
 	} {
 		for _, text := range c.says {
 			if !strings.Contains(log(c.name), text) {
