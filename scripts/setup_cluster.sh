@@ -105,7 +105,9 @@ else
 	fi
 	arch=$(uname -m)
 	glibc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2) # a build runs on this glibc or a later one
-	name=hetero-train-$(sh third_party/version.sh)-linux-$arch
+	version=$("$binary" --version | sed -n '1s/^hetero-train \([^ ,]*\).*/\1/p')
+	[ -n "$version" ] || { echo "setup_cluster: $binary does not state its version" >&2; exit 1; }
+	name=hetero-train-$version-$(sha256sum <"$binary" | cut -c 1-8)-linux-$arch # names each build differently
 	mkdir -p "$room/$name/bin" "$room/$name/lib/hetero-train" "$room/$name/share/hetero-train"
 	cp "$binary" "$room/$name/bin/hetero-train"
 	for library in "$libraries"/*.so*; do
