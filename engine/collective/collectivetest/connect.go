@@ -1,6 +1,7 @@
 package collectivetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,16 @@ func LostRank(err error) int {
 	return -1
 }
 
-// Set stores value under key.
+// Set stores value under key. Like rendezvous, it keeps the first value: another one is an error.
 func (b *Board) Set(_ context.Context, key string, value []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if before, ok := b.values[key]; ok {
+		if !bytes.Equal(before, value) {
+			return fmt.Errorf("key %q is set to %q already, got %q", key, before, value)
+		}
+		return nil
+	}
 	b.values[key] = value
 	close(b.changed)
 	b.changed = make(chan struct{})

@@ -5,8 +5,7 @@ package gloo
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
-	"math"
+	"errors"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -22,6 +21,8 @@ const (
 	// fewRanks is the largest group in which all ranks measure direct messages several times. In larger groups one
 	// such operation takes up to a second if the ranks share few cores.
 	fewRanks = 16
+	// trialTime is the least time limit of an operation that measures.
+	trialTime = 10 * time.Second
 	// firstTrial is the number of the first operation that measures; the queue counts from 1.
 	firstTrial = 1 << 40
 )
@@ -76,7 +77,7 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	for radix := 2; radix < size && radix <= 8; radix *= 2 {
 		candidates = append(candidates, Shape{Radix: radix, Bytes: maxTreeBytes})
 	}
-	took := make([]float64, len(candidates)+2) // seconds
+	took := make([]float64, len(candidates)+1) // seconds
 	for i, s := range candidates {
 		var err error
 		if took[i], err = m.measure(ctx, s, trialBytes, trialRounds); err != nil {
@@ -91,29 +92,27 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	if took[len(candidates)], err = m.measure(ctx, direct, min(trialBytes, direct.Bytes), rounds); err != nil {
 		return direct, err
 	}
-	// All ranks take the times of rank 0, so that they make the same choice.
-	if err := m.agree(ctx, candidates[0], took); err != nil {
-		return direct, err
-	}
 	best := 0
 	for i := range candidates {
 		if took[i] < took[best] {
 			best = i
 		}
 	}
-	directTook := took[len(candidates)]
+	directTook, s := took[len(candidates)], candidates[best]
 	if directTook <= took[best] {
-		return direct, nil
+		s = direct
 	}
-	s := candidates[best]
-	if took[len(took)-1], err = m.measure(ctx, s, maxTreeBytes, trialRounds); err != nil {
+	// All ranks take the choice of rank 0. No other rank computes it: times and rounding differ between machines.
+	if s, err = m.agree(ctx, candidates[0], s); err != nil || s.Radix == 0 {
 		return s, err
 	}
-	if err := m.agree(ctx, s, took); err != nil {
+	large, err := m.measure(ctx, s, maxTreeBytes, trialRounds)
+	if err != nil {
 		return s, err
 	}
-	s.Bytes = threshold(took[best], took[len(took)-1], directTook)
-	return s, nil
+	chosen := s
+	chosen.Bytes = threshold(took[best], large, directTook)
+	return m.agree(ctx, s, chosen)
 }
 
 // threshold returns the largest size of operations that are faster along a tree than with direct messages.
@@ -158,36 +157,47 @@ func (m *trial) measure(ctx context.Context, s Shape, bytes int64, rounds int) (
 	return time.Since(start).Seconds() / float64(max(rounds, 1)), nil
 }
 
-// agree replaces values by those of rank 0.
-func (m *trial) agree(ctx context.Context, s Shape, values []float64) error {
+// agree returns the choice of rank 0. The ranks exchange it in the shape s.
+func (m *trial) agree(ctx context.Context, s, choice Shape) (Shape, error) {
 	if err := m.conn.shape(s); err != nil {
-		return err
+		return choice, err
 	}
-	for i, v := range values {
-		binary.LittleEndian.PutUint64(m.memory[8*i:], math.Float64bits(v))
+	binary.LittleEndian.PutUint64(m.memory, uint64(choice.Radix))
+	binary.LittleEndian.PutUint64(m.memory[8:], uint64(choice.Bytes))
+	if err := m.run(ctx, collective.Broadcast{Name: "measure", Buffer: device.Region{Bytes: 16}}); err != nil {
+		return choice, err
 	}
-	if err := m.run(ctx, collective.Broadcast{Name: "measure",
-		Buffer: device.Region{Bytes: int64(8 * len(values))}}); err != nil {
-		return err
+	return Shape{Radix: int(binary.LittleEndian.Uint64(m.memory)),
+		Bytes: int64(binary.LittleEndian.Uint64(m.memory[8:]))}, nil
+}
+
+// limit returns the time limit of one operation. The first one also waits for ranks that are still connecting, so a
+// short Config.Timeout does not count. The limit ends before ctx does: the error of ctx names no rank.
+func (m *trial) limit(ctx context.Context) time.Duration {
+	limit := m.config.Timeout
+	if limit > 0 {
+		limit = max(limit, trialTime)
 	}
-	for i := range values {
-		values[i] = math.Float64frombits(binary.LittleEndian.Uint64(m.memory[8*i:]))
+	if end, ok := ctx.Deadline(); ok {
+		left := time.Until(end)
+		if left -= min(left/4, 4*rollTime); limit == 0 || limit > left {
+			limit = max(left, time.Millisecond)
+		}
 	}
-	return nil
+	return limit
 }
 
 // run performs one operation on all ranks. The operation states only the size of its buffer, which is in m.memory.
 func (m *trial) run(ctx context.Context, op collective.Op) error {
 	buffer, _, _ := op.Memory()
-	r := m.conn.run(op, m.number, 0, m.memory[:buffer.Bytes])
+	limit := m.limit(ctx)
+	r := m.transport.run(op, m.number, limit, m.memory[:buffer.Bytes])
 	m.number++
 	switch r.status {
 	case completed:
 		return nil
-	case mismatched:
-		return &collective.MismatchError{Rank: r.rank, Number: m.number - 1, Got: r.got, Want: r.want}
+	case stopped:
+		return m.config.reason(ctx, errors.New("stopped"))
 	}
-	err := &collective.PeerError{Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied,
-		r.text)}
-	return m.config.reason(ctx, err)
+	return m.failure(op, m.number-1, limit, r)
 }

@@ -65,7 +65,15 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 			t.relays.wait()
 			return nil, fmt.Errorf("gloo: rank %d of %d: connect: %w", c.Rank, c.Size, err)
 		}
+		var rolls context.Context
+		rolls, t.endRoll = context.WithCancel(context.WithoutCancel(ctx))
+		t.background.Go(func() { t.answerRoll(rolls) })
 		if t.shape, err = t.choose(ctx); err != nil {
+			if _, fromOthers := err.(*collective.PeerError); !fromOthers {
+				c.Control.Abort(err) // before the connections close, so that the other ranks receive the reason first
+			}
+			t.endRoll()
+			t.background.Wait()
 			conn.disconnect()
 			t.relays.expire()
 			conn.close()

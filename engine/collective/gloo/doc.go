@@ -3,8 +3,9 @@
 // Every rank has a connection to every other rank. An operation begins with short messages that describe it. A mismatch
 // is therefore found before any data moves, and a time-out can name the missing ranks. The data of a small operation
 // travels in the same messages. Their path has a [Shape]: each rank sends to all others, or the messages go up a tree
-// to rank 0 and down again, with about two messages for a rank. Connect measures several shapes, and all ranks take the
-// fastest one of rank 0.
+// to rank 0 and down again. A tree has two messages for each rank in the mean; rank 0 has more, up to a message to and
+// from every other rank if all are below it. Connect measures several shapes, and all ranks take the fastest one of
+// rank 0. The ranks that are late in a tree are determined through Control, and only after a time-out.
 //
 // In a larger operation every rank then sends its data directly to every other rank. The number of bytes is the same as
 // with a ring. Each rank reduces one part of the buffer: it receives this part from all ranks. Values are combined in

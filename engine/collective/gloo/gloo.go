@@ -60,7 +60,8 @@ type Config struct {
 // reduced in the order of ranks on each path, so the shape changes no bit of a result.
 type Shape struct {
 	// Radix 0: each rank sends to all other ranks. Radix k ≥ 2: along a tree with rank 0 on top, whose depth is log_k
-	// of the number of ranks. A rank then sends and receives about two messages, however many ranks exist.
+	// of the number of ranks. The ranks together send 2·(ranks-1) messages: two for a rank, in the mean. Rank 0 sends
+	// and receives up to (k-1)·log_k of the number of ranks, rounded up.
 	Radix int
 	// Bytes limits small operations: no rank contributes more bytes to one.
 	Bytes int64

@@ -24,7 +24,7 @@ extern "C" {
 typedef enum hetero_gloo_status {
   HETERO_GLOO_OK = 0,
   HETERO_GLOO_PEER,     /* the connection to call.rank broke: call.text */
-  HETERO_GLOO_TIMEOUT,  /* the time limit expired; missing marks the ranks that have not entered the operation */
+  HETERO_GLOO_TIMEOUT,  /* the time limit expired; see missing of run */
   HETERO_GLOO_MISMATCH, /* call.rank has a different operation: call.theirs */
   HETERO_GLOO_STOPPED,  /* stop was called */
 } hetero_gloo_status;
@@ -56,8 +56,9 @@ typedef struct hetero_gloo_api {
   int32_t (*shape)(hetero_gloo_context *, int32_t radix, int64_t part_bytes, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
-   * entry per rank; after TIMEOUT it is 1 for the ranks that have not entered the operation. Returns a status; after
-   * any but OK only disconnect and close may be called. On return nothing accesses the buffer. */
+   * entry per rank. After TIMEOUT with radix 0 it is 1 for the ranks that have not entered the operation. With a tree
+   * it is 1 for the neighbour that this rank waited for in the entry; that one may itself have waited. Returns a
+   * status; after any but OK only disconnect and close may be called. On return nothing accesses the buffer. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);

@@ -45,6 +45,7 @@ var magic = [8]byte{'h', 't', 'r', 'p', 'e', 'e', 'r', 1}
 type endpoint struct {
 	Address string
 	Key     []byte
+	Shape   *Shape `json:",omitempty"` // Config.Shape
 }
 
 // meeting is one rank's side of connecting all ranks. Of two ranks, the rank with the higher number connects. Package
@@ -87,7 +88,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	}
 	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]net.Conn, c.Size),
 		guests: crowd.New(c.Size + spareGuests),
-		own:    endpoint{Address: listener.Addr().String(), Key: make([]byte, keyBytes)}}
+		own:    endpoint{Address: listener.Addr().String(), Key: make([]byte, keyBytes), Shape: c.Shape}}
 	rand.Read(m.own.Key)
 	for range c.Size {
 		m.arrived = append(m.arrived, make(chan struct{}))
@@ -252,6 +253,11 @@ func (m *meeting) connect(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("wait for the address of rank %d: %w", rank, c.reason(ctx, err))
 		}
+		if got, want := describe(theirs.Shape), describe(c.Shape); got != want {
+			// The ranks would wait for messages that never come, or Gloo would end them at a message that is too long.
+			return fmt.Errorf("rank %d enters operations as: %s; this rank as: %s; want the same Config.Shape on all ranks",
+				rank, got, want)
+		}
 		if err := m.visit(ctx, rank, theirs); err != nil {
 			return m.missing(ctx, rank, fmt.Errorf("connect to port %s: %w", theirs.Address, err))
 		}
@@ -341,6 +347,14 @@ func (c Config) endpointOf(ctx context.Context, rank int) (p endpoint, err error
 		return p, fmt.Errorf("got a key of %d bytes, want %d", len(p.Key), keyBytes)
 	}
 	return p, nil
+}
+
+// describe returns the text of Config.Shape.
+func describe(s *Shape) string {
+	if s == nil {
+		return "measured"
+	}
+	return s.String()
 }
 
 func (c Config) endpointKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }

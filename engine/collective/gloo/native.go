@@ -60,6 +60,7 @@ type connection struct {
 	ptr     *C.hetero_gloo_context
 	call    *C.hetero_gloo_call // in C memory, so that an operation allocates nothing on the Go heap
 	missing []uint8
+	tree    bool // the shape is a tree
 }
 
 // open creates a context without connections.
@@ -88,6 +89,7 @@ func (c *connection) shape(s Shape) error {
 	if C.gloo_shape(c.api, c.ptr, C.int32_t(s.Radix), C.int64_t(s.Bytes), &text[0]) != 0 {
 		return errors.New(C.GoString(&text[0]))
 	}
+	c.tree = s.Radix > 0
 	return nil
 }
 
@@ -107,6 +109,7 @@ const (
 	completed  status = C.HETERO_GLOO_OK
 	peerGone   status = C.HETERO_GLOO_PEER
 	timedOut   status = C.HETERO_GLOO_TIMEOUT
+	stopped    status = C.HETERO_GLOO_STOPPED
 	mismatched status = C.HETERO_GLOO_MISMATCH
 )
 
@@ -116,7 +119,7 @@ type result struct {
 	rank      int    // of peerGone: the lost rank; of mismatched: the rank with a different operation
 	text      string // of peerGone: Gloo's message
 	got, want string // of mismatched: texts of both operations
-	missing   []int  // of timedOut: ranks that have not entered the operation
+	missing   []int  // of timedOut: ranks that have not entered the operation; in a tree: the neighbour that is awaited
 }
 
 // run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.

@@ -96,6 +96,7 @@ func results(t *testing.T, comms []*Communicator) (all [][][]byte) {
 
 // All shapes reduce in the order of ranks. A choice by time therefore changes no bit.
 func TestShapesGiveTheSameBits(t *testing.T) {
+	need(t)
 	for _, size := range []int{2, 3, 5, 8, 13, 27} {
 		comms, _ := shaped(t, size, 0, false, &Shape{Bytes: 0})
 		want := results(t, comms)
@@ -121,6 +122,7 @@ func TestShapesGiveTheSameBits(t *testing.T) {
 
 // The ranks choose one shape by time, and operations of all sizes work with it.
 func TestRanksChooseOneShape(t *testing.T) {
+	need(t)
 	for _, size := range []int{2, 3, 9, 24} {
 		comms, _ := shaped(t, size, time.Minute, false, nil)
 		for rank, c := range comms {
@@ -157,6 +159,7 @@ func TestThresholdOfATree(t *testing.T) {
 // A tree of seven ranks: 0 has 1, 2 and 4 below it, 2 has 3, and 4 has 5 and 6. Ranks that are not neighbours of a
 // faulty rank must also name it.
 func TestFaultsBelowATree(t *testing.T) {
+	need(t)
 	const size = 7
 	sum := func(t *testing.T, c *Communicator, n int64) error {
 		memory, err := reference.New().Alloc(4 * n)
@@ -185,6 +188,21 @@ func TestFaultsBelowATree(t *testing.T) {
 				time.Sleep(30 * time.Millisecond)
 				comms[faulty].Die()
 				board.Lose(faulty, collective.ErrDied)
+			}()
+			each(comms, faulty, func(rank int, c *Communicator) {
+				var peer *collective.PeerError
+				if err := sum(t, c, 5); !errors.As(err, &peer) || peer.Rank != faulty {
+					t.Errorf("rank %d: got %v, want that rank %d died", rank, err, faulty)
+				}
+			})
+			closeAll(t, comms)
+		})
+		t.Run(fmt.Sprintf("the connections of rank %d break, and Control reports nothing", faulty), func(t *testing.T) {
+			comms, _ := shaped(t, size, 0, false, &Shape{Radix: 2, Bytes: 4096})
+			go func() {
+				time.Sleep(30 * time.Millisecond)
+				comms[faulty].Die()
+				comms[faulty].transport.conn.disconnect()
 			}()
 			each(comms, faulty, func(rank int, c *Communicator) {
 				var peer *collective.PeerError

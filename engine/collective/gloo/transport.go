@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -18,10 +19,12 @@ import (
 type transport struct {
 	config     Config
 	queue      *queue.Queue
-	background sync.WaitGroup // watch, and the goroutine that disconnects
+	background sync.WaitGroup // watch, answerRoll, and the goroutine that disconnects
 	ended      chan struct{}  // closed by Close
 	relays     relays         // of encrypted connections
 	shape      Shape
+	entered    atomic.Uint64      // operations that this rank has entered, including those that measure
+	endRoll    context.CancelFunc // ends answerRoll
 
 	// Threads other than the communicator's hold mu for reading while they use the connection. Close and die hold mu
 	// for writing.
@@ -45,11 +48,11 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 				collective.Describe(op))
 		}
 	}
-	r := t.conn.run(op, number, t.config.Timeout, host)
+	r := t.run(op, number, t.config.Timeout, host)
 	if r.status == completed {
 		return 0, nil
 	}
-	err := t.failure(op, number, r)
+	err := t.failure(op, number, t.config.Timeout, r)
 	// Notify the other ranks before the connections close, so that the ranks receive the reason first. Closing takes a
 	// while.
 	t.queue.Fail(err)
@@ -60,12 +63,23 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	return 0, err
 }
 
+// run performs one operation.
+func (t *transport) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
+	t.entered.Add(1)
+	return t.conn.run(op, number, limit, host)
+}
+
 // failure returns the error for the result of an operation that was not completed.
-func (t *transport) failure(op collective.Op, number uint64, r result) error {
+func (t *transport) failure(op collective.Op, number uint64, limit time.Duration, r result) error {
 	switch r.status {
 	case timedOut:
-		err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout,
-			Missing: r.missing}
+		if t.conn.tree && len(r.missing) > 0 {
+			var err error
+			if r.missing, err = t.callTheRoll(limit); err != nil {
+				return err
+			}
+		}
+		err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: limit, Missing: r.missing}
 		if len(r.missing) == 0 {
 			err.Behind = []int{r.rank}
 		}
@@ -75,8 +89,8 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	case peerGone:
 		return t.lost(r)
 	}
-	if err := t.queue.Err(); err != nil {
-		return err // the failure that stopped the operation
+	if t.queue != nil && t.queue.Err() != nil {
+		return t.queue.Err() // the failure that stopped the operation
 	}
 	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
@@ -90,6 +104,7 @@ func (t *transport) lost(r result) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), afterwards)
 	defer cancel()
+	first := t.firstLost(ctx, r.rank)
 	left := make(chan int, t.config.Size)
 	for rank := range t.config.Size {
 		go func() {
@@ -109,8 +124,11 @@ func (t *transport) lost(r result) error {
 	if err := t.relays.err(r.rank); err != nil {
 		text = err.Error()
 	}
+	if first != r.rank {
+		text = fmt.Sprintf("another rank noticed this first; the connection to rank %d then broke: %s", r.rank, text)
+	}
 	return &collective.PeerError{
-		Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, text)}
+		Rank: first, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, text)}
 }
 
 func (t *transport) leftKey(rank int) string { return t.config.key("left/" + strconv.Itoa(rank)) }
@@ -158,6 +176,9 @@ func (t *transport) Close(orderly bool) error {
 	t.closed = true
 	t.mu.Unlock()
 	close(t.ended)
+	if t.endRoll != nil {
+		t.endRoll()
+	}
 	t.background.Wait()
 	t.conn.close()
 	t.relays.wait()

@@ -43,9 +43,6 @@ constexpr std::chrono::milliseconds look_every{100};
 // Interval at which the watcher aborts waits until the operation has ended. It repeats the abort because a wait may
 // begin just after an abort.
 constexpr std::chrono::milliseconds abort_every{5};
-// After this time in the first phase of an operation, or after half of its time limit, a rank tells the others that it
-// has entered. Larger: a rank that enters late is named as missing. Smaller: more messages when ranks wait.
-constexpr std::chrono::milliseconds answer_after{1000};
 
 } // namespace
 
@@ -82,10 +79,6 @@ Context::~Context() {
 // withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses its memory:
 // at most until the end of one message.
 void Context::withdraw() noexcept {
-  {
-    std::lock_guard<std::mutex> lock(roll_mutex_);
-    roll_.reset();
-  }
   std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed after the lock is released
   Shape shape;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -117,9 +110,11 @@ void Context::abort_waits() {
           buffer->abortWaitRecv();
         }
   auto abort = [](Message &m) {
-    if (!m.buffer) return;
-    m.buffer->abortWaitSend();
-    m.buffer->abortWaitRecv();
+    for (Buffer *buffer : {&m.buffer, &m.reply}) {
+      if (!*buffer) continue;
+      (*buffer)->abortWaitSend();
+      (*buffer)->abortWaitRecv();
+    }
   };
   for (Message &m : shape_.below) abort(m);
   abort(shape_.up);
@@ -130,15 +125,10 @@ void Context::watch() {
   std::unique_lock<std::mutex> lock(watch_mutex_);
   while (!closing_) {
     look();
-    const bool abort = under_way_ && (expired_ || stopped_), slow = entering_ && looked_ >= answer_at_;
-    if (abort || slow) {
-      if (slow) entering_ = false;
-      const uint64_t number = number_;
+    const bool abort = under_way_ && (expired_ || stopped_);
+    if (abort) {
       lock.unlock();
-      if (abort)
-        abort_waits();
-      else
-        answer(number);
+      abort_waits();
       lock.lock();
     }
     if (!closing_) closed_.wait_for(lock, abort ? abort_every : look_every);
@@ -153,28 +143,20 @@ void Context::look() {
   expired_ = expired_ || (under_way_ && limited_ && now >= deadline_);
 }
 
-void Context::begin_watch(int64_t timeout_ms, uint64_t number) {
+void Context::begin_watch(int64_t timeout_ms) {
   std::lock_guard<std::mutex> lock(watch_mutex_);
   look(); // so that a pause before the operation does not extend its limit
   limited_ = timeout_ms > 0;
   deadline_ = looked_ + std::chrono::milliseconds(timeout_ms);
-  answer_at_ = looked_ + std::min(answer_after, std::chrono::milliseconds(timeout_ms / 2));
-  number_ = number;
-  entering_ = limited_ && shape_.radix;
   expired_ = false;
   under_way_ = true;
-}
-
-void Context::end_entry() {
-  std::lock_guard<std::mutex> lock(watch_mutex_);
-  entering_ = false;
 }
 
 // end_watch reports whether the time limit had expired.
 bool Context::end_watch() {
   std::lock_guard<std::mutex> lock(watch_mutex_);
   look();
-  under_way_ = entering_ = false;
+  under_way_ = false;
   return expired_;
 }
 
@@ -197,12 +179,9 @@ int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *c
   call_ = &call;
   call.op.parts = hash_of(counts, size_);
   try {
-    begin_watch(call.timeout_ms, call.op.number);
+    begin_watch(call.timeout_ms);
     const bool complete = size_ > 1 && enter(buffer, counts, missing);
-    if (!complete) {
-      end_entry();
-      perform(buffer, counts);
-    }
+    if (!complete) perform(buffer, counts);
     end_watch();
     return HETERO_GLOO_OK;
   } catch (const Failure &f) {

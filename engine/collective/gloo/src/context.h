@@ -52,7 +52,7 @@ private:
     size_t bytes = 0;
   };
   using Pieces = std::vector<Piece>;
-  using Buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
+  using Buffers = std::vector<Buffer>;
   // A piece to every other rank and a piece from each. Lists have one entry per rank; this rank's own entry is ignored.
   struct Exchange {
     Pieces send, receive;
@@ -67,13 +67,10 @@ private:
   size_t part_bytes(int first, int last) const;
   void combine(std::byte *result, std::byte *buffer, Part wanted);
   void receive(Message &m);
-  void send(Message &m, int rank, size_t data_bytes);
-  void await(Message &m, int rank, bool sent);
+  void send(Buffer &buffer, int rank, size_t data_bytes);
+  void await(Buffer &buffer, int rank, bool sent);
   void note_missing(size_t i, uint8_t *missing);
   static bool has_arrived(gloo::transport::UnboundBuffer &buffer);
-  void answer(uint64_t number);
-  void call_the_roll(uint8_t *missing);
-  static uint64_t roll_slot(uint64_t number) { return uint64_t{1} << 63 | number; } // exchanges have small slots
 
   void perform(std::byte *buffer, const int64_t *counts);
   void gather(std::byte *buffer, const int64_t *counts);
@@ -88,8 +85,7 @@ private:
 
   void watch();
   void look();
-  void begin_watch(int64_t timeout_ms, uint64_t number);
-  void end_entry();
+  void begin_watch(int64_t timeout_ms);
   bool end_watch();
   bool over();
   void abort_waits();
@@ -113,11 +109,6 @@ private:
   std::vector<Part> parts_; // what each rank contributes
   std::vector<const void *> sources_;
 
-  // Messages to ranks whose time expires (answer).
-  std::mutex roll_mutex_;
-  uint64_t roll_word_ = 0;
-  std::unique_ptr<gloo::transport::UnboundBuffer> roll_;
-
   // State of the watcher, a thread that aborts waits when the operation's time limit expires. Gloo's own time-out
   // cannot be used: it counts time in which this process was stopped, and closes all connections.
   std::mutex watch_mutex_;
@@ -125,9 +116,6 @@ private:
   bool closing_ = false;
   bool under_way_ = false; // an operation is running, and its waits may be aborted
   bool limited_ = false, expired_ = false;
-  bool entering_ = false; // in the first phase of an operation, without an answer yet
-  uint64_t number_ = 0;   // of the operation
-  Clock::time_point answer_at_;
   Clock::time_point deadline_, looked_ = Clock::now();
   std::thread watcher_; // must be the last member, because the thread uses all other members
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <thread>
 
 #include "context.h"
 
@@ -14,11 +13,6 @@ namespace hetero {
 namespace {
 
 bool differs(const hetero_signature &a, const hetero_signature &b) { return std::memcmp(&a, &b, sizeof a) != 0; }
-
-// The time for which a rank waits for the names of the ranks that have entered, after a time-out. Larger: the error is
-// later. Smaller: a busy machine names ranks that have entered as missing.
-constexpr std::chrono::milliseconds answer_time{500};
-constexpr std::chrono::milliseconds answer_slice{10};
 
 } // namespace
 
@@ -37,6 +31,7 @@ Shape::Shape(gloo::transport::Context &context, int rank, int size, int radix, s
   if (!radix) {
     for (int i = 1; i < size; i++) listen((rank + i) % size, (rank + i) % size + 1);
     up.open(context, part_bytes);
+    for (Message &m : below) m.reply = up.another(context);
     return;
   }
   int64_t digit = 1; // the weight of the lowest digit above 0; for rank 0 at least size
@@ -49,6 +44,7 @@ Shape::Shape(gloo::transport::Context &context, int rank, int size, int radix, s
     up.open(context, part_bytes * static_cast<size_t>(up.last - rank));
   }
   down.open(context, part_bytes * static_cast<size_t>(size));
+  for (Message &m : below) m.reply = down.another(context);
 }
 
 void Context::shape(int radix, size_t part_bytes) {
@@ -122,19 +118,19 @@ void Context::receive(Message &m) {
   }
 }
 
-void Context::send(Message &m, int rank, size_t data_bytes) {
+void Context::send(Buffer &buffer, int rank, size_t data_bytes) {
   try {
-    m.buffer->send(rank, slot_, 0, sizeof(Head) + data_bytes);
+    buffer->send(rank, slot_, 0, sizeof(Head) + data_bytes);
   } catch (const std::exception &error) {
     throw broken(rank, error.what());
   }
 }
 
 // await waits for the message of a rank, or until a message to the rank is sent.
-void Context::await(Message &m, int rank, bool sent) {
+void Context::await(Buffer &buffer, int rank, bool sent) {
   try {
     // A buffer that was aborted before the wait does not remember the abort.
-    if (over() || !(sent ? m.buffer->waitSend(without_limit) : m.buffer->waitRecv(without_limit))) throw given_up(rank);
+    if (over() || !(sent ? buffer->waitSend(without_limit) : buffer->waitRecv(without_limit))) throw given_up(rank);
   } catch (const Failure &) {
     throw;
   } catch (const std::exception &error) {
@@ -149,17 +145,17 @@ void Context::enter_directly(std::byte *buffer, const int64_t *counts, bool smal
   if (small && mine.bytes) std::memcpy(own.payload(), buffer + mine.offset, mine.bytes);
   for (Message &m : shape_.below) {
     receive(m);
-    send(own, m.rank, small ? mine.bytes : 0);
+    send(m.reply, m.rank, small ? mine.bytes : 0);
   }
   for (size_t i = 0; i < shape_.below.size(); i++) {
     try {
-      await(shape_.below[i], shape_.below[i].rank, false);
+      await(shape_.below[i].buffer, shape_.below[i].rank, false);
     } catch (const Failure &f) {
       if (f.status == HETERO_GLOO_TIMEOUT) note_missing(i, missing);
       throw;
     }
   }
-  for (Message &m : shape_.below) await(own, m.rank, true);
+  for (Message &m : shape_.below) await(m.reply, m.rank, true);
   for (Message &m : shape_.below) {
     if (!differs(m.head().op, call_->op)) continue;
     call_->theirs = m.head().op;
@@ -177,9 +173,9 @@ void Context::enter_tree(std::byte *buffer, const int64_t *counts, bool small, u
   Head verdict{call_->op, -1, {}};
   auto await_entry = [&](Message &m) {
     try {
-      await(m, m.rank, false);
+      await(m.buffer, m.rank, false);
     } catch (const Failure &f) {
-      if (f.status == HETERO_GLOO_TIMEOUT) call_the_roll(missing);
+      if (f.status == HETERO_GLOO_TIMEOUT) missing[m.rank] = 1;
       throw;
     }
   };
@@ -203,7 +199,7 @@ void Context::enter_tree(std::byte *buffer, const int64_t *counts, bool small, u
       add(buffer + mine.offset, mine.bytes);
       for (Message &m : shape_.below) add(m.payload(), part_bytes(m.first, m.last));
     }
-    send(up, up.rank, bytes);
+    send(up.buffer, up.rank, bytes);
     await_entry(down);
     verdict = down.head();
   } else {
@@ -213,9 +209,9 @@ void Context::enter_tree(std::byte *buffer, const int64_t *counts, bool small, u
   }
   const bool same = verdict.other < 0, differ = differs(verdict.op, call_->op);
   const size_t all = small && same ? static_cast<size_t>(call_->op.elements) * element_ : 0;
-  for (Message &m : shape_.below) send(down, m.rank, all);
-  if (me_) await(up, up.rank, true);
-  for (Message &m : shape_.below) await(down, m.rank, true);
+  for (Message &m : shape_.below) send(m.reply, m.rank, all);
+  if (me_) await(up.buffer, up.rank, true);
+  for (Message &m : shape_.below) await(m.reply, m.rank, true);
   if (differ || !same) {
     call_->theirs = differ ? verdict.op : verdict.theirs;
     throw Failure{HETERO_GLOO_MISMATCH, differ ? 0 : static_cast<int>(verdict.other), ""};
@@ -243,46 +239,6 @@ bool Context::has_arrived(gloo::transport::UnboundBuffer &buffer) {
   } catch (const std::exception &) { // not arrived, or the connection is broken
   }
   return false;
-}
-
-// answer tells all ranks that this rank has entered the operation. The watcher calls it when the operation takes long.
-// A rank whose time expires receives these messages; without a receiver, they take no part in anything.
-void Context::answer(uint64_t number) {
-  std::lock_guard<std::mutex> lock(roll_mutex_);
-  if (roll_word_ == number) return; // the messages may be under way
-  roll_word_ = number;
-  try {
-    roll_ = gloo_->createUnboundBuffer(&roll_word_, sizeof roll_word_);
-    for (int r = 0; r < size_; r++)
-      if (r != me_) roll_->send(r, roll_slot(number), 0, sizeof roll_word_);
-  } catch (const std::exception &) { // a connection is broken, which the operation itself notices
-  }
-}
-
-// call_the_roll determines which ranks have not entered when the time limit expires. In a tree, a rank that waits for
-// another does not know whether that one waits, too.
-void Context::call_the_roll(uint8_t *missing) {
-  end_watch();
-  answer(call_->op.number); // for ranks whose time also expires
-  std::vector<uint64_t> words(static_cast<size_t>(size_));
-  Buffers arrivals(static_cast<size_t>(size_));
-  for (int r = 0; r < size_; r++) {
-    if (r == me_) continue;
-    auto index = static_cast<size_t>(r);
-    try {
-      arrivals[index] = gloo_->createUnboundBuffer(&words[index], sizeof words[index]);
-      arrivals[index]->recv(r, roll_slot(call_->op.number), 0, sizeof words[index]);
-    } catch (const std::exception &) {
-      arrivals[index].reset();
-    }
-  }
-  const auto patience = std::min(answer_time, std::chrono::milliseconds(call_->timeout_ms / 2));
-  for (auto waited = answer_slice; waited < patience && !stopped_; waited += answer_slice)
-    std::this_thread::sleep_for(answer_slice);
-  for (int r = 0; r < size_; r++) {
-    auto &arrival = arrivals[static_cast<size_t>(r)];
-    if (r != me_ && (!arrival || !has_arrived(*arrival))) missing[r] = 1;
-  }
 }
 
 } // namespace hetero

@@ -20,19 +20,23 @@ struct Head {
   hetero_signature theirs; // the signature of other
 };
 
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
 // A message to or from a neighbour, in memory that all operations use.
 struct Message {
   int rank = -1;                     // the neighbour
   int first = 0, last = 0;           // the ranks from first to before last have data in this message
   size_t bytes = 0;                  // of the memory
   std::unique_ptr<std::byte[]> data; // freed after buffer, which refers to it
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  Buffer buffer;
+  Buffer reply; // to the neighbour, in the memory of Shape::up or Shape::down; an error of it concerns no other rank
 
   void open(gloo::transport::Context &context, size_t data_bytes) {
     bytes = sizeof(Head) + data_bytes;
     data.reset(new std::byte[bytes]); // without initialisation: a page that no message reaches takes no memory
-    buffer = context.createUnboundBuffer(data.get(), bytes);
+    buffer = another(context);
   }
+  Buffer another(gloo::transport::Context &context) { return context.createUnboundBuffer(data.get(), bytes); }
   Head &head() { return *reinterpret_cast<Head *>(data.get()); }
   std::byte *payload() { return data.get() + sizeof(Head); }
 };
@@ -46,9 +50,9 @@ struct Message {
 struct Shape {
   int radix = 0;
   size_t part_bytes = 0;      // the most bytes that a rank contributes to an operation that takes its data along
-  std::vector<Message> below; // from the ranks that send to this rank
   Message up;                 // to the parent; with radix 0: to all other ranks
   Message down;               // from the parent, and to the ranks below; unused with radix 0
+  std::vector<Message> below; // from the ranks that send to this rank; freed first, because replies refer to the above
 
   Shape() = default;
   Shape(gloo::transport::Context &context, int rank, int size, int radix, size_t part_bytes);
