@@ -34,9 +34,11 @@ type Exchange struct {
 	Hosts   [][]int // ranks by machine
 	Shared  bool    // true if the ranks of a machine use shared memory
 	reports []abilities
-	staged  bool        // true if the host cannot access the memory of this rank's device
-	nccl    bool        // true if NCCL transfers the memory of GPUs
-	shape   *gloo.Shape // of small operations between machines, which the first communicator measured
+	staged  bool // true if the host cannot access the memory of this rank's device
+	nccl    bool // true if NCCL transfers the memory of GPUs
+	// shapes are those of small operations over the network, which the first communicator of these ranks measured. The
+	// key is the list of ranks: another group has other links, and its tree another number of ranks.
+	shapes map[string]*gloo.Shape
 }
 
 // Connect opens two communicators of all ranks: grads for gradients, stats for exchanges within passes.
@@ -111,7 +113,11 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 	case x.Shared && len(x.Hosts) < assigned.WorldSize && inOrder:
 		c, err = x.both(ctx, name, at, limit)
 	default:
-		c, err = x.Network(ctx, x.Rank.Team.Group, name, assigned.Rank, assigned.WorldSize, limit, exit.LostRank)
+		everyone := make([]int, assigned.WorldSize)
+		for rank := range everyone {
+			everyone[rank] = rank
+		}
+		c, err = x.Network(ctx, x.Rank.Team.Group, name, everyone, limit, exit.LostRank)
 	}
 	if err != nil {
 		return nil, err
@@ -156,7 +162,11 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 			host, _ := hosts.HostOf(x.Hosts, exit.LostRank(err))
 			return host
 		}
-		if o.Between, err = x.Network(ctx, x.Rank.Team.Group, name, host, len(x.Hosts), between, hostOf); err != nil {
+		firsts := make([]int, len(x.Hosts))
+		for i, ranks := range x.Hosts {
+			firsts[i] = ranks[0]
+		}
+		if o.Between, err = x.Network(ctx, x.Rank.Team.Group, name, firsts, between, hostOf); err != nil {
 			return nil, err
 		}
 	}
@@ -180,22 +190,27 @@ func InMemory(ctx context.Context, rank, size int, address string, limit time.Du
 	return c, nil
 }
 
-// Network opens a communicator of ranks on several machines.
-func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration,
+// Network opens a communicator of some of the ranks, on several machines. This rank must be one of them. rankOf returns
+// the index in ranks of the rank that an error of control concerns.
+func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, ranks []int, limit time.Duration,
 	rankOf func(error) int) (collective.Communicator, error) {
+	rank, size, group := slices.Index(ranks, x.Rank.Team.Place.Rank), len(ranks), fmt.Sprint(ranks)
 	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name,
 		Host: x.Rank.Team.OwnAddress(), Ports: x.Rank.Ports(),
 		Secret: []byte(x.Rank.Team.Token), Encrypt: x.Rank.Process.Cfg.Parallel.Encrypt, Timeout: limit,
-		Shape: x.shape})
+		Shape: x.shapes[group]})
 	if errors.Is(err, gloo.ErrUnavailable) {
 		return nil, exit.With(exit.Usage, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if x.shape == nil && size > 1 { // all communicators of an exchange over the network have the same ranks
+	if x.shapes[group] == nil && size > 1 {
 		shape := c.Shape()
-		x.shape = &shape
+		if x.shapes == nil {
+			x.shapes = map[string]*gloo.Shape{}
+		}
+		x.shapes[group] = &shape
 		if rank == 0 {
 			x.Rank.Process.Opts.LogOf(logs.ComponentCluster).Debug("small operations over the network", "shape", shape,
 				"ranks", size)

@@ -102,7 +102,7 @@ func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []i
 		}
 		return exchange.InMemory(ctx, own, len(ranks), string(address), limit)
 	}
-	return x.Network(ctx, apart{t.Group}, name, own, len(ranks), limit, func(err error) int {
+	return x.Network(ctx, apart{t.Group}, name, ranks, limit, func(err error) int {
 		return slices.Index(ranks, exit.LostRank(err))
 	})
 }
