@@ -42,23 +42,9 @@ func ProcessTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// FileLimit returns the limit of open files of this process. ok is false if it is unknown.
+// FileLimit returns the limit of open files of this process. ok is false if it is unknown. The Go runtime raises the soft
+// limit to the hard one when a program starts, and restores it in processes that the program starts.
 func FileLimit() (files uint64, ok bool) { return limitOf(syscall.RLIMIT_NOFILE) }
-
-// RaiseFileLimit raises the limit of open files of this process to need if it is lower, at most to the hard limit.
-// Processes that this process starts inherit it. It returns the limit; ok is false if it is unknown.
-func RaiseFileLimit(need uint64) (files uint64, ok bool) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, false
-	}
-	raised := limit
-	raised.Cur = min(need, limit.Max)
-	if limit.Cur >= raised.Cur || syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised) != nil {
-		return limit.Cur, true
-	}
-	return raised.Cur, true
-}
 
 // AddressLimit returns the limit of the address space of this process, in bytes. ok is false if it is unknown.
 func AddressLimit() (bytes uint64, ok bool) { return limitOf(syscall.RLIMIT_AS) }

@@ -61,8 +61,5 @@ func spent(t windows.Filetime) time.Duration {
 // FileLimit returns ok = false: Windows has no such limit.
 func FileLimit() (files uint64, ok bool) { return 0, false }
 
-// RaiseFileLimit returns ok = false: Windows has no such limit.
-func RaiseFileLimit(uint64) (files uint64, ok bool) { return 0, false }
-
 // AddressLimit returns ok = false: Windows has no such limit.
 func AddressLimit() (bytes uint64, ok bool) { return 0, false }

@@ -44,7 +44,7 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(co
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
 	}
-	if err := process.CheckFiles(cfg, opts); err != nil {
+	if err := process.CheckFiles(cfg, opts, false); err != nil {
 		return err
 	}
 	if assigned.Launch && assigned.LocalWorldSize > 1 {

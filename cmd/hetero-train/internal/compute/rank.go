@@ -160,6 +160,9 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	if err := k.Team.Locate(ctx); err != nil {
 		return err
 	}
+	if err := process.CheckFilesOf(k.Process.Cfg, k.Process.Opts, k.Team.Hosts()); err != nil {
+		return err
+	}
 	if k.Device == nil { // the command computes nothing
 		return nil
 	}

@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -10,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// Open files of processes during training, counted in /proc/PID/fd with 1 to 24 ranks (docs/reliability.md).
+// Open files of processes during training, counted in /proc/PID/fd with 1 to 24 ranks on CPUs (docs/reliability.md).
 const (
 	// supervisorFiles: standard streams, quota of the CPU, the runtime's poller, and the pipes of a rank that starts.
 	supervisorFiles = 11
@@ -23,44 +24,80 @@ const (
 	networkFiles  = 4  // of a rank that communicates over Gloo: two pollers and, while it connects, two sockets
 	communicators = 2  // for gradients and for statistics
 	relayFiles    = 2  // of an encrypted connection: the two ends of a connection within the process
-	// mostDataFiles: files of a data set that a process opens at once. The readers take a quarter of the limit.
-	mostDataFiles = 256
+	// dataFiles: files of a data set that a process opens at once, for training and for evaluation: each part fetches up
+	// to 256 files, and takes at most a quarter of the limit of open files.
+	dataFiles = 2 * 256
+	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit within it gives
+	// a warning only.
+	deviceFiles = 64
 )
 
 // FileNeed is what decides how many files the processes of a run open.
 type FileNeed struct {
-	Ranks   int  // of the run
-	Local   int  // ranks of this machine
-	First   bool // rank 0 is on this machine
-	Starts  bool // this process starts the ranks of this machine
-	Shared  bool // the ranks of a machine communicate through shared memory
-	Encrypt bool
-	Data    bool // the samples are in files
+	Ranks    int  // of the run
+	Local    int  // ranks of this machine
+	Machines int  // of the run; 0: unknown
+	First    bool // rank 0 is on this machine
+	Starts   bool // this process starts the ranks of this machine
+	Shared   bool // the ranks of a machine communicate through shared memory
+	Encrypt  bool
+	Data     bool // the process reads samples from files
+	GPU      bool // the device may be a GPU
 }
 
-// needOfFiles returns what the configuration and the place of a process mean for its files.
-func needOfFiles(cfg *config.Config, opts session.Options) FileNeed {
+// needOfFiles returns what the configuration and the place of a process mean for its files. trains is false for
+// commands that read no samples.
+func needOfFiles(cfg *config.Config, opts session.Options, trains bool) FileNeed {
 	assigned := opts.Assignment
-	n := FileNeed{Ranks: max(assigned.WorldSize, 1), Local: session.RanksOfMachine(assigned),
+	n := FileNeed{Ranks: max(assigned.WorldSize, 1), Local: session.RanksOfMachine(assigned), Machines: assigned.Nodes,
 		Starts: assigned.Launch && assigned.LocalWorldSize > 1, First: assigned.Rank == 0,
 		Shared: cfg.Parallel.SharedMemory != "off", Encrypt: cfg.Parallel.Encrypt,
-		Data: !strings.HasPrefix(cfg.Data.Dataset, "synthetic")}
+		Data: trains && !strings.HasPrefix(cfg.Data.Dataset, "synthetic"), GPU: cfg.Device.Kind == "cuda"}
 	n.Local = min(n.Local, n.Ranks)
 	return n
 }
 
-// Most returns the largest number of files that one process of this machine opens.
-func (n FileNeed) Most() int {
-	most := n.rank()
-	if n.Starts {
-		most = max(most, supervisorFiles+supervisedFiles*n.Local)
+// Least returns the number of files that the process of this machine with most files opens at least.
+func (n FileNeed) Least() int {
+	machines := n.Machines
+	if machines < 1 || machines > 1 && n.Local == n.Ranks || machines == 1 && n.Local < n.Ranks {
+		machines = 1
+		if n.Local < n.Ranks {
+			machines = 2
+		}
 	}
-	return most
+	return n.process(n.rank(machines))
 }
 
-// rank returns the number of files of the rank with most files on this machine: rank 0, or the first rank.
-func (n FileNeed) rank() int {
-	others, machines := n.Ranks-1, (n.Ranks+n.Local-1)/n.Local
+// Most returns the number of files that the process of this machine with most files opens at most. If the number of
+// machines is unknown, every rank of another machine may be on a machine of its own.
+func (n FileNeed) Most() int {
+	machines := n.Machines
+	if machines < 1 || machines == 1 && n.Local < n.Ranks {
+		machines = 1 + n.Ranks - n.Local
+	}
+	files := n.rank(machines)
+	if n.Data {
+		files += min(files, dataFiles) // the data takes at most half of the limit
+	}
+	if n.GPU {
+		files += deviceFiles
+	}
+	return n.process(files)
+}
+
+// process returns the larger number of files: that of a rank, or that of the process that starts the ranks.
+func (n FileNeed) process(rank int) int {
+	if n.Starts {
+		return max(rank, supervisorFiles+supervisedFiles*n.Local)
+	}
+	return rank
+}
+
+// rank returns the number of files of the rank with most files on this machine, without samples: rank 0, or the first
+// rank.
+func (n FileNeed) rank(machines int) int {
+	others := n.Ranks - 1
 	files := followerFiles
 	if n.First {
 		files = leaderFiles + (1+recordFiles)*others // a connection for rank discovery, and records, of each
@@ -85,31 +122,66 @@ func (n FileNeed) rank() int {
 			files += communicators * relayFiles * peers
 		}
 	}
-	if n.Data {
-		files += min((files+2)/3, mostDataFiles)
-	}
 	return files
 }
 
-// CheckFiles raises the limit of open files to the need of the run, or up to the hard limit. It returns an error if the
-// result is too low. A supervisor checks the files of its ranks too.
-func CheckFiles(cfg *config.Config, opts session.Options) error {
+// CheckFiles returns an error if the limit of open files is below the need of the run, and warns if it may be too low.
+// A supervisor checks the files of its ranks too. The limit is the hard one: Go raises the soft limit when a program
+// starts. trains is false for commands that read no samples.
+func CheckFiles(cfg *config.Config, opts session.Options, trains bool) error {
 	if opts.Supervised() {
 		return nil
 	}
-	need := needOfFiles(cfg, opts)
-	limit, known := platform.RaiseFileLimit(uint64(need.Most()))
-	if !known || limit >= uint64(need.Most()) {
+	return needOfFiles(cfg, opts, trains).check(opts)
+}
+
+// CheckFilesOf repeats CheckFiles when the machines of all ranks are known.
+func CheckFilesOf(cfg *config.Config, opts session.Options, hosts [][]int) error {
+	n := needOfFiles(cfg, opts, false)
+	known := n.Machines == len(hosts) || n.Local == n.Ranks
+	n.Machines, n.Starts = len(hosts), false
+	for _, ranks := range hosts {
+		if slices.Contains(ranks, opts.Assignment.Rank) {
+			n.Local, n.First = len(ranks), slices.Contains(ranks, 0)
+		}
+	}
+	if !slices.IsSorted(slices.Concat(hosts...)) {
+		n.Shared = false // package exchange then uses only the network
+	} else if known {
+		return nil // CheckFiles has used the same numbers
+	}
+	if limit, ok := platform.FileLimit(); ok && limit < uint64(n.Least()) {
+		return n.refuse(limit)
+	}
+	return nil
+}
+
+func (n FileNeed) check(opts session.Options) error {
+	limit, ok := platform.FileLimit()
+	switch {
+	case !ok || limit >= uint64(n.Most()):
 		return nil
+	case limit < uint64(n.Least()):
+		return n.refuse(limit)
 	}
+	opts.Log.Warn("the limit of open files may be too low; an operation that cannot open a file or a connection fails; "+
+		cureOfFiles(n.Most()), "limit", limit, "needed_at_least", n.Least(), "needed_at_most", n.Most())
+	return nil
+}
+
+func cureOfFiles(need int) string {
+	return fmt.Sprintf("raise the hard limit (ulimit -n %d, LimitNOFILE=%d in a unit of systemd, or "+
+		"docker run --ulimit nofile=%d)", need, need, need)
+}
+
+func (n FileNeed) refuse(limit uint64) error {
 	of := "a rank"
-	if need.Ranks > 1 {
-		of = fmt.Sprintf("a run of %d ranks", need.Ranks)
+	if n.Ranks > 1 {
+		of = fmt.Sprintf("a run of %d ranks", n.Ranks)
 	}
-	err := fmt.Errorf("the limit of open files is too low: got %d, want at least %d for the process with most files of %s; "+
-		"raise the hard limit (ulimit -n %d, LimitNOFILE=%d in a unit of systemd, or docker run --ulimit nofile=%d)",
-		limit, need.Most(), of, need.Most(), need.Most(), need.Most())
-	if need.Ranks > 1 {
+	err := fmt.Errorf("the limit of open files is too low: got %d, want at least %d for the process with most files of %s; %s",
+		limit, n.Least(), of, cureOfFiles(n.Least()))
+	if n.Ranks > 1 {
 		err = fmt.Errorf("%w, or start fewer ranks (parallel.ranks)", err)
 	}
 	return exit.With(exit.Usage, err)

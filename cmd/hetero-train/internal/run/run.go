@@ -71,7 +71,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
 	}
-	if err := process.CheckFiles(cfg, opts); err != nil {
+	if err := process.CheckFiles(cfg, opts, true); err != nil {
 		return err
 	}
 	if _, err := metricsToken(cfg, opts.Env); err != nil {

@@ -109,19 +109,31 @@ func (f *findings) memory() {
 	}
 }
 
-// filesOfRanks returns how many files the process with most files opens: rank 0 of a run, or the process that starts
-// the ranks of a machine. It assumes encrypted connections and samples in files, because it knows no configuration.
-func filesOfRanks(ranks int) uint64 {
-	return uint64(process.FileNeed{Ranks: ranks, Local: 1, First: true, Encrypt: true, Data: true}.Most())
+// filesOfRanks returns how many files the process of this machine with most files opens. No configuration is known:
+// least is the number for shared memory without encryption, most that for encrypted connections between all ranks, and
+// samples in files.
+func filesOfRanks(m *machine) (least, most uint64) {
+	n := process.FileNeed{Ranks: m.Ranks, Local: min(m.OwnRanks, m.Ranks), First: m.Rank == 0, Starts: m.OwnRanks > 1,
+		Shared: true}
+	if m.Machines > 1 || m.OwnRanks == m.Ranks {
+		n.Machines = m.Machines
+	}
+	least = uint64(n.Least())
+	n.Shared, n.Encrypt, n.Data, n.GPU = false, m.Ranks > 1, true, len(m.GPUs) > 0
+	return least, uint64(n.Most())
 }
 
 func (f *findings) limits() {
 	m := f.of
-	switch need := filesOfRanks(m.Ranks); {
+	switch least, most := filesOfRanks(m); {
 	case m.OpenFiles == nil:
-	case *m.OpenFiles < need:
-		f.add("open files", fault, fmt.Sprintf("ulimit -n %d", max(need, 4096)),
-			"a process may open %d files, and rank 0 of %d ranks needs about %d", *m.OpenFiles, m.Ranks, need)
+	case *m.OpenFiles < least:
+		f.add("open files", fault, fmt.Sprintf("ulimit -n %d", max(most, 4096)),
+			"a process may open %d files, and a run of %d ranks needs at least %d on this machine", *m.OpenFiles, m.Ranks,
+			least)
+	case *m.OpenFiles < most:
+		f.add("open files", warning, fmt.Sprintf("ulimit -n %d", max(most, 4096)),
+			"a process may open %d files, and a run of %d ranks needs up to %d on this machine", *m.OpenFiles, m.Ranks, most)
 	default:
 		f.add("open files", good, "", "a process may open %d files", *m.OpenFiles)
 	}

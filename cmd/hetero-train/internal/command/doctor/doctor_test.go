@@ -32,7 +32,7 @@ func TestEachFaultOfAMachineIsNamed(t *testing.T) {
 			t.Errorf("a healthy machine: got %+v", f)
 		}
 	}
-	few, little, no := uint64(40), uint64(64<<10), false
+	few, some, little, no := uint64(30), uint64(100), uint64(64<<10), false
 	for _, c := range []struct {
 		name   string
 		change func(*machine)
@@ -45,7 +45,8 @@ func TestEachFaultOfAMachineIsNamed(t *testing.T) {
 			warning, "lowest frequency"},
 		{"Docker's shared memory", func(m *machine) { m.Shared.Total = 64 << 20 }, "shared memory", warning, "64 MiB"},
 		{"no shared memory", func(m *machine) { m.Shared = nil }, "shared memory", warning, "missing"},
-		{"few open files", func(m *machine) { m.OpenFiles = &few }, "open files", fault, "may open 40 files"},
+		{"few open files", func(m *machine) { m.OpenFiles = &few }, "open files", fault, "may open 30 files"},
+		{"open files for small data only", func(m *machine) { m.OpenFiles = &some }, "open files", warning, "needs up to "},
 		{"few threads", func(m *machine) { m.Threads, m.ThreadsCure = "pids.max allows 9", "pids.max" }, "threads",
 			fault, "pids.max allows 9"},
 		{"a limit of addresses", func(m *machine) { m.Addresses = &little }, "address space", warning, "ulimit -v"},
