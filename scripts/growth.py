@@ -3,7 +3,7 @@
 
 Each row measures one size. The exponent compares a row with the row before it: log(time ratio) / log(size ratio). 0 is constant,
 1 linear, 2 quadratic. The time is CPU time of all processes, so other programs disturb it less than they disturb the clock; the
-memory is the peak of the largest process. All parts together take about ten minutes of CPU time on two cores.
+memory is the peak of the largest process. All parts together take about three minutes of CPU time on two cores.
 
 The program is ./hetero-train or $HETERO_TRAIN. --write replaces the tables of the measured parts in PAGE (docs/benchmarks/growth.md).
 Exit codes: 0 done; 1 a command failed; 2 bad arguments.

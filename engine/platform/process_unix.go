@@ -42,8 +42,8 @@ func ProcessTime() (time.Duration, error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
-// FileLimit returns the limit of open files of this process. ok is false if it is unknown. The Go runtime raises the soft
-// limit to the hard one when a program starts, and restores it in processes that the program starts.
+// FileLimit returns the limit of open files of this process. ok is false if it is unknown. The Go runtime raises the
+// soft limit to the hard one when a program starts, and restores it in processes that the program starts.
 func FileLimit() (files uint64, ok bool) { return limitOf(syscall.RLIMIT_NOFILE) }
 
 // AddressLimit returns the limit of the address space of this process, in bytes. ok is false if it is unknown.

@@ -34,7 +34,8 @@ func (t *transport) answerKey(rank int) string { return t.config.key("roll/" + s
 func (t *transport) callTheRoll(limit time.Duration) (missing []int, err error) {
 	c, patience := t.config, min(rollTime, limit/2)
 	if err := c.Control.Set(context.Background(), c.key("roll"), []byte(strconv.Itoa(c.Rank))); err != nil {
-		// Another rank calls, or Control is broken. If that rank fails before it has a result, this rank reads the answers.
+		// Another rank calls, or Control is broken. If that rank fails before it has a result, this rank reads the
+		// answers.
 		select {
 		case <-c.Control.Broken():
 			return nil, c.broken()

@@ -13,8 +13,9 @@ import (
 )
 
 // OnRanks loads the configuration. In a rank, it calls work; otherwise it starts the ranks of this machine, and each
-// rank calls work.
-func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(context.Context, *Rank) error) error {
+// rank calls work. reads is true for a command that reads samples.
+func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, reads bool,
+	work func(context.Context, *Rank) error) error {
 	stops, release := signals.Catch()
 	defer release()
 	a.Stops = stops
@@ -44,7 +45,7 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(co
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
 	}
-	if err := process.CheckFiles(cfg, opts, false); err != nil {
+	if err := process.CheckFiles(cfg, opts, reads); err != nil {
 		return err
 	}
 	if assigned.Launch && assigned.LocalWorldSize > 1 {

@@ -143,6 +143,11 @@ func LocalDevices(cfg *config.Config, lookup func(string) (string, bool)) int {
 	return max(localGPUs(cfg.Device, lookup)+cfg.Parallel.CPURanks, 1)
 }
 
+// HasGPU reports whether ranks of this machine compute on its GPUs.
+func HasGPU(cfg *config.Config, lookup func(string) (string, bool)) bool {
+	return localGPUs(cfg.Device, lookup) > 0
+}
+
 // localGPUs returns the number of ranks of a machine that compute on its GPUs.
 func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
 	slices := cuda.ReadVisible(lookup(cuda.VisibleVariable)).Slices()

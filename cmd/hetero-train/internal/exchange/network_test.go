@@ -37,8 +37,8 @@ func TestEachGroupOfRanksHasItsOwnShape(t *testing.T) {
 		t.Helper()
 		comms := collectivetest.Connected(t, len(ranks),
 			func(ctx context.Context, i int) (collective.Communicator, error) {
-				return exchanges[ranks[i]].Network(ctx, collectivetest.Seat{Board: board, Rank: i}, name, ranks, time.Minute,
-					collectivetest.LostRank)
+				return exchanges[ranks[i]].Network(ctx, collectivetest.Seat{Board: board, Rank: i}, name, ranks,
+					time.Minute, collectivetest.LostRank)
 			})
 		for _, c := range comms {
 			if c.Size() != len(ranks) {

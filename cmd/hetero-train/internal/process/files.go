@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -24,11 +25,11 @@ const (
 	networkFiles  = 4  // of a rank that communicates over Gloo: two pollers and, while it connects, two sockets
 	communicators = 2  // for gradients and for statistics
 	relayFiles    = 2  // of an encrypted connection: the two ends of a connection within the process
-	// dataFiles: files of a data set that a process opens at once, for training and for evaluation: each part fetches up
+	// dataFiles: files of a data set that a process opens at once, for training and for evaluation. Each part fetches up
 	// to 256 files, and takes at most a quarter of the limit of open files.
 	dataFiles = 2 * 256
-	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit within it gives
-	// a warning only.
+	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit within it
+	// gives a warning only.
 	deviceFiles = 64
 )
 
@@ -42,17 +43,18 @@ type FileNeed struct {
 	Shared   bool // the ranks of a machine communicate through shared memory
 	Encrypt  bool
 	Data     bool // the process reads samples from files
-	GPU      bool // the device may be a GPU
+	GPU      bool // ranks of this machine compute on GPUs
 }
 
-// needOfFiles returns what the configuration and the place of a process mean for its files. trains is false for
-// commands that read no samples.
-func needOfFiles(cfg *config.Config, opts session.Options, trains bool) FileNeed {
+// needOfFiles returns what the configuration and the place of a process mean for its files. reads is false for commands
+// that read no samples.
+func needOfFiles(cfg *config.Config, opts session.Options, reads bool) FileNeed {
 	assigned := opts.Assignment
 	n := FileNeed{Ranks: max(assigned.WorldSize, 1), Local: session.RanksOfMachine(assigned), Machines: assigned.Nodes,
 		Starts: assigned.Launch && assigned.LocalWorldSize > 1, First: assigned.Rank == 0,
 		Shared: cfg.Parallel.SharedMemory != "off", Encrypt: cfg.Parallel.Encrypt,
-		Data: trains && !strings.HasPrefix(cfg.Data.Dataset, "synthetic"), GPU: cfg.Device.Kind == "cuda"}
+		Data: reads && !strings.HasPrefix(cfg.Data.Dataset, "synthetic"),
+		GPU:  cfg.Device.Kind == "cuda" || devices.HasGPU(cfg, opts.Env.Lookup)}
 	n.Local = min(n.Local, n.Ranks)
 	return n
 }
@@ -127,12 +129,12 @@ func (n FileNeed) rank(machines int) int {
 
 // CheckFiles returns an error if the limit of open files is below the need of the run, and warns if it may be too low.
 // A supervisor checks the files of its ranks too. The limit is the hard one: Go raises the soft limit when a program
-// starts. trains is false for commands that read no samples.
-func CheckFiles(cfg *config.Config, opts session.Options, trains bool) error {
+// starts. reads is false for commands that read no samples.
+func CheckFiles(cfg *config.Config, opts session.Options, reads bool) error {
 	if opts.Supervised() {
 		return nil
 	}
-	return needOfFiles(cfg, opts, trains).check(opts)
+	return needOfFiles(cfg, opts, reads).check(opts)
 }
 
 // CheckFilesOf repeats CheckFiles when the machines of all ranks are known.

@@ -64,7 +64,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "print also the checks that passed")
 	cli.AddLauncherFlags(assigned, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return compute.OnRanks(cmd.Context(), a, assigned, func(ctx context.Context, k *compute.Rank) error {
+		return compute.OnRanks(cmd.Context(), a, assigned, false, func(ctx context.Context, k *compute.Rank) error {
 			r, err := diagnose(ctx, k)
 			if err != nil || !k.Team.Leads() {
 				return err

@@ -48,7 +48,7 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 	if err := cuda.Available(); err != nil {
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
 	}
-	return compute.OnRanks(ctx, a, assigned, func(ctx context.Context, k *compute.Rank) error {
+	return compute.OnRanks(ctx, a, assigned, false, func(ctx context.Context, k *compute.Rank) error {
 		k.Process.Cfg.Parallel.Backend = "nccl"
 		if err := k.OpenDevice(ctx); err != nil {
 			return err
