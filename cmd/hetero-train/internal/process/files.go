@@ -25,8 +25,8 @@ const (
 	networkFiles  = 4  // of a rank that communicates over Gloo: two pollers and, while it connects, two sockets
 	communicators = 2  // for gradients and for statistics
 	relayFiles    = 2  // of an encrypted connection: the two ends of a connection within the process
-	// dataFiles: files of a data set that a process opens at once, for training and for evaluation. Each part fetches up
-	// to 256 files, and takes at most a quarter of the limit of open files.
+	// dataFiles: files of a data set that a process opens at once, for training and for evaluation. Each part fetches
+	// up to 256 files, and takes at most a quarter of the limit of open files.
 	dataFiles = 2 * 256
 	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit within it
 	// gives a warning only.
