@@ -92,7 +92,7 @@ func behind(t *testing.T, size, proxied int, limit time.Duration, s Shape,
 }
 
 // Rank 1 has no neighbour but rank 0 in a tree of radix 2, so nothing may pass its connections to ranks 2 and 3: Gloo
-// would keep every message that nobody receives.
+// would keep every message without a receiver.
 func TestRanksThatWaitSendNothing(t *testing.T) {
 	need(t)
 	var passed atomic.Int64
@@ -206,8 +206,8 @@ func TestFaultsDuringTheMeasurement(t *testing.T) {
 	need(t)
 	const size, faulty = 4, 2
 	for _, c := range []struct {
-		name         string
-		dies, looses bool
+		name          string
+		dies, reports bool
 	}{
 		{"dies", true, true}, {"dies, and Control reports nothing", true, false}, {"freezes", false, false},
 	} {
@@ -235,7 +235,7 @@ func TestFaultsDuringTheMeasurement(t *testing.T) {
 						}
 						if c.dies {
 							time.Sleep(100 * time.Millisecond)
-							if c.looses {
+							if c.reports {
 								time.AfterFunc(200*time.Millisecond, func() { b.Lose(faulty, collective.ErrDied) })
 							}
 							conn.disconnect()
