@@ -80,7 +80,9 @@ func (t *transport) firstLost(ctx context.Context, rank int) int {
 	if err != nil {
 		return rank
 	}
-	if first, err := strconv.Atoi(string(word)); err == nil && first >= 0 && first < t.config.Size {
+	// Both ends of a broken connection report each other; this rank is not lost.
+	if first, err := strconv.Atoi(string(word)); err == nil && first >= 0 && first < t.config.Size &&
+		first != t.config.Rank {
 		return first
 	}
 	return rank
