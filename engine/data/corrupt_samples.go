@@ -7,7 +7,8 @@ import (
 )
 
 // SkippingSamples replaces unreadable samples of other Samples, like Skipping. Samples of unequal lengths (Lengths) are
-// replaced by samples that are not longer, because the length of a step is chosen before its samples are read.
+// replaced by samples that are not longer if Options.GroupByLength is set, because the length of a step is then chosen
+// before its samples are read.
 type SkippingSamples struct {
 	Samples
 	replacements
@@ -28,6 +29,17 @@ func SkipSamples(samples Samples, limit int, report func(*Fault)) Samples {
 	return s
 }
 
+// Unskipped returns the samples without replacements: samples, or those that SkipSamples got.
+func Unskipped(samples Samples) Samples {
+	if s, ok := samples.(interface{ Unwrap() Samples }); ok {
+		return s.Unwrap()
+	}
+	return samples
+}
+
+// Unwrap returns the samples without replacements.
+func (s *SkippingSamples) Unwrap() Samples { return s.Samples }
+
 // NewSource returns a Source that replaces unreadable samples.
 func (s *SkippingSamples) NewSource(o *Options) (Source, error) {
 	source, err := s.Samples.NewSource(o)
@@ -35,6 +47,9 @@ func (s *SkippingSamples) NewSource(o *Options) (Source, error) {
 		return nil, err
 	}
 	skipping := &skippingSource{Source: source, s: s}
+	if o.GroupByLength {
+		skipping.lengths, _ = s.Samples.(Lengths)
+	}
 	if counter, ok := source.(LabelCounter); ok {
 		return &skippingCounter{skipping, counter}, nil
 	}
@@ -44,19 +59,40 @@ func (s *SkippingSamples) NewSource(o *Options) (Source, error) {
 // skippingSource reads samples for one goroutine.
 type skippingSource struct {
 	Source
-	s *SkippingSamples
+	s       *SkippingSamples
+	lengths Lengths // a replacement is not longer; nil: it may have any length
 }
 
-// Read implements Source.
+// Read implements Source. It does not read samples again that are known to be unreadable: their replacement must not
+// depend on whether a later read succeeds.
 func (r *skippingSource) Read(span *Span, errs []error) {
-	r.Source.Read(span, errs)
+	known := span
+	for j := span.Lo; j < span.Hi; j++ {
+		k, bad := r.s.replacement(int(span.Index[j]))
+		if !bad || k < 0 {
+			continue
+		}
+		if known == span {
+			other := *span
+			other.Index = slices.Clone(span.Index)
+			known = &other
+		}
+		known.Index[j] = int32(k)
+	}
+	r.Source.Read(known, errs)
 	for j := span.Lo; j < span.Hi; j++ {
 		fault, err := unreadable(errs[j-span.Lo])
 		if fault == nil {
 			errs[j-span.Lo] = err
 			continue
 		}
-		errs[j-span.Lo] = r.s.replace(int(span.Index[j]), fault, func(k int) error {
+		if known.Index[j] != span.Index[j] { // the replacement became unreadable, too
+			if err := r.s.note(int(known.Index[j]), fault); err != nil {
+				errs[j-span.Lo] = err
+				continue
+			}
+		}
+		errs[j-span.Lo] = r.replace(int(span.Index[j]), fault, func(k int) error {
 			other := *span
 			other.Lo, other.Hi, other.Index = j, j+1, slices.Clone(span.Index)
 			other.Index[j] = int32(k)
@@ -75,12 +111,18 @@ type skippingCounter struct {
 
 // CountLabels implements LabelCounter.
 func (r *skippingCounter) CountLabels(epoch, index int) (n int, err error) {
+	if k, bad := r.s.replacement(index); bad && k >= 0 {
+		n, err := r.counter.CountLabels(epoch, k)
+		if fault, err := unreadable(err); fault == nil {
+			return n, err
+		}
+	}
 	n, err = r.counter.CountLabels(epoch, index)
 	fault, err := unreadable(err)
 	if fault == nil {
 		return n, err
 	}
-	err = r.s.replace(index, fault, func(k int) (err error) {
+	err = r.replace(index, fault, func(k int) (err error) {
 		n, err = r.counter.CountLabels(epoch, k)
 		return err
 	})
@@ -96,7 +138,8 @@ func unreadable(all error) (fault *Fault, err error) {
 }
 
 // replace reads the replacement of sample i, which is unreadable because of fault.
-func (s *SkippingSamples) replace(i int, fault *Fault, read func(k int) error) error {
+func (r *skippingSource) replace(i int, fault *Fault, read func(k int) error) error {
+	s := r.s
 	k, known := s.replacement(i)
 	if err := s.note(i, fault); err != nil {
 		return err
@@ -106,25 +149,35 @@ func (s *SkippingSamples) replace(i int, fault *Fault, read func(k int) error) e
 			return err
 		}
 	}
-	lengths, unequal := s.Samples.(Lengths)
-	d := newDraws(0, 0, i, streamReplacement)
-	for range maxTries {
-		k := d.below(s.Len())
-		if _, bad := s.replacement(k); bad || unequal && lengths.Length(k) > lengths.Length(i) {
-			continue
+	// try reads sample k as the replacement. Without a result, another sample has to be tried.
+	try := func(k int) (done bool, err error) {
+		if _, bad := s.replacement(k); bad || r.lengths != nil && r.lengths.Length(k) > r.lengths.Length(i) {
+			return false, nil
 		}
 		other, err := unreadable(read(k))
 		if other != nil {
-			if err := s.note(k, other); err != nil {
-				return err
-			}
-			continue
+			return false, s.note(k, other)
 		}
 		if err == nil {
 			s.settle(i, k)
 		}
-		return err
+		return true, err
+	}
+	d := newDraws(0, 0, i, streamReplacement)
+	for range maxTries {
+		if done, err := try(d.below(s.Len())); done || err != nil {
+			return err
+		}
+	}
+	if r.lengths == nil {
+		return &Fault{Op: "replace sample", Index: i,
+			Err: fmt.Errorf("none of the %d other samples that were tried can be read", maxTries)}
+	}
+	for step := 1; step < s.Len(); step++ { // few samples are as short
+		if done, err := try((i + step) % s.Len()); done || err != nil {
+			return err
+		}
 	}
 	return &Fault{Op: "replace sample", Index: i,
-		Err: fmt.Errorf("none of the %d other samples that were tried can be read and is not longer", maxTries)}
+		Err: errors.New("no other sample can be read that is not longer (data.group_by_length)")}
 }

@@ -91,3 +91,81 @@ func TestUnreadableSamplesOfAnyKindAreReplaced(t *testing.T) {
 		t.Errorf("two ranks replaced %d samples, want %d", n1+n2, replaced)
 	}
 }
+
+// flakySamples are readable again after the first failure.
+type flakySamples struct{ unevenSamples }
+
+func (s flakySamples) NewSource(*Options) (Source, error) {
+	return flakySource{textSource{s.unevenSamples}}, nil
+}
+
+type flakySource struct{ textSource }
+
+func (s flakySource) Read(span *Span, errs []error) {
+	s.textSource.Read(span, errs)
+	for j := span.Lo; j < span.Hi; j++ {
+		delete(s.broken, int(span.Index[j]))
+	}
+}
+
+// readAll returns the contents of all samples, without the epoch, of two epochs.
+func readAll(t *testing.T, samples Samples, grouped bool) (epochs [2]map[int64]int) {
+	t.Helper()
+	l, err := NewLoader(Options{Samples: samples, BatchSize: samples.Len(), Workers: 1, GroupByLength: grouped})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for e := range epochs {
+		epochs[e] = map[int64]int{}
+		b, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range Values[int32](b, Labels) {
+			epochs[e][b.IDs[i]] = int(v) - 100*b.Epoch
+		}
+		b.Release()
+	}
+	return epochs
+}
+
+// A sample keeps its replacement, even if a later read would succeed.
+func TestAReplacementStays(t *testing.T) {
+	base := flakySamples{unevenSamples{n: 40, broken: map[int]bool{17: true}}}
+	epochs := readAll(t, SkipSamples(base, 0, nil), false)
+	if epochs[0][17] == 17 || epochs[1][17] != epochs[0][17] {
+		t.Errorf("sample 17 has the contents of %d, then of %d, want the same replacement", epochs[0][17], epochs[1][17])
+	}
+}
+
+// oneAsShort has only one other sample that is not longer than sample 0.
+type oneAsShort struct{ unevenSamples }
+
+func (s oneAsShort) Length(i int) int {
+	if i == 0 || i == 4000 {
+		return 1
+	}
+	return 2
+}
+
+// A replacement has any length unless samples are grouped by length, and then any sample that is as short is found.
+func TestAShortSampleFindsAReplacement(t *testing.T) {
+	base := oneAsShort{unevenSamples{n: 4100, broken: map[int]bool{0: true}}}
+	if got := readAll(t, SkipSamples(base, 0, nil), false)[0][0]; got == 0 || got == 4000 {
+		t.Errorf("not grouped: sample 0 has the contents of %d, want those of a longer sample", got)
+	}
+	if got := readAll(t, SkipSamples(base, 0, nil), true)[0][0]; got != 4000 {
+		t.Errorf("grouped by length: sample 0 has the contents of %d, want 4000", got)
+	}
+}
+
+func TestSamplesWithoutReplacements(t *testing.T) {
+	base := unevenSamples{n: 4}
+	if got, ok := Unskipped(SkipSamples(base, 0, nil)).(unevenSamples); !ok || got.n != 4 {
+		t.Errorf("got %T, want the samples themselves", got)
+	}
+	if _, ok := Unskipped(base).(unevenSamples); !ok {
+		t.Error("samples that are not wrapped changed")
+	}
+}

@@ -33,6 +33,7 @@ type Splits struct {
 	EvalFrom      string    // origin of Eval if OwnEval is set, such as `part validation, valid/`; may be ""
 	Same          bool      // Train and Eval are the same samples, because the data set was opened for evaluation only
 	LeftOut       []LeftOut // damaged parts that were left out, in the order of the data set
+	Files         int       // number of files, with those in LeftOut; 0: unknown
 	Unused        string    // folder or files of a part that neither Train nor Eval has; "" if there is none
 	Closer        io.Closer // frees resources that both parts use; may be nil
 	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set

@@ -26,6 +26,7 @@ type Fault struct {
 type LeftOut struct {
 	Path   string // of a file, or of a sample in it
 	Whole  bool   // all samples of the file are left out
+	Rest   bool   // all samples of the file after the damage are left out
 	Reason error
 }
 
@@ -34,18 +35,16 @@ func (l LeftOut) String() string {
 }
 
 // IsDamage reports whether err, of opening or reading a file, is caused by the contents of the file: not by a missing
-// file, by permissions, by a failed request for an object, by a lack of resources or by the end of a context.
+// file, by permissions, by a failed request for an object, by an error of the disk or of a network file system, by a
+// lack of resources or by the end of a context.
 func IsDamage(err error) bool {
-	var errno syscall.Errno
 	switch {
 	case err == nil, Exhausted(err), errors.As(err, new(interface{ Requested() })),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, os.ErrNotExist), errors.As(err, new(*regular.Error)):
 		return false
-	case errors.As(err, &errno):
-		return errno == syscall.EIO
 	}
-	return true
+	return !errors.As(err, new(syscall.Errno))
 }
 
 func (f *Fault) Error() string {

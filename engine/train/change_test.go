@@ -32,6 +32,17 @@ func newGated(t *testing.T) *gated {
 	return &gated{Device: openReference(t), open: make(chan struct{})}
 }
 
+// release opens the gate. It may be called again.
+func (g *gated) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}
+
 // hold blocks the compilation for batches of this many samples.
 func (g *gated) hold(samples int) {
 	g.mu.Lock()
@@ -67,7 +78,12 @@ func (o once) Split(step int64, _ []RankStep, _ bool) []int {
 
 // cachePlans waits until the plan cache of a replica contains plans for n samples. It compiles them if necessary.
 func cachePlans(r *replica.Replica, n int) error {
-	plans := r.Prepare(n)
+	return prepare(r, slices.Repeat([]int{n}, len(r.Shares().All())))
+}
+
+// prepare waits until a replica has its plans for the shares of all ranks.
+func prepare(r *replica.Replica, samples []int) error {
+	plans := r.Prepare(samples)
 	for {
 		ready, err := plans.Ready()
 		if err != nil {
@@ -126,6 +142,41 @@ func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 	for rank, s := range ranks {
 		if at, shares := changes(t, s); !slices.Equal(at, []int64{8}) { // all are ready after step 7
 			t.Errorf("rank %d: changed at steps %v, want at step 8 alone; shares %v", rank, at, shares)
+		}
+	}
+}
+
+// The plans of the smaller last step of an epoch compile in the background, too: the shares change only when every rank
+// has them.
+func TestSharesChangeWhenTheLastStepIsPlanned(t *testing.T) {
+	devices := []*gated{newGated(t), newGated(t)}
+	to, o := []int{1, 9}, lastOptions(testOptions(), 10, 1) // the last step has 6 samples: 6 and 0, then 1 and 5
+	c := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: o, shares: []int{8, 2},
+		sync: true, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+			o.Splitter = once{1, to}
+			if rank == 1 {
+				devices[1].hold(5)
+				time.AfterFunc(20*time.Second, func() { devices[1].release() }) // if a step compiles them, it waits
+			}
+			rec.after = func(step int64) {
+				if step == 4 { // the first epoch has ended
+					devices[1].release()
+					prepare(o.Replica, to)
+				}
+			}
+		}}
+	ranks := c.start(t)
+	follows(t, alone(t, o, openReference), ranks)
+	for rank, s := range ranks {
+		var at []int64
+		for _, step := range s.steps {
+			if step.Changed {
+				at = append(at, step.Step)
+			}
+		}
+		if len(at) != 1 || at[0] < 5 {
+			t.Errorf("rank %d: changed at steps %v, want once, after step 4", rank, at)
 		}
 	}
 }

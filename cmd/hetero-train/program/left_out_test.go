@@ -3,6 +3,7 @@ package program
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -55,7 +58,7 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 	}
 	put("shards/a.tar", packed(t, shard...))
 	put("shards/b.tar", nil)
-	put("shards/c.tar", packed(t, shard[:2]...))
+	put("shards/c.tar", packed(t, shard[:6]...))
 	put("folder.tar", packed(t, folder...)[:8300])
 	put("lines.tsv", []byte("text\tlabel\n"+strings.Repeat("good film\tpos\nbad film\tneg\n", 12)+
 		"no label\nbad \xff byte\tneg\n"))
@@ -121,5 +124,68 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 				t.Errorf("got exit code %d, want 0 and %q in %s", o.code, c.says, o.stderr)
 			}
 		})
+	}
+}
+
+// data verify lists damaged files for each value of data.corrupt, and data inspect those that skip leaves out.
+func TestVerifyListsDamagedFiles(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	shard(t, dir, "a.tar", 30)
+	shard(t, dir, "b.tar", 30)
+	if err := os.WriteFile(filepath.Join(dir, "c.tar"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, corrupt := range []string{"error", "skip"} {
+		o := execute([]string{"data", "verify", dir, "--set", "data.corrupt=" + corrupt, "--set",
+			"data.cache_dir=" + cache})
+		if o.code != exit.Data || !strings.Contains(o.stdout, `c.tar": the file is empty`) ||
+			!strings.Contains(o.stdout, "60 samples read") || !strings.Contains(o.stdout, "1 damaged part, whose samples") {
+			t.Errorf("%s: got exit code %d and %s%s, want 3 and c.tar", corrupt, o.code, o.stdout, o.stderr)
+		}
+	}
+	var got data.Verified
+	o := execute([]string{"data", "verify", dir, "--json", "--set", "data.cache_dir=" + cache})
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.LeftOut) != 1 || !got.LeftOut[0].Whole {
+		t.Errorf("JSON: %v: %s", err, o.stdout)
+	}
+	o = execute([]string{"data", "inspect", dir, "--set", "data.corrupt=skip", "--set", "data.cache_dir=" + cache})
+	if o.code != exit.Done || !strings.Contains(o.stdout, `c.tar": the file is empty`) {
+		t.Errorf("inspect: got exit code %d and %s%s, want c.tar", o.code, o.stdout, o.stderr)
+	}
+}
+
+// More than one damaged file, and more than a tenth of the files, end the run.
+func TestManyDamagedFilesEndTheRun(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	for _, c := range []struct{ sound, empty, code int }{{18, 2, exit.Done}, {17, 3, exit.Data}, {2, 1, exit.Done}} {
+		dir := t.TempDir()
+		for k := range c.sound + c.empty {
+			name := fmt.Sprintf("%02d.tar", k)
+			if k < c.sound {
+				shard(t, dir, name, 8)
+			} else if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		says := fmt.Sprintf("%d of %d", c.empty, c.sound+c.empty)
+		finish(t, p.command(t.TempDir(), "data.dataset=webdataset", "data.path="+dir, "data.num_samples=0",
+			"data.batch_size=4", "train.steps=2", "data.val_fraction=0.1", "data.corrupt=skip",
+			"data.cache_dir="+t.TempDir()), 0).check(t, c.code, says)
+	}
+}
+
+// Labelled texts with replacements have weights of classes, and an evaluation finds their overlap.
+func TestLabelledTextsThatSkipDamageHaveLabels(t *testing.T) {
+	t.Parallel()
+	p, dir := buildProgram(t), t.TempDir()
+	in := reviews(t, dir, "in.tsv", 100, []string{"good", "bad"})
+	p.config = clitest.WriteConfig(t, smallClassifier(in, wordVocabulary(t, dir)))
+	finish(t, p.command(dir, "train.epochs=1", "data.corrupt=skip", `train.class_weights=["balanced"]`), 0).check(t,
+		exit.Done, "weights of the classes")
+	if o := execute([]string{"eval", filepath.Join(dir, "run"), "--set", "data.val_path=" + in, "--set",
+		"data.corrupt=skip"}); o.code != exit.Done ||
+		!strings.Contains(o.stdout, "evaluated samples have the content of training samples") {
+		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -95,6 +95,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	images.SayDecoder(o.Logger)
 	s := data.Splits{Train: train, Sets: sets, Normalization: data.NormalizeImageNet, Closer: b.set,
 		OwnEval: found.Eval != nil, EvalFrom: found.EvalFrom, Same: found.Same, Unused: found.Unused, LeftOut: b.left,
+		Files:       b.files,
 		Fingerprint: b.set.fingerprint(train) + b.set.fingerprint(eval)}
 	if eval.Len() > 0 {
 		s.Eval = eval
@@ -115,11 +116,13 @@ type builder struct {
 	first   string           // path of the first file, for messages
 	several severalLabels
 	left    []data.LeftOut
+	files   int // number of files, with those in left
 }
 
 // part adds the rows of the files of one part of the data set at base.
 func (b *builder) part(ctx context.Context, base string, paths []string) (*dataset, error) {
 	d := &dataset{source: b.set}
+	b.files += len(paths)
 	for _, path := range paths {
 		add := b.file
 		if isList(path) {
@@ -130,7 +133,7 @@ func (b *builder) part(ctx context.Context, base string, paths []string) (*datas
 		if err == nil {
 			continue
 		}
-		if damaged := (*damagedError)(nil); b.o.SkipDamaged && errors.As(err, &damaged) && ctx.Err() == nil {
+		if b.o.SkipDamaged && isDamage(err) && ctx.Err() == nil {
 			d.samples = d.samples[:rows]
 			b.left = append(b.left, data.LeftOut{Path: path, Whole: true, Reason: err})
 			continue
@@ -139,7 +142,7 @@ func (b *builder) part(ctx context.Context, base string, paths []string) (*datas
 			return nil, ctx.Err()
 		}
 		fault := data.FileFault("open data set", path, err)
-		fault.Damaged = errors.As(err, new(*damagedError))
+		fault.Damaged = isDamage(err)
 		if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 			fault.Err = errors.New(cache.Error()) // a missing folder is not that of the data
 			fault.Advice = "set data.cache_dir to a writable folder with enough free space for the images of the Parquet files, or save the data set with save_to_disk, whose files are read in place"
@@ -149,10 +152,14 @@ func (b *builder) part(ctx context.Context, base string, paths []string) (*datas
 	return d, nil
 }
 
-// damagedError is the error of a file that is truncated or damaged.
+// damagedError is the error of opening or reading a file. The file may be damaged; see isDamage.
 type damagedError struct{ error }
 
 func (e *damagedError) Unwrap() error { return e.error }
+
+// isDamage reports whether err is caused by the contents of a file: not by permissions, a failed request or a lack of
+// resources while the file is read, nor by values that the settings refuse.
+func isDamage(err error) bool { return errors.As(err, new(*damagedError)) && data.IsDamage(err) }
 
 // columns are the columns of one file.
 type columns struct {

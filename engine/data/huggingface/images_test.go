@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -288,5 +289,21 @@ d.to_parquet("embedded.parquet")
 	defer r.Close()
 	if err := r.Read(0, nil, new(data.Image)); err == nil || !strings.Contains(err.Error(), "the path leads out of the folder") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Only damage is left out: a file that cannot be opened for another reason is an error, also with SkipDamaged.
+func TestFilesThatCannotBeOpenedAreNotLeftOut(t *testing.T) {
+	loop := filepath.Join(t.TempDir(), "train-00001-of-00002.arrow")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	b := &builder{o: Options{SkipDamaged: true}, set: &source{}}
+	if _, err := b.part(t.Context(), filepath.Dir(loop), []string{loop}); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("got %v, left out %v, want the error of the system", err, b.left)
+	}
+	if !isDamage(&damagedError{errors.New("bad page")}) || isDamage(&damagedError{syscall.EMFILE}) ||
+		isDamage(errors.New("bad label")) {
+		t.Error("want only bad contents to be damage")
 	}
 }

@@ -30,7 +30,7 @@ func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vo
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			damaged := errors.As(err, new(*damagedError)) && data.IsDamage(err)
+			damaged := isDamage(err)
 			if damaged && left != nil {
 				*left = append(*left, data.LeftOut{Path: path, Whole: true, Reason: err})
 				continue

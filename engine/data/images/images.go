@@ -135,9 +135,10 @@ func (o Options) open(ctx context.Context) (_ data.Splits, err error) {
 	SayDecoder(o.Logger)
 	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: opened, OwnEval: a.evalFrom != "",
 		EvalFrom: a.evalFrom, Same: a.same, Unused: a.unused}
-	for path, l := range map[string]listing{o.Path: s.list, cmp.Or(o.ValPath, o.Path): eval.list} {
-		if l.cut != nil {
-			splits.LeftOut = append(splits.LeftOut, data.LeftOut{Path: path, Reason: l.cut})
+	for k, l := range []listing{s.list, eval.list} {
+		path := []string{o.Path, o.ValPath}[k]
+		if path != "" && l.cut != nil {
+			splits.LeftOut = append(splits.LeftOut, data.LeftOut{Path: path, Rest: true, Reason: l.cut})
 		}
 	}
 	splits.Train = newDataset(s.source, s.list, a.train, a.classes, o.DecodeOptions)

@@ -208,7 +208,6 @@ func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
 	return err
 }
 
-// fault returns err as the fault of an operation on a shard. An error that is a fault already stays as it is.
 // damaged returns a *data.Fault of a file that is damaged.
 func damaged(op, path string, err error) error {
 	f := data.FileFault(op, path, err)
@@ -216,6 +215,7 @@ func damaged(op, path string, err error) error {
 	return f
 }
 
+// fault returns err as the fault of an operation on a shard. An error that is a fault already stays as it is.
 func fault(op, path, advice string, err error) error {
 	var already *data.Fault
 	if errors.As(err, &already) {

@@ -37,21 +37,21 @@ func (l *leftOut) note(k int, err error) error {
 // check lists what is left out, in the order of the shards. If nothing may be left out, it returns the first fault.
 func (l *leftOut) check(paths []string, indices []*index) error {
 	for k, path := range paths {
-		add := func(of string, whole bool, reason error) {
+		add := func(of string, whole, rest bool, reason error) {
 			if l.first == nil {
 				l.first = &data.Fault{Op: "index shard", Path: of, Index: -1, Err: reason, Damaged: true}
 			}
-			l.list = append(l.list, data.LeftOut{Path: of, Whole: whole, Reason: reason})
+			l.list = append(l.list, data.LeftOut{Path: of, Whole: whole, Rest: rest, Reason: reason})
 		}
 		if err := l.whole[k]; err != nil {
-			add(path, true, err)
+			add(path, true, false, err)
 			continue
 		}
 		for _, f := range indices[k].Faults {
-			add(path, false, errors.New(f.Reason))
+			add(path, false, false, errors.New(f.Reason))
 		}
 		if cut := indices[k].Cut; cut != "" {
-			add(path, false, fmt.Errorf("%s; the %d samples before are used", cut, len(indices[k].Keys)))
+			add(path, false, true, fmt.Errorf("%s; the %d samples before are used", cut, len(indices[k].Keys)))
 		}
 	}
 	if !l.skip {

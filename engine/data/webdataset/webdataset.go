@@ -102,13 +102,14 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 			Err: fmt.Errorf("all shards of a part are damaged: %w", left.first)}
 	}
 	s, err := o.splits(ids[:kept], indices[:kept], nTrain, found)
-	s.LeftOut = left.list
+	s.LeftOut, s.Files = left.list, len(all)
 	return s, err
 }
 
 // indexAll indexes the shards, several at a time. It uses stored indices if possible.
 // A shard that left notes has no index.
 func (o Options) indexAll(ctx context.Context, paths []string, left *leftOut) ([]identity, []*index, error) {
+	named := paths
 	paths, err := o.expandAll(ctx, paths, left)
 	if err != nil {
 		return nil, nil, err
@@ -147,7 +148,7 @@ func (o Options) indexAll(ctx context.Context, paths []string, left *leftOut) ([
 		o.Logger.Info("indexing shards, once", "shards", missing, "megabytes", total>>20)
 	}
 	p := &progress{report: o.Progress, total: total}
-	err = eachShard(ctx, "index shard", paths, func(ctx context.Context, k int) (err error) {
+	err = eachShard(ctx, "index shard", named, func(ctx context.Context, k int) (err error) {
 		if indices[k] == nil && left.whole[k] == nil {
 			indices[k], err = o.index(ctx, ids[k], dir, p)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // allocate allocates all device memory that the replica will use.
@@ -74,7 +75,7 @@ func (r *Replica) allocate() (err error) {
 	if err := r.tuneSync(grads); err != nil {
 		return err
 	}
-	r.plans.useMemory(planMemory{r.arena, r.state, r.sums})
+	r.plans.useMemory(planMemory{r.arena, r.staging, r.state, r.sums})
 	if r.now, err = r.plans.acquire(r.shares.Own()); err != nil {
 		return err
 	}
@@ -91,7 +92,9 @@ func (r *Replica) allocateArena() (err error) {
 	if err != nil {
 		return err
 	}
-	bytes := max(largest.arenaBytes(), r.now.arenaBytes(), 1)
+	r.staging = max(largest.staging, r.now.staging)
+	bytes := max(largest.activationBytes(), r.now.activationBytes()) + r.staging
+	bytes = max(bytes, 1)
 	r.reserved = r.account(largest)
 	if r.arena, err = r.dev.Alloc(bytes); err != nil {
 		return tooLarge(r.dev, largest.samples, bytes, err)
@@ -101,7 +104,7 @@ func (r *Replica) allocateArena() (err error) {
 	if !r.dev.Info().Behind {
 		return nil
 	}
-	if r.feed, err = newFeed(r.dev, max(largest.staging, r.now.staging)); err == nil {
+	if r.feed, err = newFeed(r.dev, r.staging); err == nil {
 		r.feed.facts = r.factsOf
 		r.closer.add(r.feed.close)
 	}
@@ -170,6 +173,17 @@ func (r *Replica) allocateSum() (err error) {
 		[]plan.Operand{sum, plan.At(r.state.Grads, 0, flat)}, sum)
 	if r.addProgram, err = r.addition.Program(); err != nil {
 		return fmt.Errorf("replica: %w", err)
+	}
+	if last := r.opts.LastBatch; r.opts.Peers == nil || last == 0 || last > r.opts.MicroBatch() {
+		return nil
+	}
+	r.clearing = plan.NewSequence(r.cache)
+	r.closer.add(r.clearing.Close)
+	bytes := int(r.sum.Bytes())
+	r.clearing.Launch("clear gradient sum", device.Fill{DType: tensor.U8, Shape: tensor.Shape{bytes}}, nil,
+		plan.At(r.sum, 0, device.Spec(tensor.U8, bytes)))
+	if r.clearProgram, err = r.clearing.Program(); err != nil {
+		return fmt.Errorf("replica: clear the gradient sum: %w", err)
 	}
 	return nil
 }

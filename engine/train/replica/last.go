@@ -2,14 +2,10 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
-	"github.com/hetero-train/hetero-train/engine/plan"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // The last step of an epoch may have fewer samples than the others (data.Options.KeepLast). Its micro-batches are
@@ -42,11 +38,20 @@ func (o Options) checkLast(exact bool) error {
 		o.LastBatch, micro, o.LastBatch%micro)
 }
 
-// preparePart compiles the plans of the smaller micro-batch before training, so that a lack of memory or an unsupported
-// size ends the run at its start.
+// partSamples returns the number of samples over all ranks of the micro-batch that needs plans of its own; 0: none does.
+func (r *Replica) partSamples() int {
+	if !r.exact {
+		return 0
+	}
+	return r.opts.LastBatch % r.opts.MicroBatch()
+}
+
+// preparePart makes the plans of the smaller micro-batch ready for the current shares. Before training, it compiles
+// them, so that a lack of memory or an unsupported size ends the run at its start. For shares that change, Prepare has
+// compiled them.
 func (r *Replica) preparePart() error {
-	total := r.opts.LastBatch % r.opts.MicroBatch()
-	if !r.exact || total == 0 {
+	total := r.partSamples()
+	if total == 0 {
 		return nil
 	}
 	_, err := r.partPlans(total)
@@ -82,11 +87,6 @@ func (r *Replica) partPlans(total int) (*plans, error) {
 		return nil, fmt.Errorf("replica: plans for the %d samples of the last step of an epoch: %w", total, err)
 	}
 	r.part = p
-	// the next batch is staged behind the activations of the current plans while p computes
-	if used, staged := p.arenaBytes()-p.staging, r.now.stagingAt(r.arena); r.feed != nil && used > staged.Offset {
-		return nil, fmt.Errorf("replica: the last step of an epoch, of %d samples, needs %d bytes for activations, but only %d are reserved: set data.drop_last = true",
-			total, used, staged.Offset)
-	}
 	return p, nil
 }
 
@@ -147,22 +147,4 @@ func (r *Replica) leave() error {
 	}
 	r.partial = false
 	return r.sums.SetShares(r.shares.All())
-}
-
-// clearSum sets the buffer that sums the gradients of micro-batches to zero, for a step whose first micro-batch is also
-// its last one.
-func (r *Replica) clearSum() error {
-	if r.clearProgram == nil {
-		bytes := int(r.sum.Bytes())
-		r.clearing = plan.NewSequence(r.cache)
-		r.closer.add(r.clearing.Close)
-		zero := device.Fill{DType: tensor.U8, Shape: tensor.Shape{bytes}}
-		r.clearing.Launch("clear gradient sum", zero, nil, plan.At(r.sum, 0, device.Spec(tensor.U8, bytes)))
-		program, err := r.clearing.Program()
-		if err != nil {
-			return errors.Join(errors.New("replica: clear the gradient sum"), err)
-		}
-		r.clearProgram = program
-	}
-	return r.stream.Run(r.clearProgram)
 }

@@ -71,9 +71,14 @@ func (p *plans) arenaBytes() int64 {
 // stagingUnit is the alignment of the staging area in bytes. Copies need it to reach full speed.
 const stagingUnit = 256
 
-// stagingAt returns the staging area in the arena.
+// activationBytes returns the device memory of arenaBytes without the staging area.
+func (p *plans) activationBytes() int64 { return p.arenaBytes() - p.staging }
+
+// stagingAt returns the staging area, at the end of the arena: behind the activations of all plans, because the batch
+// that is staged for these plans may arrive while those for the last step of an epoch compute.
 func (p *plans) stagingAt(arena device.Buffer) device.Region {
-	return device.Region{Buffer: arena, Offset: p.arenaBytes() - p.staging, Bytes: p.staging}
+	at := arena.Bytes() - p.staging
+	return device.Region{Buffer: arena, Offset: at - at%stagingUnit, Bytes: p.staging}
 }
 
 // free frees the plans, their programs, and the kernels that no other plan uses.
@@ -91,8 +96,10 @@ func (p *plans) free() error {
 // planMemory is the memory that plans are bound to.
 type planMemory struct {
 	arena device.Buffer
-	state *plan.State
-	sums  *gradsync.Sync // nil for a single rank
+	// bytes at the end of the arena for the next batch of any share; 0 if batches are not staged
+	staging int64
+	state   *plan.State
+	sums    *gradsync.Sync // nil for a single rank
 }
 
 // cachedPlans is the capacity of a plan cache: the number of shares whose plans it keeps. For a large network, the
@@ -117,6 +124,7 @@ type planCache struct {
 
 	compiling sync.Mutex // serialises compilation and binding; lock it before mu
 	memory    planMemory
+	binding   bool // the plans that are compiled have to fit into the arena of memory
 	closed    bool
 	free      int64 // device memory for one set of plans, bytes; 0: unknown
 	// hostLoad returns the part of the memory of this process that the rank needs with plans; nil: no limit is known
@@ -149,7 +157,9 @@ func (c *planCache) acquireKey(k planKey) (*plans, error) {
 	if p := c.acquireBound(k); p != nil { // another goroutine compiled them while this one waited
 		return p, nil
 	}
+	c.binding = true
 	p, err := c.planned(k)
+	c.binding = false
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +256,12 @@ func (c *planCache) planned(k planKey) (*plans, error) {
 // bind binds plans to the memory of the cache. The caller holds c.compiling.
 func (c *planCache) bind(p *plans) error {
 	m := c.memory
-	if have, want := m.arena.Bytes(), p.arenaBytes(); want > have {
+	have, want := m.arena.Bytes(), p.arenaBytes()
+	if want > have && p.total > 0 {
+		return fmt.Errorf("replica: %d samples of the last step of an epoch need %d bytes for activations, but only %d are reserved: set data.drop_last = true",
+			p.samples, want, have)
+	}
+	if want > have {
 		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare",
 			p.samples, want, have)
 	}
@@ -308,7 +323,12 @@ func (c *planCache) drop(p *plans) error {
 
 // load returns the part of the memory that the plans need, of that limit which they reach first. They fit if it is at
 // most 1. It is 0 if no limit is known.
-func (c *planCache) load(p *plans) float64 { return c.loadOf(p, c.free) }
+func (c *planCache) load(p *plans) float64 {
+	if c.binding { // fewer samples may need more memory than the arena has, if they recompute fewer layers
+		return c.loadOf(p, c.memory.arena.Bytes())
+	}
+	return c.loadOf(p, c.free)
+}
 
 // loadOf is load with free bytes of device memory; 0: unknown.
 func (c *planCache) loadOf(p *plans, free int64) (load float64) {

@@ -98,6 +98,9 @@ func (c *planCache) compileWith(k planKey, layers int) (_ *plans, err error) {
 			}
 		}
 	}
+	if c.binding && p.staging > 0 {
+		p.staging = max(p.staging, c.memory.staging)
+	}
 	for _, positions := range c.shorter {
 		if err := c.compileShorter(p, positions, layers); err != nil {
 			return nil, errors.Join(err, p.free())

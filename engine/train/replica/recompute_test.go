@@ -45,3 +45,40 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 		}
 	}
 }
+
+// Plans for fewer samples that would need more memory than the arena, because they recompute fewer layers, recompute
+// more.
+func TestPlansForFewerSamplesFitIntoTheArena(t *testing.T) {
+	o := languageOptions(0.2)
+	open := func(o Options) *Replica {
+		r, err := New(openReference(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() })
+		return r
+	}
+	whole := open(o)
+	size := func(samples, layers int) int64 {
+		p, err := whole.plans.compileWith(whole.plans.key(samples), layers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.free()
+		return p.arenaBytes()
+	}
+	full, fewer := size(testBatch, 3), size(testBatch-1, 0)
+	if full >= fewer {
+		t.Fatalf("%d samples need %d bytes with recomputation, %d samples %d without it: want fewer", testBatch, full,
+			testBatch-1, fewer)
+	}
+	o.MemoryBytes = whole.fixedBytes() + fewer
+	r := open(o)
+	for n := range testBatch + 1 {
+		p, err := r.plans.acquire(n)
+		if err != nil {
+			t.Fatalf("%d samples: %v", n, err)
+		}
+		r.plans.release(p)
+	}
+}

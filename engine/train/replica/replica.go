@@ -111,9 +111,10 @@ type Replica struct {
 	scale    *optim.LossScale // nil without a loss scale
 	stream   device.Stream    // wraps plain while recorder is set
 	arena    device.Buffer
+	staging  int64  // bytes at the end of the arena for the next batch; 0 if batches are not staged
 	feed     *feed  // nil if streams are synchronous; batches are then written directly to the inputs of a pass
 	now      *plans // current plans, held in the cache
-	part     *plans // plans of a smaller micro-batch, held in the cache; nil outside the last step of an epoch
+	part     *plans // plans of a smaller micro-batch for the current shares, held in the cache; nil if none are needed
 	ready    *pass  // pass whose copies of the parameters belong to this step
 	// labels of the step, which only its first micro-batch has; see data.Batch.StepLabels
 	stepLabels int
@@ -142,7 +143,7 @@ type Replica struct {
 	sum        device.Buffer
 	addition   *plan.Sequence // sum += gradients
 	addProgram device.Program // of addition
-	// sum = 0, for the last step of an epoch; nil before the first use
+	// sum = 0, for a last step of an epoch whose first micro-batch is also its last one; nil without such a step
 	clearing     *plan.Sequence
 	clearProgram device.Program
 

@@ -101,7 +101,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 				return err
 			}
 			if micro == 0 && r.opts.Accumulation > 1 && r.sums != nil {
-				if err := r.clearSum(); err != nil {
+				if err := r.stream.Run(r.clearProgram); err != nil {
 					return fmt.Errorf("gradient sum: %w", err)
 				}
 			}

@@ -159,7 +159,12 @@ func (o *Owner) Whole() (total int) {
 // Within returns the shares of a micro-batch with only total samples: each rank gets those positions of its current
 // share that exist.
 func (o *Owner) Within(total int) []int {
-	out := slices.Clone(o.current)
+	return Within(o.current, total)
+}
+
+// Within returns the parts of the shares of samples that the first total samples fill.
+func Within(samples []int, total int) []int {
+	out := slices.Clone(samples)
 	for rank, n := range out {
 		out[rank] = min(n, total)
 		total -= out[rank]
@@ -195,7 +200,7 @@ func (o *Owner) Limits() []int {
 
 // Propose begins a change to other shares. prepare starts to compile plans for this rank's next share, while training
 // continues with the current shares. Shares that equal the current ones begin no change.
-func (o *Owner) Propose(samples []int, prepare func(samples int) Plans) error {
+func (o *Owner) Propose(samples []int, prepare func(samples []int) Plans) error {
 	if slices.Equal(samples, o.current) {
 		return nil
 	}
@@ -205,7 +210,8 @@ func (o *Owner) Propose(samples []int, prepare func(samples int) Plans) error {
 	if err := o.Check(samples); err != nil {
 		return err
 	}
-	o.next = &change{samples: slices.Clone(samples), hash: Hash(samples), own: prepare(samples[o.rules.Rank])}
+	samples = slices.Clone(samples)
+	o.next = &change{samples: samples, hash: Hash(samples), own: prepare(samples)}
 	return nil
 }
 

@@ -66,7 +66,7 @@ func TestAChangeWaitsForThePlansOfThisRank(t *testing.T) {
 	o, plans := twoRanks(t), &compiling{}
 	planned := 0
 	next := []int{2, 4}
-	if err := o.Propose(next, func(n int) Plans { planned = n; return plans }); err != nil {
+	if err := o.Propose(next, func(n []int) Plans { planned = n[1]; return plans }); err != nil {
 		t.Fatal(err)
 	}
 	next[0] = 99 // the owner keeps a copy
@@ -105,7 +105,7 @@ func TestAChangeWaitsForThePlansOfThisRank(t *testing.T) {
 
 func TestPlansThatCannotCompileEndTheRun(t *testing.T) {
 	o, cause := twoRanks(t), errors.New("no memory")
-	if err := o.Propose([]int{2, 4}, func(int) Plans { return &compiling{err: cause} }); err != nil {
+	if err := o.Propose([]int{2, 4}, func([]int) Plans { return &compiling{err: cause} }); err != nil {
 		t.Fatal(err)
 	}
 	if unready, _, err := o.Vote(); !unready || !errors.Is(err, cause) ||
@@ -118,7 +118,7 @@ func TestRefusedSharesChangeNothing(t *testing.T) {
 	o := twoRanks(t)
 	for _, samples := range [][]int{{1, 5}, {6}, {3, 2}} {
 		if err := o.Propose(samples,
-			func(int) Plans { t.Error("prepared plans for refused shares"); return nil }); err == nil {
+			func([]int) Plans { t.Error("prepared plans for refused shares"); return nil }); err == nil {
 			t.Errorf("%v: proposed", samples)
 		}
 		if err := o.Set(samples); err == nil {
@@ -173,7 +173,7 @@ func TestRanksJoinAndLeave(t *testing.T) {
 			t.Errorf("%s: got %v, and a share of %d; want an error and no change", name, err, o.Own())
 		}
 	}
-	if err := o.Propose([]int{2, 4}, func(int) Plans { return &compiling{ready: true} }); err != nil {
+	if err := o.Propose([]int{2, 4}, func([]int) Plans { return &compiling{ready: true} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.Regroup(2, []int{6, 6, 6}, []int{1, 2, 3}); err == nil {

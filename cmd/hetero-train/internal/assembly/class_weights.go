@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -71,7 +72,7 @@ func (r *Run) balancedWeights(classes int) []float64 {
 	label := func(i int) int { return r.Data.Train.Label(i) }
 	total, _ = r.Data.Counts()
 	if t := r.Data.Tokens; t != nil {
-		label = t.Train.(interface{ Label(i int) int }).Label // labelled texts have labels
+		label = data.Unskipped(t.Train).(interface{ Label(i int) int }).Label // labelled texts have labels
 	}
 	for i := range total {
 		if counts[label(i)]++; counts[label(i)] == 1 {

@@ -14,17 +14,24 @@ import (
 // skipAdvice states what the user can do about damaged data.
 const skipAdvice = "repair or delete it, or set data.corrupt = \"skip\"; if a resumed run reports that the data have changed, add --allow data.path"
 
+// repairAdvice is the advice if damaged data are already left out, but a fault ends the run nevertheless.
+const repairAdvice = "data.corrupt is \"skip\", but too little of the data can be used: repair the data"
+
 // adviseDamage adds the advice to the fault of a damaged file.
-func adviseDamage(f *data.Fault) {
-	if f.Damaged && f.Advice == "" {
+func adviseDamage(d *config.Data, f *data.Fault) {
+	switch {
+	case !f.Damaged || f.Advice != "":
+	case d.Corrupt == "skip":
+		f.Advice = repairAdvice
+	default:
 		f.Advice = skipAdvice
 	}
 }
 
 // AdviseDamage adds the advice to the error of a sample that cannot be read. It returns other errors unchanged.
-func AdviseDamage(err error) error {
+func AdviseDamage(d *config.Data, err error) error {
 	var f *data.Fault
-	if !errors.As(err, &f) || f.Advice != "" || f.Index < 0 && !f.Damaged || data.Exhausted(err) {
+	if d.Corrupt == "skip" || !errors.As(err, &f) || f.Advice != "" || f.Index < 0 && !f.Damaged || data.Exhausted(err) {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, skipAdvice)
@@ -55,29 +62,51 @@ func (o *Opened) LeftOutNotes() (notes []string) {
 				len(left)-i))
 		}
 		what := "a damaged part of the data was "
-		if l.Whole {
+		switch {
+		case l.Whole:
 			what = "a damaged file was, with all its samples, "
+		case l.Rest:
+			what = "the rest of a damaged file was "
 		}
 		notes = append(notes, what+l.String())
 	}
 	return notes
 }
 
-// checkLeftOut logs the parts that were left out. It returns an error for more single samples than data.corrupt_limit.
+// lostFiles is the largest fraction of the files of which damage may take samples. A single file may always be damaged.
+const lostFiles = 0.1
+
+// checkLeftOut logs the parts that were left out. It returns an error for more single samples than data.corrupt_limit,
+// and for more files than lostFiles permits.
 func (o *Opened) checkLeftOut(cfg *config.Config, log *slog.Logger) error {
 	samples := 0
+	lost := map[string]bool{} // files
 	for _, l := range o.LeftOut() {
-		if !l.Whole {
+		if l.Whole || l.Rest {
+			lost[l.Path] = true
+		} else {
 			samples++
 		}
 	}
 	for _, note := range o.LeftOutNotes() {
 		log.Warn(note)
 	}
+	files := o.Splits.Files
+	if o.Tokens != nil {
+		files = o.Tokens.Files
+	}
+	if len(lost) > 0 && files > 0 {
+		log.Warn(fmt.Sprintf("damaged files, whose samples were left out in whole or in part: %d of %d (%.3g %%)", len(lost),
+			files, 100*float64(len(lost))/float64(files)))
+	}
+	first := func() data.LeftOut { return o.LeftOut()[0] }
 	if samples > cfg.Data.CorruptLimit {
-		first := o.LeftOut()[0]
 		return exit.With(exit.Data, fmt.Errorf("data set %s: %s, more than data.corrupt_limit = %d; the first: %s",
-			o.Name, show.Count(samples, "damaged sample"), cfg.Data.CorruptLimit, first))
+			o.Name, show.Count(samples, "damaged sample"), cfg.Data.CorruptLimit, first()))
+	}
+	if len(lost) > 1 && float64(len(lost)) > lostFiles*float64(files) && files > 0 {
+		return exit.With(exit.Data, fmt.Errorf("data set %s: %d of %d files are damaged, want at most %g %% of them, or 1: repair them, or delete them to train without them; the first: %s",
+			o.Name, len(lost), files, 100*lostFiles, first()))
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	}
 	if errors.As(err, &fault) {
 		nameForm(&d, fault)
-		adviseDamage(fault)
+		adviseDamage(&d, fault)
 		err = exit.With(exit.Data, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) && out.Name == d.Dataset && d.Path != "" {

@@ -1,9 +1,11 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -140,7 +142,11 @@ func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p.addSum(writeSample(h, reader, sampleAt(k, n, p.Units)))
+		sum, err := writeSample(h, reader, sampleAt(k, n, p.Units))
+		if err != nil {
+			return nil, err
+		}
+		p.addSum(sum)
 	}
 	p.Bad, err = undecodable(ctx, d, n)
 	return p, err
@@ -154,7 +160,7 @@ func (smallest) MinSize(int, int) (width, height int) { return 1, 1 }
 
 // undecodable returns which of n evenly spaced samples cannot be decoded.
 func undecodable(ctx context.Context, d data.Dataset, n int) (bad []int, err error) {
-	faulty := make([]bool, n)
+	faulty, errs := make([]bool, n), make([]error, n)
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), 8, n) {
@@ -167,12 +173,16 @@ func undecodable(ctx context.Context, d data.Dataset, n int) (bad []int, err err
 			defer r.Close() // read only
 			var image data.Image
 			for k := int(next.Add(1)) - 1; k < n && ctx.Err() == nil; k = int(next.Add(1)) - 1 {
-				faulty[k] = !decodes(r, sampleAt(k, n, int64(d.Len())), &image)
+				err := decodeSample(r, sampleAt(k, n, int64(d.Len())), &image)
+				if data.Exhausted(err) { // another read might succeed
+					errs[k] = err
+				}
+				faulty[k] = err != nil
 			}
 		})
 	}
 	all.Wait()
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
 		return nil, err
 	}
 	for k, is := range faulty {
@@ -183,32 +193,38 @@ func undecodable(ctx context.Context, d data.Dataset, n int) (bad []int, err err
 	return bad, nil
 }
 
-// decodes reports whether sample i can be decoded. A decoder of the standard library may panic on a crafted file.
-func decodes(r data.Reader, i int, image *data.Image) (ok bool) {
+// decodeSample decodes sample i. A decoder of the standard library may panic on a crafted file.
+func decodeSample(r data.Reader, i int, image *data.Image) (err error) {
 	defer func() {
-		if recover() != nil {
-			ok = false
+		if p := recover(); p != nil {
+			err = fmt.Errorf("decoder panicked: %v", p)
 		}
 	}()
-	return r.Read(i, smallest{}, image) == nil
+	return r.Read(i, smallest{}, image)
 }
 
 // writeSample adds sample i to the digest: its stored bytes, otherwise its pixels, otherwise the fact that it is
-// unreadable. It returns the hash of the bytes or pixels, or 0.
-func writeSample(h io.Writer, r data.Reader, i int) uint64 {
+// unreadable. It returns the hash of the bytes or pixels, or 0. A lack of resources and a failed request are errors.
+func writeSample(h io.Writer, r data.Reader, i int) (uint64, error) {
 	if encoded, ok := r.(data.Encoded); ok {
-		if file, err := encoded.Contents(i); err == nil {
+		file, err := encoded.Contents(i)
+		switch {
+		case err == nil:
 			h.Write(file)
-			return data.SumOf(file)
+			return data.SumOf(file), nil
+		case data.Exhausted(err):
+			return 0, err
 		}
 	}
 	var image data.Image
-	if err := r.Read(i, nil, &image); err != nil {
+	if err := r.Read(i, nil, &image); data.Exhausted(err) {
+		return 0, err
+	} else if err != nil {
 		fmt.Fprintf(h, "sample %d is unreadable\n", i)
-		return 0
+		return 0, nil
 	}
 	h.Write(image.Pix)
-	return data.SumOf(image.Pix)
+	return data.SumOf(image.Pix), nil
 }
 
 // printLabelled returns the print of labelled texts.

@@ -184,7 +184,8 @@ func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out *label
 					}), f.Close())
 				}
 				if skip && err != nil && own == nil && isDamagedTable(err) {
-					out.left = append(out.left, data.LeftOut{Path: path, Whole: f == nil, Reason: err})
+					out.left = append(out.left, data.LeftOut{Path: path, Whole: f == nil, Rest: f != nil,
+						Reason: err})
 					continue
 				}
 				if err != nil {
@@ -257,6 +258,7 @@ func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *sl
 	}
 	if left != nil {
 		out.LeftOut = append(*left, out.LeftOut...)
+		out.Files = len(found.Train) + len(found.Eval)
 	}
 	return out, err
 }

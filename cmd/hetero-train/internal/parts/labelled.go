@@ -262,7 +262,7 @@ func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.L
 		log.Warn("no samples for evaluation: set data.val_path or data.val_fraction", "path", cfg.Data.Path)
 	}
 	out.Identity, out.Content = identifyLabelled(train, eval), tokens.TextContent(files...)
-	out.LeftOut = found.left
+	out.LeftOut, out.Files = found.left, len(found.Train)+len(found.Eval)
 	for _, set := range files {
 		out.LeftOut = append(out.LeftOut, set.LeftOut()...)
 	}

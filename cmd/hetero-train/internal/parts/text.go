@@ -210,6 +210,7 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 		out.Words = wordsOf(words)
 	}
 	out.Content, out.LeftOut = tokens.Content(files.list...), files.left
+	out.Files = len(found.Train) + len(found.Eval)
 	if out.Identity, out.Print, err = files.identity(words); err == nil && words != nil {
 		warnUnknown(log, cfg.Data.Path, files.unknown)
 	}

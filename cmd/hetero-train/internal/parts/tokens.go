@@ -92,6 +92,7 @@ type TokenSplits struct {
 	Print     Fingerprint    // the parts, without Digest; empty if they are unknown
 	Content   data.Content   // stored data, which machines compare; nil: they compare only Identity
 	LeftOut   []data.LeftOut // damaged parts that were left out
+	Files     int            // number of files, with those in LeftOut; 0: unknown
 	Closer    io.Closer      // frees resources that both splits share; may be nil
 }
 
@@ -116,7 +117,7 @@ func openTokens(ctx context.Context, cfg *config.Config, limit int, log *slog.Lo
 	splits, err := cfg.Data.Options.(TokenDataOptions).OpenTokens(ctx, cfg, log)
 	if fault := (*data.Fault)(nil); errors.As(err, &fault) {
 		nameForm(&cfg.Data, fault)
-		adviseDamage(fault)
+		adviseDamage(&cfg.Data, fault)
 		err = exit.With(exit.Data, err)
 	}
 	if err == nil && Pairs(&cfg.Model) && !splits.Pairs && splits.Classes == nil {

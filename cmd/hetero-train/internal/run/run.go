@@ -308,7 +308,7 @@ func (tr *training) train(ctx context.Context) error {
 	if errors.Is(err, train.ErrFinalSave) {
 		err = tr.unsaved(newest(tr.run, result), err)
 	}
-	err = tr.survived(result, exit.Classify(ctx, parts.AdviseDamage(err)))
+	err = tr.survived(result, exit.Classify(ctx, parts.AdviseDamage(&tr.process.Cfg.Data, err)))
 	tr.balancing.End()
 	err = tr.endUploads(ctx, err)
 	tr.logTraffic()

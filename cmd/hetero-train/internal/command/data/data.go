@@ -74,8 +74,9 @@ func namesTokens(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 && !cmd.Flags().Changed("dataset") && isTokens(args[0])
 }
 
-// openNamed opens the data set that the arguments, or else the configuration, name.
-func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *config.Config, error) {
+// openNamed opens the data set that the arguments, or else the configuration, name. With skip, it leaves out damaged
+// parts for any value of data.corrupt.
+func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*parts.Opened, *config.Config, error) {
 	if len(args) == 1 {
 		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]},
 			{Origin: "PATH", Key: "data.dataset", Value: guessDataset(ctx, args[0])}}
@@ -84,6 +85,9 @@ func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *
 	cfg, err := a.Load()
 	if err != nil {
 		return nil, nil, err
+	}
+	if skip {
+		cfg.Data.Corrupt = "skip"
 	}
 	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
 	if err != nil {

@@ -31,6 +31,8 @@ type Inspected struct {
 	// origin of the evaluation part, if it was not split off from the training samples
 	EvalFrom string `json:"evaluation_from,omitempty"`
 	Unused   string `json:"not_used,omitempty"` // a part of the data that training does not use
+	// damaged parts, which data.corrupt = "skip" leaves out
+	LeftOut []leftOutPart `json:"left_out,omitempty"`
 }
 
 // dataPart describes the training or evaluation samples.
@@ -93,13 +95,13 @@ and EXIF orientations. The samples are a random choice that is the same every ti
 }
 
 func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, look int) error {
-	set, cfg, err := openNamed(ctx, a, args)
+	set, cfg, err := openNamed(ctx, a, args, false)
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
 	defer set.Close() // the error of closing a file that was only read does not matter
 	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Classes()), MultiLabel: set.Sets != nil,
-		Fingerprint: set.Fingerprint}
+		Fingerprint: set.Fingerprint, LeftOut: leftOutOf(set)}
 	out.EvalFrom, out.Unused = set.EvalFrom()
 	for _, part := range partsOf(set) {
 		p, err := inspectPart(ctx, part.name, part.ds, set.Sets, look)
@@ -249,6 +251,9 @@ func showInspected(w io.Writer, in Inspected) error {
 	}
 	if in.Unused != "" {
 		fmt.Fprintf(w, "not used: %s\n", show.Foreign(in.Unused))
+	}
+	for _, l := range in.LeftOut {
+		fmt.Fprintln(w, l)
 	}
 	for _, p := range in.Parts {
 		counts := slices.Sorted(maps.Values(p.ByClass))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data"
 )
@@ -25,12 +26,37 @@ type badSample struct {
 	Error string `json:"error"`
 }
 
+// leftOutPart is a damaged file, or a sample in it, that was left out when the data set was opened.
+type leftOutPart struct {
+	Path  string `json:"path"`
+	Whole bool   `json:"whole"` // all samples of the file
+	Error string `json:"error"`
+}
+
+// leftOutOf lists the damaged parts of a data set that were left out when it was opened.
+func leftOutOf(set *parts.Opened) (list []leftOutPart) {
+	for _, l := range set.LeftOut() {
+		list = append(list, leftOutPart{l.Path, l.Whole, l.Reason.Error()})
+	}
+	return list
+}
+
+func (l leftOutPart) String() string {
+	of := "a part of "
+	if l.Whole {
+		of = ""
+	}
+	return fmt.Sprintf("damaged: %s%q: %s", of, l.Path, show.Foreign(l.Error))
+}
+
 // Verified is the output of command data verify.
 type Verified struct {
 	Dataset string      `json:"dataset"`
 	Samples int         `json:"samples"`
 	Bad     []badSample `json:"bad"`
 	Seconds float64     `json:"seconds"`
+	// damaged parts, whose samples were not read: data.corrupt = "skip" leaves them out
+	LeftOut []leftOutPart `json:"left_out,omitempty"`
 	// a part of the data that training does not use, and that was not read
 	Unused string `json:"not_used,omitempty"`
 }
@@ -41,9 +67,10 @@ func newDataVerify(a *cli.App) *cobra.Command {
 		Use:   "verify [PATH]",
 		Short: "Read and decode every sample, and list unreadable ones",
 		Long: `Read and decode every sample of the training and evaluation parts at full size, and list each unreadable sample with its location.
+The command also lists all damaged files and samples that data.corrupt = "skip" leaves out when it opens the data.
 
-The exit code is 3 if any sample is unreadable. Training ends with an error at such a sample, or replaces it if data.corrupt is
-"skip".`,
+The exit code is 3 if anything is damaged or unreadable. Training ends with an error at such data, or leaves them out or replaces
+them if data.corrupt is "skip".`,
 		Example: `  hetero-train data verify /data/imagenet
   hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,12 +92,12 @@ The exit code is 3 if any sample is unreadable. Training ends with an error at s
 }
 
 func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) error {
-	set, _, err := openNamed(ctx, a, args)
+	set, _, err := openNamed(ctx, a, args, true)
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
 	defer set.Close() // opened for reading only
-	out := Verified{Dataset: set.Name, Bad: []badSample{}}
+	out := Verified{Dataset: set.Name, Bad: []badSample{}, LeftOut: leftOutOf(set)}
 	_, out.Unused = set.EvalFrom()
 	begun := time.Now()
 	for _, part := range partsOf(set) {
@@ -96,9 +123,9 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	if err := logVerified(a, out, f.json); err != nil {
 		return err
 	}
-	if len(out.Bad) > 0 {
-		return exit.With(exit.Data,
-			exit.AlreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
+	if len(out.Bad)+len(out.LeftOut) > 0 {
+		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d samples cannot be read, %s",
+			len(out.Bad), out.Samples, show.Count(len(out.LeftOut), "damaged part"))))
 	}
 	return nil
 }
@@ -115,13 +142,20 @@ func logVerified(a *cli.App, out Verified, asJSON bool) error {
 	if asJSON {
 		return show.JSON(a.Env.Stdout, out)
 	}
+	for _, l := range out.LeftOut {
+		fmt.Fprintln(a.Env.Stdout, l)
+	}
 	for _, b := range out.Bad {
 		fmt.Fprintf(a.Env.Stdout, "bad %s %d %q: %s\n", b.Part, b.Index, b.Path, b.Error)
 	}
 	if out.Unused != "" {
 		fmt.Fprintf(a.Env.Stdout, "not used and not read: %s\n", show.Foreign(out.Unused))
 	}
-	_, err := fmt.Fprintf(a.Env.Stdout, "%s: %d samples read in %.1f s, %d bad\n", out.Dataset, out.Samples,
-		out.Seconds, len(out.Bad))
+	damaged := ""
+	if n := len(out.LeftOut); n > 0 {
+		damaged = fmt.Sprintf("; %s, whose samples were not read", show.Count(n, "damaged part"))
+	}
+	_, err := fmt.Fprintf(a.Env.Stdout, "%s: %d samples read in %.1f s, %d bad%s\n", out.Dataset, out.Samples,
+		out.Seconds, len(out.Bad), damaged)
 	return err
 }

@@ -58,12 +58,9 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 			}
 		}
 	}
-	limit := 0
-	if !m.readsText() {
-		limit = m.run.Process.Cfg.Data.CorruptLimit
-	}
+	cfg := m.run.Process.Cfg
 	var err error
-	if m.run.Data, err = parts.OpenData(ctx, m.run.Process.Cfg, limit, m.run.Process.Opts.Log); err != nil {
+	if m.run.Data, err = parts.OpenData(ctx, cfg, cfg.Data.CorruptLimit, m.run.Process.Opts.Log); err != nil {
 		return "", err
 	}
 	m.run.Process.Later(m.run.Data.Close)

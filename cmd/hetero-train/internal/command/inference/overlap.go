@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
@@ -45,7 +46,7 @@ func (m *savedModel) evaluatedTexts() any {
 	if m.run.Data.Tokens == nil {
 		return nil
 	}
-	return m.run.Data.Tokens.Eval
+	return data.Unskipped(m.run.Data.Tokens.Eval)
 }
 
 // read notes that the evaluation reads a sample. Several goroutines call it.
