@@ -57,9 +57,13 @@ func (d *divider) split() error {
 }
 
 // partial reports whether the last step had fewer samples than the others. Its times say little about the speed of the
-// ranks, because some of them had no samples, and others may have computed padding.
+// ranks, because some of them had no samples, and others may have computed padding. If epochs have a single step, all
+// steps are equal, and none is partial.
 func (d *divider) partial() bool {
 	reported := d.ranks.reported
+	if d.loader.BatchesPerEpoch() <= d.replica.Options().Accumulation {
+		return false
+	}
 	return len(reported) > 0 && total(reported).Samples < d.replica.Options().BatchSize
 }
 

@@ -332,11 +332,29 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	}
 	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" {
 		// rank 0 alone does not show the throughput of all ranks
-		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
+		s.SamplesPerSecond = experiment.Number(float64(samplesOf(logs, &r, s.Ranks, settings)) / t.Seconds())
 	}
 	if decision != nil && (of == 0 || len(decision.Shares) == of) { // else it is of an earlier segment
 		s.ShareOfOracle = decision.ShareOfOracle
 	}
+}
+
+// samplesOf returns the number of samples of the step of r, the newest record of rank 0. The last step of an epoch may
+// have fewer than the setting (data.drop_last). If the newest record of another rank is that of another step, the step
+// is in progress or just over, and has the samples of the setting.
+func samplesOf(logs *os.Root, r *runtime.Record, ranks int, settings Settings) int64 {
+	usual, sum := int64(settings.Data.BatchSize), r.BatchSize
+	for rank := 1; rank < ranks; rank++ {
+		other, found, _ := readLastRecord(logs, rank)
+		if !found || other.Iteration != r.Iteration {
+			return usual
+		}
+		sum += other.BatchSize
+	}
+	if sum <= 0 || sum > usual {
+		return usual
+	}
+	return sum
 }
 
 // noteRecord adds the newest record of rank 0 to the evidence.

@@ -68,6 +68,18 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	}
 }
 
+// A plan of files that it does not open states that it lacks the smaller last step of an epoch.
+func TestPlanStatesThatTheLastStepIsUnknown(t *testing.T) {
+	files := []string{"--set", "data.dataset=images", "--set", "data.path=/nowhere", "--set", "model.num_classes=10"}
+	if r := planned(t, append(files, "--set", "data.drop_last=false")...); !strings.Contains(r.LastStep,
+		"data.drop_last = false") {
+		t.Errorf("got %q, want the reason", r.LastStep)
+	}
+	if r := planned(t, files...); r.LastStep != "" {
+		t.Errorf("got %q for whole batches, want nothing", r.LastStep)
+	}
+}
+
 func TestPlanOfSeveralRanks(t *testing.T) {
 	one := planned(t)
 	r := planned(t, "--set", "balance.fixed_shares=[5, 3, 0]")

@@ -68,6 +68,10 @@ func (r *Replica) Step(ctx context.Context, batches Batches, o StepOptions) (out
 			return out, err
 		}
 	}
+	if r.plans.sampled && count != r.stepLabels {
+		return out, fmt.Errorf("replica: the samples of this step have %d labels, but this rank counted %d before it: a sample cannot be read on some ranks only; run hetero-train data verify on each machine",
+			count, r.stepLabels)
+	}
 	return out, r.update(ctx, batches, o, count, &out)
 }
 

@@ -110,6 +110,8 @@ type Report struct {
 	Reserved    int64      `json:"reserved_bytes,omitempty"`
 	ReservedFor int        `json:"reserved_samples,omitempty"`
 	Ports       []listener `json:"ports"` // ports of a run on several machines
+	// why the plan lacks the smaller last step of an epoch; "" if it does not
+	LastStep string `json:"last_step_unknown,omitempty"`
 }
 
 // rankPlan is the plan of one rank.
@@ -304,6 +306,9 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Limit: p.limit, Optimizer: c.Optimizer.Name,
 		BatchSize: c.Data.BatchSize, Accumulation: c.Train.MicroBatches(),
 		MicroBatch: micro, Table: []replica.Footprint{}, Ports: listeners(c)}
+	if p.run.Unopened && !c.Data.DropLast {
+		r.LastStep = "data.drop_last = false: the plan does not open the data set, so it contains no smaller last step of an epoch; the start of a run checks that step"
+	}
 	if t := p.run.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
@@ -390,6 +395,9 @@ func (r Report) write(w io.Writer) error {
 	fmt.Fprintf(w, "step: %d samples (micro-batches: %d with %d samples each; ranks: %d), %s: forward %s, backward %s; %s per sample\n",
 		r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
+	if r.LastStep != "" {
+		fmt.Fprintln(w, r.LastStep)
+	}
 	if len(r.Table) > 0 {
 		f := r.Table[0]
 		fmt.Fprintf(w, "independent of the micro-batch: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n",
