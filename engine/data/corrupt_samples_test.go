@@ -135,7 +135,8 @@ func TestAReplacementStays(t *testing.T) {
 	base := flakySamples{unevenSamples{n: 40, broken: map[int]bool{17: true}}}
 	epochs := readAll(t, SkipSamples(base, 0, nil), false)
 	if epochs[0][17] == 17 || epochs[1][17] != epochs[0][17] {
-		t.Errorf("sample 17 has the contents of %d, then of %d, want the same replacement", epochs[0][17], epochs[1][17])
+		t.Errorf("sample 17 has the contents of %d, then of %d, want the same replacement", epochs[0][17],
+			epochs[1][17])
 	}
 }
 

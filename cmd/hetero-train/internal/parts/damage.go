@@ -96,8 +96,8 @@ func (o *Opened) checkLeftOut(cfg *config.Config, log *slog.Logger) error {
 		files = o.Tokens.Files
 	}
 	if len(lost) > 0 && files > 0 {
-		log.Warn(fmt.Sprintf("damaged files, whose samples were left out in whole or in part: %d of %d (%.3g %%)", len(lost),
-			files, 100*float64(len(lost))/float64(files)))
+		log.Warn(fmt.Sprintf("damaged files, whose samples were left out in whole or in part: %d of %d (%.3g %%)",
+			len(lost), files, 100*float64(len(lost))/float64(files)))
 	}
 	first := func() data.LeftOut { return o.LeftOut()[0] }
 	if samples > cfg.Data.CorruptLimit {
