@@ -31,7 +31,8 @@ func adviseDamage(d *config.Data, f *data.Fault) {
 // AdviseDamage adds the advice to the error of a sample that cannot be read. It returns other errors unchanged.
 func AdviseDamage(d *config.Data, err error) error {
 	var f *data.Fault
-	if d.Corrupt == "skip" || !errors.As(err, &f) || f.Advice != "" || f.Index < 0 && !f.Damaged || data.Exhausted(err) {
+	if d.Corrupt == "skip" || !errors.As(err, &f) ||
+		f.Advice != "" || f.Index < 0 && !f.Damaged || data.Exhausted(err) {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, skipAdvice)
