@@ -257,7 +257,7 @@ func TestTooLittleMemoryOfAGPU(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := append([]string{"data.batch_size=32"}, gpuRun...)
 	got := finish(t, onGPU(t, 1, p.command(dir, set...), "HETERO_SHIM_MEMORY_KIB=128"), 0)
-	got.check(t, exit.Device, "activations of 32 samples need")
+	got.check(t, exit.Device, "a micro-batch of 32 samples needs")
 	got.check(t, exit.Device, "samples fit; lower data.batch_size, or raise train.grad_accumulation")
 	if strings.Contains(got.stdout, "step 1/") {
 		t.Errorf("a step was done:\n%s", got.stdout)
