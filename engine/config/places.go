@@ -42,9 +42,17 @@ func checkObjects(text string) error {
 	}
 	if !ok || bucket == "" || strings.ContainsAny(bucket, "@:?#") || strings.ContainsAny(rest, "?#") {
 		return fmt.Errorf("got %s, want s3://BUCKET/FOLDER without a server, a user and ?: they come from the environment (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID)",
-			quote(withoutUser(text)))
+			quote(withoutSecrets(text)))
 	}
 	return nil
+}
+
+// withoutSecrets removes a user and a password from a URL, and the query of a pre-signed URL, which is a credential.
+func withoutSecrets(text string) string {
+	if at := strings.IndexAny(text, "?#"); at >= 0 {
+		text = text[:at] + "…"
+	}
+	return withoutUser(text)
 }
 
 // withoutUser removes a user and a password from a URL.
@@ -79,7 +87,7 @@ func CheckPath(text string) error {
 		case isURL && scheme != "":
 			return fmt.Errorf(
 				"a path cannot be a URL (got %s, want a path on this machine: mount the storage, or copy the files)",
-				quote(part))
+				quote(withoutSecrets(part)))
 		case strings.HasPrefix(part, "~"):
 			return fmt.Errorf("only a shell replaces ~ (got %s, want the full path, or %s for a folder of this name)",
 				quote(part), quote("./"+part))

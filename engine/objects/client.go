@@ -45,8 +45,9 @@ func (c *Client) Endpoint() string { return c.host }
 
 // counting counts requests and the bytes of their bodies.
 type counting struct {
-	next http.RoundTripper
-	c    *Client
+	next       http.RoundTripper
+	completing http.RoundTripper // waits completeTime for an answer
+	c          *Client
 }
 
 func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -54,7 +55,11 @@ func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.ContentLength > 0 {
 		t.c.sent.Add(r.ContentLength)
 	}
-	resp, err := t.next.RoundTrip(r)
+	next := t.next
+	if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
+		next = t.completing
+	}
+	resp, err := next.RoundTrip(r)
 	if err == nil {
 		resp.Body = &countedBody{resp.Body, &t.c.received}
 	}
@@ -75,6 +80,13 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // do tries an operation until it succeeds, until its error cannot pass, or mostTries times. bytes is the size of the
 // body that the operation transfers.
 func (c *Client) do(ctx context.Context, op string, name Name, bytes int64, try func(ctx context.Context) error) error {
+	limit := answerTime + time.Duration(float64(bytes)/slowest*float64(time.Second))
+	return c.doWithin(ctx, op, name, limit, try)
+}
+
+// doWithin is do with a time limit for each try.
+func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.Duration,
+	try func(ctx context.Context) error) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -87,7 +99,6 @@ func (c *Client) do(ctx context.Context, op string, name Name, bytes int64, try 
 		c.flying.Add(-1)
 		<-c.slots
 	}()
-	limit := answerTime + time.Duration(float64(bytes)/slowest*float64(time.Second))
 	wait := c.wait
 	for n := 1; ; n++ {
 		err := func() error {
@@ -137,27 +148,34 @@ func (c *Client) Stat(ctx context.Context, name Name) (info Info, err error) {
 
 // List returns the objects whose names begin with prefix, sorted by name.
 func (c *Client) List(ctx context.Context, prefix Name) (list []Info, err error) {
-	token, after := "", ""
-	for {
-		var page minio.ListBucketV2Result
-		err = c.do(ctx, "LIST", prefix, 0, func(context.Context) (err error) {
-			// This call of the library has no context; it ends by the time limits of the transport.
-			page, err = c.core.ListObjectsV2(prefix.Bucket, prefix.Key, after, token, "", 1000)
-			return err
+	after := ""
+	for whole := false; !whole; {
+		// Each operation lists one page, so that the time limit is that of a page. A further try continues after the
+		// last name, with what the tries before have listed.
+		err = c.do(ctx, "LIST", prefix, 0, func(ctx context.Context) error {
+			end := len(list) + pageKeys
+			options := minio.ListObjectsOptions{Prefix: prefix.Key, Recursive: true, StartAfter: after, MaxKeys: pageKeys}
+			for o := range c.core.Client.ListObjectsIter(ctx, prefix.Bucket, options) {
+				switch {
+				case o.Err != nil:
+					return o.Err
+				case o.Key <= after:
+					return fmt.Errorf("the server returned %.200q after %.200q, want names in order", o.Key, after)
+				}
+				after = o.Key
+				list = append(list, Info{Name{prefix.Bucket, o.Key}, o.Size, strings.Trim(o.ETag, `"`), o.LastModified})
+				if len(list) == end {
+					return nil
+				}
+			}
+			whole = ctx.Err() == nil // a context that ends also ends the loop
+			return context.Cause(ctx)
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, o := range page.Contents {
-			list = append(list, Info{Name{prefix.Bucket, o.Key}, o.Size, strings.Trim(o.ETag, `"`), o.LastModified})
-		}
-		if !page.IsTruncated {
-			return list, nil
-		}
-		if token = page.NextContinuationToken; token == "" {
-			return nil, c.explain("LIST", prefix, 1, errors.New("the list is cut, but has no token for its rest"))
-		}
 	}
+	return list, nil
 }
 
 // ReadRange fills p with bytes of an object, from offset on. An object that has changed is an error.
@@ -179,6 +197,10 @@ func (c *Client) ReadRange(ctx context.Context, info Info, offset int64, p []byt
 			return err
 		}
 		body, got, header, err := c.core.GetObject(ctx, info.Name.Bucket, info.Name.Key, o)
+		if answer := minio.ToErrorResponse(err); answer.StatusCode == http.StatusNotFound &&
+			answer.Code != minio.NoSuchBucket && info.ETag != "" {
+			return errRemoved // it was there when its ETag was read
+		}
 		if err != nil {
 			return err
 		}
@@ -226,15 +248,26 @@ func (c *Client) ReadAll(ctx context.Context, info Info, piece int64, atOnce int
 
 // Read returns the contents of a small object.
 func (c *Client) Read(ctx context.Context, name Name, most int64) ([]byte, error) {
-	info, err := c.Stat(ctx, name)
-	if err != nil {
-		return nil, err
+	p, _, err := c.ReadTagged(ctx, name, most)
+	return p, err
+}
+
+// ReadTagged returns the contents and the ETag of a small object, which other processes may replace.
+func (c *Client) ReadTagged(ctx context.Context, name Name, most int64) (p []byte, etag string, err error) {
+	for n := 1; ; n++ {
+		info, err := c.Stat(ctx, name)
+		if err != nil {
+			return nil, "", err
+		}
+		if info.Size > most {
+			return nil, "", fmt.Errorf("read %s: got %d bytes, want at most %d", name, info.Size, most)
+		}
+		p = make([]byte, info.Size)
+		err = c.ReadRange(ctx, info, 0, p)
+		if n == mostTries || !errors.Is(err, errChanged) {
+			return p, info.ETag, err
+		}
 	}
-	if info.Size > most {
-		return nil, fmt.Errorf("read %s: got %d bytes, want at most %d", name, info.Size, most)
-	}
-	p := make([]byte, info.Size)
-	return p, c.ReadRange(ctx, info, 0, p)
 }
 
 // Delete deletes an object. A missing object is no error.

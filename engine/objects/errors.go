@@ -18,6 +18,7 @@ import (
 var (
 	errStuck   = errors.New("the server did not answer in time")
 	errChanged = errors.New("the object has changed since its size and ETag were read")
+	errRemoved = fmt.Errorf("%w: it was removed", errChanged)
 )
 
 // cutError reports a body that ended early.

@@ -28,6 +28,11 @@ const (
 	// transfer counts as stuck.
 	answerTime = 30 * time.Second
 	slowest    = 64 << 10
+	// completeTime is the same as answerTime for the request that joins the parts of an object. Some servers copy the
+	// parts before they answer, which takes minutes for large objects.
+	completeTime = 10 * time.Minute
+	// pageKeys is the number of names in a page of a list. S3 permits 1000.
+	pageKeys = 1000
 )
 
 // settings are the settings of the environment.
@@ -152,8 +157,10 @@ func newClient(s settings) (*Client, error) {
 		DisableCompression:    true, // the bytes of an object are those that were stored
 	}
 	c := &Client{settings: s, host: host, wait: firstWait, slots: make(chan struct{}, mostInFlight)}
+	completing := transport.Clone()
+	completing.ResponseHeaderTimeout = completeTime
 	client, err := minio.New(host, &minio.Options{Creds: s.credentials(), Secure: secure, Region: s.region,
-		Transport: counting{transport, c}, MaxRetries: 1})
+		Transport: counting{transport, completing, c}, MaxRetries: 1})
 	if err != nil {
 		return nil, err
 	}

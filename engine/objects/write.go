@@ -3,14 +3,13 @@ package objects
 import (
 	"bytes"
 	"context"
-	"crypto/md5"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"strings"
+	"net/http"
 	"sync"
 	"time"
 
@@ -24,9 +23,14 @@ const (
 	mostParts = 10_000
 	// partsAtOnce is the number of parts of one object that are sent at a time. Each needs the memory of a part.
 	partsAtOnce = 4
+	// uploadMark is the name of the metadata that tell which upload has written an object of several parts.
+	uploadMark = "Hetero-Upload"
 	// abortTime limits the time for the abort of a failed upload.
 	abortTime = 20 * time.Second
 )
+
+// ErrReplaced reports that an object is not the one that [Client.Replace] expects.
+var ErrReplaced = errors.New("another process has replaced the object")
 
 // Put stores size bytes of r as an object. The object appears, or replaces an older one, only when it is complete.
 func (c *Client) Put(ctx context.Context, name Name, r io.ReaderAt, size int64) error {
@@ -42,13 +46,42 @@ func (c *Client) Put(ctx context.Context, name Name, r io.ReaderAt, size int64) 
 
 // PutBytes stores p as an object.
 func (c *Client) PutBytes(ctx context.Context, name Name, p []byte) error {
+	return c.putBytes(ctx, name, p, minio.PutObjectOptions{})
+}
+
+func (c *Client) putBytes(ctx context.Context, name Name, p []byte, o minio.PutObjectOptions) error {
 	sum := hash(p)
+	o.DisableContentSha256, o.ContentType = true, "application/octet-stream"
 	return c.do(ctx, "PUT", name, int64(len(p)), func(ctx context.Context) error {
 		// The signature covers the hash of the body, so the server refuses a body that changed on its way.
-		_, err := c.core.PutObject(ctx, name.Bucket, name.Key, bytes.NewReader(p), int64(len(p)), "", sum,
-			minio.PutObjectOptions{DisableContentSha256: true, ContentType: "application/octet-stream"})
+		_, err := c.core.PutObject(ctx, name.Bucket, name.Key, bytes.NewReader(p), int64(len(p)), "", sum, o)
 		return err
 	})
+}
+
+// Replace stores p as an object if its present ETag is etag, or, with "", if there is no object. Otherwise it returns
+// ErrReplaced; so it does if the answer to a first try was lost. Servers without such conditions store p in any case:
+// the caller must read the object afterwards.
+func (c *Client) Replace(ctx context.Context, name Name, p []byte, etag string) error {
+	var o minio.PutObjectOptions
+	if etag == "" {
+		o.SetMatchETagExcept("*")
+	} else {
+		o.SetMatchETag(etag)
+	}
+	err := c.putBytes(ctx, name, p, o)
+	var failed *Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	switch {
+	case failed.Status == http.StatusPreconditionFailed, failed.Status == http.StatusConflict,
+		failed.Status == http.StatusNotFound && etag != "" && failed.Code != minio.NoSuchBucket:
+		return ErrReplaced
+	case failed.Status == http.StatusNotImplemented:
+		return c.PutBytes(ctx, name, p)
+	}
+	return err
 }
 
 func hash(p []byte) string {
@@ -70,9 +103,10 @@ func readFull(r io.ReaderAt, p []byte, at int64) error {
 func (c *Client) putParts(ctx context.Context, name Name, r io.ReaderAt, size int64) (err error) {
 	part := max(partBytes, (size+mostParts-1)/mostParts)
 	var id string
+	mark := rand.Text() // ETags of objects of several parts differ between servers
 	err = c.do(ctx, "PUT", name, 0, func(ctx context.Context) (err error) {
-		id, err = c.core.NewMultipartUpload(ctx, name.Bucket, name.Key,
-			minio.PutObjectOptions{ContentType: "application/octet-stream"})
+		id, err = c.core.NewMultipartUpload(ctx, name.Bucket, name.Key, minio.PutObjectOptions{
+			ContentType: "application/octet-stream", UserMetadata: map[string]string{uploadMark: mark}})
 		return err
 	})
 	if err != nil {
@@ -119,30 +153,17 @@ func (c *Client) putParts(ctx context.Context, name Name, r io.ReaderAt, size in
 	if within.Err() != nil {
 		return context.Cause(within)
 	}
-	return c.do(ctx, "PUT", name, 0, func(ctx context.Context) error {
+	return c.doWithin(ctx, "PUT", name, completeTime, func(ctx context.Context) error {
 		_, err := c.core.CompleteMultipartUpload(ctx, name.Bucket, name.Key, id, parts, minio.PutObjectOptions{})
 		if minio.ToErrorResponse(err).Code == "NoSuchUpload" {
 			// An earlier try may have completed the upload before its answer was lost.
 			o, statErr := c.core.StatObject(ctx, name.Bucket, name.Key, minio.StatObjectOptions{})
-			if statErr == nil && o.Size == size && o.ETag == etagOf(parts) {
+			if statErr == nil && o.Size == size && o.UserMetadata[uploadMark] == mark {
 				return nil
 			}
 		}
 		return err
 	})
-}
-
-// etagOf returns the usual ETag of an object of several parts: the MD5 of the MD5 of each part.
-func etagOf(parts []minio.CompletePart) string {
-	sums := md5.New()
-	for _, p := range parts {
-		sum, err := hex.DecodeString(strings.Trim(p.ETag, `"`))
-		if err != nil {
-			return "unknown" // the server has other ETags
-		}
-		sums.Write(sum)
-	}
-	return fmt.Sprintf("%x-%d", sums.Sum(nil), len(parts))
 }
 
 func (c *Client) putPart(ctx context.Context, name Name, id string, k int, r io.ReaderAt, p []byte, at int64,

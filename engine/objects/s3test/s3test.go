@@ -40,17 +40,20 @@ type Server struct {
 	log     []Request
 	fault   func(r Request) *Fault
 	delay   time.Duration
+	odd     bool
 }
 
 type object struct {
 	body []byte
 	etag string
 	time time.Time
+	meta http.Header // x-amz-meta-*
 }
 
 type upload struct {
 	name  string
 	parts map[int][]byte
+	meta  http.Header
 }
 
 // Request is a request that the server received.
@@ -58,7 +61,8 @@ type Request struct {
 	Method, Bucket, Key string
 	Query               url.Values
 	Range               string
-	Bytes               int64 // of the body of the answer
+	Condition           string // If-Match or If-None-Match
+	Bytes               int64  // of the body of the answer
 }
 
 // Fault is the answer to a request that fails.
@@ -68,6 +72,8 @@ type Fault struct {
 	Region string // that the answer names
 	Cut    int
 	Close  bool // close the connection without an answer
+	Hold   bool // with Status 0: do not close the connection after Cut bytes, but wait until the client leaves
+	Lose   bool // serve the request, then close the connection without an answer
 }
 
 // New starts a server, which ends with the test, and sets the environment of the test for it.
@@ -112,7 +118,7 @@ func (s *Server) Environ() map[string]string {
 func (s *Server) Store(bucket, key string, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store(bucket+"/"+key, body, etagOf(body))
+	s.store(bucket+"/"+key, body, etagOf(body), nil)
 }
 
 func etagOf(body []byte) string {
@@ -120,8 +126,19 @@ func etagOf(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *Server) store(name string, body []byte, etag string) {
-	s.objects[name] = object{bytes.Clone(body), etag, time.Now().UTC().Truncate(time.Second)}
+func (s *Server) store(name string, body []byte, etag string, meta http.Header) {
+	s.objects[name] = object{bytes.Clone(body), etag, time.Now().UTC().Truncate(time.Second), meta}
+}
+
+// metadata returns the metadata of an object in the headers of a request.
+func metadata(r *http.Request) http.Header {
+	meta := http.Header{}
+	for name, values := range r.Header {
+		if strings.HasPrefix(name, "X-Amz-Meta-") {
+			meta[name] = values
+		}
+	}
+	return meta
 }
 
 // Keys returns the keys of a bucket, sorted.
@@ -174,10 +191,18 @@ func (s *Server) Delay(d time.Duration) {
 	s.delay = d
 }
 
+// OddETags gives later objects of several parts ETags that do not follow from those of their parts, as some servers do.
+func (s *Server) OddETags() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.odd = true
+}
+
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	req := Request{Method: r.Method, Bucket: bucket, Key: key, Query: r.URL.Query(), Range: r.Header.Get("Range")}
+	req := Request{Method: r.Method, Bucket: bucket, Key: key, Query: r.URL.Query(), Range: r.Header.Get("Range"),
+		Condition: r.Header.Get("If-Match") + r.Header.Get("If-None-Match")}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client has left
@@ -215,9 +240,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req.Bytes = int64(len(a.body))
 	s.note(req)
+	if fault != nil && fault.Lose {
+		panic(http.ErrAbortHandler)
+	}
 	w.WriteHeader(a.status)
 	if fault != nil {
 		w.Write(a.body[:min(fault.Cut, len(a.body))])
+		if fault.Hold {
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
 		panic(http.ErrAbortHandler)
 	}
 	w.Write(a.body)
@@ -278,7 +310,7 @@ func (s *Server) serve(a *answer, r *http.Request, req Request, body []byte) {
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		s.number++
 		id := fmt.Sprint("upload-", s.number)
-		s.uploads[id] = &upload{name, map[int][]byte{}}
+		s.uploads[id] = &upload{name, map[int][]byte{}, metadata(r)}
 		a.xml(struct {
 			XMLName               xml.Name `xml:"InitiateMultipartUploadResult"`
 			Bucket, Key, UploadId string
@@ -286,7 +318,16 @@ func (s *Server) serve(a *answer, r *http.Request, req Request, body []byte) {
 	case q.Has("uploadId"):
 		s.multipart(a, r, name, body)
 	case r.Method == http.MethodPut:
-		s.store(name, body, etagOf(body))
+		old, there := s.objects[name]
+		if r.Header.Get("If-None-Match") == "*" && there {
+			a.fail(http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
+		if want := strings.Trim(r.Header.Get("If-Match"), `"`); want != "" && want != old.etag {
+			a.fail(http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
+		s.store(name, body, etagOf(body), metadata(r))
 		a.header.Set("ETag", `"`+etagOf(body)+`"`)
 	case r.Method == http.MethodDelete:
 		delete(s.objects, name)
@@ -305,6 +346,9 @@ func (s *Server) get(a *answer, r *http.Request, name string) {
 	a.header.Set("ETag", `"`+o.etag+`"`)
 	a.header.Set("Last-Modified", o.time.Format(http.TimeFormat))
 	a.header.Set("Content-Type", "application/octet-stream")
+	for name, values := range o.meta {
+		a.header[name] = values
+	}
 	if want := strings.Trim(r.Header.Get("If-Match"), `"`); want != "" && want != o.etag {
 		a.fail(http.StatusPreconditionFailed, "PreconditionFailed")
 		return
@@ -363,7 +407,10 @@ func (s *Server) multipart(a *answer, r *http.Request, name string, body []byte)
 			whole = append(whole, part...)
 		}
 		etag := fmt.Sprintf("%x-%d", sums.Sum(nil), len(list.Part))
-		s.store(name, whole, etag)
+		if s.odd {
+			etag = "odd-" + q.Get("uploadId")
+		}
+		s.store(name, whole, etag, u.meta)
 		delete(s.uploads, q.Get("uploadId"))
 		a.xml(struct {
 			XMLName           xml.Name `xml:"CompleteMultipartUploadResult"`
@@ -393,7 +440,7 @@ func (s *Server) list(a *answer, req Request) {
 	var keys []string
 	for name := range s.objects {
 		if key, ok := strings.CutPrefix(name, req.Bucket+"/"); ok && strings.HasPrefix(key, out.Prefix) &&
-			key > req.Query.Get("continuation-token") {
+			key > max(req.Query.Get("start-after"), req.Query.Get("continuation-token")) {
 			keys = append(keys, key)
 		}
 	}
