@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -68,7 +69,8 @@ type fetching struct {
 	finished bool
 	ended    chan struct{} // closed when the fetch has ended; nil: no Reader waits
 	contents []byte
-	failed   bool // there are no contents: the Reader reads the sample itself, and reports an error
+	failed   bool  // there are no contents: the Reader reads the sample itself, and reports an error
+	err      error // of a request that was tried often enough: the Reader does not repeat it; else nil
 }
 
 // NewFetcher returns a Fetcher. fetch reads the stored bytes of a sample, into buf if buf is large enough, and is safe
@@ -191,6 +193,9 @@ func (f *Fetcher) run(s *fetching, i int) {
 			f.measured(took, contents)
 		}
 		s.contents, s.finished = contents, true
+		if errors.As(err, new(interface{ Requested() })) { // of package objects
+			s.err = err
+		}
 		f.held += int64(cap(contents))
 		if err != nil || f.samples[i] != s { // unreadable or forgotten; if a Reader waits, it reads the sample itself
 			f.drop(s)
@@ -274,7 +279,7 @@ func (r *Fetches) Close() {
 // Read returns the stored bytes of a sample, valid until the next call, and the time that the Reader waited for them.
 func (r *Fetches) Read(i int) (contents []byte, waited time.Duration, err error) {
 	started := time.Now()
-	contents, fetched := r.take(i, started)
+	contents, fetched, err := r.take(i, started)
 	if !fetched {
 		contents, err = r.f.fetch(i, r.buf)
 		if cap(contents) > 0 {
@@ -293,7 +298,7 @@ func (r *Fetches) Read(i int) (contents []byte, waited time.Duration, err error)
 }
 
 // take returns the contents of a sample that was fetched, and waits for a fetch in flight.
-func (r *Fetches) take(i int, started time.Time) ([]byte, bool) {
+func (r *Fetches) take(i int, started time.Time) (contents []byte, fetched bool, err error) {
 	f := r.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -308,7 +313,7 @@ func (r *Fetches) take(i int, started time.Time) ([]byte, bool) {
 	}
 	s := f.samples[i]
 	if s == nil {
-		return nil, false
+		return nil, false, nil
 	}
 	if s.started && !s.finished {
 		if s.ended == nil {
@@ -322,13 +327,13 @@ func (r *Fetches) take(i int, started time.Time) ([]byte, bool) {
 		delete(f.samples, i)
 	}
 	if !s.finished || s.failed { // it waits in the queue, or it is better read again
-		return nil, false
+		return nil, s.err != nil, s.err
 	}
-	contents := s.contents
+	contents = s.contents
 	f.held -= int64(cap(contents))
 	f.recycle(r.buf)
 	r.buf = contents[:cap(contents)]
 	s.contents, s.failed = nil, true // a second Reader that waited reads the sample itself
 	f.start()
-	return contents, true
+	return contents, true, nil
 }

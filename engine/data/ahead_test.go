@@ -2,6 +2,7 @@ package data
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -303,4 +304,31 @@ func TestReadingAheadChangesNoSample(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// requested is a request over the network that failed, and was tried often enough.
+type requested struct{ error }
+
+func (requested) Requested() {}
+
+func TestAFailedRequestIsNotRepeated(t *testing.T) {
+	failure := requested{errors.New("503")}
+	tries := 0
+	f := NewFetcher(1, func(i int, buf []byte) ([]byte, error) {
+		if i == 0 {
+			time.Sleep(time.Millisecond)
+			return []byte("x"), nil
+		}
+		tries++
+		return nil, failure
+	})
+	r := f.Open()
+	defer r.Close()
+	if _, _, err := r.Read(0); err != nil { // storage with a latency
+		t.Fatal(err)
+	}
+	f.Expect(1)
+	if _, _, err := r.Read(1); !errors.Is(err, failure) || tries != 1 {
+		t.Errorf("got %v after %d tries, want %v after 1", err, tries, failure)
+	}
 }

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -121,11 +122,10 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 	return fault, nil
 }
 
-// Exhausted reports whether err is caused by a lack of resources on this machine, or by a request over the network that
-// failed. In this case, another rank or a
-// later read might be able to read the sample.
+// Exhausted reports whether err is caused by a lack of resources on this machine, by a request over the network that
+// failed, or by the end of the run. In this case, another rank or a later read might be able to read the sample.
 func Exhausted(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR} {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled} {
 		if errors.Is(err, e) {
 			return true
 		}

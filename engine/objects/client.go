@@ -90,7 +90,7 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	flying := c.flying.Add(1)
 	for h := c.highest.Load(); flying > h && !c.highest.CompareAndSwap(h, flying); h = c.highest.Load() {

@@ -86,7 +86,7 @@ func (c *cache) fetch(ctx context.Context, o *object, k int64) ([]byte, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if f.err == nil || ctx.Err() != nil || !errors.Is(f.err, context.Canceled) {
+		if f.err == nil || ctx.Err() != nil || !errors.Is(f.err, os.ErrClosed) {
 			return f.p, f.err
 		}
 		return o.request(ctx, k) // the other reader was closed

@@ -16,6 +16,11 @@
 // If the objects of Plan have more than CacheBytes, blocks would be removed before their next use. Then nothing is
 // kept: a random read requests exactly its own bytes, and reads in order fetch blocks to memory.
 //
+// # End
+//
+// Within sets the context of a run. A signal that ends the run also ends its requests, which could otherwise be tried
+// again for minutes.
+//
 // # Identity
 //
 // A process reads one version of an object: it notes the size and the ETag when it first sees the object, and a later

@@ -32,7 +32,7 @@ type object struct {
 	ordered bool
 	cache   *cache // nil: keep nothing
 	ctx     context.Context
-	close   context.CancelFunc
+	end     context.CancelCauseFunc
 
 	mu     sync.Mutex
 	at     int64             // position of Read
@@ -50,8 +50,8 @@ type flight struct {
 }
 
 func newObject(client *objects.Client, info objects.Info, ordered bool) *object {
-	ctx, end := context.WithCancel(context.Background())
-	return &object{client: client, info: info, ordered: ordered, cache: kept(), ctx: ctx, close: end,
+	ctx, end := context.WithCancelCause(whole())
+	return &object{client: client, info: info, ordered: ordered, cache: kept(), ctx: ctx, end: end,
 		blocks: map[int64]*flight{}, last: -1, ahead: 1}
 }
 
@@ -60,10 +60,10 @@ func (o *object) Stat() (os.FileInfo, error) { return objectInfo{Info: o.info}, 
 
 // Close implements [io.Closer]. It ends all requests of the object.
 func (o *object) Close() error {
-	if o.ctx.Err() != nil {
+	if context.Cause(o.ctx) == os.ErrClosed {
 		return os.ErrClosed
 	}
-	o.close()
+	o.end(os.ErrClosed)
 	return nil
 }
 
@@ -84,8 +84,8 @@ func (o *object) Read(p []byte) (int, error) {
 
 // ReadAt implements [io.ReaderAt].
 func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
-	if o.ctx.Err() != nil {
-		return 0, os.ErrClosed
+	if err := context.Cause(o.ctx); err != nil {
+		return 0, err // closed, or the run ends
 	}
 	if offset < 0 {
 		return 0, fmt.Errorf("read %s: got offset %d, want 0 or more", o.Name(), offset)
@@ -94,9 +94,13 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		return 0, io.EOF
 	}
 	want := p[:min(int64(len(p)), o.info.Size-offset)]
-	if o.cache == nil && (!o.ordered || o.looks(len(want))) {
-		if err := o.client.ReadRange(o.ctx, o.info, offset, want); err != nil {
-			return 0, err
+	// A cache that cannot be written keeps nothing, so a block would be requested for each sample in it.
+	keeps := o.cache != nil && !o.cache.broken.Load()
+	if !keeps && (!o.ordered || o.looks(len(want))) {
+		if !o.has(want, offset) {
+			if err := o.client.ReadRange(o.ctx, o.info, offset, want); err != nil {
+				return 0, err
+			}
 		}
 		n = len(want)
 	}
@@ -113,6 +117,12 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		err = io.EOF
 	}
 	return n, err
+}
+
+// has fills p from a block that a cache kept before it could no longer be written.
+func (o *object) has(p []byte, offset int64) bool {
+	k := offset / blockBytes
+	return o.cache != nil && (offset+int64(len(p))-1)/blockBytes == k && o.cache.read(o, k, offset-k*blockBytes, p)
 }
 
 // looks reports whether a read is one of the first ones of a reader in order, and small.

@@ -39,6 +39,7 @@ type Options struct {
 // state is what this process knows about objects.
 var state struct {
 	sync.Mutex
+	within  context.Context // of the run; nil: none
 	options Options
 	cache   *cache // nil: none
 	known   map[objects.Name]objects.Info
@@ -62,6 +63,24 @@ func Configure(o Options) {
 	if o.CacheDir != "" && o.CacheBytes > 0 {
 		state.cache = newCache(filepath.Join(o.CacheDir, "objects"), o.CacheBytes, o.Logger)
 	}
+}
+
+// Within sets the context of the run of this process. Its end ends the requests of all files that are opened from now
+// on, also if no caller closes them.
+func Within(ctx context.Context) {
+	state.Lock()
+	defer state.Unlock()
+	state.within = ctx
+}
+
+// whole returns the context of the run.
+func whole() context.Context {
+	state.Lock()
+	defer state.Unlock()
+	if state.within == nil {
+		return context.Background()
+	}
+	return state.within
 }
 
 // Forget forgets the objects that this process has seen, for tests.
@@ -220,7 +239,7 @@ func Stat(name string) (os.FileInfo, error) {
 	}
 	var missing error
 	if n.Key != "" && !strings.HasSuffix(n.Key, "/") {
-		info, err := statObject(context.Background(), n)
+		info, err := statObject(whole(), n)
 		if err == nil {
 			return objectInfo{Info: info}, nil
 		}
@@ -228,7 +247,7 @@ func Stat(name string) (os.FileInfo, error) {
 			return nil, err
 		}
 	}
-	list, err := List(context.Background(), name)
+	list, err := List(whole(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +298,7 @@ func open(name string, ordered bool) (File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := statObject(context.Background(), n)
+	info, err := statObject(whole(), n)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -103,6 +103,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	ctx, release := signals.Context(ctx, opts.Signals, log, opts.Screen, &tr.saves, tr.looping.Load, tr.stopReceived)
 	defer release()
 	defer tr.process.CloseAll()
+	defer tr.endReads(ctx)()
 	if err := tr.openNotify(cfg, opts); err != nil {
 		return err
 	}
@@ -308,7 +309,7 @@ func (tr *training) train(ctx context.Context) error {
 	if errors.Is(err, train.ErrFinalSave) {
 		err = tr.unsaved(newest(tr.run, result), err)
 	}
-	err = tr.survived(result, exit.Classify(ctx, parts.AdviseDamage(&tr.process.Cfg.Data, err)))
+	err = tr.survived(result, exit.Classify(ctx, tr.stoppedReading(ctx, result, parts.AdviseDamage(&tr.process.Cfg.Data, err))))
 	tr.balancing.End()
 	err = tr.endUploads(ctx, err)
 	tr.logTraffic()
