@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,7 +122,7 @@ func TestAnInterruptedUploadIsNotVisible(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = f.upload(t.Context(), c)
+		err = f.upload(t.Context(), c, true)
 		c.close()
 		s.Inject(nil)
 		step, ok, newestErr := f.Newest(t.Context())
@@ -156,23 +158,118 @@ func TestOldCheckpointsAreRemovedButNotTheBest(t *testing.T) {
 }
 
 // A run that was resumed from an earlier step does not take the later checkpoints of the run before.
-func TestTheNewestCheckpointIsTheOneOfLatest(t *testing.T) {
-	_, f, store := open(t)
-	for _, step := range []int64{7, 8, 3} {
+func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
+	s, f, store := open(t)
+	upload := func(step int64) {
+		t.Helper()
 		u := uploader(f)
 		u.Saved(save(t, store, step, false))
 		if err := u.Close(within(t)); err != nil {
 			t.Fatal(err)
 		}
-		if got, ok, err := f.Newest(t.Context()); got != step || !ok || err != nil {
-			t.Errorf("got step %d, want %d: %v", got, step, err)
-		}
 	}
-	if err := f.Hide(t.Context(), 3); err != nil {
+	upload(7)
+	upload(8)
+	// From a step that is not in the bucket, and earlier than all that are.
+	if err := f.Rewind(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
-	if has, err := f.Has(t.Context(), 3); has || err != nil {
-		t.Error("a hidden checkpoint is visible", err)
+	if got, ok, err := f.Newest(t.Context()); ok || err != nil {
+		t.Errorf("got step %d of the branch that the run has left: %v", got, err)
+	}
+	upload(4)
+	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
+		t.Errorf("got step %d, want 4: %v", got, err)
+	}
+	// When the run passes the steps, no old checkpoint counts as one of the newest.
+	upload(9)
+	if steps, all, err := f.complete(t.Context()); err != nil || !slices.Equal(steps, []int64{9, 4}) || len(all) != 2 {
+		t.Errorf("got %v, want 9 and 4: %v %q", steps, err, s.Keys("runs"))
+	}
+	if err := f.Hide(t.Context(), 9, Quarantined); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
+		t.Errorf("got step %d, want 4: %v", got, err)
+	}
+	// `latest` alone, if a list still shows later steps.
+	s.Store("runs", "all/one/checkpoints/latest", []byte("step-00000002\n"))
+	if got, ok, err := f.Newest(t.Context()); ok || err != nil {
+		t.Errorf("got step %d, want none: %v", got, err)
+	}
+}
+
+func TestAnEqualCheckpointIsNotUploadedAgain(t *testing.T) {
+	s, f, store := open(t)
+	path := save(t, store, 1, false)
+	for k := range 2 {
+		u := uploader(f)
+		u.Saved(path)
+		if err := u.Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range s.Requests() {
+			if k == 1 && (r.Method == "DELETE" || r.Method == "PUT" && strings.Contains(r.Key, "step-")) {
+				t.Errorf("%s %s", r.Method, r.Key)
+			}
+		}
+	}
+	// A copy that is not whole is.
+	s.Forget("runs", "all/one/checkpoints/step-00000001/model.safetensors", "")
+	u := uploader(f)
+	u.Saved(path)
+	if err := errors.Join(u.Close(within(t)), func() error { _, err := f.Download(t.Context(), 1, t.TempDir()); return err }()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDownloadsToOneFolderShareACopy(t *testing.T) {
+	s, f, store := open(t)
+	u := uploader(f)
+	u.Saved(save(t, store, 1, false))
+	if err := u.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.Requests()
+	dir := filepath.Join(t.TempDir(), "a [b]*")
+	left := filepath.Join(dir, checkpoint.Unfinished("step-00000009")+"-1")
+	if err := os.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			path, err := f.Download(t.Context(), 1, dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if c, err := checkpoint.Load(path); err != nil {
+				t.Error(err)
+			} else {
+				c.Close()
+			}
+		})
+	}
+	all.Wait()
+	models := 0
+	for _, r := range s.Requests() {
+		if r.Method == "GET" && strings.HasSuffix(r.Key, "/model.safetensors") {
+			models++
+		}
+	}
+	if _, err := os.Stat(left); models != 1 || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the weights were requested %d times, want once; a leftover: %v", models, err)
+	}
+	// A damaged copy is replaced.
+	model := filepath.Join(dir, "step-00000001", "model.safetensors")
+	if err := os.Truncate(model, 10); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := f.Download(t.Context(), 1, dir); err != nil {
+		t.Error(path, err)
+	} else if info, err := os.Stat(model); err != nil || info.Size() < 4000 {
+		t.Error(info.Size(), err)
 	}
 }
 
@@ -256,7 +353,7 @@ func TestDamagedAndHostileObjectsAreRefused(t *testing.T) {
 		dir := t.TempDir()
 		_, err := f.Download(t.Context(), 1, dir)
 		entries, readErr := os.ReadDir(dir)
-		if err == nil || readErr != nil || len(entries) != 0 {
+		if err == nil || readErr != nil || len(entries) != 1 || entries[0].Name() != lockFile {
 			t.Errorf("%s: got %v; the folder has %v", c.key, err, fmt.Sprint(entries))
 		}
 		s.Store("runs", key+"model.safetensors", model)

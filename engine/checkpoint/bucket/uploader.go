@@ -49,8 +49,15 @@ type Uploader struct {
 
 	mu      sync.Mutex
 	pending *opened // the newest checkpoint that is not in the bucket; nil: none
+	best    *opened // the best checkpoint that is not in the bucket, if it is older than pending; nil: none
+	bestErr error   // of best; nil: it was not tried
 	path    string  // of the newest checkpoint
 	failure error   // of the newest checkpoint; nil: it is in the bucket, or was not tried
+	taken   error   // *TakenError: this process uploads nothing more; else nil
+	rewind  int64   // step from which the run continues, unless the bucket knows; -1: none
+	current *opened // the checkpoint that is uploaded; nil: none
+	cancel  context.CancelFunc
+	dropped bool // current is no longer wanted
 	closing bool
 }
 
@@ -59,29 +66,82 @@ func NewUploader(folder *Folder, o Options) *Uploader {
 	if o.retry == 0 {
 		o.retry = retryWait
 	}
-	u := &Uploader{folder: folder, o: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	u := &Uploader{folder: folder, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), rewind: -1}
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	go u.run()
 	return u
 }
 
-// Saved uploads the checkpoint at path in the background. It replaces a checkpoint that waits.
+// Saved uploads the checkpoint at path in the background. It replaces a checkpoint that waits, unless that is the best
+// one.
 func (u *Uploader) Saved(path string) {
-	c, err := openFiles(path)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.path, u.failure = path, err
+	u.path = path
+	if u.failure = u.taken; u.taken != nil {
+		return
+	}
+	c, err := openFiles(path)
 	if err != nil {
+		u.failure = err
 		u.o.Logger.Warn("the checkpoint cannot be uploaded", "checkpoint", path, "error", err)
 		return
 	}
-	if u.pending != nil {
-		u.o.Logger.Info("the upload of a checkpoint is left out, because a newer one is saved", "checkpoint",
-			checkpoint.StepName(u.pending.step))
-		u.pending.close()
-	}
+	u.leaveOut(c)
 	u.pending = c
 	u.nudge()
+}
+
+// leaveOut closes the checkpoints that c replaces, and keeps the best one. The caller must hold the lock.
+func (u *Uploader) leaveOut(c *opened) {
+	out := u.pending
+	u.pending = nil
+	best, ok := localBest(c.path)
+	if out != nil && ok && out.step == best {
+		out, u.best, u.bestErr = u.best, out, nil
+	} else if u.best != nil && (!ok || u.best.step != best) {
+		u.best.close()
+		u.best = nil
+	}
+	if out != nil {
+		u.o.Logger.Info("the upload of a checkpoint is left out, because a newer one is saved", "checkpoint",
+			checkpoint.StepName(out.step))
+		out.close()
+	}
+}
+
+// RolledBack tells that the run continues from an earlier step. Later checkpoints are neither uploaded nor used.
+func (u *Uploader) RolledBack(step int64) {
+	u.Cancel(func(s int64, _ []byte) bool { return s > step })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.rewind = step
+	u.nudge()
+}
+
+// Cancel gives up the uploads of the checkpoints that match selects by step and manifest.
+func (u *Uploader) Cancel(match func(step int64, manifest []byte) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, slot := range []**opened{&u.pending, &u.best} {
+		if c := *slot; c != nil && match(c.step, c.manifest) {
+			u.forget(c)
+			c.close()
+			*slot = nil
+		}
+	}
+	if c := u.current; c != nil && match(c.step, c.manifest) {
+		u.forget(c)
+		u.dropped = true
+		u.cancel()
+	}
+}
+
+// forget removes the failure of a checkpoint that is no longer wanted. The caller must hold the lock.
+func (u *Uploader) forget(c *opened) {
+	if c.path == u.path {
+		u.failure = nil
+	}
 }
 
 func (u *Uploader) nudge() {
@@ -91,23 +151,90 @@ func (u *Uploader) nudge() {
 	}
 }
 
-// take returns the checkpoint that waits, or nil.
-func (u *Uploader) take() (c *opened, closing bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	c, u.pending = u.pending, nil
-	return c, u.closing
+// job is the next work of an Uploader.
+type job struct {
+	ctx     context.Context
+	c       *opened // checkpoint to upload; nil: none
+	newest  bool    // it is not only the best one
+	rewind  int64   // -1: none
+	closing bool
 }
 
-// giveBack makes a checkpoint wait again, unless a newer one waits.
-func (u *Uploader) giveBack(c *opened, err error) {
+// take returns the next work.
+func (u *Uploader) take() job {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.pending != nil {
-		c.close()
-		return
+	j := job{ctx: u.ctx, rewind: u.rewind, closing: u.closing}
+	switch {
+	case j.rewind >= 0:
+		return j
+	case u.pending != nil:
+		j.c, j.newest, u.pending = u.pending, true, nil
+	case u.best != nil:
+		j.c, u.best = u.best, nil
+	default:
+		return j
 	}
-	u.pending, u.failure = c, err
+	u.current, u.dropped = j.c, false
+	j.ctx, u.cancel = context.WithCancel(u.ctx)
+	return j
+}
+
+// settle notes the result of a job. It makes a checkpoint whose upload failed wait again, unless a newer one waits.
+// again is false if it needs no further try.
+func (u *Uploader) settle(j job, err error) (again bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if j.c == nil {
+		if err == nil && u.rewind == j.rewind {
+			u.rewind = -1
+		}
+		u.failedForGood(err)
+		return err != nil && u.taken == nil
+	}
+	u.cancel()
+	u.current = nil
+	own := j.c.path == u.path
+	switch {
+	case err == nil || u.dropped:
+		if own {
+			u.failure = nil
+		}
+	case u.failedForGood(err):
+	case !j.newest && u.best == nil && u.pending == nil:
+		u.best, u.bestErr = j.c, err
+		return true
+	case j.newest && u.pending == nil:
+		u.pending = j.c
+		if own {
+			u.failure = err
+		}
+		return true
+	case u.best == nil && j.c.best: // a newer one waits, but this may still be the best one
+		if best, ok := localBest(j.c.path); ok && best == j.c.step {
+			u.best, u.bestErr = j.c, err
+			return true
+		}
+	}
+	j.c.close()
+	return err != nil && !u.dropped && u.taken == nil
+}
+
+// failedForGood reports whether err means that another process writes to the folder. Then nothing waits any more. The
+// caller must hold the lock.
+func (u *Uploader) failedForGood(err error) bool {
+	if !errors.As(err, new(*TakenError)) {
+		return false
+	}
+	u.taken, u.failure, u.rewind = err, err, -1
+	for _, slot := range []**opened{&u.pending, &u.best} {
+		if *slot != nil {
+			(*slot).close()
+			*slot = nil
+		}
+	}
+	u.o.Logger.Warn("this run uploads no more checkpoints", "error", err)
+	return true
 }
 
 func (u *Uploader) ending() bool {
@@ -125,10 +252,11 @@ func passes(err error) bool {
 func (u *Uploader) run() {
 	defer close(u.done)
 	wait := u.o.retry
+	newest := int64(-1) // step of the newest checkpoint that was uploaded
 	for {
-		c, closing := u.take()
-		if c == nil {
-			if closing {
+		j := u.take()
+		if j.c == nil && j.rewind < 0 {
+			if j.closing {
 				return
 			}
 			select {
@@ -139,26 +267,38 @@ func (u *Uploader) run() {
 			continue
 		}
 		began := time.Now()
-		name := checkpoint.StepName(c.step)
-		err := u.folder.upload(u.ctx, c)
+		name, err := "", error(nil)
+		if j.c == nil {
+			newest = min(newest, j.rewind)
+			err = u.folder.Rewind(j.ctx, j.rewind)
+		} else {
+			name = checkpoint.StepName(j.c.step)
+			err = u.folder.upload(j.ctx, j.c, j.newest)
+		}
+		again := u.settle(j, err)
 		if err == nil {
 			wait = u.o.retry
-			c.close()
-			u.mu.Lock()
-			if u.pending == nil {
-				u.failure = nil
+			if j.c == nil {
+				continue
 			}
-			u.mu.Unlock()
+			if j.newest {
+				newest = j.c.step
+			}
 			u.o.Logger.Info("the checkpoint is uploaded", "checkpoint", name, "to", u.folder.String(), "took",
 				time.Since(began).Round(time.Millisecond))
-			if err := u.folder.retain(u.ctx, c.step, u.o.Keep); err != nil {
-				u.o.Logger.Warn("old checkpoints of the bucket cannot be removed", "folder", u.folder.String(), "error", err)
+			if newest >= 0 {
+				if err := u.folder.retain(u.ctx, newest, u.o.Keep); err != nil {
+					u.o.Logger.Warn("old checkpoints of the bucket cannot be removed", "folder", u.folder.String(), "error",
+						err)
+				}
 			}
 			continue
 		}
-		u.giveBack(c, err)
-		if u.ctx.Err() != nil || u.ending() && !passes(err) {
+		if u.ctx.Err() != nil || u.ending() && again && !passes(err) {
 			return
+		}
+		if !again {
+			continue
 		}
 		u.o.Logger.Warn("the upload of a checkpoint failed; training continues, and the program tries again", "checkpoint",
 			name, "after", wait, "error", err)
@@ -188,15 +328,28 @@ func (u *Uploader) Close(ctx context.Context) error {
 	u.stop()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.pending != nil {
-		u.pending.close()
-		u.pending = nil
-		if u.failure == nil || errors.Is(u.failure, context.Canceled) {
-			u.failure = errors.New("it did not end in time")
+	late := errors.New("it did not end in time")
+	if u.pending != nil && (u.failure == nil || errors.Is(u.failure, context.Canceled)) {
+		u.failure = late
+	}
+	path, failure := u.path, u.failure
+	if failure == nil && u.best != nil {
+		path, failure = u.best.path, u.bestErr
+		if failure == nil || errors.Is(failure, context.Canceled) {
+			failure = late
 		}
 	}
-	if u.failure != nil {
-		return &Error{u.path, u.folder.String(), u.failure}
+	if failure == nil && u.rewind >= 0 {
+		failure = errors.New("later checkpoints, which the run does not continue, could not be hidden")
+	}
+	for _, c := range []*opened{u.pending, u.best} {
+		if c != nil {
+			c.close()
+		}
+	}
+	u.pending, u.best = nil, nil
+	if failure != nil {
+		return &Error{path, u.folder.String(), failure}
 	}
 	return nil
 }
