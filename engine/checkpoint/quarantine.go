@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 const (
 	quarantinePrefix = "quarantined-"
+	supersededPrefix = "superseded-"
 	reasonFile       = "reason.txt"
 	mostReasonBytes  = 64 << 10
 )
@@ -31,7 +33,17 @@ func (s *Store) Quarantine(step int64, reason string) (moved []string, err error
 
 // Quarantined lists the folders of checkpoints in dir that Store.Quarantine made. Error: *IOError.
 func Quarantined(dir string) ([]Quarantine, error) {
+	all, err := SetAsides(dir)
+	return slices.DeleteFunc(all, func(q Quarantine) bool { return q.Reason == "" }), err
+}
+
+// SetAsides lists the folders in dir that Store.SetAside and Store.Quarantine made. The reason of the former is "". Error:
+// *IOError. A missing folder has none.
+func SetAsides(dir string) ([]Quarantine, error) {
 	fsys, err := openFolder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, ioError("open checkpoints", dir, err)
 	}
@@ -44,12 +56,15 @@ func Quarantined(dir string) ([]Quarantine, error) {
 	var all []Quarantine
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if !strings.HasPrefix(name, quarantinePrefix) {
+		reason := ""
+		switch {
+		case strings.HasPrefix(name, quarantinePrefix):
+			if reason, err = reasonIn(fsys, name); err != nil {
+				return nil, ioError("read the reason in", path, err)
+			}
+			reason = cmp.Or(reason, "unknown reason")
+		case !strings.HasPrefix(name, supersededPrefix):
 			continue
-		}
-		reason, err := reasonIn(fsys, name)
-		if err != nil {
-			return nil, ioError("read the reason in", path, err)
 		}
 		checkpoints, err := List(path)
 		if err != nil {

@@ -78,7 +78,7 @@ func Incomplete(root *os.Root) error {
 // before it continues. Later checkpoints are damaged, or belong to steps that the run repeats, so Latest must not
 // return them. If `best` names one of them, SetAside removes `best`.
 func (s *Store) SetAside(step int64) (moved []string, err error) {
-	return s.moveAfter(step, "superseded-", "")
+	return s.moveAfter(step, supersededPrefix, "")
 }
 
 // moveAfter moves the checkpoints of steps after step into a new folder, together with a file that contains reason,

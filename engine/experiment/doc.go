@@ -18,6 +18,7 @@
 //	  .lock                  locked with flock(2) while a process uses the folder; contains the identity of the process
 //	  configs/resolved.toml  the current settings; earlier settings are in resolved.1.toml, resolved.2.toml, …
 //	  configs/version.txt    the program version that wrote the settings
+//	  configs/upload_id.txt  the ID of the run in the bucket to which it uploads checkpoints; see UploadID
 //	  logs/train.log         log of all processes of the run; each process appends
 //	  checkpoints/           see package checkpoint
 //	  .start                 the process that began to train last; see Start
@@ -40,6 +41,9 @@
 //	PATH     a checkpoint of this run                 resumes from it in place
 //	PATH     a checkpoint of another run              Begin moves the old run, if any, as with none; resumes in a new folder
 //	PATH     a checkpoint of other settings           returns *ChangedError, changes nothing
+//
+// With auto, Options.Source may first copy a newer checkpoint to the folder, which Open then creates if necessary, and
+// locks before.
 //
 // PATH is a checkpoint, the folder of a run, or a folder of checkpoints. In a folder, the newest valid checkpoint is
 // used. Options.Compare returns the settings that differ. A checkpoint of step 0 contains no trained steps, so it is

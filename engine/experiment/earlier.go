@@ -115,6 +115,23 @@ func (r *Run) decide(o Options) error {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is ignored: %v", err))
 	}
 	c, skipped, damage := checkpoint.Latest(r.CheckpointDir())
+	if o.Source != nil {
+		step := int64(-1)
+		if c != nil {
+			step = c.State.Step
+		}
+		copied, err := o.Source.Fetch(r.Dir, step)
+		if err == nil && copied {
+			if c != nil {
+				c.Close() // read only
+			}
+			c, skipped, damage = checkpoint.Latest(r.CheckpointDir())
+		}
+		if err != nil {
+			r.Checkpoint = c // which the caller closes
+			return err
+		}
+	}
 	if errors.Is(damage, checkpoint.ErrNone) {
 		damage = nil
 	}

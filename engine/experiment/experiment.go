@@ -47,9 +47,21 @@ type Options struct {
 	// A run that other settings ended resumes.
 	EarlyStop string
 
+	// Source has copies of checkpoints, which ResumeAuto uses; nil: none.
+	Source Source
+
 	// Compare returns the settings that differ from those of an earlier run and affect training results. nil means
 	// that no settings are compared.
 	Compare func(Earlier) ([]Change, error)
+}
+
+// Source is a place with copies of the checkpoints of a run.
+type Source interface {
+	// Any reports whether Fetch may find a checkpoint for a run whose folder does not exist.
+	Any() (bool, error)
+	// Fetch copies a checkpoint to the folder of checkpoints of the run dir, which this process has locked, if the copy
+	// is newer than step, that of the newest valid checkpoint there; -1: there is none.
+	Fetch(dir string, step int64) (copied bool, err error)
 }
 
 // done reports whether a run with result r has finished the requested training.
@@ -135,7 +147,7 @@ func (r *Run) open() error {
 		if r.Checkpoint != nil {
 			return r.decidePath(o)
 		}
-		return nil
+		return r.fetchNew(o)
 	case err != nil:
 		return folderError("open", r.Dir, err)
 	}
@@ -144,6 +156,31 @@ func (r *Run) open() error {
 	}
 	return r.decide(o)
 }
+
+// fetchNew begins a run without a folder from a copy of its checkpoint, if there is one.
+func (r *Run) fetchNew(o Options) error {
+	if o.Resume != ResumeAuto || o.Source == nil {
+		return nil
+	}
+	if any, err := o.Source.Any(); err != nil || !any {
+		return err
+	}
+	if err := os.MkdirAll(o.OutputDir, 0o755); err != nil {
+		return folderError("create", o.OutputDir, err)
+	}
+	output, err := os.OpenRoot(o.OutputDir)
+	if err != nil {
+		return folderError("open", o.OutputDir, err)
+	}
+	defer output.Close() // read only
+	if err := r.takeNew(output); err != nil {
+		return err
+	}
+	return r.decide(o)
+}
+
+// Replaces reports whether Begin will move an old run, so that this one begins in an empty folder.
+func (r *Run) Replaces() bool { return r.moves }
 
 // take creates the folder of the run if necessary, then locks and opens it.
 func (r *Run) take(output *os.Root) (err error) {

@@ -72,6 +72,9 @@ func NewUploader(folder *Folder, o Options) *Uploader {
 	return u
 }
 
+// Folder returns the folder to which the Uploader uploads.
+func (u *Uploader) Folder() *Folder { return u.folder }
+
 // Saved uploads the checkpoint at path in the background. It replaces a checkpoint that waits, unless that is the best
 // one.
 func (u *Uploader) Saved(path string) {

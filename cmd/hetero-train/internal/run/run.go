@@ -55,6 +55,7 @@ type training struct {
 	lifeline    *supervisor.Lifeline   // reports to the supervisor that this rank is saving
 	disk        disk                   // queue of records, and operations on the disk that have not returned
 	uploads     *bucket.Uploader       // nil if checkpoint.upload is empty, and on other ranks
+	resumedFrom string                 // folder of the bucket from which the run resumes; "": none
 	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
 	late        bool                   // train.max_seconds ended the run
 	looping     atomic.Bool            // true from shortly before the training loop on
@@ -222,15 +223,23 @@ func (tr *training) runsByName(context.Context) error {
 // nothing on disk.
 func (tr *training) openRun(ctx context.Context) (err error) {
 	if tr.rank.Team.Leads() {
-		if err := tr.fetchCheckpoint(ctx); err != nil {
+		source, err := tr.fetchCheckpoint(ctx)
+		if err != nil {
 			return err
 		}
 		if tr.run.Learnt, err = tr.run.Derive(ctx); err != nil {
 			return err
 		}
-		run, err := experiment.Open(tr.run.RunOptions())
+		options := tr.run.RunOptions()
+		if source != nil {
+			options.Source = source
+		}
+		run, err := experiment.Open(options)
 		if err != nil {
 			return err
+		}
+		if source != nil && source.fetched {
+			tr.resumedFrom = source.folder.String()
 		}
 		tr.run.Folder = run
 		tr.noteFolder(run.Dir)
@@ -253,10 +262,14 @@ func (tr *training) beginRun(ctx context.Context) error {
 		if tr.resume, err = tr.run.Restore(); err != nil {
 			return err
 		}
-		if err := tr.openUploads(ctx); err != nil {
+		begun, err := tr.openUploads(ctx)
+		if err != nil {
 			return err
 		}
 		if err := tr.run.Folder.Begin(); err != nil {
+			return err
+		}
+		if err := begun(); err != nil {
 			return err
 		}
 	}

@@ -1,18 +1,17 @@
 package run
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/checkpoint/bucket"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -26,6 +25,8 @@ const (
 	uploadPatience = 10 * time.Minute
 	// stopPatience is the same after a signal. Most schedulers kill a job 30 s after SIGTERM.
 	stopPatience = 20 * time.Second
+	// hidePatience is the time for hiding checkpoints in the bucket, after the uploads.
+	hidePatience = 5 * time.Second
 )
 
 // checkpointsFolder is the name of the folder of checkpoints in the folder of a run, here and in a bucket.
@@ -45,124 +46,99 @@ func (tr *training) uploadFolder() (*bucket.Folder, error) {
 	return folder, nil
 }
 
-// fetchCheckpoint downloads the checkpoint that train.resume selects, if it is in a bucket. With auto, this is the
-// newest checkpoint of the run if it is newer than those on this machine.
-func (tr *training) fetchCheckpoint(ctx context.Context) error {
-	c := tr.process.Cfg
-	if objects.Is(c.Train.Resume) {
-		path, err := tr.fetchNamed(ctx, c.Train.Resume)
-		if err != nil {
-			return fetchError(c.Train.Resume, err)
-		}
-		c.Train.Resume = path
-		return nil
-	}
-	folder, err := tr.uploadFolder()
-	if err != nil || folder == nil || c.Train.Resume != experiment.ResumeAuto {
-		return err
-	}
-	step, ok, err := folder.Newest(ctx)
-	if err != nil {
-		return fetchError(folder.String(), err)
-	}
-	dir := filepath.Join(c.Experiment.OutputDir, c.Experiment.Name, checkpointsFolder)
-	here, any := checkpoint.NewestStep(dir)
-	if !ok || any && here >= step {
-		return nil
-	}
-	return tr.download(ctx, folder, step, dir)
-}
-
-func (tr *training) download(ctx context.Context, folder *bucket.Folder, step int64, dir string) error {
-	tr.process.Opts.Log.Info("the checkpoint is in the bucket; the program downloads it", "step", step, "from",
-		folder.String())
-	if _, err := folder.Download(ctx, step, dir); err != nil {
-		return fetchError(folder.String(), err)
-	}
-	return nil
-}
-
-// fetchNamed downloads a checkpoint, or the newest one of a folder of checkpoints or of a run, to the cache.
-func (tr *training) fetchNamed(ctx context.Context, name string) (path string, err error) {
-	name = strings.TrimRight(name, "/")
-	at := strings.LastIndexByte(name, '/')
-	step, single := checkpoint.StepOf(name[at+1:])
-	places := []string{name, name + "/" + checkpointsFolder}
-	if single {
-		places = []string{name[:at]}
-	}
-	for _, place := range places {
-		folder, err := bucket.Open(place)
-		if err != nil {
-			return "", exit.With(exit.Usage, err)
-		}
-		found := single
-		if single {
-			found, err = folder.Has(ctx, step)
-		} else {
-			step, found, err = folder.Newest(ctx)
-		}
-		if err != nil {
-			return "", err
-		}
-		if !found {
-			continue
-		}
-		cache, err := parts.CacheDir(tr.process.Cfg.Data.CacheDir)
-		if err != nil {
-			return "", err
-		}
-		key := sha256.Sum256([]byte(place))
-		dir := filepath.Join(cache, "downloaded", hex.EncodeToString(key[:8]))
-		if err := tr.download(ctx, folder, step, dir); err != nil {
-			return "", err
-		}
-		return filepath.Join(dir, checkpoint.StepName(step)), nil
-	}
-	return "", fmt.Errorf("%w: no complete checkpoint has this name", checkpoint.ErrNone)
-}
-
-// fetchError returns the error of a download with its exit code.
-func fetchError(from string, err error) error {
-	switch {
-	case errors.Is(err, context.Canceled), errors.As(err, new(*checkpoint.CorruptError)):
-	case errors.Is(err, checkpoint.ErrNone):
-		err = exit.With(exit.Usage, err)
-	default:
-		err = exit.With(exit.IO, err)
-	}
-	return fmt.Errorf("train.resume: %s: %w", from, err)
-}
-
-// openUploads starts the uploads of checkpoints. A run that starts from the beginning refuses a folder with checkpoints
-// of another run, which it would replace one by one.
-func (tr *training) openUploads(ctx context.Context) error {
+// openUploads starts the uploads of checkpoints. It refuses a folder with checkpoints of another run, which this run
+// would replace one by one. begun is to be called when the folder of the run exists.
+func (tr *training) openUploads(ctx context.Context) (begun func() error, err error) {
+	begun = func() error { return nil }
 	folder, err := tr.uploadFolder()
 	if err != nil || folder == nil {
-		return err
+		return begun, err
 	}
-	if tr.resume == nil {
-		_, any, err := folder.Newest(ctx)
-		if err != nil {
-			return exit.With(exit.IO, fmt.Errorf("checkpoint.upload: %w", err))
+	id := ""
+	if !tr.run.Folder.Replaces() {
+		if id, err = experiment.UploadID(tr.run.Folder.Dir); err != nil {
+			return begun, err
 		}
-		if any {
-			return exit.Usagef("checkpoint.upload: %s has checkpoints of another run: set experiment.name or checkpoint.upload to another name, remove these objects, or resume the run with --resume %s",
-				folder, folder)
+	}
+	owner, err := folder.Owner(ctx)
+	any := false
+	if err == nil {
+		any, err = folder.Any(ctx)
+	}
+	if err != nil {
+		return begun, exit.With(exit.IO, fmt.Errorf("checkpoint.upload: %w", err))
+	}
+	if tr.resume != nil && tr.resumedFrom == folder.String() {
+		id = owner // it continues the run of this folder
+	} else if any && (owner != id || owner == "") {
+		return begun, exit.Usagef("checkpoint.upload: %s has checkpoints of another run: set experiment.name or checkpoint.upload to another name, remove these objects, or resume that run with --resume %s",
+			folder, folder)
+	}
+	if id == "" {
+		id = bucket.NewRun()
+	}
+	if err := folder.Claim(ctx, id, owner); err != nil {
+		code := exit.IO
+		if errors.As(err, new(*bucket.TakenError)) {
+			code = exit.Usage
+		}
+		return begun, exit.With(code, fmt.Errorf("checkpoint.upload: %w", err))
+	}
+	if err := tr.matchUploads(ctx, folder); err != nil {
+		return begun, exit.With(exit.IO, fmt.Errorf("checkpoint.upload: %w", err))
+	}
+	return func() error { return experiment.StoreUploadID(tr.run.Folder.Dir, id) }, nil
+}
+
+// matchUploads makes the checkpoint from which the run resumes the newest one in the bucket, and starts the uploads.
+func (tr *training) matchUploads(ctx context.Context, folder *bucket.Folder) error {
+	from := tr.run.Folder.Checkpoint
+	if tr.resume != nil && from != nil {
+		all, err := setAside(tr.run.Folder.CheckpointDir())
+		if err == nil && !tr.run.Folder.Replaces() {
+			err = tr.copiesIn(ctx, folder).hide(all)
+		}
+		if err == nil {
+			err = folder.Rewind(ctx, tr.resume.Step)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	tr.uploads = bucket.NewUploader(folder, bucket.Options{Keep: tr.process.Cfg.Checkpoint.Keep,
 		Logger: tr.process.Opts.LogOf(logs.ComponentTrainer)})
-	if tr.resume != nil && tr.run.Folder.Checkpoint != nil {
-		has, err := folder.Has(ctx, tr.resume.Step)
-		if err != nil {
-			return exit.With(exit.IO, fmt.Errorf("checkpoint.upload: %w", err))
-		}
-		if !has { // the last run ended before the upload
-			tr.uploads.Saved(tr.run.Folder.Checkpoint.Path)
-		}
+	if tr.resume == nil || from == nil {
+		return nil
+	}
+	newest, any, err := folder.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	there, err := folder.Manifest(ctx, tr.resume.Step)
+	if err != nil {
+		return err
+	}
+	here, err := os.ReadFile(filepath.Join(from.Path, "MANIFEST"))
+	if err != nil || !any || newest != tr.resume.Step || !bytes.Equal(here, there) {
+		tr.uploads.Saved(from.Path) // the last run ended before the upload
 	}
 	return nil
+}
+
+// patient returns a context that ends after long, or after short from the moment on at which ctx ends.
+func patient(ctx context.Context, long, short time.Duration) (context.Context, context.CancelFunc) {
+	late, end := context.WithTimeout(context.WithoutCancel(ctx), long)
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(short):
+		case <-late.Done():
+		}
+		end()
+	})
+	return late, func() {
+		stop()
+		end()
+	}
 }
 
 // endUploads waits for the upload of the last checkpoint. It adds its error to err, the error of the run.
@@ -170,18 +146,23 @@ func (tr *training) endUploads(ctx context.Context, err error) error {
 	if tr.uploads == nil {
 		return err
 	}
+	all, asideErr := setAside(tr.run.Folder.CheckpointDir())
+	tr.uploads.Cancel(func(step int64, manifest []byte) bool {
+		_, is := all.find(step, manifest)
+		return is
+	})
 	patience := uploadPatience
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || err != nil { // a supervisor, or other ranks, wait for the end of a run that failed
 		patience = stopPatience
 	}
-	late, end := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	late, end := patient(ctx, patience, stopPatience)
 	defer end()
 	notice := time.AfterFunc(time.Second, func() {
 		tr.process.Opts.Log.Info("the end of the run waits for the upload of its last checkpoint", "at_most", patience)
 	})
 	uploadErr := tr.uploads.Close(late)
 	notice.Stop()
-	if hideErr := tr.hideUploads(late); hideErr != nil {
+	if hideErr := errors.Join(asideErr, tr.hideUploads(ctx, all)); hideErr != nil {
 		tr.process.Opts.Log.Warn("checkpoints of the bucket may contain wrong values, and cannot be hidden", "error",
 			hideErr)
 	}
@@ -199,27 +180,13 @@ func (tr *training) endUploads(ctx context.Context, err error) error {
 }
 
 // hideUploads hides the copies of checkpoints that this machine has moved to quarantine.
-func (tr *training) hideUploads(ctx context.Context) error {
-	all, err := checkpoint.Quarantined(tr.run.Folder.CheckpointDir())
-	if err != nil || len(all) == 0 {
-		return err
+func (tr *training) hideUploads(ctx context.Context, all asides) error {
+	if len(all) == 0 {
+		return nil
 	}
-	folder, err := tr.uploadFolder()
-	if err != nil {
-		return err
-	}
-	for _, q := range all {
-		for _, name := range q.Checkpoints {
-			step, ok := checkpoint.StepOf(name)
-			if here, any := checkpoint.NewestStep(tr.run.Folder.CheckpointDir()); !ok || any && here >= step {
-				continue // the run has passed this step again
-			}
-			if err := folder.Hide(ctx, step); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), hidePatience)
+	defer end()
+	return tr.copiesIn(ctx, tr.uploads.Folder()).hide(all)
 }
 
 // uploading is the observer that uploads each saved checkpoint.
@@ -228,9 +195,11 @@ type uploading struct{ u *bucket.Uploader }
 // Saved implements [train.Observer].
 func (o uploading) Saved(s checkpoint.Saved, _ time.Duration) { o.u.Saved(s.Path) }
 
+// RolledBack implements [train.Observer].
+func (o uploading) RolledBack(step int64) { o.u.RolledBack(step) }
+
 func (uploading) StepDone(*train.StepRecord) {}
 func (uploading) EvalDone(train.Evaluation)  {}
-func (uploading) RolledBack(int64)           {}
 func (uploading) Saving()                    {}
 func (uploading) Warn(error)                 {}
 
