@@ -37,8 +37,8 @@ func Quarantined(dir string) ([]Quarantine, error) {
 	return slices.DeleteFunc(all, func(q Quarantine) bool { return q.Reason == "" }), err
 }
 
-// SetAsides lists the folders in dir that Store.SetAside and Store.Quarantine made. The reason of the former is "". Error:
-// *IOError. A missing folder has none.
+// SetAsides lists the folders in dir that Store.SetAside and Store.Quarantine made. The reason of the former is "". A
+// missing folder has none. Error: *IOError.
 func SetAsides(dir string) ([]Quarantine, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {

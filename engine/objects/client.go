@@ -154,7 +154,8 @@ func (c *Client) List(ctx context.Context, prefix Name) (list []Info, err error)
 		// last name, with what the tries before have listed.
 		err = c.do(ctx, "LIST", prefix, 0, func(ctx context.Context) error {
 			end := len(list) + pageKeys
-			options := minio.ListObjectsOptions{Prefix: prefix.Key, Recursive: true, StartAfter: after, MaxKeys: pageKeys}
+			options := minio.ListObjectsOptions{Prefix: prefix.Key, Recursive: true, StartAfter: after,
+				MaxKeys: pageKeys}
 			for o := range c.core.Client.ListObjectsIter(ctx, prefix.Bucket, options) {
 				switch {
 				case o.Err != nil:

@@ -9,7 +9,8 @@
 // # Settings
 //
 // All settings come from the environment, none from a configuration: a configuration of a stranger cannot send
-// credentials to another server.
+// credentials to another server. Credentials of a role come from the services that the environment names, or from the
+// machine.
 //
 //	AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN   keys
 //	AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN                     a role for a web identity (Kubernetes on AWS)
@@ -24,8 +25,10 @@
 // # Requests
 //
 // A request is tried up to 8 times, with exponential waits of 0.2 s to 5 s, if the cause may pass: no connection, a
-// body that ends early, a status of 429 or from 500 on. A Client has at most 64 requests in flight. The client follows
-// no redirects. Put makes an object visible only when it is complete; it aborts a failed upload of several parts.
+// body that ends early, a status of 429 or from 500 on. Each try has a time limit, which grows with the size of its
+// body. A Client has at most 64 requests in flight. The client follows no redirects. Replace stores an object only in
+// place of an expected one. Put makes an object visible only when it is complete; it aborts a failed upload of several
+// parts.
 //
 // # Errors
 //

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -364,10 +365,136 @@ func TestNamesOfObjectsAreRefusedWhereTheyMeanNothing(t *testing.T) {
 		{"data.cache_dir=s3://bucket/x", "cannot be a URL"},
 		{"checkpoint.upload=/folder", "want s3://BUCKET/FOLDER"},
 		{"checkpoint.upload=gs://bucket/x", "want s3://BUCKET/FOLDER"},
+		{"checkpoint.upload=https://bucket.example/x?X-Amz-Signature=secret", "want s3://BUCKET/FOLDER"},
+		{"checkpoint.upload=s3://bucket/x#secret", "want s3://BUCKET/FOLDER"},
+		{"data.path=https://bucket.example/x?X-Amz-Signature=secret", "cannot be a URL"},
 	} {
 		o := execute(append([]string{"train"}, set("data.dataset=images", c.setting)...))
 		if o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || strings.Contains(o.stderr, "secret") {
 			t.Errorf("%s: exit %d, want %d and %q: %s", c.setting, o.code, exit.Usage, c.says, o.stderr)
 		}
+	}
+}
+
+// doubleStorage starts the server in memory.
+func doubleStorage(t *testing.T) storage {
+	s := storage{double: s3test.New(t)}
+	for name, value := range s.double.Environ() {
+		s.environ = append(s.environ, name+"="+value)
+	}
+	return s
+}
+
+func TestAResumeFromAnEarlierStepHoldsInTheBucket(t *testing.T) {
+	s := doubleStorage(t)
+	dir := t.TempDir()
+	args := func(steps int, more ...string) []string {
+		return append(append(slices.Clone(objectModel), set("data.num_samples=40", "checkpoint.upload=s3://runs/all",
+			"checkpoint.keep=20", "checkpoint.interval_steps=1", "experiment.name=r", fmt.Sprint("train.steps=", steps))...),
+			more...)
+	}
+	if out, code := s.run(t, dir, args(8)...); code != exit.Done {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	// The uploads of the resumed run fail, except its first requests.
+	s.double.Inject(func(r s3test.Request) *s3test.Fault {
+		if r.Method == "PUT" && strings.Contains(r.Key, "/step-") && !strings.Contains(r.Key, "MANIFEST.") {
+			return &s3test.Fault{Status: 403, Code: "AccessDenied"}
+		}
+		return nil
+	})
+	out, code := s.run(t, dir, args(5, "--resume", "experiments/r/checkpoints/step-00000003", "--set",
+		"optimizer.lr=0.01", "--allow", "optimizer.lr")...)
+	if code != exit.IO {
+		t.Fatalf("exit %d, want %d: %s", code, exit.IO, out)
+	}
+	s.double.Inject(nil)
+	out, code = s.run(t, dir, args(9, "--set", "optimizer.lr=0.01")...)
+	if code != exit.Done || !strings.Contains(out, "resuming after step 5") {
+		t.Errorf("exit %d, want a run that resumes after step 5: %s", code, out)
+	}
+}
+
+func TestTwoRunsDoNotShareAFolder(t *testing.T) {
+	s := doubleStorage(t)
+	args := append(slices.Clone(objectModel), set("data.num_samples=40", "checkpoint.upload=s3://runs/all",
+		"experiment.name=r", "train.steps=4")...)
+	first, second := t.TempDir(), t.TempDir()
+	if out, code := s.run(t, first, args...); code != exit.Done {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	keys := s.double.Keys("runs")
+	// Another run, which resumes from a checkpoint that is not in the folder.
+	other := append(slices.Clone(objectModel), set("data.num_samples=40", "experiment.name=other", "train.steps=2")...)
+	if out, code := s.run(t, second, other...); code != exit.Done {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	out, code := s.run(t, second, append(args, "--resume", "experiments/other")...)
+	if code != exit.Usage || !strings.Contains(out, "has checkpoints of another run") ||
+		!slices.Equal(s.double.Keys("runs"), keys) {
+		t.Errorf("exit %d, want %d: %s", code, exit.Usage, out)
+	}
+}
+
+func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
+	s := doubleStorage(t)
+	dir := t.TempDir()
+	objectData(t, filepath.Join(dir, "d"))
+	copyTo(t, filepath.Join(dir, "d"), "s3://data/d")
+	var held atomic.Bool
+	var waiting atomic.Int64
+	p := buildProgram(t)
+	cmd := exec.Command(p.path, append(slices.Clone(objectModel), set("data.dataset=webdataset", "data.path=s3://data/d/shards",
+		"train.steps=1000000", "data.object_cache_mb=0", "data.cache_dir=cache", "experiment.name=r",
+		"checkpoint.interval_steps=1000")...)...)
+	var out bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), s.environ...), &out, &out
+	var reads atomic.Int64
+	s.double.Inject(func(r s3test.Request) *s3test.Fault {
+		if r.Range != "" && reads.Add(1) > 200 {
+			held.Store(true)
+		}
+		if held.Load() {
+			waiting.Add(1)
+			return &s3test.Fault{Hold: true}
+		}
+		return nil
+	})
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); waiting.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			cmd.Process.Kill()
+			cmd.Wait()
+			t.Fatalf("the run requests no samples: %s", &out)
+		}
+	}
+	time.Sleep(time.Second) // the samples that were fetched before are used up
+	began := time.Now()
+	cmd.Process.Signal(syscall.SIGTERM)
+	killer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer killer.Stop()
+	cmd.Wait() // the exit code tells
+	if took := time.Since(began); took > 25*time.Second || cmd.ProcessState.ExitCode() != exit.Terminated ||
+		!strings.Contains(out.String(), "waited for objects") {
+		t.Errorf("exit %d after %v, want %d within 25 s: %s", cmd.ProcessState.ExitCode(), took, exit.Terminated, &out)
+	}
+}
+
+func TestALocalListOfObjectsUsesTheCache(t *testing.T) {
+	s := doubleStorage(t)
+	dir := t.TempDir()
+	objectData(t, filepath.Join(dir, "d"))
+	copyTo(t, filepath.Join(dir, "d"), "s3://data/d")
+	list := "s3://data/d/shards/train-000000.tar\ns3://data/d/shards/train-000001.tar\n"
+	if err := os.WriteFile(filepath.Join(dir, "train.txt"), []byte(list), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, code := s.run(t, dir, append(slices.Clone(objectModel), set("data.dataset=webdataset", "data.path=train.txt",
+		"data.val_path=d/shards/val-000000.tar", "train.steps=6", "data.cache_dir=cache", "experiment.name=r")...)...)
+	blocks, err := filepath.Glob(filepath.Join(dir, "cache", "objects", "*", "[0-9]*"))
+	if code != exit.Done || err != nil || len(blocks) != 2 {
+		t.Errorf("exit %d; the cache has %d blocks, want 2: %v %s", code, len(blocks), err, out)
 	}
 }

@@ -1,9 +1,11 @@
 // Package bucket keeps copies of checkpoints as objects of S3.
 //
 //	folder, err := bucket.Open("s3://BUCKET/FOLDER/RUN/checkpoints")
-//	name, ok, err := folder.Newest(ctx)              // the newest complete checkpoint
-//	path, err := folder.Download(ctx, name, dir)     // into a folder of checkpoints on this machine
+//	step, ok, err := folder.Newest(ctx)              // the newest complete checkpoint
+//	path, err := folder.Download(ctx, step, dir)     // into a folder of checkpoints on this machine
 //
+//	err := folder.Claim(ctx, run, before)            // this process is the only one that writes
+//	err := folder.Rewind(ctx, step)                  // the run continues from this step
 //	uploader := bucket.NewUploader(folder, options)
 //	uploader.Saved(path)                             // uploads in the background
 //	err := uploader.Close(ctx)                       // waits for the newest checkpoint
@@ -14,15 +16,25 @@
 //	step-00001234/MANIFEST                written last: a checkpoint without it is not complete
 //	latest                                name of the newest checkpoint
 //	best                                  name of the best checkpoint
+//	owner                                 ID of the run and of the process that write
+//	step-00001234/MANIFEST.superseded     of a checkpoint that is hidden, because the run left its branch
+//	step-00001234/MANIFEST.quarantined    of a checkpoint that is hidden, because its values may be wrong
 //
 // S3 shows an object only when it is complete. Because MANIFEST is the last object of a checkpoint, and the first one
 // that a removal deletes, a reader sees complete checkpoints only. Download stores the files in a hidden folder, checks
 // the SHA-256 of each of them, and then renames the folder.
 //
+// # Owner
+//
+// Claim writes `owner` by a conditional request. A process that has claimed the folder reads `owner` before each
+// upload, removal and change, and stops with a *TakenError if another process has claimed it since. Steps leaves out
+// checkpoints after the one that `latest` names.
+//
 // # Uploads
 //
 // An Uploader opens the files of a checkpoint when it is saved, so a later removal on this machine does not disturb the
-// upload. If a checkpoint is saved while an earlier one waits, the earlier one is left out. A failed upload warns, and
+// upload. If a checkpoint is saved while an earlier one waits, the earlier one is left out, unless it is the best one.
+// A failed upload warns, and
 // is repeated until it succeeds or a newer checkpoint replaces it. Close gives up after its patience; its error is an
 // *Error.
 package bucket

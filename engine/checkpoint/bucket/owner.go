@@ -49,15 +49,15 @@ func (f *Folder) owner(ctx context.Context) (o owner, text []byte, etag string, 
 	}
 	if err == nil {
 		if err = json.Unmarshal(text, &o); err != nil || o.Run == "" {
-			err = fmt.Errorf("%s: got %.100q, want the ID of a run: remove this object if no run uses the folder", f.name.Join(ownerFile),
-				text)
+			err = fmt.Errorf("%s: got %.100q, want the ID of a run: remove this object if no run uses the folder",
+				f.name.Join(ownerFile), text)
 		}
 	}
 	return o, text, etag, err
 }
 
-// Claim makes this process the only one that writes to the folder. before is the result of Owner on which the caller has
-// decided. If another run has claimed the folder since then, the error is a *TakenError.
+// Claim makes this process the only one that writes to the folder. before is the result of Owner on which the caller
+// has decided. If another run has claimed the folder since then, the error is a *TakenError.
 func (f *Folder) Claim(ctx context.Context, run, before string) error {
 	text, err := json.Marshal(owner{run, rand.Text()})
 	if err != nil {

@@ -84,7 +84,8 @@ func TestTheBestCheckpointIsNotLeftOut(t *testing.T) {
 	has, err := f.Has(t.Context(), 2)
 	best, bestErr := f.pointer(t.Context(), bestFile)
 	newest, ok, newestErr := f.Newest(t.Context())
-	if err := errors.Join(err, bestErr, newestErr); err != nil || !has || best != "step-00000002" || newest != 4 || !ok {
+	if err := errors.Join(err, bestErr, newestErr); err != nil || !has || best != "step-00000002" || newest != 4 ||
+		!ok {
 		t.Errorf("best is %q (in the bucket: %v), the newest is %d: %v", best, has, newest, err)
 	}
 }
@@ -125,8 +126,8 @@ func TestARollBackHidesLaterCheckpoints(t *testing.T) {
 	steps, _, err := f.complete(t.Context())
 	newest, ok, newestErr := f.Newest(t.Context())
 	best, bestErr := f.pointer(t.Context(), bestFile)
-	if err := errors.Join(err, newestErr, bestErr); err != nil || newest != 2 || !ok || len(steps) == 0 || steps[0] != 2 ||
-		best != "" {
+	if err := errors.Join(err, newestErr, bestErr); err != nil || newest != 2 || !ok || len(steps) == 0 ||
+		steps[0] != 2 || best != "" {
 		t.Errorf("complete %v, newest %d, best %q: %v", steps, newest, best, err)
 	}
 }
@@ -146,7 +147,9 @@ func TestOnlyOneProcessWritesToAFolder(t *testing.T) {
 	}
 	u := uploader(first)
 	u.Saved(save(t, store, 1, false))
-	until(t, "the checkpoint is not uploaded", func() bool { return s.Body("runs", "all/one/checkpoints/latest") != nil })
+	until(t, "the checkpoint is not uploaded", func() bool {
+		return s.Body("runs", "all/one/checkpoints/latest") != nil
+	})
 	if err := other.Claim(t.Context(), "run-b", "run-a"); err != nil { // it has seen the owner
 		t.Fatal(err)
 	}

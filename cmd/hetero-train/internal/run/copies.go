@@ -107,7 +107,8 @@ func (c *copies) damaged(step int64, err error) bool {
 	if !errors.As(err, new(*checkpoint.CorruptError)) && !errors.Is(err, checkpoint.ErrNone) {
 		return false
 	}
-	c.log.Warn("a checkpoint of the bucket is damaged; the program tries the next older one", "step", step, "error", err)
+	c.log.Warn("a checkpoint of the bucket is damaged; the program tries the next older one", "step", step, "error",
+		err)
 	return true
 }
 
@@ -142,7 +143,7 @@ type aside struct {
 	quarantined bool   // its values may be wrong; otherwise the run continued from an earlier step
 }
 
-// is reports whether a copy is that of the checkpoint. The run may have saved another checkpoint of the same step later.
+// is reports whether a copy is that of the checkpoint. The run may have saved another checkpoint of the step later.
 func (a aside) is(step int64, manifest []byte) bool {
 	return a.step == step && (a.manifest == nil || bytes.Equal(a.manifest, manifest))
 }
@@ -158,8 +159,8 @@ func (all asides) find(step int64, manifest []byte) (aside, bool) {
 	return aside{}, false
 }
 
-// setAside lists the checkpoints in the folders superseded-N and quarantined-N of a folder of checkpoints. It leaves out
-// those that the run has saved again since then, with the same bytes.
+// setAside lists the checkpoints in the folders superseded-N and quarantined-N of a folder of checkpoints. It leaves
+// out those that the run has saved again since then, with the same bytes.
 func setAside(dir string) (all asides, err error) {
 	folders, err := checkpoint.SetAsides(dir)
 	if err != nil {
@@ -251,7 +252,8 @@ func (tr *training) fetchNamed(ctx context.Context, name string) (path string, e
 				continue
 			}
 			if a, ok := aside.find(s, manifest); ok && a.quarantined {
-				c.log.Warn("a checkpoint of the bucket is left out, because its values may be wrong", "step", s, "in", a.path)
+				c.log.Warn("a checkpoint of the bucket is left out, because its values may be wrong", "step", s, "in",
+					a.path)
 				continue
 			}
 			if err = c.download(s, dir); err == nil {

@@ -161,7 +161,8 @@ func TestADamagedCopyDoesNotBlockTheStart(t *testing.T) {
 	}
 	// A good copy replaces a damaged checkpoint of this machine.
 	c.s.Store("runs", key, good)
-	if err := os.Truncate(filepath.Join(c.dir, checkpointsFolder, "step-00000003", "model.safetensors"), 5); err != nil {
+	model := filepath.Join(c.dir, checkpointsFolder, "step-00000003", "model.safetensors")
+	if err := os.Truncate(model, 5); err != nil {
 		t.Fatal(err)
 	}
 	c.want(t, c.dir, 3)
