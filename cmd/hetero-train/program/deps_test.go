@@ -254,7 +254,7 @@ var layers = []layer{
 		imports("engine/memory", "engine/train", "engine/train/replica", "cmd/hetero-train/internal/bridge", "profiler/measure",
 			"profiler/telemetry", "balancer/divide", "engine/diskwatch", "profiler/spool", "engine/device",
 			"profiler/tuning", "profiler/mlflow", "profiler/runs", "cmd/hetero-train/internal/notify",
-			"profiler/prometheus", "engine/objects", "engine/checkpoint", "engine/checkpoint/bucket",
+			"profiler/prometheus", "engine/objects", "engine/checkpoint", "engine/checkpoint/bucket", "engine/data/stored",
 			"engine/cluster/supervisor", "engine/config",
 			"engine/data", "engine/experiment", "engine/regular", "engine/task", "engine/gradsync", "engine/tensor",
 			"cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/compute",

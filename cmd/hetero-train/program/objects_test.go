@@ -331,14 +331,20 @@ func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
 	}
 	args := append(slices.Clone(objectModel), set("data.num_samples=40", "checkpoint.upload=s3://runs/all",
 		"train.steps=4", "checkpoint.interval_steps=1")...)
+	refuse := "/owner"
 	double.Inject(func(r s3test.Request) *s3test.Fault {
-		if r.Method == "PUT" {
+		if r.Method == "PUT" && strings.Contains(r.Key, refuse) {
 			return &s3test.Fault{Status: 403, Code: "AccessDenied"}
 		}
 		return nil
 	})
 	dir := t.TempDir()
-	out, code := s.run(t, dir, args...)
+	out, code := s.run(t, dir, args...) // credentials that may only read: the run does not begin
+	if code != exit.IO || !strings.Contains(out, "permit s3:PutObject") || strings.Contains(out, "step 1/4") {
+		t.Errorf("exit %d, want %d: %s", code, exit.IO, out)
+	}
+	refuse = "/step-"
+	out, code = s.run(t, dir, args...)
 	if code != exit.IO || !strings.Contains(out, "permit s3:PutObject") || !strings.Contains(out, "on this machine is complete") {
 		t.Errorf("exit %d, want %d: %s", code, exit.IO, out)
 	}
@@ -440,34 +446,54 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	s := doubleStorage(t)
 	dir := t.TempDir()
 	objectData(t, filepath.Join(dir, "d"))
-	copyTo(t, filepath.Join(dir, "d"), "s3://data/d")
-	var held atomic.Bool
-	var waiting atomic.Int64
-	p := buildProgram(t)
-	cmd := exec.Command(p.path, append(slices.Clone(objectModel), set("data.dataset=webdataset", "data.path=s3://data/d/shards",
-		"train.steps=1000000", "data.object_cache_mb=0", "data.cache_dir=cache", "experiment.name=r",
-		"checkpoint.interval_steps=1000")...)...)
-	var out bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), s.environ...), &out, &out
-	var reads atomic.Int64
-	s.double.Inject(func(r s3test.Request) *s3test.Fault {
-		if r.Range != "" && reads.Add(1) > 200 {
-			held.Store(true)
+	var shard bytes.Buffer
+	w := tar.NewWriter(&shard)
+	body := jpegOf(t, 1)
+	for k := range 300 { // more than the run reads before the server stops to answer
+		for name, text := range map[string][]byte{"jpg": body, "cls": []byte(fmt.Sprint(k % 2))} {
+			h := &tar.Header{Name: fmt.Sprintf("%04d.%s", k, name), Size: int64(len(text)), Mode: 0o644}
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(text); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if held.Load() {
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.double.Store("data", "train.tar", shard.Bytes())
+	var reads, waiting atomic.Int64
+	s.double.Inject(func(r s3test.Request) *s3test.Fault {
+		if r.Range != "" && reads.Add(1) > 150 {
 			waiting.Add(1)
 			return &s3test.Fault{Hold: true}
 		}
 		return nil
 	})
+	p := buildProgram(t)
+	cmd := exec.Command(p.path, append(slices.Clone(objectModel), set("data.dataset=webdataset",
+		"data.path=s3://data/train.tar", "data.val_path=d/shards/val-000000.tar", "train.steps=1000",
+		"data.object_cache_mb=0", "data.cache_dir=cache", "experiment.name=r")...)...)
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	text := func() string {
+		text, _ := os.ReadFile(out.Name())
+		return string(text)
+	}
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), s.environ...), out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); waiting.Load() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(patience); waiting.Load() == 0 || !strings.Contains(text(), "step 10/1000"); {
+		if time.Sleep(10 * time.Millisecond); time.Now().After(end) {
 			cmd.Process.Kill()
 			cmd.Wait()
-			t.Fatalf("the run requests no samples: %s", &out)
+			t.Fatalf("%d reads, %d wait: %s", reads.Load(), waiting.Load(), text())
 		}
 	}
 	time.Sleep(time.Second) // the samples that were fetched before are used up
@@ -477,8 +503,8 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	defer killer.Stop()
 	cmd.Wait() // the exit code tells
 	if took := time.Since(began); took > 25*time.Second || cmd.ProcessState.ExitCode() != exit.Terminated ||
-		!strings.Contains(out.String(), "waited for objects") {
-		t.Errorf("exit %d after %v, want %d within 25 s: %s", cmd.ProcessState.ExitCode(), took, exit.Terminated, &out)
+		!strings.Contains(text(), "waited for objects") {
+		t.Errorf("exit %d after %v, want %d within 25 s: %s", cmd.ProcessState.ExitCode(), took, exit.Terminated, text())
 	}
 }
 
