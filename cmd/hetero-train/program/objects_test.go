@@ -504,7 +504,8 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	cmd.Wait() // the exit code tells
 	if took := time.Since(began); took > 25*time.Second || cmd.ProcessState.ExitCode() != exit.Terminated ||
 		!strings.Contains(text(), "waited for objects") {
-		t.Errorf("exit %d after %v, want %d within 25 s: %s", cmd.ProcessState.ExitCode(), took, exit.Terminated, text())
+		t.Errorf("exit %d after %v, want %d within 25 s: %s", cmd.ProcessState.ExitCode(), took, exit.Terminated,
+			text())
 	}
 }
 
