@@ -19,7 +19,10 @@ func TestTheEndOfARunEndsItsRequests(t *testing.T) {
 		ended := fmt.Errorf("the run ends: %w", context.Canceled)
 		ctx, end := context.WithCancelCause(t.Context())
 		Within(ctx)
-		t.Cleanup(func() { Within(nil) })
+		t.Cleanup(func() {
+			end(nil)
+			Within(nil)
+		})
 		for _, open := range []func(string) (File, os.FileInfo, error){Open, OpenRandom} {
 			f, _, err := open("s3://data/a")
 			if err != nil {

@@ -322,7 +322,8 @@ func (tr *training) train(ctx context.Context) error {
 	if errors.Is(err, train.ErrFinalSave) {
 		err = tr.unsaved(newest(tr.run, result), err)
 	}
-	err = tr.survived(result, exit.Classify(ctx, tr.stoppedReading(ctx, result, parts.AdviseDamage(&tr.process.Cfg.Data, err))))
+	err = parts.AdviseDamage(&tr.process.Cfg.Data, err)
+	err = tr.survived(result, exit.Classify(ctx, tr.stoppedReading(ctx, result, err)))
 	tr.balancing.End()
 	err = tr.endUploads(ctx, err)
 	tr.logTraffic()
