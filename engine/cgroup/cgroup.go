@@ -28,7 +28,17 @@ type mount struct {
 func Read(root fs.FS) Groups {
 	c := Groups{groups: map[string]string{}}
 	list, _ := fs.ReadFile(root, "proc/self/cgroup")
-	for _, line := range strings.Split(string(list), "\n") {
+	c.addGroups(string(list))
+	mounts, _ := fs.ReadFile(root, "proc/self/mountinfo")
+	for _, line := range strings.Split(string(mounts), "\n") {
+		c.addMount(line)
+	}
+	return c
+}
+
+// addGroups parses the lines of proc/PID/cgroup.
+func (c *Groups) addGroups(list string) {
+	for _, line := range strings.Split(list, "\n") {
 		field := strings.SplitN(line, ":", 3) // Version 1: "4:cpu,cpuacct:/docker/1a2b", version 2: "0::/user.slice"
 		if len(field) != 3 {
 			continue
@@ -37,11 +47,6 @@ func Read(root fs.FS) Groups {
 			c.groups[controller] = field[2]
 		}
 	}
-	mounts, _ := fs.ReadFile(root, "proc/self/mountinfo")
-	for _, line := range strings.Split(string(mounts), "\n") {
-		c.addMount(line)
-	}
-	return c
 }
 
 // addMount parses a line like "35 31 0:32 /docker/1a2b /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory".
@@ -113,10 +118,7 @@ func (c Groups) Folders(controller string) (list []string, v2 bool) {
 		if m.v2 != v2 || !v2 && !slices.Contains(m.controllers, controller) {
 			continue
 		}
-		below, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(m.root, "/"))
-		if !ok || below != "" && below[0] != '/' || strings.HasPrefix(group, "/..") {
-			below = ""
-		}
+		below, _ := m.below(group)
 		for {
 			list = append(list, path.Join(m.point, below))
 			if below = strings.TrimSuffix(below, "/"); below == "" {
@@ -126,6 +128,30 @@ func (c Groups) Folders(controller string) (list []string, v2 bool) {
 		}
 	}
 	return nil, v2
+}
+
+// below returns the path of a group below that of the mount. inside is false if the group is outside the mount.
+func (m mount) below(group string) (below string, inside bool) {
+	below, inside = strings.CutPrefix(path.Clean(group), strings.TrimSuffix(m.root, "/"))
+	if !inside || below != "" && below[0] != '/' || strings.HasPrefix(group, "/..") {
+		return "", false
+	}
+	return below, true
+}
+
+// visible reports whether the process's own group of a controller is inside the mount that Folders uses.
+func (c Groups) visible(controller string, v2 bool) bool {
+	group := c.groups[controller]
+	if v2 {
+		group = c.groups[""]
+	}
+	for _, m := range c.mounts {
+		if m.v2 == v2 && (v2 || slices.Contains(m.controllers, controller)) {
+			_, inside := m.below(group)
+			return inside
+		}
+	}
+	return false
 }
 
 // Files of the CPU quota in the folder of a control group.

@@ -11,11 +11,14 @@ import (
 // Memory is the memory of a control group and of the groups below it, in bytes.
 type Memory struct {
 	Folder string // folder of the group below the root, such as "sys/fs/cgroup/job"
+	Group  string // path of the group in proc/PID/cgroup; "": unknown, because the group is outside the mount
 	File   string // name of the file that contains Limit
 	Limit  int64  // memory.max, or memory.high if it is lower; 0: no limit
 	Used   int64  // memory that the kernel cannot reclaim without swapping: anonymous, shared and kernel memory
-	Peak   int64  // largest use so far, including page cache; 0: unknown
-	Kills  int64  // processes that the kernel killed because memory ran out; -1: unknown
+	// UserOnly is set if Used lacks kernel memory, such as page tables and stacks of threads (version 1)
+	UserOnly bool
+	Peak     int64 // largest use so far, including page cache; 0: unknown
+	Kills    int64 // processes that the kernel killed because memory ran out; -1: unknown
 	// Stalled is the part of the last 10 s in which all processes of the group waited for memory, in percent; 0 if it
 	// is unknown
 	Stalled float64
@@ -25,8 +28,12 @@ type Memory struct {
 func (c Groups) Memory(root fs.FS) []Memory {
 	folders, v2 := c.Folders("memory")
 	var levels []Memory
+	group, inside := c.memoryGroup(v2), c.visible("memory", v2)
 	for _, folder := range folders {
 		m := Memory{Folder: folder}
+		if inside {
+			m.Group, group = group, path.Dir(group)
+		}
 		if v2 {
 			m.readV2(root)
 		} else {
@@ -60,10 +67,40 @@ func (m *Memory) readV1(root fs.FS) {
 		m.Limit, m.File = limit, file
 	}
 	stat := table(root, path.Join(m.Folder, "memory.stat"))
-	kernel, _ := number(root, path.Join(m.Folder, "memory.kmem.usage_in_bytes"))
-	m.Used = stat["total_rss"] + stat["total_shmem"] + kernel
+	// Kernel memory is left out: memory.kmem.usage_in_bytes also contains caches of the file system, which the kernel
+	// reclaims, and no file says how much of it they are.
+	m.Used, m.UserOnly = stat["total_rss"]+stat["total_shmem"], true
 	m.Peak, _ = number(root, path.Join(m.Folder, "memory.max_usage_in_bytes"))
 	m.Kills = killsIn(root, path.Join(m.Folder, "memory.oom_control"))
+}
+
+// memoryGroup returns the path of the process's own group.
+func (c Groups) memoryGroup(v2 bool) string {
+	if v2 {
+		return path.Clean(c.groups[""])
+	}
+	return path.Clean(c.groups["memory"])
+}
+
+// GroupOf returns the path of the group that limits the memory of another process. known is false if the process is
+// not visible, as in another namespace of processes.
+func (c Groups) GroupOf(root fs.FS, pid int) (group string, known bool) {
+	_, v2 := c.Folders("memory")
+	list, err := fs.ReadFile(root, path.Join("proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return "", false
+	}
+	other := Groups{groups: map[string]string{}}
+	other.addGroups(string(list))
+	if _, known = other.groups["memory"]; v2 {
+		_, known = other.groups[""]
+	}
+	return other.memoryGroup(v2), known
+}
+
+// Contains reports whether a process of the given group (GroupOf) belongs to this group or to one below it.
+func (m Memory) Contains(group string) bool {
+	return m.Group == "" || m.Group == group || strings.HasPrefix(group, strings.TrimSuffix(m.Group, "/")+"/")
 }
 
 // Kills returns the number of processes in the process's own group that the kernel killed because memory ran out. -1:

@@ -54,10 +54,15 @@ func cachedWithin(ds Dataset, limit int64, budget *Budget) Dataset {
 	}
 }
 
-// CachedBytes returns the memory that a cache uses for images of a size.
+// CachedBytes returns the memory that the cache of one part uses for images of a size. No entry crosses slabs. Images
+// that need more than a slab are not cached.
 func CachedBytes(images, width, height int) int64 {
 	entry := cacheEntryBytes + 3*int64(width)*int64(height)
-	return (int64(images)*entry + slabBytes - 1) / slabBytes * slabBytes
+	inSlab := slabBytes / entry
+	if inSlab == 0 {
+		return 0
+	}
+	return (int64(images) + inSlab - 1) / inSlab * slabBytes
 }
 
 type cached struct {

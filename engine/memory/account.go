@@ -29,6 +29,11 @@ type Account struct {
 type Limit struct {
 	Bytes  int64  `json:"bytes"`            // 0: unknown
 	Source string `json:"source,omitempty"` // what sets the limit, such as "memory.max of /sys/fs/cgroup/job"
+	Ranks  int    `json:"ranks,omitempty"`  // ranks that divide what the source allows; each has Bytes
+	// Addresses is set if reserved addresses count, too. Nothing then gives way when the limit is reached.
+	Addresses bool `json:"addresses,omitempty"`
+	// Hard is what the process may use if the machine swaps and gives up caches; 0: not more than Bytes
+	Hard int64 `json:"hard_bytes,omitempty"`
 }
 
 // Sum returns the sum of parts, bytes.

@@ -12,56 +12,92 @@ import (
 
 // Sharers are the processes that divide the limits of this process.
 type Sharers struct {
-	Group   int   // ranks in the control group of this process, at least 1
-	Machine int   // ranks on this machine, at least Group
-	PIDs    []int // those ranks that exist already, without this process; the rest are still to start
+	// PIDs are the other ranks of this machine that exist already. Hidden stands for a rank in another namespace of
+	// processes.
+	PIDs []int
+	// Coming is the number of ranks that are still to start, in the control group of this process
+	Coming int
 	// Others is the memory of processes that are still to start and are no ranks, bytes
 	Others int64
 }
 
+// Hidden is the entry of Sharers.PIDs for a rank whose process this process does not see.
+const Hidden = -1
+
+// Addresses that a process reserves in addition to those that it has when the limit is read. Go's heap grows by arenas
+// of 64 MiB, and the threads of loaders, saves and communicators have stacks of 8 MiB.
+const (
+	arenaBytes  = 64 << 20
+	stacksBytes = 8 * 8 << 20
+)
+
 // ReadLimit returns the memory that this process may use. It is the smallest of: the limits of the control group and
 // its parents, less what other processes of the group use; RLIMIT_AS and RLIMIT_DATA; the memory of the machine that is
-// available. Ranks divide a limit that they share equally. root contains proc and sys. The result is the zero value if
-// nothing is known, as on systems without proc.
+// available. The ranks that a limit concerns divide it equally; for a control group, these are the ranks in it and
+// below it. root contains proc and sys. The result is the zero value if nothing is known, as on systems without proc.
 func ReadLimit(root fs.FS, s Sharers) Limit {
-	own, _ := Resident(root, 0)
-	ranks := own
-	for _, pid := range s.PIDs {
-		other, known := Resident(root, pid)
-		if !known { // another namespace of processes: ranks are alike
-			other = own
-		}
-		ranks += other
-	}
 	var lowest Limit
-	consider := func(bytes int64, source string) {
-		if lowest.Bytes == 0 || bytes < lowest.Bytes {
-			lowest = Limit{max(bytes, 1), source}
+	consider := func(l Limit) {
+		if l.Bytes = max(l.Bytes, 1); lowest.Bytes == 0 || l.Bytes < lowest.Bytes {
+			lowest = l
 		}
 	}
-	for _, m := range cgroup.Read(root).Memory(root) {
-		if m.Limit > 0 {
-			inGroup := own
-			if s.Group > 1 {
-				inGroup = ranks
+	groups := cgroup.Read(root)
+	for _, m := range groups.Memory(root) {
+		if m.Limit == 0 {
+			continue
+		}
+		inGroup := []int{0}
+		for _, pid := range s.PIDs {
+			if group, known := groups.GroupOf(root, pid); known && m.Contains(group) {
+				inGroup = append(inGroup, pid)
 			}
-			others := max(m.Used-inGroup, 0) + s.Others
-			consider((m.Limit-others)/int64(max(s.Group, 1)), m.File+" of /"+m.Folder)
 		}
+		ranks := len(inGroup) + s.Coming
+		others := max(m.Used-residentOf(root, inGroup, !m.UserOnly), 0) + s.Others
+		consider(Limit{Bytes: (m.Limit - others) / int64(ranks), Source: m.File + " of /" + m.Folder, Ranks: ranks})
 	}
+	own, _ := Resident(root, 0)
 	status := readStatus(root, 0)
 	for _, r := range []struct{ name, held, source string }{
 		{"Max address space", "VmSize", "RLIMIT_AS"}, {"Max data size", "VmData", "RLIMIT_DATA"},
 	} {
 		// Reserved but unused addresses count against these limits, too.
 		if limit, ok := resourceLimit(root, r.name); ok {
-			consider(limit-status[r.held]+own, r.source)
+			consider(Limit{Bytes: limit - status[r.held] + own - arenaBytes - stacksBytes, Source: r.source, Ranks: 1,
+				Addresses: true})
 		}
 	}
-	if available, ok := meminfo(root); ok {
-		consider((available+ranks-s.Others)/int64(max(s.Machine, 1)), "memory available on the machine")
+	if available, swappable, ok := meminfo(root); ok {
+		all := append([]int{0}, s.PIDs...)
+		ranks, more := len(all)+s.Coming, residentOf(root, all, true)-s.Others
+		l := Limit{Bytes: (available + more) / int64(ranks), Source: "memory available on the machine", Ranks: ranks,
+			Hard: (swappable + more) / int64(ranks)}
+		if lowest.Bytes > 0 {
+			l.Hard = min(l.Hard, lowest.Bytes)
+		}
+		if l.Hard <= l.Bytes {
+			l.Hard = 0
+		}
+		consider(l)
 	}
 	return lowest
+}
+
+// residentOf returns the memory of processes, with or without kernel memory. Ranks are alike: one that is not visible
+// counts as much as this process.
+func residentOf(root fs.FS, pids []int, kernel bool) (sum int64) {
+	own, ownKernel, _ := resident(root, 0)
+	for _, pid := range pids {
+		user, ofKernel, known := resident(root, pid)
+		if !known {
+			user, ofKernel = own, ownKernel
+		}
+		if sum += user; kernel {
+			sum += ofKernel
+		}
+	}
+	return sum
 }
 
 // resourceLimit returns the soft limit of a row of proc/self/limits, bytes.
@@ -78,24 +114,33 @@ func resourceLimit(root fs.FS, name string) (int64, bool) {
 	return 0, false
 }
 
-// meminfo returns the memory of the machine that is available without swapping, bytes.
-func meminfo(root fs.FS) (int64, bool) {
-	kib, ok := keyed(root, "proc/meminfo")["MemAvailable"]
-	return kib, ok
+// meminfo returns the memory of the machine that is available without swapping, and with it, bytes. The latter also
+// contains caches that MemAvailable does not know, such as that of ZFS: it is all memory apart from that of processes.
+func meminfo(root fs.FS) (available, swappable int64, ok bool) {
+	m := keyed(root, "proc/meminfo")
+	available, ok = m["MemAvailable"]
+	processes := m["AnonPages"] + m["Shmem"] + m["PageTables"] + m["KernelStack"] + m["Hugetlb"]
+	return available, m["MemTotal"] - processes + m["SwapFree"], ok
 }
 
 // Resident returns the memory of a process that the kernel cannot reclaim without swapping: its private and shared
 // pages, page tables and kernel stacks. pid 0 is this process. known is false if the system does not report it.
 func Resident(root fs.FS, pid int) (bytes int64, known bool) {
+	user, kernel, known := resident(root, pid)
+	return user + kernel, known
+}
+
+// resident returns the two parts of Resident.
+func resident(root fs.FS, pid int) (user, kernel int64, known bool) {
 	s := readStatus(root, pid)
 	if s == nil {
-		return 0, false
+		return 0, 0, false
 	}
 	anonymous, ok := s["RssAnon"]
 	if !ok {
 		anonymous, ok = s["VmRSS"]
 	}
-	return anonymous + s["RssShmem"] + s["VmPTE"] + s["Threads"]*kernelStackBytes, ok
+	return anonymous + s["RssShmem"], s["VmPTE"] + s["Threads"]*kernelStackBytes, ok
 }
 
 // Mapped returns the memory of the mapped files of this process: program and libraries. The kernel can reclaim these

@@ -28,18 +28,18 @@ func TestAccountAgainstItsLimits(t *testing.T) {
 		short   string // part of the explanation if it does not fit
 	}{
 		{"no limits", Account{Unified: true}, true, 0, [2]int64{8 * mib, 100 * mib}, ""},
-		{"host memory exactly", Account{Unified: true, Limit: Limit{90 * mib, "x"}}, true, 0, [2]int64{0, 0}, ""},
-		{"a byte too few", Account{Unified: true, Limit: Limit{90*mib - 1, "memory.max of /job"}}, false, 0, [2]int64{},
+		{"host memory exactly", Account{Unified: true, Limit: Limit{Bytes: 90 * mib, Source: "x"}}, true, 0, [2]int64{0, 0}, ""},
+		{"a byte too few", Account{Unified: true, Limit: Limit{Bytes: 90*mib - 1, Source: "memory.max of /job"}}, false, 0, [2]int64{},
 			"90.0 MiB of memory, but this process may use only 90.0 MiB (memory.max of /job): activations 60.0 MiB, weights 10.0 MiB, program 20.0 MiB"},
-		{"not enough for the copy", Account{Unified: true, Limit: Limit{97 * mib, "x"}}, true, 7 * mib,
+		{"not enough for the copy", Account{Unified: true, Limit: Limit{Bytes: 97 * mib, Source: "x"}}, true, 7 * mib,
 			[2]int64{0, 7 * mib}, ""},
-		{"enough for the copy", Account{Unified: true, Limit: Limit{100 * mib, "x"}}, true, 10 * mib,
+		{"enough for the copy", Account{Unified: true, Limit: Limit{Bytes: 100 * mib, Source: "x"}}, true, 10 * mib,
 			[2]int64{8 * mib, 2 * mib}, ""},
-		{"two memories", Account{DeviceLimit: 70 * mib, Limit: Limit{20 * mib, "x"}}, true, 0, [2]int64{}, ""},
-		{"device too small", Account{DeviceLimit: 69 * mib, Limit: Limit{200 * mib, "x"}}, false, 180 * mib,
+		{"two memories", Account{DeviceLimit: 70 * mib, Limit: Limit{Bytes: 20 * mib, Source: "x"}}, true, 0, [2]int64{}, ""},
+		{"device too small", Account{DeviceLimit: 69 * mib, Limit: Limit{Bytes: 200 * mib, Source: "x"}}, false, 180 * mib,
 			[2]int64{8 * mib, 100 * mib},
 			"70.0 MiB of device memory, but the rank may use only 69.0 MiB: activations 60.0 MiB, weights 10.0 MiB"},
-		{"host too small", Account{DeviceLimit: 70 * mib, Limit: Limit{19 * mib, "RLIMIT_AS"}}, false, 0, [2]int64{},
+		{"host too small", Account{DeviceLimit: 70 * mib, Limit: Limit{Bytes: 19 * mib, Source: "RLIMIT_AS"}}, false, 0, [2]int64{},
 			"20.0 MiB of memory, but this process may use only 19.0 MiB (RLIMIT_AS): program 20.0 MiB"},
 	} {
 		c.account.Device, c.account.Host, c.account.Optional = device, host, optional
@@ -63,27 +63,30 @@ func TestAccountAgainstItsLimits(t *testing.T) {
 // 64 threads with 1 MiB of kernel stacks.
 const status = "Name:\tx\nVmSize:\t  204800 kB\nVmData:\t  102400 kB\nVmPTE:\t    1024 kB\nRssAnon:\t   40960 kB\nRssFile:\t   30720 kB\nRssShmem:\t    2048 kB\nThreads:\t64\n"
 
-const resident = 44 * mib // of status
+const statusHolds = 44 * mib // of status
 
 func TestLimitIsTheSmallest(t *testing.T) {
 	const v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 	const v1 = "32 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-	base := map[string]string{"proc/self/status": status, "proc/7/status": status}
-	with := func(more map[string]string) map[string]string {
+	base := map[string]string{"proc/self/status": status, "proc/7/status": status, "proc/7/cgroup": "0::/a/job/below\n"}
+	group := func(mibs int64, ranks int, source string) Limit {
+		return Limit{Bytes: mibs * mib, Source: source, Ranks: ranks}
+	}
+	with := func(lists ...map[string]string) map[string]string {
 		all := map[string]string{}
-		for _, list := range []map[string]string{base, more} {
+		for _, list := range append([]map[string]string{base}, lists...) {
 			for name, text := range list {
 				all[name] = text
 			}
 		}
 		return all
 	}
-	group := with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/a/job\n",
+	job := with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/a/job\n",
 		"sys/fs/cgroup/a/memory.max":      "max\n",
 		"sys/fs/cgroup/a/job/memory.max":  "1073741824\n",
 		"sys/fs/cgroup/a/job/memory.stat": "anon 125829120\nfile 900000000\nshmem 4194304\nkernel 12582912\nslab_reclaimable 4194304\n",
 	}) // 120 + 4 + 12 - 4 = 132 MiB are used: 88 MiB by two ranks, 44 MiB by others
-	one, two := Sharers{Group: 1, Machine: 1}, Sharers{Group: 2, Machine: 2, PIDs: []int{7}}
+	one, two := Sharers{}, Sharers{PIDs: []int{7}}
 	for _, c := range []struct {
 		name    string
 		files   map[string]string
@@ -91,36 +94,51 @@ func TestLimitIsTheSmallest(t *testing.T) {
 		want    Limit
 	}{
 		{"nothing known", nil, one, Limit{}},
-		{"group of one rank", group, one, Limit{(1024 - 132 + 44) * mib, "memory.max of /sys/fs/cgroup/a/job"}},
-		{"two ranks divide a group", group, two, Limit{(1024 - 44) / 2 * mib, "memory.max of /sys/fs/cgroup/a/job"}},
-		{"a process that is still to start", group, Sharers{Group: 2, Machine: 2, PIDs: []int{7}, Others: 10 * mib},
-			Limit{(1024 - 54) / 2 * mib, "memory.max of /sys/fs/cgroup/a/job"}},
-		{"two ranks with groups of their own", group, Sharers{Group: 1, Machine: 2, PIDs: []int{7}},
-			Limit{(1024 - 88) * mib, "memory.max of /sys/fs/cgroup/a/job"}},
+		{"group of one rank", job, one, group(1024-132+44, 1, "memory.max of /sys/fs/cgroup/a/job")},
+		{"two ranks divide a group", job, two, group((1024-44)/2, 2, "memory.max of /sys/fs/cgroup/a/job")},
+		{"a process that is still to start", job, Sharers{PIDs: []int{7}, Others: 10 * mib},
+			group((1024-54)/2, 2, "memory.max of /sys/fs/cgroup/a/job")},
+		{"a rank that is still to start", group, Sharers{Coming: 1},
+			group(512-44, 2, "memory.max of /sys/fs/cgroup/a/job")},
+		{"two ranks with groups of their own", with(job, map[string]string{"proc/7/cgroup": "0::/a/other\n"}), two,
+			group(1024-88, 1, "memory.max of /sys/fs/cgroup/a/job")},
+		{"a name that begins alike", with(job, map[string]string{"proc/7/cgroup": "0::/a/job2\n"}), two,
+			group(1024-88, 1, "memory.max of /sys/fs/cgroup/a/job")},
+		{"a rank in another namespace of processes", job, Sharers{PIDs: []int{Hidden}},
+			group(1024-88, 1, "memory.max of /sys/fs/cgroup/a/job")},
+		{"groups of their own below a shared limit", with(job, map[string]string{"proc/7/cgroup": "0::/a/other\n",
+			"sys/fs/cgroup/a/memory.max":  "536870912\n",
+			"sys/fs/cgroup/a/memory.stat": "anon 92274688\n"}), two,
+			group(256, 2, "memory.max of /sys/fs/cgroup/a")},
 		{"a parent has less left", with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/a/job\n",
 			"sys/fs/cgroup/a/memory.max":     "536870912\n",
 			"sys/fs/cgroup/a/memory.high":    "max\n",
 			"sys/fs/cgroup/a/memory.stat":    "anon 46137344\nshmem 0\nkernel 0\n",
 			"sys/fs/cgroup/a/job/memory.max": "1073741824\n",
-		}), one, Limit{512 * mib, "memory.max of /sys/fs/cgroup/a"}},
+		}), one, group(512, 1, "memory.max of /sys/fs/cgroup/a")},
 		{"memory.high", with(map[string]string{"proc/self/mountinfo": v2, "proc/self/cgroup": "0::/\n",
 			"sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.high": "268435456\n",
-		}), one, Limit{256 * mib, "memory.high of /sys/fs/cgroup"}},
+		}), one, group(256, 1, "memory.high of /sys/fs/cgroup")},
 		{"version 1", with(map[string]string{"proc/self/mountinfo": v1, "proc/self/cgroup": "4:memory:/job\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":          "9223372036854771712\n",
 			"sys/fs/cgroup/memory/job/memory.limit_in_bytes":      "536870912\n",
 			"sys/fs/cgroup/memory/job/memory.stat":                "cache 9\nrss 1\ntotal_rss 50331648\ntotal_shmem 2097152\n",
-			"sys/fs/cgroup/memory/job/memory.kmem.usage_in_bytes": "2097152\n",
-		}), one, Limit{(512 - 52 + 44) * mib, "memory.limit_in_bytes of /sys/fs/cgroup/memory/job"}},
+			"sys/fs/cgroup/memory/job/memory.kmem.usage_in_bytes": "402653184\n", // caches of the file system,
+		}), one, group(512-50+42, 1, "memory.limit_in_bytes of /sys/fs/cgroup/memory/job")},
 		{"address space", with(map[string]string{"proc/self/limits": "Limit   Soft Limit   Hard Limit   Units\n" +
 			"Max data size             unlimited            unlimited            bytes\n" +
 			"Max address space         1073741824           unlimited            bytes\n"}), one,
-			Limit{(1024-200)*mib + resident, "RLIMIT_AS"}},
+			Limit{Bytes: (1024-200-128)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true}},
 		{"data", with(map[string]string{"proc/self/limits": "Max data size   536870912   unlimited   bytes\n"}), one,
-			Limit{(512-100)*mib + resident, "RLIMIT_DATA"}},
-		{"the machine",
-			with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\n"}), two,
-			Limit{(1024 + 88) / 2 * mib, "memory available on the machine"}},
+			Limit{Bytes: (512-100-128)*mib + statusHolds, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true}},
+		{"the machine", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 7340032 kB\n"}),
+			two, group((1024+88)/2, 2, "memory available on the machine")},
+		{"a machine with swap and other caches", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 4194304 kB\nShmem: 1048576 kB\nSwapFree: 2097152 kB\n"}),
+			two, Limit{Bytes: (1024 + 88) / 2 * mib, Source: "memory available on the machine", Ranks: 2,
+				Hard: (8192 - 5120 + 2048 + 88) / 2 * mib}},
+		{"swap that a control group forbids", with(job, map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 262144 kB\nAnonPages: 4194304 kB\n"}),
+			one, Limit{Bytes: (256 + 44) * mib, Source: "memory available on the machine", Ranks: 1,
+				Hard: (1024 - 88) * mib}},
 	} {
 		if got := ReadLimit(files(c.files), c.sharers); got != c.want {
 			t.Errorf("%s: got %d MiB (%s), want %d MiB (%s)", c.name, got.Bytes/mib, got.Source, c.want.Bytes/mib,
@@ -152,19 +170,19 @@ func TestPressureWarnsBeforeTheKernelActs(t *testing.T) {
 		{"the machine",
 			map[string]string{"proc/meminfo": "MemTotal: 1000000 kB\nMemAvailable: 5000 kB\n"}, planned, true},
 	} {
-		p, ok := ReadPressure(files(c.files))
+		p, ok := NewGauge(files(c.files)).Pressure()
 		if !ok || p.Near(c.resident, planned) != c.near {
 			t.Errorf("%s: got %+v, near %v, want %v", c.name, p, !c.near, c.near)
 		}
 	}
-	if p, ok := ReadPressure(files(nil)); ok {
+	if p, ok := NewGauge(files(nil)).Pressure(); ok {
 		t.Errorf("nothing known: got %+v", p)
 	}
 }
 
 func TestResidentOfThisProcess(t *testing.T) {
-	if got, known := Resident(files(map[string]string{"proc/self/status": status}), 0); got != resident || !known {
-		t.Errorf("got %d MiB, %v, want %d", got/mib, known, resident/mib)
+	if got, known := Resident(files(map[string]string{"proc/self/status": status}), 0); got != statusHolds || !known {
+		t.Errorf("got %d MiB, %v, want %d", got/mib, known, statusHolds/mib)
 	}
 	if got, known := Resident(files(nil), 0); known {
 		t.Errorf("without proc: got %d bytes", got)

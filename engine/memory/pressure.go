@@ -2,6 +2,7 @@ package memory
 
 import (
 	"io/fs"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/cgroup"
 )
@@ -14,14 +15,27 @@ type Pressure struct {
 	Stalled float64 // part of the last 10 s in which all processes waited for memory, percent; 0: unknown
 }
 
-// ReadPressure returns the pressure of the limit with the least memory left: that of a control group, or the memory of
-// the machine. ok is false if neither is known.
-func ReadPressure(root fs.FS) (p Pressure, ok bool) {
+// Throttles reports whether the kernel slows down processes at the limit (memory.high), and kills none.
+func (p Pressure) Throttles() bool { return strings.HasPrefix(p.Source, "memory.high ") }
+
+// Gauge reads pressure again and again. It finds the control groups only once.
+type Gauge struct {
+	root   fs.FS
+	groups cgroup.Groups
+}
+
+// NewGauge returns a gauge of this process. root contains proc and sys.
+func NewGauge(root fs.FS) Gauge { return Gauge{root, cgroup.Read(root)} }
+
+// Pressure returns the pressure of the limit with the least memory left: that of a control group, or the memory of the
+// machine. ok is false if neither is known.
+func (g Gauge) Pressure() (p Pressure, ok bool) {
+	root := g.root
 	machine := keyed(root, "proc/meminfo")
 	if total := machine["MemTotal"]; total > 0 {
 		p, ok = Pressure{Source: "memory of the machine", Limit: total, Used: total - machine["MemAvailable"]}, true
 	}
-	level, limited := cgroup.Tightest(cgroup.Read(root).Memory(root))
+	level, limited := cgroup.Tightest(g.groups.Memory(root))
 	if limited && (!ok || level.Limit-level.Used < p.Limit-p.Used) {
 		p = Pressure{Source: level.File + " of /" + level.Folder, Limit: level.Limit, Used: level.Used,
 			Stalled: level.Stalled}

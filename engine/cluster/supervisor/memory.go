@@ -49,7 +49,7 @@ func (before memoryKills) reason(after memoryKills) string {
 		return fmt.Sprintf("perhaps out of memory (the machine's counter oom_kill rose from %d to %d)", before.system,
 			after.system)
 	case before.group < 0 && before.system < 0:
-		return "probably out of memory (no counter oom_kill is readable; the kernel log has the reason)"
+		return "cause unknown: no counter oom_kill is readable; the kernel log may have the reason"
 	}
 	return ""
 }

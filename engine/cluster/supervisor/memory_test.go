@@ -69,7 +69,7 @@ func TestSaysWhetherMemoryWasWanting(t *testing.T) {
 			"perhaps out of memory (the machine's counter oom_kill rose from 5 to 7)"},
 		{memoryKills{1, 5}, memoryKills{1, 5}, ""},
 		{memoryKills{-1, -1}, memoryKills{-1, -1},
-			"probably out of memory (no counter oom_kill is readable; the kernel log has the reason)"},
+			"cause unknown: no counter oom_kill is readable; the kernel log may have the reason"},
 	}
 	for _, test := range tests {
 		if got := test.before.reason(test.after); got != test.want {

@@ -10,6 +10,8 @@ import (
 // Host describes the memory of this process for Options.Host.
 type Host struct {
 	Limit memory.Limit // memory that this process may use
+	// Pool names what Limit is a part of: ranks with the same name divide it. "": no other rank has a part of it.
+	Pool string
 	// Program measures the memory of the process. The replica calls it once, before the model has memory.
 	Program func() []memory.Part
 	// Parts returns the memory that the run needs apart from the replica, for a share of a micro-batch: batches that
@@ -69,8 +71,8 @@ func (r *Replica) account(p *plans) memory.Account {
 	if host == nil {
 		return a
 	}
-	a.Limit = host.Limit
-	batches := []memory.Part{{Name: Results, Bytes: p.hostBytes() + p.staging}}
+	a.Limit = r.limit
+	batches := []memory.Part{{Name: Results, Bytes: p.hostBytes()*r.setsOfPlans() + p.staging}}
 	if host.Parts != nil {
 		batches = append(batches, host.Parts(p.samples)...)
 	}
@@ -106,7 +108,7 @@ const spreadOfFiles = 4
 // spread returns the bytes by which the account of a run may exceed its limit. A plan promises no batch that needs
 // them.
 func (r *Replica) spread() int64 {
-	if r.opts.Planning {
+	if r.opts.Planning || r.limit.Addresses { // nothing is reclaimed to make room for reserved addresses
 		return 0
 	}
 	for _, p := range r.program {
@@ -115,6 +117,15 @@ func (r *Replica) spread() int64 {
 		}
 	}
 	return 0
+}
+
+// setsOfPlans returns the number of sets of plans that exist at a time. A smaller micro-batch of the last step of an
+// epoch has plans of its own (partPlans), whose inputs and outputs are at most those of the whole one.
+func (r *Replica) setsOfPlans() int64 {
+	if r.exact && r.opts.LastBatch%r.opts.MicroBatch() > 0 {
+		return 2
+	}
+	return 1
 }
 
 // Account returns the memory of this rank for its largest share.
@@ -157,7 +168,9 @@ func (r *Replica) refuseModel(params *plan.Params) error {
 	if r.opts.Accumulation > 1 {
 		sums++
 	}
-	a := memory.Account{Unified: true, Limit: host.Limit, Host: r.program, Device: []memory.Part{
+	limit := host.Limit
+	limit.Bytes = max(limit.Bytes, limit.Hard)
+	a := memory.Account{Unified: true, Limit: limit, Host: r.program, Device: []memory.Part{
 		{Name: "weights", Bytes: params.Bytes + params.StateBytes},
 		{Name: "gradients", Bytes: sums * params.TrainBytes},
 		{Name: "moments", Bytes: int64(r.opts.Optimizer.MomentCount()) * params.TrainBytes}}}

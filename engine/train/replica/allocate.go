@@ -61,9 +61,10 @@ func (r *Replica) allocate() (err error) {
 		used, _ := r.dev.Memory()
 		r.plans.free = max(most-used, 1)
 	}
-	if h := r.opts.Host; h != nil && h.Limit.Bytes > 0 && r.program != nil {
+	if h := r.opts.Host; h != nil && h.Limit.Bytes > 0 {
+		r.limit = h.Limit
 		r.plans.hostLoad = func(p *plans) float64 {
-			return float64(r.account(p).HostBytes()-r.spread()) / float64(h.Limit.Bytes)
+			return float64(r.account(p).HostBytes()-r.spread()) / float64(r.limit.Bytes)
 		}
 	}
 	if err := r.settleShares(); err != nil {
@@ -122,12 +123,22 @@ type MemoryError struct {
 
 	Account *memory.Account // what the micro-batch needs; nil if the memory of the process is not known
 	Model   bool            // the model alone does not fit, without activations
+	// Together is set if the ranks together cannot hold a micro-batch. Samples is then the smallest share that this rank
+	// cannot hold, and Err says what all ranks hold.
+	Together bool
 }
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
 	if e.Model {
 		return fmt.Sprintf("the model without activations needs %s: no number of samples fits: use a smaller model, an optimizer with less state (optimizer.name), or raise the limit",
+			e.Account.Short())
+	}
+	if e.Together && e.Account == nil {
+		return e.Err.Error()
+	}
+	if e.Together {
+		return fmt.Sprintf("%v; this rank holds at most %d samples, and for %d it needs %s", e.Err, e.Fit, e.Samples,
 			e.Account.Short())
 	}
 	if e.Account != nil && !e.Account.Fits() {

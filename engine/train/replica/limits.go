@@ -3,11 +3,14 @@ package replica
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
@@ -25,19 +28,21 @@ func (r *Replica) settleShares() error {
 		r.shares = shares.Alone(micro, r.opts.wholeGroup())
 		return r.refuse(micro)
 	}
-	own, err := r.limit(p.most(micro))
+	if err := r.dividePool(); err != nil {
+		return err
+	}
+	limits, err := r.limits(micro)
 	if err != nil {
 		return err
 	}
-	limits, err := r.gather(context.Background(), own)
-	if err != nil {
-		return fmt.Errorf("gather the limits of ranks: %w", err)
+	if limits, err = r.leaveRoom(limits); err != nil {
+		return err
 	}
 	r.shares = shares.New(r.opts.rules(), limits)
 	first := p.Shares
 	if p.Divide != nil {
 		if first, err = p.Divide(slices.Clone(limits)); err != nil {
-			return fmt.Errorf("replica: shares of a micro-batch of %d samples: %w", micro, err)
+			return r.withoutPlace(limits, fmt.Errorf("replica: shares of a micro-batch of %d samples: %w", micro, err))
 		}
 		decided, err := r.gather(context.Background(), int(shares.Hash(first)))
 		if err != nil {
@@ -62,7 +67,186 @@ func (r *Replica) refuse(micro int) error {
 	if err != nil || fit >= micro {
 		return err
 	}
-	return r.tooLarge(micro, fit, need, max(r.plans.free, 0))
+	refused := r.tooLarge(micro, fit, need, max(r.plans.free, 0))
+	if r.limit.Hard > 0 { // the machine may swap
+		r.exceed()
+		if more, _, err := r.plans.fit(micro, r.opts.wholeGroup(), r.plans.free); err != nil || more >= micro {
+			return err
+		}
+	}
+	return refused
+}
+
+// exceed lets this rank use memory up to the hard limit of its process. The run warns of it.
+func (r *Replica) exceed() { r.limit.Bytes, r.limit.Hard = r.limit.Hard, 0 }
+
+// limits returns the largest share of each rank. If the ranks cannot hold the micro-batch otherwise, they may exceed
+// the memory that is available now.
+func (r *Replica) limits(micro int) ([]int, error) {
+	p := r.opts.Peers
+	for {
+		own, err := r.mostThatFits(p.most(micro))
+		if err != nil {
+			return nil, err
+		}
+		may := 0
+		if r.limit.Hard > 0 && r.plans.hostLoad != nil && !r.opts.Planning {
+			may = 1
+		}
+		rows, err := r.gatherNumbers(context.Background(), own, may)
+		if err != nil {
+			return nil, fmt.Errorf("gather the limits of ranks: %w", err)
+		}
+		limits, sum, more := make([]int, len(rows)), 0, 0
+		for rank, row := range rows {
+			limits[rank] = row[0]
+			sum, more = sum+row[0], more+row[1]
+		}
+		if sum >= micro || more == 0 || p.Divide == nil {
+			return limits, nil
+		}
+		if may == 1 {
+			r.exceed()
+		}
+	}
+}
+
+// withoutPlace adds this rank's account to the error that the ranks cannot hold a micro-batch.
+func (r *Replica) withoutPlace(limits []int, err error) error {
+	micro, sum := r.opts.MicroBatch(), 0
+	for _, n := range limits {
+		sum += n
+	}
+	if sum >= micro || r.plans.hostLoad == nil || r.opts.Planning {
+		return err
+	}
+	own, unit := limits[r.group.Rank()], r.opts.wholeGroup()
+	f, accountErr := r.Footprint(own + 2*coarseStep(own, unit)) // a limit is at most one step below what fits
+	if accountErr != nil {
+		return errors.Join(err, accountErr)
+	}
+	e := &MemoryError{Samples: f.Samples, Fit: own, Err: fmt.Errorf("%w: %w", err, device.ErrOutOfMemory),
+		Together: true}
+	if !f.Account.Fits() {
+		e.Account = &f.Account
+	}
+	return e
+}
+
+// heapRoom is memory that a rank keeps for Go's heap, if it can, so that garbage is collected seldom.
+const heapRoom = 64 << 20
+
+// leaveRoom lowers the limit of a rank to keep memory for what makes it fast: the copy of checkpoints, the cache of
+// images and Go's heap. Without it, a rank whose largest share just fits has none of them, also for small shares. A
+// rank keeps at least one and a half times its first share.
+func (r *Replica) leaveRoom(limits []int) ([]int, error) {
+	p, h := r.opts.Peers, r.opts.Host
+	if p.Preview == nil || r.opts.Planning {
+		return limits, nil
+	}
+	first, err := p.Preview(slices.Clone(limits))
+	if err != nil {
+		return limits, nil // Divide fails, too
+	}
+	rank, unit := r.group.Rank(), r.opts.wholeGroup()
+	own := limits[rank]
+	if least := max((first[rank]*3/2+unit-1)/unit, 1) * unit; r.plans.hostLoad != nil && least < own {
+		wish := memory.Sum(h.Optional) + heapRoom
+		if h.Copies {
+			wish += r.copyBytes()
+		}
+		var left [2]int64 // for the share least, and for the limit
+		for i, n := range []int{least, own} {
+			if err := r.plans.inspect(n, func(p *plans) { left[i], _ = r.account(p).Left() }); err != nil {
+				return nil, err
+			}
+		}
+		switch {
+		case left[1] >= wish:
+		case left[0] <= wish:
+			own = least
+		default: // memory grows linearly with samples
+			more := float64(own-least) * float64(left[0]-wish) / float64(left[0]-left[1])
+			own = coarse(least+int(more)/unit*unit, own, unit)
+		}
+	}
+	limits, err = r.gather(context.Background(), max(own, first[rank]))
+	if err != nil {
+		return nil, fmt.Errorf("gather the limits of ranks: %w", err)
+	}
+	return limits, nil
+}
+
+// dividePool divides the memory that ranks share by the needs of their first shares, if these are known. Equal parts
+// would refuse a large share although other ranks leave enough memory.
+func (r *Replica) dividePool() error {
+	p, h := r.opts.Peers, r.opts.Host
+	if len(p.Shares) == 0 || r.opts.Planning {
+		return nil
+	}
+	var need, part, pool int64
+	if r.plans.hostLoad != nil && h.Pool != "" {
+		load, recompute := r.plans.hostLoad, r.plans.recompute
+		if recompute == RecomputeShort { // what the rank would use if it had enough
+			r.plans.hostLoad, r.plans.recompute = nil, RecomputeNever
+		}
+		err := r.plans.inspect(p.first(), func(p *plans) { need = r.account(p).HostBytes() - r.spread() })
+		if r.plans.hostLoad, r.plans.recompute = load, recompute; err != nil {
+			return err
+		}
+		hash := fnv.New64a()
+		hash.Write([]byte(h.Pool))
+		part, pool = r.limit.Bytes, int64(hash.Sum64()>>1)+1
+	}
+	rows, err := r.gatherNumbers(context.Background(), int(need), int(part), int(pool))
+	if err != nil {
+		return fmt.Errorf("gather the memory of ranks: %w", err)
+	}
+	if pool == 0 {
+		return nil
+	}
+	var needs []int64
+	own, whole := 0, int64(0)
+	for rank, row := range rows {
+		if int64(row[2]) != pool {
+			continue
+		}
+		if rank == r.group.Rank() {
+			own = len(needs)
+		}
+		needs, whole = append(needs, int64(row[0])), whole+int64(row[1])
+	}
+	more := partsOf(whole, needs)[own] - r.limit.Bytes
+	if r.limit.Bytes += more; r.limit.Hard > 0 {
+		r.limit.Hard += more
+	}
+	return nil
+}
+
+// partsOf divides memory by needs. What remains is divided equally. If memory is missing, those needs that are at most
+// an equal part are met, and the others get what remains, in proportion.
+func partsOf(whole int64, needs []int64) []int64 {
+	parts := make([]int64, len(needs))
+	equal := whole / int64(len(needs))
+	var sum, small, large int64
+	for _, need := range needs {
+		if sum += need; need <= equal {
+			small += need
+		} else {
+			large += need
+		}
+	}
+	for i, need := range needs {
+		switch {
+		case sum <= whole:
+			parts[i] = need + (whole-sum)/int64(len(needs))
+		case need <= equal:
+			parts[i] = need
+		default:
+			parts[i] = int64(float64(whole-small) * float64(need) / float64(large))
+		}
+	}
+	return parts
 }
 
 // tooLarge returns the error of a share that does not fit. need are the bytes of its activations, free those that the
@@ -122,10 +306,10 @@ func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	return total - used, total > 0
 }
 
-// limit returns the largest share, at most most, whose activations fit into memory. It compiles plans to find out.
-// The result is most or a multiple of a group of batch normalisation. If the first share is fixed and does not fit,
-// limit returns a *MemoryError.
-func (r *Replica) limit(most int) (int, error) {
+// mostThatFits returns the largest share, at most most, whose activations fit into memory. It compiles plans to find
+// out. The result is most or a multiple of a group of batch normalisation. If the first share is fixed and does not
+// fit, the error is a *MemoryError.
+func (r *Replica) mostThatFits(most int) (int, error) {
 	free, known := r.memoryLeft()
 	p := r.opts.Peers
 	unit := r.opts.wholeGroup()
@@ -139,14 +323,34 @@ func (r *Replica) limit(most int) (int, error) {
 		free = -1
 	}
 	fit, need, err := r.plans.fit(most, unit, free)
-	if err != nil || p.Divide != nil {
+	if err != nil {
 		return fit, err
+	}
+	if p.Divide != nil {
+		return coarse(fit, most, unit), nil
+	}
+	if share := p.first(); share > fit && r.limit.Hard > 0 {
+		r.exceed()
+		return r.mostThatFits(most)
 	}
 	if share := p.first(); share > fit {
 		return 0, r.tooLarge(share, fit, need*int64(share)/int64(most), free)
 	}
 	return fit, nil
 }
+
+// coarseLimits is the number of steps of a limit that memory sets.
+const coarseLimits = 64
+
+// coarse rounds a limit down. The free memory varies by a few MiB from start to start; shares should not.
+func coarse(fit, most, unit int) int {
+	if fit == most {
+		return fit
+	}
+	return fit - fit%coarseStep(fit, unit)
+}
+
+func coarseStep(fit, unit int) int { return max(fit/coarseLimits/unit, 1) * unit }
 
 // wholeGroup returns the unit of shares: the number of samples of a group of batch normalisation, or 1.
 func (o Options) wholeGroup() int {
@@ -158,10 +362,26 @@ func (o Options) wholeGroup() int {
 
 // gather returns the numbers own of all ranks.
 func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
-	rows, err := r.group.Gather(ctx, r.dev, "limits", binary.LittleEndian.AppendUint64(nil, uint64(own)))
+	rows, err := r.gatherNumbers(ctx, own)
 	all := make([]int, len(rows))
 	for i, row := range rows {
-		all[i] = int(binary.LittleEndian.Uint64(row))
+		all[i] = row[0]
+	}
+	return all, err
+}
+
+// gatherNumbers returns the numbers of all ranks, by rank.
+func (r *Replica) gatherNumbers(ctx context.Context, own ...int) ([][]int, error) {
+	var word []byte
+	for _, n := range own {
+		word = binary.LittleEndian.AppendUint64(word, uint64(n))
+	}
+	rows, err := r.group.Gather(ctx, r.dev, "limits", word)
+	all := make([][]int, len(rows))
+	for rank, row := range rows {
+		for i := range own {
+			all[rank] = append(all[rank], int(binary.LittleEndian.Uint64(row[8*i:])))
+		}
 	}
 	return all, err
 }

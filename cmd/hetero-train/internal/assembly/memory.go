@@ -17,6 +17,9 @@ const (
 // HostMemory describes the memory of this process: its limit, and what a training run needs apart from the replica.
 func (r *Run) HostMemory() *replica.Host {
 	h := &replica.Host{Limit: r.Rank.HostLimit(), Program: r.Rank.MeasureProgram}
+	if t := r.Rank.Team; h.Limit.Ranks > 1 && t != nil && t.Group != nil {
+		h.Pool = t.Group.Members()[t.Place.Rank].Host + " " + h.Limit.Source
+	}
 	if r.Loading.Samples == nil { // the command has no loaders of a training run
 		return h
 	}

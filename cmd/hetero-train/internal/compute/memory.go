@@ -1,10 +1,12 @@
 package compute
 
 import (
+	"os"
 	"runtime/debug"
 	"runtime/metrics"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cgroup"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -17,37 +19,67 @@ func (k *Rank) HostLimit() memory.Limit {
 		return *k.hostLimit
 	}
 	limit := memory.ReadLimit(memory.System(), k.sharersOfMemory())
-	if k.Team != nil || k.Process.LocalRanks() == 1 {
+	if k.met() || k.Process.Opts.Assignment.WorldSize <= 1 {
 		k.hostLimit = &limit
 	}
 	return limit
 }
 
-// sharersOfMemory returns the processes that divide the limits of this process.
-func (k *Rank) sharersOfMemory() memory.Sharers {
-	s := memory.Sharers{Group: 1, Machine: k.Process.LocalRanks()}
-	if session.SharesLimits(k.Process.Opts.Assignment, k.Process.Opts.Env) {
-		s.Group = s.Machine
+// TotalMemory returns this rank's part of all memory of its device, or of its machine and control groups, bytes. Unlike
+// MemoryBytes, it does not depend on what other programs use at the moment.
+func (k *Rank) TotalMemory() int64 {
+	info := k.Device.Info()
+	if info.Threads == 0 {
+		return info.MemoryBytes / int64(max(k.sharers, 1))
 	}
-	if k.Team == nil || k.Team.Group == nil {
-		return s
+	total, root := info.MemoryBytes, memory.System()
+	if limit, limited := cgroup.Read(root).MemoryLimit(root); limited {
+		total = min(total, limit)
 	}
-	members := k.Team.Group.Members()
-	own := members[k.Team.Place.Rank]
-	for _, m := range members {
-		if m.Host == own.Host && m.PID != own.PID {
-			s.PIDs = append(s.PIDs, m.PID)
-		}
-	}
-	return s
+	return total / int64(max(k.Process.LocalRanks(), 1))
 }
 
-// PlanHost sets the limit that HostLimit returns, and the number of ranks that share the mapped files, for plans of
-// ranks that do not exist.
-func (k *Rank) PlanHost(l memory.Limit, ranks int) { k.hostLimit, k.planned = &l, ranks }
+// met reports whether this rank knows the others.
+func (k *Rank) met() bool { return k.Team != nil && (k.Team.Group != nil || k.Team.Exchange != nil) }
 
-// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. Ranks of one
-// control group share the pages of mapped files, so each counts its part of them. The result is nil if the system
+// sharersOfMemory returns the processes that divide the limits of this process. Which control groups the ranks share
+// does not depend on what started them.
+func (k *Rank) sharersOfMemory() memory.Sharers {
+	if k.Team == nil || k.Team.Group == nil {
+		return memory.Sharers{Coming: k.Process.LocalRanks() - 1}
+	}
+	return memory.Sharers{PIDs: otherProcesses(k.Team.Group.Members(), k.Team.Place.Rank, k.pidSpaces)}
+}
+
+// otherProcesses returns the processes of the other ranks on the machine of rank own. spaces are the namespaces of
+// processes by rank. Processes of two namespaces may have the same number.
+func otherProcesses(members []rendezvous.Member, own int, spaces []string) (pids []int) {
+	for rank, m := range members {
+		switch {
+		case rank == own || m.Host != members[own].Host:
+		case len(spaces) == len(members) && spaces[rank] == spaces[own]:
+			pids = append(pids, m.PID)
+		default:
+			pids = append(pids, memory.Hidden)
+		}
+	}
+	return pids
+}
+
+// pidSpace returns the namespace of processes of this process; "": unknown.
+func pidSpace() string {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// PlanHost sets the limit that HostLimit returns, for plans of ranks that do not exist.
+func (k *Rank) PlanHost(l memory.Limit) { k.hostLimit = &l }
+
+// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. Ranks that
+// divide a limit share the pages of mapped files, so each counts its part of them. The result is nil if the system
 // reports no memory of processes.
 func (k *Rank) MeasureProgram() []memory.Part {
 	debug.FreeOSMemory()
@@ -55,7 +87,7 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	if !known {
 		return nil
 	}
-	files := memory.Mapped(memory.System()) / int64(max(k.planned, k.sharersOfMemory().Group))
+	files := memory.Mapped(memory.System()) / int64(max(k.HostLimit().Ranks, 1))
 	return []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()},
 		{Name: replica.ProgramFiles, Bytes: files}}
 }

@@ -14,13 +14,14 @@ type seat struct {
 	Device string `json:"device"`
 	UUID   string `json:"uuid"` // UUID of the GPU; "" for another device
 	Shared bool   `json:"shared"`
+	PIDs   string `json:"pids"` // namespace of processes; see pidSpace
 }
 
 // refuseSharing returns an error if two ranks compute on one GPU and device.share_gpu is false. Each of these ranks
 // would have half of the memory, and at most half of the speed.
 func (k *Rank) refuseSharing(ctx context.Context) error {
 	info, members := k.Device.Info(), k.Team.Group.Members()
-	own, err := json.Marshal(seat{info.Name, info.UUID, k.Process.Cfg.Device.ShareGPU})
+	own, err := json.Marshal(seat{info.Name, info.UUID, k.Process.Cfg.Device.ShareGPU, pidSpace()})
 	if err != nil {
 		return err
 	}
@@ -29,12 +30,14 @@ func (k *Rank) refuseSharing(ctx context.Context) error {
 		return err
 	}
 	first := map[string]int{}
+	k.pidSpaces = nil
 	seats := make([]seat, len(words))
 	for rank, word := range words {
 		if err := json.Unmarshal(word, &seats[rank]); err != nil {
 			return fmt.Errorf("device of rank %d: %w", rank, err)
 		}
 		s := seats[rank]
+		k.pidSpaces = append(k.pidSpaces, s.PIDs)
 		if s.UUID == "" {
 			continue
 		}

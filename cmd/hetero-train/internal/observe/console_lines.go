@@ -106,8 +106,12 @@ func (c *Console) logModel(resume *checkpoint.State) {
 		"step_flops", r.FLOPs(), "precision", a.Rank.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if account := r.Account(); account.Limit.Bytes > 0 {
-		c.Log(fmt.Sprintf("memory planned%s: %s of %s (%s)", here, memory.Size(account.HostBytes()),
-			memory.Size(account.Limit.Bytes), account.Limit.Source),
+		over := ""
+		if excess := account.HostBytes() - account.Limit.Bytes; excess > 0 {
+			over = fmt.Sprintf("; the kernel reclaims program files, so an excess of %s is tolerated", memory.Size(excess))
+		}
+		c.Log(fmt.Sprintf("memory planned%s: %s of %s (%s)%s", here, memory.Size(account.HostBytes()),
+			memory.Size(account.Limit.Bytes), account.Limit.Source, over),
 			"memory", "planned_bytes", account.HostBytes(), "limit_bytes", account.Limit.Bytes, "limit_from",
 			account.Limit.Source, "account", account)
 	}

@@ -92,11 +92,11 @@ func (o *Opened) accountFor(d *config.Data) {
 	}
 	o.cached = data.DefaultCacheBytes
 	if size > 0 {
-		samples := o.Train.Len()
+		needs := data.CachedBytes(o.Train.Len(), size, size)
 		if o.Eval != nil {
-			samples += o.Eval.Len()
+			needs += data.CachedBytes(o.Eval.Len(), size, size)
 		}
-		o.cached = min(o.cached, data.CachedBytes(samples, size, size))
+		o.cached = min(o.cached, needs)
 	}
 }
 

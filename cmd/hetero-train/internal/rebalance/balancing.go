@@ -306,14 +306,9 @@ func (b *Balancer) logRanks() {
 // fits into the memory of each rank.
 func (b *Balancer) Divide(limits []int) ([]int, error) {
 	c := b.cfg
-	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval,
-		Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
-	b.options.Limits = limits
-	b.know()
 	var err error
-	if b.Policy, err = parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy,
-		b.options); err != nil {
-		return nil, exit.Usagef("balance: %w", err)
+	if b.Policy, err = b.policy(limits); err != nil {
+		return nil, err
 	}
 	b.opening = balancer.Opening(b.Policy, c.Balance.Interval)
 	if b.Policy, err = hybrid.Explained(b.Policy, b.options); err != nil {
@@ -341,6 +336,29 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 		b.warnOfEnd(b.opening)
 	}
 	return shares, nil
+}
+
+// policy sets the options for limits, and returns a policy with them.
+func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
+	c := b.cfg
+	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval,
+		Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
+	b.options.Limits = limits
+	b.know()
+	p, err := parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy, b.options)
+	if err != nil {
+		return nil, exit.Usagef("balance: %w", err)
+	}
+	return p, nil
+}
+
+// Preview returns the first shares that Divide would return.
+func (b *Balancer) Preview(limits []int) ([]int, error) {
+	p, err := b.policy(limits)
+	if err != nil {
+		return nil, err
+	}
+	return p.Start(), nil
 }
 
 // LogBatchSizes logs the share of a micro-batch with which each rank starts.

@@ -95,6 +95,7 @@ func (tr *training) replicaOptions() (replica.Options, error) {
 	}
 	if len(tr.process.Cfg.Balance.FixedShares) == 0 {
 		o.Peers.Divide, o.Peers.MemoryBytes = tr.balancing.Divide, tr.rank.MemoryBytes()
+		o.Peers.Preview = tr.balancing.Preview
 		return o, nil
 	}
 	// ranks with unequal shares may need unequal parts of a machine's memory

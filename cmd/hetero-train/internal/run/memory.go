@@ -20,6 +20,12 @@ func (tr *training) keepToMemory(ctx context.Context) error {
 	if account.Limit.Bytes == 0 {
 		return nil
 	}
+	if soft := tr.rank.HostLimit(); soft.Hard > 0 && account.Limit.Hard == 0 && account.HostBytes() > soft.Bytes {
+		tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
+			"this rank needs more than the memory that is available now, so the machine may swap: lower data.batch_size, raise train.grad_accumulation, or end other programs",
+			"planned", memory.Size(account.HostBytes()), "available", memory.Size(soft.Bytes), "possible",
+			memory.Size(soft.Hard))
+	}
 	if _, set := tr.process.Opts.Env.Lookup("GOMEMLIMIT"); !set {
 		before := debug.SetMemoryLimit(-1)
 		debug.SetMemoryLimit(tr.rank.GoLimit(account))
@@ -54,6 +60,7 @@ const memoryInterval = time.Second
 
 // watchMemory warns once when the kernel may soon kill a process because memory runs out.
 func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
+	gauge := memory.NewGauge(memory.System())
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	planned := account.HostBytes() + memory.Sum(account.Optional)
@@ -63,7 +70,7 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 			return
 		case <-tick.C:
 		}
-		pressure, known := memory.ReadPressure(memory.System())
+		pressure, known := gauge.Pressure()
 		if !known {
 			return
 		}
@@ -71,8 +78,12 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 		if !pressure.Near(resident, planned) {
 			continue
 		}
+		kernel := "kill a process"
+		if pressure.Throttles() {
+			kernel = "slow down this run"
+		}
 		tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
-			"memory is almost used up, and the kernel will kill a process when it is: lower data.batch_size, raise train.grad_accumulation, or raise the limit",
+			"memory is almost used up, and the kernel will "+kernel+" when it is: lower data.batch_size, raise train.grad_accumulation, or raise the limit",
 			"limit", memory.Size(pressure.Limit), "limit_from", pressure.Source, "used", memory.Size(pressure.Used),
 			"used_by_this_rank", memory.Size(resident), "planned_for_this_rank", memory.Size(planned))
 		return

@@ -21,6 +21,7 @@ import (
 // tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program.
 // All ranks choose the same. Each candidate trains a replica of its own, so timing leaves no trace in the run.
 func (tr *training) tune(ctx context.Context) error {
+	tr.run.Data.Cache.Set(0) // candidates read images before the cache has memory; GrantCache gives it
 	o, err := tr.run.ReplicaOptions()
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (t *tuner) describe() string {
 	c := t.tr.process.Cfg
 	text := []string{assembly.CurveSetting(c, t.tr.rank.Precision.String()),
 		fmt.Sprintf("batch %d, micro-batches %d, memory %d GiB", c.Data.BatchSize, c.Train.GradAccumulation,
-			t.tr.rank.MemoryBytes()>>30)}
+			t.tr.rank.TotalMemory()>>30)}
 	for _, s := range c.Settings() {
 		table, _, _ := strings.Cut(s.Key, ".")
 		if slices.Contains(alsoTimed, s.Key) || slices.Contains(alsoTimed, table) {

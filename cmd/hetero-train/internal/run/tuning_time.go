@@ -156,6 +156,11 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	if t.peers != nil {
 		peers := *t.peers
 		peers.CapBytes, peers.Shares, peers.Divide = capBytes, nil, t.divide
+		if fixed := t.tr.process.Cfg.Balance.FixedShares; len(fixed) > 0 {
+			if peers.Shares, err = parts.Divide(t.tr.process.Cfg, t.ranks()); err != nil {
+				return nil, err
+			}
+		}
 		if peers.MaxShare, err = t.mostSamples(); err != nil {
 			return nil, err
 		}

@@ -233,23 +233,34 @@ func (p *planning) openData(ctx context.Context) error {
 // the process if the device computes in host memory; 0 means that of this machine.
 func (p *planning) setLimits(size int64) {
 	ranks := len(p.shares)
-	s := memory.Sharers{Group: ranks, Machine: ranks}
+	s := memory.Sharers{Coming: ranks - 1}
 	if ranks > 1 { // a process of this program starts them, and waits
 		s.Others = p.start
 	}
 	p.limit = memory.ReadLimit(memory.System(), s)
-	unified := replica.Unified(p.run.Rank.Device.Info())
+	info := p.run.Rank.Device.Info()
+	unified := replica.Unified(info)
 	switch {
 	case size > 0 && unified:
-		p.limit, p.memory = memory.Limit{Bytes: size, Source: "--memory"}, size
+		p.limit, p.memory = memory.Limit{Bytes: size, Source: "--memory", Ranks: ranks}, size
 	case unified:
+		p.limit = within(p.limit, info.MemoryBytes, ranks)
 		p.memory = p.limit.Bytes
 	case size > 0:
 		p.memory = size
 	default:
 		p.memory = p.run.Rank.MemoryBytes()
 	}
-	p.run.Rank.PlanHost(p.limit, ranks)
+	p.run.Rank.PlanHost(p.limit)
+}
+
+// within returns the limit of a process whose device computes in host memory of the given size. On systems other than
+// Linux, no limit of the process is known, and the ranks divide the memory of the machine.
+func within(l memory.Limit, bytes int64, ranks int) memory.Limit {
+	if bytes > 0 && (l.Bytes == 0 || bytes/int64(ranks) < l.Bytes) {
+		return memory.Limit{Bytes: bytes / int64(ranks), Source: "memory of the machine", Ranks: ranks}
+	}
+	return l
 }
 
 // deviceMemory returns the memory of a device with memory of its own, or 0.
