@@ -45,7 +45,11 @@ func TestCachesKeepToTheirBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, slabs := range []int64{0, 1, 3} {
+	all := 2 * CachedBytes(200, size, size) / slabBytes // each part has slabs of its own, the last of which is not full
+	if CachedBytes(1, 4000, 4000) != 0 {
+		t.Error("images that need more than a slab are counted, but not cached")
+	}
+	for _, slabs := range []int64{0, 1, 3, all} {
 		var budget Budget
 		budget.Set(slabs * slabBytes)
 		both := splits.CachedWithin(1<<30, &budget)
@@ -63,13 +67,22 @@ func TestCachesKeepToTheirBudget(t *testing.T) {
 			r.Close()
 		}
 		var taken int64
+		kept := 0
 		for _, part := range []Dataset{both.Train, both.Eval} {
 			for _, slab := range part.(*cached).slabs {
 				taken += int64(len(slab))
 			}
+			for i := range part.(*cached).entry {
+				if part.(*cached).entry[i].Load() != 0 {
+					kept++
+				}
+			}
 		}
 		if taken != slabs*slabBytes {
 			t.Errorf("budget of %d slabs: the caches took %d bytes", slabs, taken)
+		}
+		if (kept == 400) != (slabs == all) {
+			t.Errorf("budget of %d slabs, of which all images need %d: %d of 400 images are kept", slabs, all, kept)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func TestLimitIsTheSmallest(t *testing.T) {
 		{"two ranks divide a group", job, two, group((1024-44)/2, 2, "memory.max of /sys/fs/cgroup/a/job")},
 		{"a process that is still to start", job, Sharers{PIDs: []int{7}, Others: 10 * mib},
 			group((1024-54)/2, 2, "memory.max of /sys/fs/cgroup/a/job")},
-		{"a rank that is still to start", group, Sharers{Coming: 1},
+		{"a rank that is still to start", job, Sharers{Coming: 1},
 			group(512-44, 2, "memory.max of /sys/fs/cgroup/a/job")},
 		{"two ranks with groups of their own", with(job, map[string]string{"proc/7/cgroup": "0::/a/other\n"}), two,
 			group(1024-88, 1, "memory.max of /sys/fs/cgroup/a/job")},

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +120,27 @@ func TestBatchesBeyondTheLimitAreRefused(t *testing.T) {
 			t.Errorf("%d bytes of the device were allocated", peak)
 		}
 	}
+	// memory that is available now may be exceeded, up to what the machine has
+	for _, c := range []struct {
+		hard int64
+		fits bool
+	}{{fits, true}, {fits - 1, false}} {
+		swapping := hosted(o, fewer)
+		swapping.Host.Limit.Hard = c.hard
+		r, err := New(dev, swapping)
+		if (err == nil) != c.fits {
+			t.Fatalf("hard limit of %d bytes, %d are needed: got %v", c.hard, fits, err)
+		}
+		if err != nil {
+			continue
+		}
+		if l := r.Account().Limit; l.Bytes != fits || l.Hard != 0 {
+			t.Errorf("got limit %+v, want that of the machine", l)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	_, err = New(dev, hosted(o, 1100))
 	if !errors.As(err, &refused) || !refused.Model || !strings.Contains(err.Error(), "no number of samples fits") {
 		t.Errorf("a limit below the weights: got %v", err)
@@ -135,19 +157,69 @@ func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
 	o.Recompute = RecomputeNever
 	need := needs(t, dev, o, testBatch).HostBytes()
 	for _, c := range []struct {
-		files int64
-		fits  bool
-	}{{400, true}, {404, false}} { // a quarter of the files is tolerated
+		files     int64
+		addresses bool // the limit counts reserved addresses, and nothing is reclaimed to make room for them
+		fits      bool
+	}{{400, false, true}, {404, false, false}, {400, true, false}, {300, true, true}} { // a quarter is tolerated
 		with := hosted(o, need+300)
+		with.Host.Limit.Addresses = c.addresses
 		with.Host.Program = func() []memory.Part {
 			return []memory.Part{{Name: Program, Bytes: 1000}, {Name: ProgramFiles, Bytes: c.files}}
 		}
 		r, err := New(dev, with)
 		if (err == nil) != c.fits {
-			t.Errorf("%d bytes of files: got %v, want that the batch fits: %v", c.files, err, c.fits)
+			t.Errorf("%d bytes of files, a limit of addresses %v: got %v, want that the batch fits: %v", c.files, c.addresses, err, c.fits)
 		}
 		if err == nil {
 			r.Close()
+		}
+	}
+}
+
+// The plans of a smaller last step exist beside those of the others.
+func TestAccountContainsThePlansOfTheLastStep(t *testing.T) {
+	o := testOptions()
+	o.LastBatch = testBatch - 1
+	r, err := New(openReference(t), hosted(o, 1<<40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.part == nil {
+		t.Fatal("there are no plans for the last step")
+	}
+	held := r.now.hostBytes() + r.part.hostBytes()
+	for _, p := range r.Account().Host {
+		if p.Name == Results && (p.Bytes < held || p.Bytes > held+held/4) {
+			t.Errorf("the account has %d bytes of inputs and results, the plans %d", p.Bytes, held)
+		}
+	}
+}
+
+func TestMemoryIsDividedByNeeds(t *testing.T) {
+	for _, c := range []struct {
+		whole int64
+		needs []int64
+		want  []int64
+	}{
+		{100, []int64{70, 10}, []int64{80, 20}},          // the rest is divided equally
+		{100, []int64{90, 10}, []int64{90, 10}},          // exactly enough
+		{100, []int64{95, 10}, []int64{90, 10}},          // only the large share is refused
+		{100, []int64{60, 80}, []int64{42, 57}},          // too little for both
+		{120, []int64{100, 60, 10}, []int64{68, 41, 10}}, // 110 for the two large ones
+	} {
+		if got := partsOf(c.whole, c.needs); !slices.Equal(got, c.want) {
+			t.Errorf("%d bytes for needs of %v: got %v, want %v", c.whole, c.needs, got, c.want)
+		}
+	}
+}
+
+func TestLimitsAreCoarse(t *testing.T) {
+	for _, c := range [][4]int{ // fit, most, unit, want
+		{242, 1000, 1, 240}, {243, 1000, 1, 243}, {242, 242, 1, 242}, {5, 13, 1, 5}, {1008, 4000, 8, 1008},
+		{1016, 4000, 8, 1016}, {20000, 60000, 1, 19968}, {0, 10, 4, 0}} {
+		if got := coarse(c[0], c[1], c[2]); got != c[3] {
+			t.Errorf("%d of %d samples in units of %d: got %d, want %d", c[0], c[1], c[2], got, c[3])
 		}
 	}
 }
