@@ -192,3 +192,30 @@ func TestResidentOfThisProcess(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// countingFS counts how often a file is read.
+type countingFS struct {
+	fstest.MapFS
+	reads map[string]int
+}
+
+func (c countingFS) ReadFile(name string) ([]byte, error) {
+	c.reads[name]++
+	return c.MapFS.ReadFile(name)
+}
+
+// The list of mounts of a machine with many containers is long.
+func TestAGaugeReadsTheMountsOnce(t *testing.T) {
+	root := countingFS{files(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 8388608 kB\n",
+		"proc/self/mountinfo": "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "proc/self/cgroup": "0::/\n",
+		"sys/fs/cgroup/memory.high": "1073741824\n", "sys/fs/cgroup/memory.stat": "anon 5\n"}), map[string]int{}}
+	gauge := NewGauge(root)
+	for range 3 {
+		if p, ok := gauge.Pressure(); !ok || p.Used != 5 || !p.Throttles() {
+			t.Errorf("got %+v, want the use of a group that is throttled", p)
+		}
+	}
+	if n := root.reads["proc/self/mountinfo"]; n != 1 || root.reads["sys/fs/cgroup/memory.stat"] != 3 {
+		t.Errorf("got %d readings of the mounts", n)
+	}
+}

@@ -4,15 +4,20 @@ package program
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cgroup"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // The real program under RLIMIT_DATA: plan promises a batch, training refuses a larger one with the same figure before
@@ -48,12 +53,93 @@ func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	if off := float64(fit)/float64(report.LargestFit) - 1; off < -0.3 || off > 0.1 {
 		t.Errorf("training says that %d samples fit, the plan %d", fit, report.LargestFit)
 	}
-	// Go reserves addresses in steps of 64 MiB, which count.
-	text, err = limited(append([]string{"train"}, set(strconv.Itoa(fit/4), t.TempDir())...)...).CombinedOutput()
+	text, err = limited(append([]string{"train"}, set(strconv.Itoa(fit), t.TempDir())...)...).CombinedOutput()
 	if code := exitOf(t, err); code != 0 || !strings.Contains(string(text), "memory planned: ") {
-		t.Errorf("%d samples: got exit code %d and %s", fit/4, code, text)
+		t.Errorf("%d samples: got exit code %d and %s", fit, code, text)
 	}
 	if a := report.Table[0].Account; memory.Sum(a.Host) < 5<<20 || !a.Unified {
 		t.Errorf("got account %+v", a)
 	}
+}
+
+// groupOf makes a control group with a limit, bytes, and returns the start of a command line that runs a program in it.
+func groupOf(t *testing.T, limit int64) []string {
+	t.Helper()
+	root := memory.System()
+	folders, v2 := cgroup.Read(root).Folders("memory")
+	if len(folders) == 0 {
+		needtest.Missing(t, "system", "there are no control groups for memory")
+	}
+	file := "memory.limit_in_bytes"
+	if v2 {
+		file = "memory.max"
+	}
+	// the topmost group, because a group of version 2 with processes has no groups below it
+	folder, err := os.MkdirTemp("/"+folders[len(folders)-1], "hetero-train-test")
+	if err != nil {
+		needtest.Missing(t, "system", "a test may not make a control group: "+err.Error())
+	}
+	t.Cleanup(func() { os.Remove(folder) }) // fails as long as a process is left, and then the test has failed
+	if err := os.WriteFile(folder+"/"+file, []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+		needtest.Missing(t, "system", "a test may not limit a control group: "+err.Error())
+	}
+	return []string{"/bin/sh", "-c", "echo $$ > " + folder + "/cgroup.procs && exec \"$@\"", "sh"}
+}
+
+// Ranks divide the memory of a control group, whatever has started them.
+func TestRanksDivideAControlGroup(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	const limit = 640 << 20
+	in := groupOf(t, limit)
+	run := func(env []string, args ...string) ([]byte, error) {
+		line := append(append(append([]string{}, in...), p.path, "train", "-c", p.config), args...)
+		c := exec.Command(line[0], line[1:]...)
+		c.Env = append(os.Environ(), env...)
+		return c.CombinedOutput()
+	}
+	settings := func(output string, more ...string) []string {
+		return append([]string{"--set", "device.kind=cpu", "--set", "device.threads=1", "--set", "data.image_size=32",
+			"--set", "model.channels=[3]", "--set", "data.batch_size=1000", "--set", "data.num_samples=1000", "--set",
+			"train.steps=1", "--set", "profile.at_start=off", "--set", "experiment.output_dir=" + output}, more...)
+	}
+	planned := regexp.MustCompile(`memory planned on this rank: \S+ MiB of (\S+) MiB \(memory\.\S+ of`)
+	limitOf := func(text []byte) float64 {
+		found := planned.FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("got no limit in %s", text)
+		}
+		mib, _ := strconv.ParseFloat(string(found[1]), 64)
+		return mib
+	}
+	t.Run("supervised", func(t *testing.T) {
+		text, err := run(nil, settings(t.TempDir(), "--nproc-per-node", "2")...)
+		if got := limitOf(text); err != nil || got > limit>>21 || got < limit>>22 {
+			t.Errorf("got %v, and %v MiB for a rank", err, got)
+		}
+	})
+	t.Run("launcher", func(t *testing.T) {
+		output, port := t.TempDir(), porttest.Free(t)
+		texts, errs := make([][]byte, 2), make([]error, 2)
+		var ranks sync.WaitGroup
+		for rank := range 2 {
+			ranks.Go(func() {
+				number := strconv.Itoa(rank)
+				texts[rank], errs[rank] = run([]string{"RANK=" + number, "LOCAL_RANK=" + number, "WORLD_SIZE=2",
+					"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(port),
+					"HETERO_TOKEN=0123456789abcdef0123"}, settings(output)...)
+			})
+		}
+		ranks.Wait()
+		if got := limitOf(texts[0]); errs[0] != nil || errs[1] != nil || got > limit>>21 || got < limit>>22 {
+			t.Errorf("got %v, and %v MiB for a rank", errs, got)
+		}
+	})
+	t.Run("fixed shares", func(t *testing.T) {
+		text, err := run(nil, settings(t.TempDir(), "--nproc-per-node", "2", "--set",
+			"balance.fixed_shares=[990, 10]")...)
+		if got := limitOf(text); err != nil || got < limit>>21 {
+			t.Errorf("got %v, and %v MiB for the rank with the large share", err, got)
+		}
+	})
 }

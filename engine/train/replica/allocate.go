@@ -119,7 +119,7 @@ type MemoryError struct {
 	NeedBytes int64 // bytes of the activations
 	HeldBytes int64 // bytes of parameters, optimizer state and other allocations on the device
 	FreeBytes int64 // bytes of device memory that are free
-	Err       error // error of the device
+	Err       error // error of the device, or that of the ranks together
 
 	Account *memory.Account // what the micro-batch needs; nil if the memory of the process is not known
 	Model   bool            // the model alone does not fit, without activations
@@ -150,8 +150,11 @@ func (e *MemoryError) Error() string {
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 
-// Unwrap returns the device's error. Its chain contains device.ErrOutOfMemory.
+// Unwrap returns Err.
 func (e *MemoryError) Unwrap() error { return e.Err }
+
+// Is makes every MemoryError a device.ErrOutOfMemory.
+func (e *MemoryError) Is(target error) bool { return target == device.ErrOutOfMemory }
 
 // tooLarge returns the error of a failed allocation of activations, with an explanation.
 func tooLarge(dev device.Device, samples int, bytes int64, err error) error {

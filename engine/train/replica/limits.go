@@ -125,8 +125,7 @@ func (r *Replica) withoutPlace(limits []int, err error) error {
 	if accountErr != nil {
 		return errors.Join(err, accountErr)
 	}
-	e := &MemoryError{Samples: f.Samples, Fit: own, Err: fmt.Errorf("%w: %w", err, device.ErrOutOfMemory),
-		Together: true}
+	e := &MemoryError{Samples: f.Samples, Fit: own, Err: err, Together: true}
 	if !f.Account.Fits() {
 		e.Account = &f.Account
 	}

@@ -1,8 +1,10 @@
 package compute
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device/null"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/memory"
@@ -40,5 +42,22 @@ func TestGoGetsWhatRemains(t *testing.T) {
 	}
 	if got := (&Rank{Device: native}).GoLimit(short); got < mib {
 		t.Errorf("a limit of 1 byte: got %d bytes, want what Go uses already", got)
+	}
+}
+
+// Two containers of a machine may have processes with the same number, and a rank of another machine counts for nothing.
+func TestRanksOfOtherNamespacesAreHidden(t *testing.T) {
+	members := []rendezvous.Member{{Host: "a", PID: 7}, {Host: "a", PID: 7}, {Host: "a", PID: 9}, {Host: "b", PID: 11}}
+	for _, c := range []struct {
+		spaces []string
+		want   []int
+	}{
+		{[]string{"x", "y", "x", "x"}, []int{memory.Hidden, 9}},
+		{[]string{"x", "x", "x", "x"}, []int{7, 9}},
+		{nil, []int{memory.Hidden, memory.Hidden}},
+	} {
+		if got := otherProcesses(members, 0, c.spaces); !slices.Equal(got, c.want) {
+			t.Errorf("namespaces %v: got %v, want %v", c.spaces, got, c.want)
+		}
 	}
 }

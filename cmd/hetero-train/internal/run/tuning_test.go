@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
@@ -46,6 +47,18 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	c.Balance.FixedShares = nil
 	if got, err := tune.divide([]int{30, 4}); err != nil || !slices.Equal(got, []int{28, 4}) {
 		t.Errorf("without fixed shares: got %v, %v, want equal shares within the limits", got, err)
+	}
+}
+
+// What other programs use at the start of a run must not hide a choice.
+func TestTheKeyOfAChoiceDoesNotDependOnAvailableMemory(t *testing.T) {
+	keyOf := func(bytes int64) string {
+		tune := tunerOf(config.Default(), nil)
+		tune.tr.rank.PlanHost(memory.Limit{Bytes: bytes, Source: "memory available on the machine"})
+		return tune.describe()
+	}
+	if little, much := keyOf(1<<30), keyOf(3<<30); little != much {
+		t.Errorf("got keys %q and %q", little, much)
 	}
 }
 

@@ -353,6 +353,9 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		}
 		r.Ranks = append(r.Ranks, one)
 	}
+	if len(c.Balance.FixedShares) > 0 {
+		p.fitTogether(r.Ranks, known)
+	}
 	r.StepFLOPs = r.ForwardFLOPs + r.BackwardFLOPs
 	if r.LargestFit, err = model.LargestFit(p.deviceMemory(), 1<<20); err != nil {
 		return r, err
@@ -376,6 +379,23 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		r.Table = append(r.Table, fp)
 	}
 	return r, nil
+}
+
+// fitTogether marks ranks with fixed shares that fit because other ranks leave them enough of the memory that all
+// divide.
+func (p *planning) fitTogether(ranks []rankPlan, known map[int]replica.Footprint) {
+	need := int64(0)
+	for _, one := range ranks {
+		need += known[one.Share].Account.HostBytes()
+	}
+	if need > p.limit.Bytes*int64(max(p.limit.Ranks, 1)) {
+		return
+	}
+	for i := range ranks {
+		account := known[ranks[i].Share].Account
+		account.Limit = memory.Limit{}
+		ranks[i].Fits = account.Fits()
+	}
 }
 
 // usualSamples returns the numbers of samples for the table: powers of two near the configured share, the share itself,
