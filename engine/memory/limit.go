@@ -29,6 +29,8 @@ const Hidden = -1
 const (
 	arenaBytes  = 64 << 20
 	stacksBytes = 8 * 8 << 20
+	// only address space: each thread that calls malloc of glibc reserves 64 MiB
+	mallocBytes = 8 * 64 << 20
 )
 
 // ReadLimit returns the memory that this process may use. It is the smallest of: the limits of the control group and
@@ -59,13 +61,16 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 	}
 	own, _ := Resident(root, 0)
 	status := readStatus(root, 0)
-	for _, r := range []struct{ name, held, source string }{
-		{"Max address space", "VmSize", "RLIMIT_AS"}, {"Max data size", "VmData", "RLIMIT_DATA"},
+	for _, r := range []struct {
+		name, held, source string
+		later              int64
+	}{
+		{"Max address space", "VmSize", "RLIMIT_AS", arenaBytes + stacksBytes + mallocBytes},
+		{"Max data size", "VmData", "RLIMIT_DATA", arenaBytes + stacksBytes},
 	} {
 		// Reserved but unused addresses count against these limits, too.
 		if limit, ok := resourceLimit(root, r.name); ok {
-			consider(Limit{Bytes: limit - status[r.held] + own - arenaBytes - stacksBytes, Source: r.source, Ranks: 1,
-				Addresses: true})
+			consider(Limit{Bytes: limit - status[r.held] + own - r.later, Source: r.source, Ranks: 1, Addresses: true})
 		}
 	}
 	if available, swappable, ok := meminfo(root); ok {

@@ -28,18 +28,23 @@ func TestAccountAgainstItsLimits(t *testing.T) {
 		short   string // part of the explanation if it does not fit
 	}{
 		{"no limits", Account{Unified: true}, true, 0, [2]int64{8 * mib, 100 * mib}, ""},
-		{"host memory exactly", Account{Unified: true, Limit: Limit{Bytes: 90 * mib, Source: "x"}}, true, 0, [2]int64{0, 0}, ""},
-		{"a byte too few", Account{Unified: true, Limit: Limit{Bytes: 90*mib - 1, Source: "memory.max of /job"}}, false, 0, [2]int64{},
+		{"host memory exactly", Account{Unified: true, Limit: Limit{Bytes: 90 * mib, Source: "x"}},
+			true, 0, [2]int64{0, 0}, ""},
+		{"a byte too few", Account{Unified: true, Limit: Limit{Bytes: 90*mib - 1, Source: "memory.max of /job"}},
+			false, 0, [2]int64{},
 			"90.0 MiB of memory, but this process may use only 90.0 MiB (memory.max of /job): activations 60.0 MiB, weights 10.0 MiB, program 20.0 MiB"},
 		{"not enough for the copy", Account{Unified: true, Limit: Limit{Bytes: 97 * mib, Source: "x"}}, true, 7 * mib,
 			[2]int64{0, 7 * mib}, ""},
 		{"enough for the copy", Account{Unified: true, Limit: Limit{Bytes: 100 * mib, Source: "x"}}, true, 10 * mib,
 			[2]int64{8 * mib, 2 * mib}, ""},
-		{"two memories", Account{DeviceLimit: 70 * mib, Limit: Limit{Bytes: 20 * mib, Source: "x"}}, true, 0, [2]int64{}, ""},
-		{"device too small", Account{DeviceLimit: 69 * mib, Limit: Limit{Bytes: 200 * mib, Source: "x"}}, false, 180 * mib,
+		{"two memories", Account{DeviceLimit: 70 * mib, Limit: Limit{Bytes: 20 * mib, Source: "x"}},
+			true, 0, [2]int64{}, ""},
+		{"device too small", Account{DeviceLimit: 69 * mib, Limit: Limit{Bytes: 200 * mib, Source: "x"}},
+			false, 180 * mib,
 			[2]int64{8 * mib, 100 * mib},
 			"70.0 MiB of device memory, but the rank may use only 69.0 MiB: activations 60.0 MiB, weights 10.0 MiB"},
-		{"host too small", Account{DeviceLimit: 70 * mib, Limit: Limit{Bytes: 19 * mib, Source: "RLIMIT_AS"}}, false, 0, [2]int64{},
+		{"host too small", Account{DeviceLimit: 70 * mib, Limit: Limit{Bytes: 19 * mib, Source: "RLIMIT_AS"}},
+			false, 0, [2]int64{},
 			"20.0 MiB of memory, but this process may use only 19.0 MiB (RLIMIT_AS): program 20.0 MiB"},
 	} {
 		c.account.Device, c.account.Host, c.account.Optional = device, host, optional
@@ -128,7 +133,7 @@ func TestLimitIsTheSmallest(t *testing.T) {
 		{"address space", with(map[string]string{"proc/self/limits": "Limit   Soft Limit   Hard Limit   Units\n" +
 			"Max data size             unlimited            unlimited            bytes\n" +
 			"Max address space         1073741824           unlimited            bytes\n"}), one,
-			Limit{Bytes: (1024-200-128)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true}},
+			Limit{Bytes: (1024-200-128-512)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true}},
 		{"data", with(map[string]string{"proc/self/limits": "Max data size   536870912   unlimited   bytes\n"}), one,
 			Limit{Bytes: (512-100-128)*mib + statusHolds, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true}},
 		{"the machine", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 7340032 kB\n"}),

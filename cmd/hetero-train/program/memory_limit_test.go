@@ -25,7 +25,7 @@ import (
 func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	const kib = 320 << 10
+	const kib = 512 << 10
 	limited := func(args ...string) *exec.Cmd {
 		args = append([]string{"-c", `ulimit -d ` + strconv.Itoa(kib) + ` && exec "$@"`, "sh", p.path}, args...)
 		return exec.Command("/bin/sh", args...)
@@ -92,9 +92,12 @@ func TestRanksDivideAControlGroup(t *testing.T) {
 	p := buildProgram(t)
 	const limit = 640 << 20
 	in := groupOf(t, limit)
+	command := func(name string, args ...string) *exec.Cmd {
+		line := append(append(append([]string{}, in...), p.path, name, "-c", p.config), args...)
+		return exec.Command(line[0], line[1:]...)
+	}
 	run := func(env []string, args ...string) ([]byte, error) {
-		line := append(append(append([]string{}, in...), p.path, "train", "-c", p.config), args...)
-		c := exec.Command(line[0], line[1:]...)
+		c := command("train", args...)
 		c.Env = append(os.Environ(), env...)
 		return c.CombinedOutput()
 	}
@@ -112,6 +115,21 @@ func TestRanksDivideAControlGroup(t *testing.T) {
 		mib, _ := strconv.ParseFloat(string(found[1]), 64)
 		return mib
 	}
+	t.Run("the largest batch of a plan", func(t *testing.T) {
+		out, err := command("plan", settings(t.TempDir(), "--json", "--samples", "1")...).Output()
+		var report plan.Report
+		if parseErr := json.Unmarshal(out, &report); err != nil || parseErr != nil || report.LargestFit < 1000 ||
+			!strings.HasPrefix(report.Limit.Source, "memory.") {
+			t.Fatalf("plan: %v, %v; got limit %+v and a largest micro-batch of %d", err, parseErr, report.Limit,
+				report.LargestFit)
+		}
+		largest := strconv.Itoa(report.LargestFit)
+		text, err := run(nil, settings(t.TempDir(), "--set", "data.batch_size="+largest, "--set",
+			"data.num_samples="+largest)...)
+		if err != nil {
+			t.Errorf("%s samples: got %v, %s", largest, err, text)
+		}
+	})
 	t.Run("supervised", func(t *testing.T) {
 		text, err := run(nil, settings(t.TempDir(), "--nproc-per-node", "2")...)
 		if got := limitOf(text); err != nil || got > limit>>21 || got < limit>>22 {

@@ -168,7 +168,8 @@ func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
 		}
 		r, err := New(dev, with)
 		if (err == nil) != c.fits {
-			t.Errorf("%d bytes of files, a limit of addresses %v: got %v, want that the batch fits: %v", c.files, c.addresses, err, c.fits)
+			t.Errorf("%d bytes of files, a limit of addresses %v: got %v, want that the batch fits: %v", c.files,
+				c.addresses, err, c.fits)
 		}
 		if err == nil {
 			r.Close()

@@ -123,8 +123,8 @@ type MemoryError struct {
 
 	Account *memory.Account // what the micro-batch needs; nil if the memory of the process is not known
 	Model   bool            // the model alone does not fit, without activations
-	// Together is set if the ranks together cannot hold a micro-batch. Samples is then the smallest share that this rank
-	// cannot hold, and Err says what all ranks hold.
+	// Together is set if the ranks together cannot hold a micro-batch. Samples is then a share that this rank cannot
+	// hold, and Err says what all ranks hold.
 	Together bool
 }
 

@@ -129,7 +129,7 @@ type Replica struct {
 	plain    device.Stream      // the unwrapped stream of the device; nil before the first Trace
 
 	program  []memory.Part  // measured memory of the process without the model; nil if unknown
-	limit    memory.Limit   // this rank's part of the memory that its process may use; Host.Limit, unless ranks divide it
+	limit    memory.Limit   // memory that this rank may use: Host.Limit, or a part of it by need
 	reserved memory.Account // account of the largest share
 
 	copied map[string]*bytes.Buffer // copies of tensors for the last background checkpoint, by tensor name

@@ -45,7 +45,7 @@ func TestGoGetsWhatRemains(t *testing.T) {
 	}
 }
 
-// Two containers of a machine may have processes with the same number, and a rank of another machine counts for nothing.
+// Two containers of a machine may have processes with the same number. A rank of another machine counts for nothing.
 func TestRanksOfOtherNamespacesAreHidden(t *testing.T) {
 	members := []rendezvous.Member{{Host: "a", PID: 7}, {Host: "a", PID: 7}, {Host: "a", PID: 9}, {Host: "b", PID: 11}}
 	for _, c := range []struct {

@@ -2,9 +2,12 @@ package exit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -20,5 +23,17 @@ func TestAdviceAboutMemorySuitsTheCause(t *testing.T) {
 		if advised := strings.Contains(err.Error(), "lower data.batch_size"); Code(err) != Device || advised == model {
 			t.Errorf("model alone %v: got exit code %d and %q", model, Code(err), err)
 		}
+	}
+}
+
+// Ranks that together cannot hold a batch lack memory, although the policy says only that no shares exist.
+func TestInfeasibleSharesAreALackOfMemory(t *testing.T) {
+	cause := fmt.Errorf("balance: %w", divide.ErrInfeasible)
+	err := Classify(context.Background(), &replica.MemoryError{Samples: 4, Together: true, Err: cause})
+	if Code(err) != Device || !errors.Is(err, divide.ErrInfeasible) || !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("for lack of memory: got exit code %d of %v", Code(err), err)
+	}
+	if err := Classify(context.Background(), cause); Code(err) != Usage {
+		t.Errorf("with enough memory: got exit code %d of %v", Code(err), err)
 	}
 }

@@ -108,7 +108,8 @@ func (c *Console) logModel(resume *checkpoint.State) {
 	if account := r.Account(); account.Limit.Bytes > 0 {
 		over := ""
 		if excess := account.HostBytes() - account.Limit.Bytes; excess > 0 {
-			over = fmt.Sprintf("; the kernel reclaims program files, so an excess of %s is tolerated", memory.Size(excess))
+			over = fmt.Sprintf("; the kernel reclaims program files, so an excess of %s is tolerated",
+				memory.Size(excess))
 		}
 		c.Log(fmt.Sprintf("memory planned%s: %s of %s (%s)%s", here, memory.Size(account.HostBytes()),
 			memory.Size(account.Limit.Bytes), account.Limit.Source, over),

@@ -346,6 +346,9 @@ func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	b.options.Limits = limits
 	b.know()
 	p, err := parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy, b.options)
+	if errors.Is(err, divide.ErrInfeasible) { // memory may be the cause
+		return nil, fmt.Errorf("balance: %w", err)
+	}
 	if err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
