@@ -89,6 +89,9 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 	return lowest
 }
 
+// GroupLimit returns the smallest limit of the control group and its parents, without regard to what is used, bytes.
+func GroupLimit(root fs.FS) (bytes int64, limited bool) { return cgroup.Read(root).MemoryLimit(root) }
+
 // residentOf returns the memory of processes, with or without kernel memory. Ranks are alike: one that is not visible
 // counts as much as this process.
 func residentOf(root fs.FS, pids []int, kernel bool) (sum int64) {

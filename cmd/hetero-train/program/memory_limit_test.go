@@ -86,7 +86,7 @@ func groupOf(t *testing.T, limit int64) []string {
 	return []string{"/bin/sh", "-c", "echo $$ > " + folder + "/cgroup.procs && exec \"$@\"", "sh"}
 }
 
-// Ranks divide the memory of a control group, whatever has started them.
+// Ranks divide the memory of a control group, independent of what has started them.
 func TestRanksDivideAControlGroup(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)

@@ -177,7 +177,7 @@ func TestARunToleratesThatItsProgramIsLargerThanThatOfThePlan(t *testing.T) {
 	}
 }
 
-// The plans of a smaller last step exist beside those of the others.
+// The plans of a smaller last step exist in addition to those of the others.
 func TestAccountContainsThePlansOfTheLastStep(t *testing.T) {
 	o := testOptions()
 	o.LastBatch = testBatch - 1

@@ -117,8 +117,11 @@ func (r *Replica) withoutPlace(limits []int, err error) error {
 	for _, n := range limits {
 		sum += n
 	}
-	if sum >= micro || r.plans.hostLoad == nil || r.opts.Planning {
+	if sum >= micro {
 		return err
+	}
+	if r.plans.hostLoad == nil {
+		return &MemoryError{Samples: micro, Fit: sum, Err: err, Together: true}
 	}
 	own, unit := limits[r.group.Rank()], r.opts.wholeGroup()
 	f, accountErr := r.Footprint(own + 2*coarseStep(own, unit)) // a limit is at most one step below what fits

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 
-	"github.com/hetero-train/hetero-train/engine/cgroup"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -32,8 +31,8 @@ func (k *Rank) TotalMemory() int64 {
 	if info.Threads == 0 {
 		return info.MemoryBytes / int64(max(k.sharers, 1))
 	}
-	total, root := info.MemoryBytes, memory.System()
-	if limit, limited := cgroup.Read(root).MemoryLimit(root); limited {
+	total := info.MemoryBytes
+	if limit, limited := memory.GroupLimit(memory.System()); limited {
 		total = min(total, limit)
 	}
 	return total / int64(max(k.Process.LocalRanks(), 1))

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -209,8 +208,6 @@ func Classify(ctx context.Context, err error) error {
 	case is(new(*replica.MemoryError)):
 		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)",
 			err))
-	case errors.Is(err, divide.ErrInfeasible): // and not for lack of memory: fewer samples than ranks, for example
-		return With(Usage, err)
 	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
 		return With(Device, err)
 	}

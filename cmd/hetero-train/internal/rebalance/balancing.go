@@ -346,7 +346,11 @@ func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	b.options.Limits = limits
 	b.know()
 	p, err := parts.MakePolicy(b.run.Process.Opts.Env.Catalog, &b.run.Process.Cfg.Balance, c.Balance.Policy, b.options)
-	if errors.Is(err, divide.ErrInfeasible) { // memory may be the cause
+	hold := 0
+	for _, n := range limits {
+		hold += n
+	}
+	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // a lack of memory; the replica says why
 		return nil, fmt.Errorf("balance: %w", err)
 	}
 	if err != nil {
