@@ -39,6 +39,31 @@ func TestMemoryOfBatchesIsThatOfTheBuffers(t *testing.T) {
 	}
 }
 
+// A run reads images before it knows what remains for their cache.
+func TestACacheGrowsOnceItsBudgetIsKnown(t *testing.T) {
+	splits, err := Synthetic(SyntheticOptions{Seed: 1, Train: 20, Eval: 20, Size: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var budget Budget
+	part := splits.CachedWithin(1<<30, &budget).Train
+	r, err := part.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, slabs := range []int64{0, 1} {
+		budget.Set(slabs * slabBytes)
+		var img Image
+		if err := r.Read(3, nil, &img); err != nil {
+			t.Fatal(err)
+		}
+		if kept := part.(*cached).entry[3].Load() != 0; kept != (slabs > 0) {
+			t.Errorf("budget of %d slabs: the image is kept: %v", slabs, kept)
+		}
+	}
+}
+
 func TestCachesKeepToTheirBudget(t *testing.T) {
 	const size = 128 // 85 images in a slab
 	splits, err := Synthetic(SyntheticOptions{Seed: 1, Train: 200, Eval: 200, Size: size})
