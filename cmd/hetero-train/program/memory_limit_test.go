@@ -53,6 +53,8 @@ func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	if off := float64(fit)/float64(report.LargestFit) - 1; off < -0.3 || off > 0.1 {
 		t.Errorf("training says that %d samples fit, the plan %d", fit, report.LargestFit)
 	}
+	// The addresses of a process vary by some MiB from start to start.
+	fit = min(fit, report.LargestFit) * 15 / 16
 	text, err = limited(append([]string{"train"}, set(strconv.Itoa(fit), t.TempDir())...)...).CombinedOutput()
 	if code := exitOf(t, err); code != 0 || !strings.Contains(string(text), "memory planned: ") {
 		t.Errorf("%d samples: got exit code %d and %s", fit, code, text)
