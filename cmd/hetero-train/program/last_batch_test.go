@@ -1,14 +1,15 @@
 package program
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 func TestTheLastBatchOfAnEpoch(t *testing.T) {
-	t.Parallel()
 	p := buildProgram(t)
 	for _, c := range []struct {
 		name string
@@ -33,6 +34,9 @@ func TestTheLastBatchOfAnEpoch(t *testing.T) {
 			[]string{"7 samples, so micro-batches of 4 and of 3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if slices.Contains(c.set, "parallel.ranks=3") {
+				nativetest.Need(t, "shm", "libhetero_shm.so")
+			}
 			set := append([]string{"train.steps=0", "train.epochs=2", "data.batch_size=8"}, c.set...)
 			out := finish(t, p.command(t.TempDir(), set...), 0)
 			for _, says := range c.says {

@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // packed returns a tar of files, in pairs of name and contents.
@@ -38,7 +39,6 @@ func packed(t *testing.T, files ...string) []byte {
 // Damaged parts of a data set end a run with advice, and with data.corrupt = "skip" are left out on all ranks, and
 // listed at the end.
 func TestDamagedPartsAreLeftOut(t *testing.T) {
-	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	put := func(name string, contents []byte) {
 		t.Helper()
@@ -77,6 +77,7 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 			"the archive was cut", []string{"the archive was cut", "images before are used"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			nativetest.Need(t, "shm", "libhetero_shm.so")
 			set := append([]string{"data.num_samples=0", "data.batch_size=4", "train.steps=6", "parallel.ranks=2",
 				"data.val_fraction=0.1", "data.cache_dir=" + t.TempDir()}, c.set...)
 			out := finish(t, p.command(t.TempDir(), set...), 0)
