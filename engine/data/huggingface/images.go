@@ -81,6 +81,10 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	classes, err := b.classes()
 	if err == nil && train.Len() == 0 {
 		err = errors.New("no rows to train on")
+		if len(b.left) > 0 {
+			err = fmt.Errorf("no rows to train on: all files are damaged, the first is %s: %w", b.left[0].Path,
+				b.left[0].Reason)
+		}
 	}
 	if err == nil && train.Len() > math.MaxInt32 {
 		err = fmt.Errorf("%d rows, want at most %d", train.Len(), math.MaxInt32)
@@ -422,6 +426,12 @@ func (b *builder) classes() ([]string, error) {
 	}
 	if b.several.has && len(b.texts) == 0 {
 		return nil, errors.New("no image has a label")
+	}
+	others := slices.DeleteFunc(slices.Clone(b.texts), func(s string) bool { return s == "-1" })
+	if len(others) < len(b.texts) {
+		if _, numbers := largestNumber(others); numbers {
+			return nil, errors.New("label -1 among numbers: -1 usually means that a row has no label: remove such rows, or give the label a name")
+		}
 	}
 	var names []string
 	if largest, ok := largestNumber(b.texts); ok {

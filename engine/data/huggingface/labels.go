@@ -65,7 +65,8 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 		case name == "":
 			return fmt.Errorf("line %d: column %q is empty, want the path of an image", line, image)
 		case label.text == "" && !c.several:
-			return fmt.Errorf("line %d: column %q is empty, want a label", line, labels)
+			return fmt.Errorf("line %d: column %q is empty, want a label; for images with any number of labels, set data.label_separator",
+				line, labels)
 		}
 		if err := b.several.agree(c.several, path); err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
@@ -226,6 +227,10 @@ func cellOf(raw json.RawMessage, name string) (c cell, err error) {
 		text, err := scalar(element, key, name)
 		if err != nil {
 			return c, err
+		}
+		if bytes.ContainsAny(element[:1], "tf") {
+			return c, fmt.Errorf("%s: %q is a list of true and false, want a list of the labels of the image", key,
+				name)
 		}
 		c.pieces = append(c.pieces, table.Value{Bytes: []byte(strings.TrimSpace(text))})
 	}

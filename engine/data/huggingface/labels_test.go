@@ -127,7 +127,7 @@ func TestLabelsThatAreNumbersInAnotherFormAreNames(t *testing.T) {
 	for labels, want := range map[string]string{
 		"00012 00003": "1:00012 2:00003 [00003 00012]",
 		"+1 0":        "1:+1 2:0 [+1 0]",
-		"-1 1":        "1:-1 2:1 [-1 1]",
+		"-1 a":        "1:-1 2:a [-1 a]",
 		"2 0":         "1:2 2:0 [0 1 2]",
 	} {
 		first, second, _ := strings.Cut(labels, " ")

@@ -88,6 +88,9 @@ func (b *builder) setOf(pieces []table.Value, c columns) (int32, error) {
 		}
 		if slices.Contains(labels, label) {
 			text := cmp.Or(string(pieces[i].Bytes), fmt.Sprint(pieces[i].Int))
+			if _, number := largestNumber([]string{text}); !number {
+				return 0, fmt.Errorf("label %.100q appears twice in one row", text)
+			}
 			return 0, fmt.Errorf("label %.100q appears twice: want a list of the labels of the image; convert a vector with 0 or 1 for each label, for example with map of datasets: lambda row: {%q: [k for k, v in enumerate(row[%q]) if v]}",
 				text, c.label, c.label)
 		}

@@ -106,12 +106,14 @@ func TestFaultyListsOfLabelsAreRefused(t *testing.T) {
 		"a separator for numbers": {path: "testdata/images_disk", separator: "|", want: "data.label_separator: column \"label\" has integer"},
 		"lists and one label":     {path: plant(t, two(`["a"]`, `"a"`)), want: "line 2: it has one label per row"},
 		"one label and lists":     {path: plant(t, two(`"a"`, `["a"]`)), want: "line 2: it has several labels per row"},
+		"a vector of booleans":    {path: plant(t, two(`[true, false]`, `[false, true]`)), want: "is a list of true and false"},
+		"-1 among numbers":        {path: plant(t, two(`[0, -1]`, `[1]`)), want: "label -1 among numbers"},
 		"a list in a list":        {path: plant(t, two(`[["a"]]`, `[]`)), want: "is an object or a list"},
 		"a missing element":       {path: plant(t, two(`["a", null]`, `[]`)), want: "no value of"},
 		"an empty element":        {path: plant(t, two(`["a", ""]`, `[]`)), want: "one of the labels is empty"},
 		"no labels at all":        {path: plant(t, two(`[]`, `[]`)), want: "no image has a label"},
 		"an empty piece":          {path: plant(t, two(`"a||b"`, `"a"`)), separator: "|", want: "one of the labels is empty"},
-		"a label twice":           {path: plant(t, two(`"a|a"`, `"a"`)), separator: "|", want: `label "a" appears twice`},
+		"a label twice":           {path: plant(t, two(`"a|a"`, `"a"`)), separator: "|", want: `label "a" appears twice in one row`},
 	} {
 		o := options(t, c.path)
 		o.Separator = c.separator

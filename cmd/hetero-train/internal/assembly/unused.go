@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 // warnOfUnused warns, on rank 0, of settings without effect and of settings with an unexpected effect.
@@ -67,6 +68,10 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 
 // dataWarnings reports settings whose effect on these data is probably not intended.
 func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
+	if missing := untrained(set); len(missing) > 0 {
+		texts = append(texts, "the model cannot learn classes of the evaluation that have no training sample: "+
+			weights.DescribeClasses(missing))
+	}
 	stored := cfg.Data.Dataset == "images" || cfg.Data.Dataset == "webdataset"
 	if !stored || cfg.Origin("data.image_size") != "" {
 		return texts
@@ -133,4 +138,33 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 		none("data.val_path has the evaluation samples", "data.val_fraction")
 	}
 	return all
+}
+
+// untrained returns the names of the classes of images that only the evaluation has.
+func untrained(set *parts.Opened) (missing []string) {
+	if set.Tokens != nil || set.Eval == nil || set.Splits.Same {
+		return nil
+	}
+	names := set.Classes()
+	count := func(part data.Dataset) []int {
+		counts := make([]int, len(names))
+		for i := range part.Len() {
+			label := part.Label(i)
+			if set.Sets == nil {
+				counts[label]++
+				continue
+			}
+			for _, one := range set.Sets.Sets[label] {
+				counts[one]++
+			}
+		}
+		return counts
+	}
+	trained, evaluated := count(set.Train), count(set.Eval)
+	for i, n := range evaluated {
+		if n > 0 && trained[i] == 0 {
+			missing = append(missing, names[i])
+		}
+	}
+	return missing
 }

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
 )
 
 // picturesIn writes tiny images of two classes into each folder. side is the width and height in pixels.
@@ -85,5 +87,21 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", c.name, got[i], want)
 			}
 		}
+	}
+}
+
+func TestClassesOfTheEvaluationWithoutTrainingSamples(t *testing.T) {
+	train, eval := labels{list: []int{0, 0, 1}}, labels{list: []int{1, 2, 2}}
+	if got := untrained(&parts.Opened{Splits: data.Splits{Train: train, Eval: eval}}); !slices.Equal(got,
+		[]string{"none"}) {
+		t.Errorf("got %q, want the class of label 2", got)
+	}
+	sets := &data.LabelSets{Names: []string{"x", "y", "z"}, Sets: [][]int32{{0, 2}, nil, {1}}}
+	if got := untrained(&parts.Opened{Splits: data.Splits{Train: train, Eval: eval, Sets: sets}}); !slices.Equal(got,
+		[]string{"y"}) {
+		t.Errorf("got %q, want label y", got)
+	}
+	if got := untrained(&parts.Opened{Splits: data.Splits{Train: train}}); got != nil {
+		t.Errorf("without an evaluation: got %q", got)
 	}
 }

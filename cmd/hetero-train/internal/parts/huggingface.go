@@ -102,6 +102,10 @@ func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Lo
 	if err != nil {
 		return splits, err
 	}
+	if s.Separator != "" && !slices.ContainsFunc(splits.Sets.Sets, func(set []int32) bool { return len(set) > 1 }) {
+		log.Warn(fmt.Sprintf("no label has the separator %q (data.label_separator), so no image has several labels",
+			s.Separator), "path", d.Path, "labels", len(splits.Sets.Names))
+	}
 	if example, n := combinations(splits.Train.Classes()); n > 0 && splits.Sets == nil {
 		log.Warn(fmt.Sprintf("labels such as %q seem to be several labels of one image, but each combination is a class of its own: for several labels, set data.label_separator",
 			example), "path", d.Path, "combinations", n, "classes", len(splits.Train.Classes()))
