@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cgroup"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
@@ -90,7 +91,8 @@ func groupOf(t *testing.T, limit int64) []string {
 
 // Ranks divide the memory of a control group, independent of what has started them.
 func TestRanksDivideAControlGroup(t *testing.T) {
-	t.Parallel()
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	nativetest.Need(t, "shm", "libhetero_shm.so")
 	p := buildProgram(t)
 	const limit = 640 << 20
 	in := groupOf(t, limit)
