@@ -44,7 +44,7 @@ const (
 // throughput while the limits of fetches in flight and of memory suffice. The number of fetches in flight follows
 // from the measured times: if a fetch takes L, and W Readers each need P to process a sample, W*L/P fetches keep all
 // Readers busy (Little's law). From fast storage, Readers read by themselves. A Fetcher never changes results. Its
-// methods are safe for concurrent use.
+// methods are safe for concurrent use. Expect, Horizon, Forget and Open accept a nil Fetcher, which fetches nothing.
 type Fetcher struct {
 	fetch func(i int, buf []byte) ([]byte, error)
 	most  int // largest number of fetches in flight
@@ -84,6 +84,9 @@ func NewFetcher(most int, fetch func(i int, buf []byte) ([]byte, error)) *Fetche
 
 // Expect implements Ahead.
 func (f *Fetcher) Expect(i int) {
+	if f == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.samples[i] != nil {
@@ -99,6 +102,9 @@ func (f *Fetcher) Expect(i int) {
 
 // Horizon implements Ahead. Twice the fetches in flight are announced, so that none waits for the next announcement.
 func (f *Fetcher) Horizon() int {
+	if f == nil {
+		return 0
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return 2 * f.target()
@@ -106,6 +112,9 @@ func (f *Fetcher) Horizon() int {
 
 // Forget implements Ahead. Fetches in flight continue, but no Reader gets their contents.
 func (f *Fetcher) Forget() {
+	if f == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue = f.queue[:0]
@@ -264,11 +273,19 @@ type Fetches struct {
 	last time.Time // end of the last read; zero: none, and the Reader does not count
 }
 
-// Open returns the reads of a new Reader, which must close them.
-func (f *Fetcher) Open() *Fetches { return &Fetches{f: f} }
+// Open returns the reads of a new Reader, which must close them. It returns nil for a nil Fetcher.
+func (f *Fetcher) Open() *Fetches {
+	if f == nil {
+		return nil
+	}
+	return &Fetches{f: f}
+}
 
-// Close ends the reads.
+// Close ends the reads, if there are any.
 func (r *Fetches) Close() {
+	if r == nil {
+		return
+	}
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
 	if !r.last.IsZero() {

@@ -33,39 +33,17 @@ type source struct {
 // dataset is one part of a data set.
 type dataset struct {
 	*source
-	samples []entry
-	fetcher *data.Fetcher // nil: the images are on this machine, and are read when they are needed
+	samples       []entry
+	*data.Fetcher // nil: the images are on this machine, and are read when they are needed
 }
 
 // fetchAhead makes the data set request announced images before they are read, if images are in objects.
 func (d *dataset) fetchAhead() {
 	remote := func(f openfiles.File) bool { return stored.Remote(f.Path) }
 	if slices.ContainsFunc(d.files, remote) {
-		d.fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
+		d.Fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
 			return d.contentsOf(d.samples[i], buf)
 		})
-	}
-}
-
-// Expect implements [data.Ahead].
-func (d *dataset) Expect(i int) {
-	if d.fetcher != nil {
-		d.fetcher.Expect(i)
-	}
-}
-
-// Horizon implements [data.Ahead].
-func (d *dataset) Horizon() int {
-	if d.fetcher == nil {
-		return 0
-	}
-	return d.fetcher.Horizon()
-}
-
-// Forget implements [data.Ahead].
-func (d *dataset) Forget() {
-	if d.fetcher != nil {
-		d.fetcher.Forget()
 	}
 }
 
@@ -100,11 +78,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{d: d, decoder: dec}
-	if d.fetcher != nil {
-		r.fetches = d.fetcher.Open()
-	}
-	return r, nil
+	return &reader{d: d, decoder: dec, fetches: d.Open()}, nil
 }
 
 // reader reads and decodes samples.
@@ -117,9 +91,7 @@ type reader struct {
 
 func (r *reader) Close() error {
 	r.decoder.Close()
-	if r.fetches != nil {
-		r.fetches.Close()
-	}
+	r.fetches.Close()
 	return nil
 }
 

@@ -23,18 +23,18 @@ type source struct {
 // dataset is one part of a data set. All names are in one byte slice, because millions of strings would slow down the
 // garbage collector.
 type dataset struct {
-	src     *source
-	classes []string
-	names   []byte
-	samples []entry
-	fetcher *data.Fetcher // nil: the shards are on this machine, and are read when they are needed
+	src           *source
+	classes       []string
+	names         []byte
+	samples       []entry
+	*data.Fetcher // nil: the shards are on this machine, and are read when they are needed
 }
 
 // fetchAhead makes the data set request announced samples before they are read, if shards are objects.
 func (d *dataset) fetchAhead() {
 	for _, id := range d.src.shards {
 		if stored.Remote(id.path) {
-			d.fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
+			d.Fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
 				e := d.samples[i]
 				if cap(buf) < int(e.size) {
 					buf = make([]byte, e.size+e.size/4)
@@ -43,28 +43,6 @@ func (d *dataset) fetchAhead() {
 			})
 			return
 		}
-	}
-}
-
-// Expect implements [data.Ahead].
-func (d *dataset) Expect(i int) {
-	if d.fetcher != nil {
-		d.fetcher.Expect(i)
-	}
-}
-
-// Horizon implements [data.Ahead].
-func (d *dataset) Horizon() int {
-	if d.fetcher == nil {
-		return 0
-	}
-	return d.fetcher.Horizon()
-}
-
-// Forget implements [data.Ahead].
-func (d *dataset) Forget() {
-	if d.fetcher != nil {
-		d.fetcher.Forget()
 	}
 }
 
@@ -105,11 +83,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{d: d, decoder: dec}
-	if d.fetcher != nil {
-		r.fetches = d.fetcher.Open()
-	}
-	return r, nil
+	return &reader{d: d, decoder: dec, fetches: d.Open()}, nil
 }
 
 type reader struct {
@@ -121,9 +95,7 @@ type reader struct {
 
 func (r *reader) Close() error {
 	r.decoder.Close()
-	if r.fetches != nil {
-		r.fetches.Close()
-	}
+	r.fetches.Close()
 	return nil
 }
 
