@@ -111,10 +111,10 @@ func (p *Predictor) Count(b *data.Batch, c *task.Confusion) { p.pass.count(b, c)
 
 // Rank adds the scores of the last batch, which is b, to r. The classes must be independent.
 func (p *Predictor) Rank(b *data.Batch, r *task.Ranking) {
-	classes := p.opts.Task.Report().Classes
+	classes, at := p.opts.Task.Report().Classes, p.pass.scores()
 	for i, label := range data.Values[int32](b, task.Labels) {
 		if label >= 0 {
-			r.Add(i%classes, p.pass.logit(i), label == 1)
+			r.Add(i%classes, at(i), label == 1)
 		}
 	}
 }
@@ -123,9 +123,9 @@ func (p *Predictor) Rank(b *data.Batch, r *task.Ranking) {
 // softmax of its logits. If the classes are independent, i is a sample, and each probability is the sigmoid of a logit.
 // Error: ErrDiverged if a logit is NaN or infinite, because the probabilities then mean nothing.
 func (p *Predictor) Probabilities(i int, out []float64) error {
-	classes, most := len(out), math.Inf(-1)
+	classes, most, at := len(out), math.Inf(-1), p.pass.scores()
 	for c := range classes {
-		out[c] = p.pass.logit(i*classes + c)
+		out[c] = at(i*classes + c)
 		if math.IsNaN(out[c]) || math.IsInf(out[c], 0) {
 			return fmt.Errorf("%w: the model's score of class %d is %g: use an earlier checkpoint, or train again with a smaller optimizer.lr",
 				ErrDiverged, c, out[c])

@@ -64,30 +64,29 @@ func numbers(memory []byte) []int64 {
 	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/8)
 }
 
-// logit returns element i of the logits in slot 0.
-func (p *pass) logit(i int) float64 {
+// scores returns a function that returns element i of the logits in slot 0.
+func (p *pass) scores() func(i int) float64 {
 	memory := p.logits.in(p.host.Host())
 	if p.logits.spec.DType == tensor.F64 {
-		return math.Float64frombits(binary.LittleEndian.Uint64(memory[8*i:]))
+		return func(i int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(memory[8*i:])) }
 	}
-	return float64(math.Float32frombits(binary.LittleEndian.Uint32(memory[4*i:])))
+	return func(i int) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(memory[4*i:]))) }
 }
 
 // count adds the targets of a batch. The results of the batch, with logits, must be in slot 0.
 func (p *pass) count(b *data.Batch, c *task.Confusion) {
-	classes := len(c.Hits)
+	classes, at := len(c.Hits), p.scores()
 	for i, label := range data.Values[int32](b, task.Labels) {
 		if label < 0 {
 			continue
 		}
 		if c.Independent {
-			c.CountIndependent(i%classes, label == 1, p.logit(i) > 0)
+			c.CountIndependent(i%classes, label == 1, at(i) > 0)
 			continue
 		}
 		best := -1
 		for class := range classes {
-			v := p.logit(i*classes + class)
-			if best < 0 && !math.IsNaN(v) || best >= 0 && v > p.logit(i*classes+best) {
+			if v := at(i*classes + class); best < 0 && !math.IsNaN(v) || best >= 0 && v > at(i*classes+best) {
 				best = class
 			}
 		}
