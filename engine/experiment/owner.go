@@ -3,7 +3,6 @@ package experiment
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,11 +27,7 @@ func (r *Run) writeOwner() error {
 		return folderError("open", r.logDir, err)
 	}
 	defer logs.Close() // its files are closed
-	err = replaceIn(logs, OwnerFile, func(w io.Writer) error {
-		_, err := io.WriteString(w, dir+"\n")
-		return err
-	})
-	return folderError("write", filepath.Join(r.logDir, OwnerFile), err)
+	return replaceTextIn(logs, r.logDir, OwnerFile, []byte(dir+"\n"))
 }
 
 // OpenLogs opens the folder of logs that the settings of a run name. The settings may come from a stranger, who could

@@ -49,11 +49,16 @@ func ReplaceText(path string, text []byte) error {
 
 // replace replaces a file of the run; name is relative to the folder of the run.
 func (r *Run) replace(name string, text []byte) error {
-	err := replaceIn(r.root, name, func(w io.Writer) error {
+	return replaceTextIn(r.root, r.Dir, name, text)
+}
+
+// replaceTextIn replaces a file in the folder dir, which root has open.
+func replaceTextIn(root *os.Root, dir, name string, text []byte) error {
+	err := replaceIn(root, name, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
-	return folderError("write", filepath.Join(r.Dir, name), err)
+	return folderError("write", filepath.Join(dir, name), err)
 }
 
 // temporarySuffix ends the name of a file that replaces another one when it is complete.

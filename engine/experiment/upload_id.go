@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,9 +42,5 @@ func StoreUploadID(dir, id string) error {
 	if err := root.MkdirAll(configsFolder, 0o755); err != nil {
 		return folderError("create", filepath.Join(dir, configsFolder), err)
 	}
-	err = replaceIn(root, filepath.Join(configsFolder, uploadIDFile), func(w io.Writer) error {
-		_, err := io.WriteString(w, id+"\n")
-		return err
-	})
-	return folderError("write", filepath.Join(dir, configsFolder, uploadIDFile), err)
+	return replaceTextIn(root, dir, filepath.Join(configsFolder, uploadIDFile), []byte(id+"\n"))
 }
