@@ -157,19 +157,14 @@ func (r *Replica) leaveRoom(limits []int) ([]int, error) {
 		if h.Copies {
 			wish += r.copyBytes()
 		}
-		var left [2]int64 // for the share least, and for the limit
-		for i, n := range []int{least, own} {
-			if err := r.plans.inspect(n, func(p *plans) { left[i], _ = r.account(p).Left() }); err != nil {
+		largest, err := r.plans.compiled(own) // the cache usually has them
+		if err != nil {
+			return nil, err
+		}
+		if left, _ := r.account(largest).Left(); left < wish {
+			if own, err = r.roomier(least, own, wish-left, wish); err != nil {
 				return nil, err
 			}
-		}
-		switch {
-		case left[1] >= wish:
-		case left[0] <= wish:
-			own = least
-		default: // memory grows linearly with samples
-			more := float64(own-least) * float64(left[0]-wish) / float64(left[0]-left[1])
-			own = coarse(least+int(more)/unit*unit, own, unit)
 		}
 	}
 	limits, err = r.gather(context.Background(), max(own, first[rank]))
@@ -177,6 +172,19 @@ func (r *Replica) leaveRoom(limits []int) ([]int, error) {
 		return nil, fmt.Errorf("gather the limits of ranks: %w", err)
 	}
 	return limits, nil
+}
+
+// roomier returns a share from least to most that leaves wish bytes, or least if none does. The share most leaves
+// missing bytes less.
+func (r *Replica) roomier(least, most int, missing, wish int64) (int, error) {
+	var left int64 // for the share least
+	err := r.plans.inspect(least, func(p *plans) { left, _ = r.account(p).Left() })
+	if err != nil || left <= wish {
+		return least, err
+	}
+	unit := r.opts.wholeGroup()
+	more := float64(most-least) * float64(left-wish) / float64(left-wish+missing) // memory grows linearly with samples
+	return coarse(least+int(more)/unit*unit, most, unit), nil
 }
 
 // dividePool divides the memory that ranks share by the needs of their first shares, if these are known. Equal parts
