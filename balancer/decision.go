@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/account"
 )
 
-// Decision is the decision of a policy after an interval, with its reason. An Explanation without Ranks means that
-// there is none.
+// Decision is the decision of a policy after an interval, with its reason. If Explanation.Ranks is empty, the policy
+// gave no explanation.
 type Decision struct {
 	Shares  []int // in use
 	Next    []int // from now on
@@ -17,7 +17,8 @@ type Decision struct {
 	Explanation
 }
 
-// Stay keeps the shares in use if they are a valid division of the batch. The caller may have set other shares.
+// Stay sets Next to the shares in use if they are a valid division of the batch. The shares in use may differ from
+// those of the policy, because the caller may have set others.
 func (d *Decision) Stay(o *Options, start []int) {
 	d.Next = d.Shares
 	if !o.Accepts(d.Shares, start) {
@@ -42,20 +43,20 @@ type Explanation struct {
 	Unknown  string // why OfOracle is unknown; "" if it is known
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
-	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s: Seconds, changed by
-	// the difference of the fitted curves. NaN if there are no curves.
+	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s. Each is Seconds,
+	// changed by the difference of the fitted curves; NaN if there are no curves.
 	Equal, Predicted float64
 	// EqualLow and EqualHigh are the 90 % interval of Equal, from the errors of the curves.
 	EqualLow, EqualHigh float64
 	EqualUnknown        string // why Equal is unknown: a rank was never measured near its equal share; "" otherwise
 	Noisy               int    // rank that causes most of Lost.Noise; -1: no single rank
-	// NoiseCause is the cause of Lost.Noise that a sensor of the ranks measures, and NoiseEvidence its evidence; "":
-	// the noise is too small to have one, or it is not determined. Policies leave both empty.
+	// NoiseCause is the cause of Lost.Noise that a sensor of the ranks measures, and NoiseEvidence its evidence. Both
+	// are "" if the noise is too small, or if the cause is not determined. Policies leave both empty.
 	NoiseCause, NoiseEvidence string
 	Ranks                     []RankView
 }
 
-// RankView is the view that the policy has of one rank. Figures that were not measured are NaN.
+// RankView describes one rank as the policy sees it. Values that were not measured are NaN.
 type RankView struct {
 	Seconds float64 // own time plus update; NaN: not measured in this window
 	Fitted  float64 // the same, on the fitted curve of the rank; NaN: no curve
@@ -87,7 +88,7 @@ func (e *Explanation) GainUnknown() string {
 	return "no whole step was measured"
 }
 
-// Unexplained returns the explanation of a policy that gives none: all its figures are unknown.
+// Unexplained returns the explanation of a policy that gives none: all its values are unknown.
 func Unexplained(ranks int) Explanation {
 	nan := math.NaN()
 	e := Explanation{Seconds: nan, Fitted: nan, Oracle: nan, Equal: nan, EqualLow: nan, EqualHigh: nan, Predicted: nan,
@@ -100,8 +101,8 @@ func Unexplained(ranks int) Explanation {
 	return e
 }
 
-// Fraction is an estimate of a fraction, 0…1, with a 90 % interval. The interval holds if the curves of the policy and
-// their standard errors are right. NaN: unknown.
+// Fraction is an estimate of a fraction, 0…1, with a 90 % interval. The interval is valid only if the curves of the
+// policy and their standard errors are right. NaN: unknown.
 type Fraction struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`

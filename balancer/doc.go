@@ -5,13 +5,13 @@
 // Package profiler measures, and engine/train applies the shares. A decision can therefore be replayed from its numbers
 // alone, and tests simulate thousands of steps in milliseconds (package simulate).
 //
-// # Rooms
+// # Subpackages
 //
 //	divide     curves and solvers: the best shares for known step times
 //	estimate   the posterior of the ranks' step times
-//	straggler  verdicts on slow and sick ranks, with causes
+//	straggler  detection of slow and sick ranks, with causes
 //	hybrid     the policy that chooses and probes shares on estimated curves
-//	policies   the list of policies, and those without a model
+//	policies   the list of policies, and the policies without a model of step times
 //	simulate   simulation of policies on known curves
 //
 // # Shares
@@ -38,10 +38,10 @@
 //		}
 //	}
 //
-// The caller passes every optimizer step, in order, with one share for each rank. It marks steps as Settling while
-// ranks compile plans for a change. Measurements may be missing or wrong, and the caller may set other shares than
-// those of the policy. No policy panics on such steps, and its shares always sum to the batch. One goroutine at a time
-// uses a policy.
+// The caller passes every optimizer step, in order, with one share for each rank. It sets Step.Settling for steps
+// during which ranks compile plans for a change, so that policies ignore their times. Measurements may be missing or
+// wrong, and the caller may set other shares than those of the policy. No policy panics on such steps, and its shares
+// always sum to the batch. A Policy is not safe for concurrent use.
 //
 // Equal steps give equal decisions on all processors of one architecture, so each rank decides without messages. On
 // different architectures, results can differ, because some compilers fuse multiplications and additions. Ranks of
@@ -54,8 +54,8 @@
 //
 // # Errors
 //
-// If no shares exist that hold the batch, the error is [divide.ErrInfeasible]. Other errors report invalid arguments (a
-// score that is not a positive number, slices of different lengths, a curve whose points do not ascend), with the rank,
-// got and want. Numbers never cause a panic. A Step whose number of shares differs from the number of ranks is a
-// programming error.
+// If the ranks together cannot hold the batch, the error is [divide.ErrInfeasible]. Other errors report invalid
+// arguments, with the rank, got and want: for example a score that is not a positive number, slices of different
+// lengths, or a curve whose points do not ascend. Numbers never cause a panic. A Step whose number of shares differs
+// from the number of ranks is a programming error.
 package balancer

@@ -18,41 +18,41 @@ type Options struct {
 	// Scores are the ranks' static compute scores; only ratios matter. nil: unknown, all ranks count as equally fast.
 	Scores []float64
 	// Curves are the step-time curves of the ranks from earlier runs; nil, or an empty curve for a rank, if there is
-	// none. A policy uses their shape, and takes their height from the first measurements.
+	// none. A policy uses only the ratios between the times of a curve. The first measurements give the factor.
 	Curves []divide.Curve
 	// CurveErrors are the standard errors of the times of the ranks' Curves, as fractions of these times, in addition
 	// to the difference between two runs; nil: none.
 	CurveErrors []float64
 
-	// Types are the device types of the ranks; nil: unknown. The curves of ranks of one type have the same shape, but
-	// each rank has its own level.
+	// Types are the device types of the ranks; nil: unknown. The step-time curves of ranks of one type differ only by a
+	// constant factor.
 	Types []string
 
 	Objective Objective
-	// Slowdown is how much longer than the shortest step a step may be for another objective than time, as a fraction:
-	// 0.1 for 10 %.
+	// Slowdown is the maximum increase of the step time over the shortest possible step, as a fraction (0.1 is 10 %).
+	// It applies to the objectives Energy and Cost.
 	Slowdown float64
-	// Watts is the power of each rank while it computes, IdleWatts while it waits. For Cost, Watts are prices, and an
-	// excluded rank costs nothing.
+	// Watts is the power of each rank while it computes, and IdleWatts its power while it waits. For the objective
+	// Cost, Watts are prices, and an excluded rank costs nothing.
 	Watts, IdleWatts []float64
 
-	// Bench excludes ranks without which every step is shorter.
+	// Bench allows the policy to exclude a rank if steps are shorter without it.
 	Bench bool
 }
 
-// Objective is what hybrid minimises.
+// Objective is the quantity that policy hybrid minimises.
 type Objective uint8
 
 // The objectives.
 const (
 	Time   Objective = iota // of a step
 	Energy                  // of a step, with Watts
-	// of a step, with prices in Watts: a rank costs the same while it computes and while it waits
+	// of a step, with prices in Watts; a rank costs the same while it computes and while it waits
 	Cost
 )
 
-// Accepts reports whether shares are a division of the batch. Ranks that have samples at the start must have samples,
-// unless the policy may exclude ranks.
+// Accepts reports whether shares are a valid division of the batch. Each rank that has samples in start must have
+// samples in shares, unless the policy may exclude ranks.
 func (o *Options) Accepts(shares, start []int) bool {
 	if o.Bench {
 		start = nil
@@ -60,7 +60,7 @@ func (o *Options) Accepts(shares, start []int) bool {
 	return o.Divides(shares, start)
 }
 
-// Check reports options that are no valid input of a policy.
+// Check returns an error for invalid options.
 func (o *Options) Check() error {
 	if o.Interval < 1 {
 		return fmt.Errorf("interval: got %d steps, want at least 1", o.Interval)

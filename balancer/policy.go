@@ -6,8 +6,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// Policy divides the batch among the ranks, and changes the shares after an interval. With the same steps, it makes the
-// same decisions on every rank of one processor architecture.
+// Policy divides the batch among the ranks, and changes the shares after an interval. Equal steps give equal decisions
+// on all ranks of one processor architecture.
 type Policy interface {
 	// Start returns the shares of the first step.
 	Start() []int
@@ -16,7 +16,7 @@ type Policy interface {
 	Observe(s *Step) (*Decision, bool)
 }
 
-// Opener is implemented by a Policy whose first decision does not follow the first interval.
+// Opener is implemented by a Policy whose first decision does not come after the first interval.
 type Opener interface {
 	// Opening returns the number of steps before the first decision; 0 if the policy never changes shares.
 	Opening() int

@@ -10,10 +10,10 @@ import (
 // Batch is the batch that is divided among ranks.
 type Batch struct {
 	Total int // samples: of the global batch, or of a micro-batch of it
-	// Limits are the largest numbers of samples that the ranks can hold; 0 excludes a rank, nil means no limits.
+	// Limits are the largest numbers of samples that the ranks can hold. 0 excludes a rank; nil means no limits.
 	Limits []int
-	// Unit is a number of which shares must be multiples, such as the group size of batch normalisation; 0 and 1 allow
-	// any share. If Total is not a multiple of Unit, the last rank with samples also gets the rest.
+	// Shares must be multiples of Unit, for example of the group size of batch normalisation; 0 and 1 allow any share.
+	// If Total is not a multiple of Unit, the last rank with samples also gets the rest.
 	Unit int
 
 	Least []int // smallest share of each rank, if larger than Unit; nil: Unit
@@ -82,8 +82,8 @@ func (b Batch) units(ranks int) (units, error) {
 	return u, u.check(b)
 }
 
-// check returns an error for a batch that the ranks cannot hold. The error states the missing capacity and the capacity
-// of each rank.
+// check returns an error if the ranks cannot hold the batch. The error states the missing capacity and the capacity of
+// each rank.
 func (u units) check(b Batch) error {
 	capacity, fed := 0, 0
 	for _, n := range u.limit {
@@ -111,7 +111,7 @@ func (u units) check(b Batch) error {
 	return nil
 }
 
-// holds returns a text such as "96, 64 and 0", with the first limits of a long list.
+// holds returns a text such as "96, 64 and 0". Of a long list, the text contains only the first limits.
 func holds(limits []int) string {
 	const most = 16
 	text := strings.Trim(fmt.Sprint(limits[:min(len(limits), most)]), "[]")

@@ -21,12 +21,12 @@ func Spent(curves []Curve, shares []int, busy, idle []float64) float64 {
 	return sum
 }
 
-// Cheapest finds the shares with the least energy or cost of a step, among the shares whose step is at most slowdown (a
-// fraction) longer than the shortest step. A rank draws busy[r] while it computes and idle[r] while it waits.
+// Cheapest finds the shares with the least energy or cost of a step. The step may be longer than the shortest step by
+// at most the fraction slowdown. Rank r draws busy[r] while it computes and idle[r] while it waits.
 //
-// For each of several bounds on the step time, it gives one unit after another to the rank where the unit costs least.
-// This is exact for convex curves, and close to the optimum for others. The bounds differ by a hundredth of the
-// slowdown.
+// For each of several bounds on the step time, Cheapest gives one unit after another to the rank where the unit costs
+// least. This is exact for convex curves, and close to the optimum for others. Successive bounds differ by a hundredth
+// of the slowdown.
 func Cheapest(b Batch, curves []Curve, busy, idle []float64, slowdown float64) ([]int, error) {
 	if err := checkPowers(len(curves), busy, idle, slowdown); err != nil {
 		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)

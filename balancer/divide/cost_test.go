@@ -29,7 +29,7 @@ func TestSpent(t *testing.T) {
 	}
 }
 
-// convexCurve rises ever more steeply.
+// convexCurve returns a random curve whose slope increases.
 func convexCurve(r *rand.Rand, total int) Curve {
 	var c Curve
 	at, seconds, slope := 1.0, 0.1+r.Float64(), 0.0
@@ -42,7 +42,7 @@ func convexCurve(r *rand.Rand, total int) Curve {
 	return c
 }
 
-// cheapest is the least that any division spends within a bound on the time.
+// cheapest returns the least energy of all divisions whose time is at most bound.
 func cheapest(total int, curves []Curve, busy, idle []float64, bound float64) float64 {
 	least, shares := math.Inf(1), make([]int, len(curves))
 	var try func(rank, rest int)
@@ -89,7 +89,7 @@ func TestCheapestIsNearlyAsGoodAsTryingEverything(t *testing.T) {
 			t.Errorf("%s: %v take %v s, the fastest shares %v", name, shares, seconds, shortest)
 		}
 		got, want := Spent(curves, shares, busy, idle), cheapest(total, curves, busy, idle, shortest*(1+slowdown))
-		// The best time may lie between two of the 101 bounds: a hundredth of the slowdown, in which all ranks idle.
+		// The best time may lie between two of the 101 bounds. All ranks may then idle for a hundredth of the slowdown.
 		if cases++; got <= want*(1+1e-9) {
 			exact++
 		} else if got > want*(1+0.01*slowdown+1e-9) {
@@ -149,7 +149,8 @@ func TestMarginalSaysWhatARankIsWorth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With all: 2 s for the one sample of rank 2. Without it 100 samples of ranks with 100 and 25 samples/s: 0.8 s.
+	// With all ranks, a step takes 2 s, for the one sample of rank 2. Without rank 2, it takes 0.8 s for 100 samples on
+	// ranks with 100 and 25 samples/s.
 	for r, want := range []Worth{{2, 2.45}, {2, 2}, {2, 0.8}} {
 		if math.Abs(got[r].With-want.With) > 1e-9 || math.Abs(got[r].Without-want.Without) > 0.06 {
 			t.Errorf("rank %d: got %+v, want %+v", r, got[r], want)

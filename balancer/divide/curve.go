@@ -18,7 +18,7 @@ type Point struct {
 // otherwise it is flat. A rank without samples takes no time.
 type Curve []Point // ascending in Samples, at least one
 
-// Check reports points that do not form a curve.
+// Check returns an error if the points do not form a curve.
 func (c Curve) Check() error {
 	if len(c) == 0 {
 		return fmt.Errorf("got a curve without points")
@@ -37,12 +37,12 @@ func (c Curve) Check() error {
 	return nil
 }
 
-// Rises reports whether more samples never take less time.
+// Rises reports whether the curve is non-decreasing: more samples never take less time.
 func (c Curve) Rises() bool {
 	return slices.IsSortedFunc(c, func(a, b Point) int { return cmp.Compare(a.Seconds, b.Seconds) })
 }
 
-// At is the time of a share, in seconds.
+// At returns the time of a share, in seconds.
 func (c Curve) At(samples float64) float64 {
 	if samples <= 0 {
 		return 0
@@ -59,9 +59,9 @@ func (c Curve) At(samples float64) float64 {
 	return Between(c[i-1], c[i], samples)
 }
 
-// first returns the index of the first point for which found is true, or the number of points. The points before it
-// must be those for which found is false. The compiler inlines the binary search, which is the inner loop of the
-// solver.
+// first returns the index of the first point for which found is true, or the number of points. found must be false for
+// all earlier points, and true for all later ones. The compiler inlines the binary search, which is the inner loop of
+// the solver.
 func (c Curve) first(found func(Point) bool) int {
 	low, high := 0, len(c)
 	for low < high {
@@ -107,8 +107,8 @@ func (c Curve) rising() Curve {
 	if c.Rises() {
 		return c
 	}
-	// Between a fall and the point where the line reaches its old height again, the result is flat. The end of this
-	// part needs an additional point.
+	// From the start of a fall until the line reaches the same time again, the result is flat. The end of the flat part
+	// needs an additional point.
 	out := append(make(Curve, 0, len(c)+len(c)/4), c[0])
 	high := c[0].Seconds
 	for i, p := range c[1:] {

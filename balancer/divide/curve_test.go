@@ -19,7 +19,7 @@ func TestCurvesAreConsistent(t *testing.T) {
 	})
 }
 
-// checkInverses holds most and inverse of a rising curve against At, up to a time.
+// checkInverses compares the results of most and inverse of a rising curve with At, for times up to upTo.
 func checkInverses(t *rapid.T, c Curve, limit int, upTo float64) {
 	t.Helper()
 	for range 5 {

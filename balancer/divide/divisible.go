@@ -1,7 +1,7 @@
 package divide
 
-// Divisible returns the time of the slowest rank, in s, if samples were divisible: the time in which the ranks with
-// samples in shares compute the batch. most are the largest shares of the ranks.
+// Divisible returns the time of the slowest rank, in s, if shares could be any real numbers. It divides the batch among
+// the ranks with shares[r] > 0. most contains the largest shares of the ranks.
 func Divisible(total int, curves []Curve, shares, most []int) float64 {
 	low, high := 0.0, 0.0
 	for r, c := range curves {

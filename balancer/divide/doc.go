@@ -7,15 +7,16 @@
 //	shares, err := divide.Cheapest(batch, curves, busy, idle, 0.1) // least energy, at most 10 % slower
 //	shares, err := batch.Divide(speed)                       // in proportion to speed
 //
-// [Solve] is exact on all curves. It selects one of three algorithms by the shape of the curves:
+// [Solve] is exact on all curves. It selects one of three algorithms:
 //
-//   - curves that rise: bisection of the step time (solve.go)
-//   - curves that fall to a valley and then rise: the same, beyond the valley (valley.go)
-//   - other curves, such as those of kernels that work in tiles: sums of possible units (jagged.go)
+//   - rising curves: bisection of the step time (solve.go)
+//   - curves with a single minimum: the same, for shares above the minimum (valley.go)
+//   - other curves, for example if kernels process blocks (tiles) of samples: dynamic programming over the sums of
+//     units that ranks can finish in a given time (jagged.go)
 //
 // [Split] is exact on every processor architecture; the other results may differ between architectures, because some
 // compilers fuse multiplications and additions.
 //
-// If no shares exist that hold the batch, the error is [ErrInfeasible]. It states the number of samples without a place
-// and the largest share of each rank.
+// If the ranks together cannot hold the batch, the error is [ErrInfeasible]. It states the number of samples that
+// exceed the limits of all ranks together, and the largest share of each rank.
 package divide

@@ -7,20 +7,21 @@ import (
 	"sort"
 )
 
-// A curve may rise and fall many times: kernels that work in tiles are fast with shares that fill the tiles, and slow
-// with the next larger shares. The search for the shares has two steps. The first step finds, by bisection over the
-// possible times of ranks, the shortest step for which a division exists. The second step constructs the division.
+// A curve may rise and fall many times. If kernels process blocks (tiles) of samples, shares that fill the tiles are
+// fast, and the next larger shares are slow. The search for the shares has two steps. The first step finds, by
+// bisection over the possible times of ranks, the shortest step for which a division exists. The second step constructs
+// the division.
 //
 // Rank r takes at most top[r] units within a time T. A division exists within T if the ranks can give back the excess
 // of these units over the batch. A rank can give back any number of units with which it stays within T. Most ranks can
-// give back any number up to some run, and together any number up to the sum of the runs. Only for a larger excess, a
-// set of bits holds the possible sums of the other numbers.
+// give back any number up to some number (back.run), so together they can give back any number up to the sum of these.
+// Only for a larger excess, a bit set contains the possible sums of all other numbers.
 type jagged struct {
 	units
 	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
 }
 
-// jagged finds the division with the shortest time on any curves. known is a division within the limits.
+// jagged finds the division with the shortest time, for curves of any form. known is a division within the limits.
 func (u units) jagged(curves []Curve, known []int) []int {
 	within := 0.0
 	for r, n := range known {
@@ -163,7 +164,7 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	if excess < 0 {
 		return false
 	}
-	var sums [][]uint64 // numbers of units that the first ranks of order can give back together
+	var sums [][]uint64 // numbers of units that the first ranks in order can give back together
 	var order []int
 	given := 0 // units that these ranks give back
 	if excess > pool {
@@ -192,8 +193,8 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	return true
 }
 
-// construct writes the shares of a division that exists: the ranks of order give back given units together, and the
-// other ranks give back the rest of the excess, the slowest first.
+// construct writes the shares of a division that exists. The ranks in order give back given units in all. The other
+// ranks give back the rest of the excess, the slowest rank first.
 func (j *jagged) construct(shares []int, backs []back, seconds float64, excess int, sums [][]uint64, order []int,
 	given int) {
 	fixed := make([]bool, len(shares))

@@ -7,9 +7,9 @@ type Worth struct {
 	With, Without float64 // s with the best shares; +Inf if the other ranks cannot hold the batch
 }
 
-// Loss returns by how much a step gets longer without the rank, as a fraction of the step. exposed is the time of a
-// step in which ranks only communicate, s; NaN means unknown and counts as 0. It is assumed to be equal without the
-// rank.
+// Loss returns by how much a step becomes longer without the rank, as a fraction of the step. exposed is the time of a
+// step in which ranks only communicate, in s; NaN means unknown and counts as 0. Loss assumes that exposed is the same
+// without the rank.
 func (w Worth) Loss(exposed float64) float64 {
 	if math.IsNaN(exposed) {
 		exposed = 0
@@ -17,7 +17,8 @@ func (w Worth) Loss(exposed float64) float64 {
 	return (w.Without - w.With) / (w.With + exposed)
 }
 
-// Marginal returns the worth of every rank: it compares the best step with the rank and the best step without the rank.
+// Marginal returns the worth of every rank. It compares the shortest step with the rank and the shortest step without
+// it.
 func Marginal(b Batch, curves []Curve) ([]Worth, error) {
 	best, err := Solve(b, curves)
 	if err != nil {

@@ -2,12 +2,12 @@ package divide_test
 
 import "math/big"
 
-// oracle answers Split by trying everything; for a handful of ranks and samples.
+// oracle computes the result of Split by an exhaustive search, for a few ranks and samples.
 //
-// First the exact real-valued shares: try every way of putting each rank at its least (1), at its limit, or in
-// proportion to speed, and take the way that contradicts nothing. Then the integer shares: of all within the bounds
-// that sum to total, the nearest to the real ones by sum of squares, and of equally near ones the one that gives
-// more to lower ranks.
+// It first finds the exact real shares. Each rank is at its minimum (1), at its limit, or in proportion to speed;
+// exactly one combination is consistent. It then finds the integer shares. Of all integer shares within the bounds that
+// sum to total, these are the nearest to the real ones by sum of squares. Among equally near ones, lower ranks get
+// more.
 func oracle(total int, speed []float64, limit []int) []int {
 	target := realShares(total, speed, limit)
 	var best []int
@@ -69,8 +69,8 @@ func realShares(total int, speed []float64, limit []int) []*big.Rat {
 	return nil
 }
 
-// consistent returns the shares of one combination, or nil if it contradicts itself: samples per unit of speed, the
-// rate, must lie so that every rank is where the combination puts it.
+// consistent returns the shares of one combination, or nil if no rate (samples per unit of speed) puts every rank where
+// the combination states it.
 func consistent(way []int, rest, weight *big.Rat, speed []float64, limit []int) []*big.Rat {
 	const inProportion, atLeast = 0, 1
 	if (weight.Sign() == 0) != (rest.Sign() == 0) || rest.Sign() < 0 {
@@ -80,7 +80,7 @@ func consistent(way []int, rest, weight *big.Rat, speed []float64, limit []int) 
 	if !anyRate {
 		rate.Quo(rest, weight)
 	}
-	lowestRate, highestRate := new(big.Rat), (*big.Rat)(nil) // what the ranks at a bound allow
+	lowestRate, highestRate := new(big.Rat), (*big.Rat)(nil) // the range that the ranks at a bound allow
 	shares := make([]*big.Rat, len(way))
 	for i := range way {
 		least, most := new(big.Rat).SetInt64(int64(min(1, limit[i]))), new(big.Rat).SetInt64(int64(limit[i]))

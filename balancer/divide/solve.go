@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Slowest is the time of the rank that takes longest for its share.
+// Slowest returns the rank that takes longest for its share, and its time.
 func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 	for r, c := range curves {
 		if t := c.At(float64(shares[r])); r == 0 || t > seconds {
@@ -20,13 +20,14 @@ func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 //
 //	min over integer shares b, sum b = Total, 1 <= b[r] <= Limits[r], of max over r of curves[r](b[r])
 //
-// The step also contains exposed communication. If the slowest rank takes longer, exposed communication falls by at
-// most the same time. The shares with the shortest time of the slowest rank therefore also have the shortest step.
+// A step also contains exposed communication. If the slowest rank takes longer, exposed communication becomes shorter
+// by at most the same time. The shares with the shortest time of the slowest rank therefore also give the shortest
+// step.
 //
-// It is exact. For curves that rise, or fall first and then rise, it takes about 64 * ranks * log(points) operations.
-// Curves that fall again take longer, because Solve then sorts the times of all shares. If several shares are equally
-// fast on rising curves, Solve chooses the shares with the shortest times of all other ranks, then the shares in
-// proportion, and then gives more to lower ranks.
+// Solve is exact. For curves that rise, or first fall and then rise, it takes about 64 * ranks * log(points)
+// operations. Curves that fall again take longer, because Solve then sorts the times of all shares. On rising curves,
+// several divisions may be equally fast. Solve then chooses the one with the shortest times of all other ranks, then
+// the one in proportion, and then gives more to lower ranks.
 func Solve(b Batch, curves []Curve) ([]int, error) {
 	u, err := b.units(len(curves))
 	if err != nil {
@@ -56,12 +57,12 @@ func Solve(b Batch, curves []Curve) ([]int, error) {
 	return u.shares(n), nil
 }
 
-// fill finds the shortest time in which the ranks together can compute all units. It searches over all floats until two
+// fill finds the shortest time in which the ranks together can compute all units. It bisects all floats until two
 // neighbouring floats remain: within the lower time, the units do not fit; within the higher time, they fit. It skips
 // ranks that finish the same number of units within both times.
 func (u units) fill(curves []Curve) []int {
 	few, many := make([]int, len(curves)), make([]int, len(curves)) // units that each finishes within low, within high
-	// ranks that finish more units within high than within low; units of the other ranks
+	// open: ranks that finish more units within high than within low; settled: units of the other ranks
 	open, settled := make([]int, 0, len(curves)), 0
 	fed := 0
 	for r, c := range curves {
@@ -110,8 +111,8 @@ func (u units) fill(curves []Curve) []int {
 	return u.even(few, many)
 }
 
-// even returns few plus the missing units. Only ranks that take exactly the longer time have room, so even divides the
-// missing units among them.
+// few and many are the numbers of units that each rank finishes within two neighbouring step times. even returns few,
+// plus the units that few lacks of the total. It divides these units among the ranks with many > few.
 func (u units) even(few, many []int) []int {
 	n, left := slices.Clone(few), u.total
 	var ranks, spare []int

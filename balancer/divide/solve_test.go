@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// exhaustive is the least slowest time of all divisions, and that of the best one without its slowest ranks, and so on.
+// exhaustive returns the shortest time of the slowest rank over all divisions, or +Inf if there are none.
 func exhaustive(b Batch, curves []Curve) float64 {
 	best := math.Inf(1)
 	shares := make([]int, len(curves))
@@ -38,7 +38,7 @@ func exhaustive(b Batch, curves []Curve) float64 {
 			least = min(max(b.Least[rank]/size, 1)*size, limit/size*size)
 		}
 		for n := least; n <= min(limit, rest); n++ {
-			if n%size != 0 && n != rest { // only what ends the batch may be no multiple
+			if n%size != 0 && n != rest { // only the last share may be another number than a multiple
 				continue
 			}
 			if n%size != 0 && n < size {
@@ -88,7 +88,7 @@ func TestSolveIsAsGoodAsTryingEverything(t *testing.T) {
 	}
 }
 
-// checkSolve holds Solve against trying everything; nil where nothing is feasible.
+// checkSolve compares Solve with an exhaustive search. It returns nil if no shares are feasible.
 func checkSolve(t *testing.T, name string, b Batch, curves []Curve) []int {
 	t.Helper()
 	shares, err := Solve(b, curves)
@@ -121,7 +121,7 @@ func randomLimits(r *rand.Rand, ranks, least, total int) []int {
 	return limits
 }
 
-// Ranks that are slower with few samples get enough of them, and none fewer than it must have.
+// Ranks that are slower with few samples must get enough samples, and every rank at least its minimum.
 func TestSolveFindsValleys(t *testing.T) {
 	fell := 0
 	for seed := range uint64(4000) {
@@ -153,7 +153,7 @@ func TestSolveFindsValleys(t *testing.T) {
 	}
 }
 
-// fallen is a rising curve with a fall before it.
+// fallen returns a rising curve with a falling part before it.
 func fallen(r *rand.Rand, c Curve) Curve {
 	c = slices.Clone(c)
 	for i := range c {
@@ -184,7 +184,8 @@ func checkShares(t *testing.T, name string, b Batch, shares []int) {
 }
 
 func TestSolveLeavesTheOthersShort(t *testing.T) {
-	// Rank 0 needs a second for its one sample; the others still divide the rest so that they are done early.
+	// Rank 0 takes a second for its single sample. The other ranks must still divide the rest so that they finish as
+	// early as possible.
 	slow, fast := Curve{{1, 1}, {2, 2}}, Curve{{1, 0.01}, {100, 1}}
 	shares, err := Solve(Batch{Total: 41}, []Curve{slow, fast, fast})
 	if err != nil || !slices.Equal(shares, []int{1, 20, 20}) {
@@ -252,8 +253,8 @@ func TestSolveWhereTimeIsNoMatter(t *testing.T) {
 	}
 }
 
-// tileByTile is the least slowest time by trying all divisions rank by rank: a dumb twin for batches that are too large
-// to try everything.
+// tileByTile returns the shortest time of the slowest rank, by simple dynamic programming over the ranks. It is the
+// oracle for batches that are too large for an exhaustive search.
 func tileByTile(total int, limits []int, curves []Curve) float64 {
 	best := make([]float64, total+1) // slowest time of the ranks so far, by the samples that they have together
 	for i := range best[1:] {
@@ -271,7 +272,7 @@ func tileByTile(total int, limits []int, curves []Curve) float64 {
 	return best[total]
 }
 
-// zigzags are ranks that are fast with shares that fill tiles, each its own.
+// zigzags returns the curves of ranks that are fast with shares that fill tiles. Each rank has its own size of tiles.
 func zigzags(r *rand.Rand, ranks, total int) []Curve {
 	curves := make([]Curve, ranks)
 	for i := range curves {

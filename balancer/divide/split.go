@@ -92,8 +92,8 @@ func integerWeights(speed []float64) []*big.Int {
 	return weights
 }
 
-// division is a split in progress: the ranks in free still divide rest in proportion to weight; the other ranks have
-// their shares.
+// division is a split in progress. The ranks listed in field free will divide the remaining rest samples in proportion
+// to weight. The shares of all other ranks are final.
 type division struct {
 	weight []*big.Int
 	limit  []int
@@ -105,13 +105,13 @@ type division struct {
 // settleOutOfBounds fixes the shares of ranks whose proportional share lies outside [1, limit] and reports whether
 // it fixed any.
 //
-// Let q[i] be the proportional shares of the free ranks. Bringing them into bounds changes their sum by the samples
-// added (ranks below 1) less those taken away (ranks above their limit). If more samples are added, the other ranks
-// lose samples, so every rank at its lower bound stays there. If more samples are taken away, every rank at its limit
-// stays there. Only these ranks are fixed, so the result does not depend on the order of ranks.
+// Let q[i] be the proportional shares of the free ranks. Moving them into bounds adds samples to ranks below 1, and
+// takes samples from ranks above their limit. If more samples are added than taken, the other ranks lose samples, so
+// every rank at its lower bound stays there. If more samples are taken, every rank at its limit stays there. Only these
+// ranks are fixed, so the result does not depend on the order of ranks.
 func (d *division) settleOutOfBounds() bool {
 	weights := d.freeWeight()
-	change := new(big.Int) // samples added minus samples taken away, times weights
+	change := new(big.Int) // samples added minus samples taken, times weights
 	var below, above []int
 	for _, i := range d.free {
 		q := d.proportional(i) // times weights

@@ -101,7 +101,7 @@ func problem(t *rapid.T, maxRanks, maxTotal int) (total int, speed []float64, li
 	)
 	speed = rapid.SliceOfN(one, ranks, ranks).Draw(t, "speed")
 	limit = rapid.SliceOfN(rapid.IntRange(0, total), ranks, ranks).Draw(t, "limit")
-	// Room for the total, given from the lowest rank on.
+	// Raise the limits, from rank 0 on, until they hold the total.
 	missing := total
 	for _, l := range limit {
 		missing -= l

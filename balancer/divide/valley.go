@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// A rank may take longer for few samples than for more: libraries choose other kernels for them. Such a curve falls to
-// a valley, and rises beyond it.
+// A rank may take longer for few samples than for more, because libraries choose other kernels for few samples. Such a
+// curve falls to a minimum (its valley), and rises beyond it.
 
 // valley returns the index of the lowest point, or of the first one of several.
 func (c Curve) valley() (lowest int) {
@@ -50,7 +50,7 @@ func (c Curve) mirrored() Curve {
 	return out
 }
 
-// valleys has curves that turn once, divided at their turning points.
+// valleys contains curves with a single minimum, each divided at its minimum.
 type valleys struct {
 	units
 	curves  []Curve
@@ -80,8 +80,8 @@ func (u units) valleys(curves []Curve) valleys {
 // seconds returns the time of a rank for n units.
 func (v *valleys) seconds(rank, n int) float64 { return v.curves[rank].At(float64(v.samples(rank, n))) }
 
-// least returns a new list with the smallest number of units that each rank can finish within a time, or the units of
-// its valley if it can finish none, and the sum of the list.
+// least returns a new list and its sum. The list contains the smallest number of units that each rank can finish within
+// a time, or the units of its valley if it cannot finish any.
 func (v *valleys) least(seconds float64) (units []int, sum int) {
 	units = make([]int, len(v.curves))
 	for r := range units {
@@ -94,8 +94,8 @@ func (v *valleys) least(seconds float64) (units []int, sum int) {
 	return units, sum
 }
 
-// solve finds the shortest time in which the largest numbers of units of the ranks sum to at least all units, and the
-// smallest numbers sum to at most all units.
+// solve finds the shortest time in which the largest numbers of units of the ranks sum to at least the total, and the
+// smallest numbers sum to at most the total.
 func (v *valleys) solve() []int {
 	seconds, _ := Slowest(v.ascents, v.shares(v.units.fill(v.ascents)))
 	highest := seconds

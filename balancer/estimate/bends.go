@@ -7,21 +7,20 @@ import (
 )
 
 const (
-	// priorFixed is the fraction of a rank's time that does not depend on its share, if only one share is known.
-	// lineSigma is the standard deviation of this part, and of the slope.
+	// priorFixed is the assumed fraction of a rank's time that does not depend on its share, while only one share is
+	// known. lineSigma is the standard deviation of this fraction, and of the slope.
 	priorFixed, lineSigma = 0.15, 0.3
-	// priorRanks is the weight of the prior beliefs in bends and tiles, in ranks. Smaller: finds a tile of all ranks
-	// sooner. Larger: finds tiles of single ranks.
+	// priorRanks is the weight of the prior beliefs in bends and tiles, in ranks. Smaller: a tile that all ranks have
+	// is found sooner. Larger: tiles of single ranks are found.
 	priorRanks = 8.0
 )
 
-// bends lists the possible standard deviations of the Brownian motion w at e times b0. prior is the log of the
-// probability of each before any measurement, up to a constant. The prior prefers small bends, because otherwise the
-// noise of a few shares would select a bend.
+// A bend is a standard deviation of the Brownian motion w at e times b0. bends lists the possible ones. prior is the
+// log of the probability of each before any measurement, up to a constant. The prior prefers small bends, because
+// otherwise the noise of a few shares would select a bend.
 var bends = [...]struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
 
-// belief is the probability of each bend. Kernels that work in tiles do so on every rank, and one rank gives little
-// evidence, so all ranks have one belief.
+// belief is the probability of each bend. All ranks have one belief, because one rank gives little evidence.
 type belief [len(bends)]float64
 
 // priorBends is the prior belief.
@@ -48,7 +47,7 @@ type place struct {
 	mean    float64 // m(x)
 }
 
-// linear is the covariance of alpha + beta x, brownian that of a bend of 1.
+// linear is the covariance of alpha + beta x at two places. brownian is the covariance of a bend of 1.
 func linear(a, b place) float64 {
 	return lineSigma * lineSigma * (1 + a.x*b.x)
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// reachable is the fraction of a rank's fastest time per sample that curves may reach. The rest is a margin for the
-// noise of the fastest step, and for tiles that other shares fill better. Smaller: shares follow levels that the rank
-// never had. Larger: a rank that becomes faster than ever gets its samples later.
+// reachable times a rank's fastest measured time per sample is the least time per sample of its curve. The rest is a
+// margin for the noise of the fastest step, and for tiles that other shares fill better. Smaller: shares follow levels
+// that the rank never had. Larger: a rank that becomes faster than ever before gets more samples later.
 const reachable = 0.7
 
-// fastest is the fastest step that a rank has reached, by its time per sample, and the largest share that was measured.
-// A level that moves can give other shares a time that the rank never reached: if other programs slow down the rank in
-// some windows, its measured shares belong to different levels.
+// fastest contains the shortest measured time per sample of a rank, and its largest measured share. If other programs
+// slow down the rank in some windows, its shares are measured at different levels. The curve can then predict times
+// that the rank never reached.
 type fastest struct {
 	perSample float64 // s; 0: the rank was not measured
 	largest   float64 // samples
 }
 
-// add takes the times of the steps of a window with one share.
+// add updates f with the times of the steps of a window, in which the share is constant.
 func (f *fastest) add(samples int, seconds []float64) {
 	if samples <= 0 || len(seconds) == 0 {
 		return
@@ -31,9 +31,9 @@ func (f *fastest) add(samples int, seconds []float64) {
 	f.largest = max(f.largest, b)
 }
 
-// bound returns the curve without times that the rank cannot reach: up to the largest measured share, a time per sample
-// far below the fastest one, and with more samples, a shorter time than this share. It returns c itself if c has no
-// such times.
+// bound raises times that the rank cannot reach. Up to the largest measured share, these are times per sample far below
+// the fastest measured one. Beyond that share, these are times below the time at that share. bound returns c itself if
+// c has no such times.
 func (f *fastest) bound(c divide.Curve) divide.Curve {
 	bounded := c
 	for i, p := range c {

@@ -6,12 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// commonSure times the variance by chance is the least common movement of all ranks within a window.
+// commonSure times the variance that chance causes is the least variance within a window that counts as a common change
+// of all ranks.
 const commonSure = 2.0
 
-// commonMode estimates the change that the times of all ranks have in common from window to window: ranks of one host
-// have the same clock, memory and neighbours. A common change does not change the best shares, which depend only on the
-// ratios of the ranks' speeds. If each rank's own curve contained it, the shares would change.
+// commonMode estimates the change that the times of all ranks have in common from window to window. Such changes occur
+// because ranks of one host have the same clock, memory and neighbours. A common change does not change the best
+// shares, which depend only on the ratios of the ranks' speeds. If each rank's own curve contained it, the shares would
+// change.
 type commonMode struct {
 	variance float64 // variance of the log of a window's mean that the ranks have in common
 	weight   float64 // number of windows in variance
@@ -20,7 +22,7 @@ type commonMode struct {
 func newCommonMode() commonMode { return commonMode{priorNoise * priorNoise, priorWeight} }
 
 // estimate returns the log of the change that the ranks' windows have in common, and its variance. lasts reports that
-// the change is larger than the usual changes from window to window: the ranks have another speed now.
+// the change is larger than the usual changes from window to window, so the speed of all ranks has changed.
 func (t *commonMode) estimate(readings []reading) (offset, variance float64, lasts bool) {
 	var surprises []float64
 	for _, m := range readings {
@@ -33,7 +35,7 @@ func (t *commonMode) estimate(readings []reading) (offset, variance float64, las
 	}
 	center, kept, sum, weights := stat.Median(surprises), 0, 0.0, 0.0
 	for _, m := range readings {
-		// Ranks far from the median have changed on their own.
+		// A rank far from the median has changed alone.
 		if m.samples > 0 && math.Abs(m.surprise-center) <= sureSigmas*math.Sqrt(m.doubt) {
 			kept, sum, weights = kept+1, sum+m.surprise/m.doubt, weights+1/m.doubt
 		}

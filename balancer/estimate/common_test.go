@@ -36,7 +36,7 @@ func TestWhatRanksDoTogether(t *testing.T) {
 			t.Errorf("%s: got %v with a variance of %v, want %v", c.name, got, variance, c.want)
 		}
 	}
-	// Independent noise teaches that there is nothing in common, common noise how much.
+	// The learnt common variance must be 0 for independent noise, and the true one for common noise.
 	for _, sigma := range []float64{0, 0.08} {
 		together, random := newCommonMode(), rand.New(rand.NewPCG(1, 1))
 		for range 200 {

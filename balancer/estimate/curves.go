@@ -28,7 +28,7 @@ func within(c divide.Curve, least, most float64) divide.Curve {
 
 // simplify returns the curve with at most the given number of points, at least 2. It first chooses the points with the
 // largest relative distance from the line through their chosen neighbours. If all other points lie on these lines, it
-// chooses points within the widest ratios of samples, because it is also information that the curve is a line there.
+// chooses points within the widest ratios of samples. These points show that the curve is a line there.
 func simplify(c divide.Curve, points int) divide.Curve {
 	if len(c) <= 2 {
 		return c
@@ -71,7 +71,8 @@ func times(c divide.Curve, factor float64) divide.Curve {
 	return out
 }
 
-// onto is [Curve.At] for a share whose next point is known: the first point that is at least the share.
+// onto is [divide.Curve.At] for a share whose next point is known. The next point is the first point that is at least
+// the share.
 func onto(c divide.Curve, next int, samples float64) float64 {
 	if next == 0 || len(c) == 1 {
 		return c[0].Seconds
@@ -79,7 +80,7 @@ func onto(c divide.Curve, next int, samples float64) float64 {
 	return divide.Between(c[next-1], c[next], samples)
 }
 
-// timeless is the curve of a rank without measurements: it takes no time.
+// timeless is the curve of a rank without measurements: all its times are 0.
 var timeless = divide.Curve{{Samples: 1, Seconds: 0}}
 
 // curves are the fitted curves of all ranks.
@@ -106,7 +107,7 @@ func (c *curves) draw(rank int, e *posterior, limit int, sigmas float64) {
 	}
 }
 
-// one reports whether a rank has no margin.
+// one reports whether the two curves of a rank are the same slice, without a margin.
 func (c *curves) one(rank int) bool { return &c.mean[rank][0] == &c.cautious[rank][0] }
 
 // scale multiplies the times of a rank's curves by a factor.
@@ -119,7 +120,7 @@ func (c *curves) scale(rank int, factor float64) {
 	}
 }
 
-// bound removes times that no rank can reach.
+// bound raises the times that the ranks cannot reach.
 func (c *curves) bound() {
 	for r := range c.mean {
 		one := c.one(r)

@@ -7,14 +7,14 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// A disturbance, such as other work on a machine, makes ranks slower for some windows, and its end makes them as fast
-// as before. If the shares change at the same time, the times of earlier shares become wrong: they were measured before
-// the disturbance, or with another level during it. An earlier share that seems slow is not measured again, so the
-// error would remain. Each rank therefore keeps its state of the time before the disturbance. It returns to this state
-// once that state predicts the times again, with any share.
+// A disturbance, such as other work on a machine, makes ranks slower for some windows. After its end, the ranks are as
+// fast as before. If shares change during a disturbance, the times of earlier shares are wrong. They were measured
+// before the disturbance, or at another level during it. A share that seems slow is not measured again, so the error
+// would remain. Each rank therefore keeps its state from before the disturbance. It returns to this state once this
+// state predicts the times again, at any share.
 
-// sureRatio is the log of the ratio of likelihoods from which a rank is as before a disturbance. Smaller: more chance
-// agreements. Larger: more disturbances whose end remains unnoticed.
+// sureRatio is the least log of the ratio of likelihoods at which a rank returns to its state before a disturbance.
+// Smaller: more chance agreements. Larger: more disturbances whose end remains unnoticed.
 const sureRatio = 2.0
 
 // keep stores the state of a rank after a window without a surprise.
@@ -32,9 +32,9 @@ func cloneRows(cov [][]float64) [][]float64 {
 	return out
 }
 
-// restore returns to the state before the disturbance. The rank keeps the rate at which its level moves. A new share
-// that began the disturbance was slow because of the disturbance or of the shape, so the rank keeps its time with a
-// large variance. If this share is slow a second time, its time is known, and begins no disturbance.
+// restore returns to the state before the disturbance. wander, the rate at which its level moves, does not change. A
+// new share that began the disturbance was slow because of the disturbance or of the shape, so the rank keeps its time
+// with a large variance. If this share is slow a second time, its time is known, and it does not begin a disturbance.
 func (e *posterior) restore() {
 	now := *e
 	*e = *now.before
@@ -50,8 +50,8 @@ func (e *posterior) restore() {
 	}
 }
 
-// try returns to the state before the disturbance and keeps the current state instead, so that the rank returns to the
-// current state if the other one is wrong.
+// try returns to the state before the disturbance and keeps the current state in its place. If the state before the
+// disturbance is wrong, the rank can then return to the current state.
 func (e *posterior) try() {
 	current := *e
 	current.before = nil
@@ -59,8 +59,9 @@ func (e *posterior) try() {
 	e.before, e.away, e.back = &current, 0, false
 }
 
-// then reports whether a reading can show that the rank is as before the disturbance, and the variance of the change of
-// its level since then. common is the variance of the changes that all ranks have in common.
+// then returns the variance of the change of the level since the state before the disturbance. ok reports whether the
+// reading can show that the rank has this state again. common is the variance of the changes that all ranks have in
+// common.
 func (e *posterior) then(m *reading, common float64) (variance float64, ok bool) {
 	return common + float64(e.away)*stat.Square(e.wander), e.before != nil && m.samples > 0 && m.slope == 0
 }

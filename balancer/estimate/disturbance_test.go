@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// disturbedWindow plays one window of a rank as [hybrid.learn] does while a disturbance lasts or not, and reports
-// whether the rank returned to its state before the disturbance.
+// disturbedWindow simulates one window of a rank in the way of [hybrid.learn]. disturbed states whether a disturbance
+// lasts. It reports whether the rank returned to its state before the disturbance.
 func (e *posterior) disturbedWindow(k *source, samples int, disturbed bool) (returned bool) {
 	m := e.read(samples, logsOf(k.window(samples, 10)), false)
 	if disturbed && e.ended(&m, 0) {
@@ -25,7 +25,7 @@ func (e *posterior) disturbedWindow(k *source, samples int, disturbed bool) (ret
 }
 
 // A disturbance begins and ends while the share changes, so no share is measured both during it and after it. Two
-// readings that agree with the curve from before show its end.
+// readings that agree with the curve from before the disturbance show its end.
 func TestARankReturnsToItsStateBeforeADisturbance(t *testing.T) {
 	factor := 1.0
 	k := &source{r: rand.New(rand.NewPCG(1, 2)), curve: sloped, level: func(int) float64 { return factor }, noise: 0.01}
@@ -48,7 +48,7 @@ func TestARankReturnsToItsStateBeforeADisturbance(t *testing.T) {
 	checkTimes(t, e, 0.03, map[int]float64{256: sloped(256), 240: sloped(240), 214: sloped(214)})
 }
 
-// A level that stays, or that passes its earlier value once, is no return.
+// A level that stays, or that passes its earlier value only once, must not count as a return.
 func TestARankStaysAtALevelThatLasts(t *testing.T) {
 	for name, factors := range map[string][]float64{
 		"lasts":  {1.8, 1.8, 1.8, 1.8, 1.8, 1.8},
@@ -92,9 +92,9 @@ func TestAKeptStateIsACopy(t *testing.T) {
 	}
 }
 
-// The rank that a disturbance hits gets a share far from those that were measured before. The earlier state predicts
-// this share too vaguely to be sure of the end, but an earlier share would be faster in that state, so the rank tries
-// it. If the state is wrong, the rank returns to the other one.
+// The disturbed rank gets a share far from its measured shares. The earlier state predicts this share too vaguely to
+// show the end of the disturbance. In that state, an earlier share would be faster, so the rank tries the state. If it
+// is wrong, the rank returns to the other state.
 func TestARankTriesTheStateBeforeADisturbance(t *testing.T) {
 	for name, end := range map[string]bool{"disturbance ended": true, "disturbance lasts": false} {
 		factor := 1.0

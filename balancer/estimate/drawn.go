@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// between returns a curve up to limit samples that has the times of given points, and between the points the form of f.
-// Only with tiles does the form differ from lines between the points.
+// between returns a curve up to limit samples through the given points. Between the points, it has the form of f, which
+// differs from lines only if f has tiles.
 func (f *shape) between(points divide.Curve, limit int) divide.Curve {
 	if f == nil || !f.jagged() {
 		return points

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// featuresOf writes the features of the cells under a hypothesis, times their times, to z.
+// featuresOf writes to z, for each cell, its feature under a hypothesis multiplied by its time.
 func (f *shape) featuresOf(h int, z []float64) {
 	for i, t := range f.times {
 		z[i] = f.features[h*len(z)+i] * t
@@ -73,9 +73,9 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	return expected
 }
 
-// gainOf returns the log of the evidence of a tile relative to the smooth curve. half has the features of the cells and
-// base their residuals, both divided by the Cholesky factor. The weight has a normal distribution that is truncated at
-// its bound.
+// gainOf returns the log of the evidence of a tile relative to the smooth curve. half contains the features of the
+// cells, and base their residuals, both divided by the Cholesky factor. The weight has a normal distribution, truncated
+// at its bound.
 func gainOf(t *tile, half, base []float64) float64 {
 	mean, sigma, most := t.weight()
 	v := sigma * sigma
@@ -114,9 +114,9 @@ func (f *shape) regress(h int, bend, sigmas float64) *part {
 	return p
 }
 
-// misfit returns by how much the measured times reduce the log probability of a curve that rises on both sides of its
-// valley: half the sum of the squared deviations, in standard deviations. Hypotheses under which the curve would rise
-// and fall again become improbable.
+// misfit compares the measured times with a curve that rises on both sides of its valley. It returns half the sum of
+// the squared deviations, each in standard deviations. The caller subtracts it from the log probability of the
+// hypothesis. A hypothesis under which the curve would rise and fall again thus becomes improbable.
 func (f *shape) misfit(p *part) (log float64) {
 	n := len(f.cells)
 	order, k := make([]int, n), make([]float64, n)

@@ -18,8 +18,8 @@ type Options struct {
 	CurveErrors []float64      // standard errors of the times of Curves, as fractions; nil: none
 }
 
-// Model is the posterior of the step times of all ranks. After each window, Learn takes its times, and Fit then
-// computes the curves.
+// Model is the posterior of the step times of all ranks. After each window of steps with constant shares, Learn takes
+// the measured times, and Fit then computes the curves.
 type Model struct {
 	options Options
 	ranks   []*posterior
@@ -33,7 +33,7 @@ type Model struct {
 	disturbed int // remaining windows of the disturbance; 0: there is none
 }
 
-// Window has the measured times of a window.
+// Window contains the measured times of a window: consecutive steps with constant shares.
 type Window struct {
 	Shares  []int
 	Seconds [][]float64 // by rank and step; no steps: the rank was not measured
@@ -77,8 +77,8 @@ func (m *Model) Start() (start []divide.Curve, known bool) {
 	return start, known
 }
 
-// Learn updates the levels of the ranks with a window. A change that all ranks have in common is not attributed to a
-// rank: the levels follow it slowly, or at once if it lasts.
+// Learn updates the level of each rank from the times of one window. A change that all ranks have in common is not
+// attributed to a rank. The levels follow it slowly, or immediately if it is larger than usual changes.
 func (m *Model) Learn(w *Window) {
 	if w.Opening {
 		m.noise.pool(m.ranks, w.Seconds)
@@ -139,18 +139,19 @@ func (m *Model) endDisturbances(readings []reading) {
 	}
 }
 
-// settledAfter is the number of windows after which the choice of shares takes a margin for the errors of the curves.
-// Before, shares still change much. Smaller: too few shares are tried.
+// settledAfter is the number of windows after which the choice of shares uses a margin for the errors of the curves.
+// Before that, shares still change much. Smaller: too few shares are tried.
 const settledAfter = 30
 
 // caution times sqrt(2 ln ranks) is this margin, in standard deviations. Larger: too few shares are tried.
 const caution = 0.27
 
-// Fitted is the time of a rank on its curve, with the share in use, and its standard error, s; NaN: unknown.
+// Fitted is the time of a rank on its curve at the share in use, and the standard error of this time, in s; NaN:
+// unknown.
 type Fitted struct{ Seconds, Error float64 }
 
-// Fit computes all curves around the shares in use. With cautious, the curves of [Model.Cautious] get a margin after
-// the first windows. missing is an active rank that was not measured, or -1.
+// Fit computes all curves around the shares in use. If cautious is set, the curves of [Model.Cautious] have a margin
+// after the first windows. missing is an active rank that was not measured, or -1.
 func (m *Model) Fit(shares []int, cautious bool) (fitted []Fitted, missing int) {
 	fitted = slices.Repeat([]Fitted{{math.NaN(), math.NaN()}}, len(m.ranks))
 	missing = m.fit(shares, cautious, fitted)
@@ -218,7 +219,7 @@ func (m *Model) follows(rank int, share float64) bool {
 	if !(moved > 0.9 && moved < 1.1) {
 		return false
 	}
-	m.curves.scale(rank, moved/m.curves.shrunk[rank]) // shrink follows, and starts from curves that it has not moved
+	m.curves.scale(rank, moved/m.curves.shrunk[rank]) // shrink follows; its input must be curves that it has not moved
 	e.drawn, m.curves.shrunk[rank], m.curves.unsure[rank] = e.cells[e.current].log, 1, 1
 	return true
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// playWindow gives the model a window of ranks that take 0.01 s, and 0.001 s for each sample.
+// playWindow passes a window to the model. Each step takes 0.01 s, plus 0.001 s per sample.
 func playWindow(m *Model, random *rand.Rand, shares []int, steps int, noise float64) {
 	w := &Window{Shares: shares, Seconds: make([][]float64, len(shares)), Opening: m.windows == 0 ||
 		steps < m.options.Interval, Blind: true}
@@ -19,8 +19,8 @@ func playWindow(m *Model, random *rand.Rand, shares []int, steps int, noise floa
 	m.Learn(w)
 }
 
-// The first step says nothing about the noise. Once other steps show it, the time of the first step must become as
-// uncertain as this noise.
+// The first step says nothing about the noise. Once other steps show the noise, the time of the first step must become
+// as uncertain as this noise.
 func TestTheFirstStepsAreAsUncertainAsLaterStepsShow(t *testing.T) {
 	const noise = 0.3
 	m := New(Options{Limits: slices.Repeat([]int{256}, 8), Active: slices.Repeat([]bool{true}, 8), Interval: 10})
@@ -38,7 +38,7 @@ func TestTheFirstStepsAreAsUncertainAsLaterStepsShow(t *testing.T) {
 		}
 		at := e.cell(32)
 		if at < 0 {
-			continue // the start of the program was taken for the cause, and the step was dropped
+			continue // the step was dropped, because the model attributed its time to the start of the program
 		}
 		if sigma := math.Sqrt(e.cov[at][at]); sigma < 0.7*noise {
 			t.Errorf("rank %d: the first step has a standard error of %.2f, want at least %.2f", r, sigma, 0.7*noise)
@@ -46,8 +46,8 @@ func TestTheFirstStepsAreAsUncertainAsLaterStepsShow(t *testing.T) {
 	}
 }
 
-// The noise of the first windows is right on average: with two ranks, whose median is their mean, and if a rank was not
-// measured in every step.
+// The noise of the first windows must be right on average. This includes two ranks, whose median is their mean, and a
+// rank that was not measured in every step.
 func TestTheNoiseOfTheFirstWindowsIsUnbiased(t *testing.T) {
 	for _, steps := range [][]int{{2, 2}, {8, 8, 8, 8, 8, 8, 8, 2}, slices.Repeat([]int{2}, 15)} {
 		const noise, windows = 0.2, 4000

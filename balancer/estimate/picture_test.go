@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/images/fit.svg")
 
-// fitPicture plays windows of a rank whose kernels fill tiles of 16 samples, with one share in each window, and draws
-// its curve: the truth, the measured shares, the expected times with two standard deviations, and the share in use.
+// fitPicture simulates windows of a rank whose kernels process tiles of 16 samples, with one share in each window. It
+// draws the true curve, the measured shares, the expected times with two standard deviations, and the share in use.
 func fitPicture(played ...int) string {
 	tiled := func(fixed, perSample float64) func(float64) float64 {
 		return func(samples float64) float64 {
@@ -89,7 +89,7 @@ func fitPicture(played ...int) string {
 	return b.String()
 }
 
-// The picture of docs/balancing.md has all its parts, and the fit that it shows knows the tiles.
+// The picture of docs/balancing.md must contain all its parts, and its fit must have found the tiles.
 func TestPictureOfAFit(t *testing.T) {
 	const file = "../../docs/images/fit.svg"
 	got := fitPicture(64, 104, 96, 96, 99, 96, 112, 97, 96)

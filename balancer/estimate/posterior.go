@@ -10,8 +10,8 @@ import (
 
 // Thresholds of changes of a level.
 const (
-	// likelySigmas: larger differences of one window are clipped, and beyond them a curve is known to fall. In standard
-	// deviations.
+	// likelySigmas, in standard deviations: larger differences of one window are clipped, and a curve certainly falls
+	// if its difference is larger.
 	likelySigmas = 2.5
 	// sureSigmas: beyond this number of standard deviations, the speed of a rank has changed. With fewer, many ranks
 	// would give false alarms.
@@ -25,30 +25,30 @@ const (
 	jitterRate  = 0.05    // fraction of a window's excess over the noise of its steps that goes into jitter
 	leastWander = 0.00002 // standard deviation by which the level of a steady rank moves, log a window
 	reshape     = 0.25    // fraction of wander by which each unmeasured share moves on its own
-	// wanderRate is the log of the change of wander per window, for each unit of agreement of its innovation with
+	// wanderRate is the log of the change of wander per window, for each unit by which the innovation agrees with
 	// earlier ones.
 	wanderRate = 0.1
 	wanderBias = 0.3 // subtracted from the agreement, so that chance does not accumulate
-	// follow is the fraction of the difference by which an average follows each observation. Larger: follows faster,
-	// and noise more.
+	// follow is the weight of each observation in an exponential average. Larger: the average follows changes faster,
+	// but also noise.
 	follow = 0.3
 	// boundarySteps is the number of steps between two windows: the omitted step, and half of each neighbour.
 	boundarySteps = 2.0
 	unknownHeight = 1.0 // variance of the log of the height of a curve from an earlier run
-	// newPart times the square of a surprise at a new share is a variance of the level of the older shares.
+	// newPart times the square of a surprise at a new share is added to the variance of the level of the older shares.
 	newPart    = 0.0025
 	mostShares = 24 // measured shares that a rank remembers. Larger values change the shares little
 )
 
-// posterior is the belief about of one rank's step time: a Kalman filter whose states (cells) are the logs of the
-// current time of each measured share. A change of the level moves all cells equally. Two observations distinguish the
+// posterior is the belief about one rank's step times. It is a Kalman filter whose states (cells) are the logs of the
+// current times of the measured shares. A change of the level moves all cells equally. Two observations distinguish the
 // level from the shape of the curve:
 //
 //   - Within a window, the share is constant, so only the level changes (reading.shift).
-//   - If the time of a share without a cell is far from the curve, speed opens a boundary. If a measured share is near
-//     and fills the same tiles, speed assumes that the level has moved. Otherwise it assumes that the shape is
-//     different. The next measurement of an older share decides: the cells from before the boundary then follow the
-//     level, or return to their values ([Model.AskAgain]).
+//   - If the time of a share without a cell is far from the curve, cross opens a boundary. If a measured share is near
+//     and fills the same tiles, cross assumes that the level has moved. Otherwise it assumes that the shape is
+//     different. The next measurement of an older share decides between the two. The cells from before the boundary
+//     then follow the level, or return to their values ([Model.AskAgain]).
 //
 // Between and beyond the cells, the curve comes from the regression in [shape].
 type posterior struct {
@@ -65,15 +65,15 @@ type posterior struct {
 	known   bool    // the rank was measured in this run, so the height of an earlier run's curve does not apply
 
 	surprise float64 // log difference of a new share from its curve at the open boundary; 0: no boundary is open
-	// moved: speed assumed a change of the level; surprise is then the difference at older shares if the shape was the
-	// cause
+	// moved: cross assumed a change of the level; if the shape was the cause, surprise is the error at older shares
 	moved     bool
 	confirmed bool // AskAgain has considered this surprise
 	since     int  // windows since that boundary
 
 	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
 
-	// state before the disturbance; without a disturbance, state after the last calm window; nil: none yet
+	// state before the disturbance; without a disturbance, state after the last window without a surprise; nil: none
+	// yet
 	before *posterior
 	away   int  // windows since that state
 	back   bool // the last reading was as before the disturbance
@@ -139,8 +139,8 @@ func (e *posterior) move(by, variance float64) {
 	e.loosen(variance)
 }
 
-// draw fits the curve around a share through measured shares: those of the rank and those of its lenders. If they
-// contradict each other so much that the fit fails numerically, draw uses only the nearest one.
+// draw fits the curve through the measured shares of the rank and of its lenders, around the share b0. If the
+// measurements contradict each other so much that the fit fails numerically, draw uses only the nearest share.
 func (e *posterior) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
 	old := e.shape.ownGrid()
 	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
@@ -232,9 +232,9 @@ func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool
 	return false
 }
 
-// alike reports whether a measured share is near another one and fills the same tiles. No tile that the rank may have
-// then makes one of the two slower by more than leastShift, with its expected weight before any measurement. Nearly all
-// pairs of shares differ in some tile that rounds up, so such a tile must be more probable to count.
+// alike reports whether some measured share is near this share and fills the same tiles. Then no tile that the rank may
+// have, with its expected weight before any measurement, makes one of the two slower by more than leastShift. Nearly
+// all pairs of shares differ in some tile that rounds up, so such a tile counts only from a higher probability on.
 func (e *posterior) alike(samples float64) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool {
 		if math.Abs(math.Log(c.samples/samples)) > math.Log(GridRatio) {
@@ -288,7 +288,7 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 		jumped = math.Abs(innovation) > leastJump
 	default:
 		seen := min(stat.Square(innovation), stat.Square(likelySigmas*sigma))
-		// Innovations of one sign come from the level.
+		// Successive innovations of one sign come from the level, not from jitter.
 		if excess := seen - stat.Square(sigma); excess < 0 || innovation*e.drift < 0 {
 			e.jitter = max(e.jitter+jitterRate*excess, 0)
 		}

@@ -10,20 +10,20 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// measure takes in a window of a rank that is alone, and draws its curve.
+// measure updates a single rank with a window, and fits its curve.
 func (e *posterior) measure(samples int, seconds []float64) {
 	m := e.read(samples, logsOf(seconds), false)
 	e.update(&m, 0, 0)
 	e.fit(float64(samples))
 }
 
-// fit is the curve around a share without other ranks.
+// fit returns the curve around a share, without other ranks.
 func (e *posterior) fit(b0 float64) *shape {
 	e.draw(e.cells, e.cov, &priorBends, tilePriors(), b0)
 	return e.shape
 }
 
-// mean is the expected time of a share, s.
+// mean returns the expected time of a share, in s.
 func (f *shape) mean(samples float64) float64 {
 	m, _ := f.at(samples)
 	return m
@@ -41,7 +41,7 @@ func newRank(seed uint64, noise float64) *rank {
 
 func (k *rank) seconds(samples int) float64 { return k.fixed + k.perSample*float64(samples) }
 
-// window is the times of some steps.
+// window returns the times of a number of steps, in s.
 func (k *rank) window(samples, steps int) []float64 {
 	out := make([]float64, steps)
 	for i := range out {
@@ -50,7 +50,7 @@ func (k *rank) window(samples, steps int) []float64 {
 	return out
 }
 
-// far is by how much the estimate of a share is wrong, as a fraction.
+// far returns the relative error of the estimated time of a share.
 func (k *rank) far(e *posterior, samples int) float64 {
 	return math.Abs(e.fit(float64(samples)).mean(float64(samples))/k.seconds(samples) - 1)
 }
@@ -63,8 +63,8 @@ func TestSpeedBearsSlowSteps(t *testing.T) {
 			times[(3*window)%10] *= 5 // one step in ten: a checkpoint, another process
 			e.measure(64, times)
 		}
-		// Huber's edge lies some 2.5 sigma out, so that one step in ten pulls the mean up by some 0.25 sigma: 0.5 %.
-		// The plain mean is 40 % off.
+		// Huber's clipping limit is about 2.5 sigma, so one outlier in ten steps raises the mean by about 0.25 sigma
+		// (0.5 %). The plain mean has an error of 40 %.
 		if far := k.far(e, 64); far > 0.02 {
 			t.Errorf("seed %d: %.1f %% off", seed, 100*far)
 		}
@@ -81,7 +81,8 @@ func TestSpeedTakesWhatIsAfterAJump(t *testing.T) {
 			before := k.window(64, cut)
 			k.fixed, k.perSample = 2*k.fixed, 2*k.perSample // half as fast
 			e.measure(64, append(before, k.window(64, 10-cut)...))
-			// Three to seven steps of 3 %: within 5 standard errors of the fewest.
+			// The mean contains three to seven steps with a noise of 3 %. The limit is 5 standard errors of three
+			// steps.
 			if far := k.far(e, 64); far > 5*0.03/math.Sqrt(3) {
 				t.Errorf("seed %d, jump after step %d: %.1f %% off", seed, cut, 100*far)
 			}
@@ -127,14 +128,14 @@ func TestSpeedMovesAllSharesWithAShift(t *testing.T) {
 			t.Errorf("after a shift seen at 128, %d samples are %.1f %% off", samples, 100*far)
 		}
 	}
-	// A share that was measured before the level moved, or after, counts little.
+	// A share that was measured only before or only after the level moved must count little.
 	k, e = newRank(2, 0.01), newPosterior(nil, 0, 256)
 	e.measure(128, k.window(128, 10))
 	k.fixed, k.perSample = 2*k.fixed, 2*k.perSample
 	e.measure(32, k.window(32, 10))
 	e.measure(128, k.window(128, 10))
 	for _, samples := range []int{32, 128} {
-		if far := k.far(e, samples); far > 0.15 { // it would be 100 % off
+		if far := k.far(e, samples); far > 0.15 { // an estimate without the change of the level has an error of 100 %
 			t.Errorf("%d samples are %.1f %% off", samples, 100*far)
 		}
 	}
@@ -149,14 +150,14 @@ func TestSpeedTakesAFalseShiftBack(t *testing.T) {
 	}
 	slow := *k
 	slow.fixed, slow.perSample = 1.5*k.fixed, 1.5*k.perSample
-	e.measure(128, slow.window(128, 10)) // one window that another process took from the rank
+	e.measure(128, slow.window(128, 10)) // one window in which another process slowed down the rank
 	e.measure(64, k.window(64, 10))
 	for _, samples := range []int{32, 64, 128} {
 		if far := k.far(e, samples); far > 0.03 {
 			t.Errorf("%d samples are %.1f %% off", samples, 100*far)
 		}
 	}
-	// Where the slowness stays it is believed.
+	// If the rank stays slow, the estimate must follow.
 	e.measure(128, slow.window(128, 10))
 	e.measure(64, slow.window(64, 10))
 	for _, samples := range []int{32, 64, 128} {
@@ -178,8 +179,8 @@ func TestSpeedFollowsDrift(t *testing.T) {
 				worst = max(worst, k.far(e, 64))
 			}
 		}
-		// The mean of a window alone is 0.6 % off (a standard deviation); a filter that took the level as fixed would
-		// be 30 % behind at the end.
+		// The mean of a single window has a standard error of 0.6 %. A filter with a fixed level would have an error of
+		// 30 % at the end.
 		if worst > 0.025 {
 			t.Errorf("seed %d: at worst %.1f %% off", seed, 100*worst)
 		}
@@ -211,8 +212,8 @@ func TestSpeedLearnsHowFastTheSpeedWanders(t *testing.T) {
 }
 
 func TestOneShareTellsOfTheOthers(t *testing.T) {
-	// A rank gets slower by 0.2 % a window, 12 % in all, while it is measured at one share only: no single window is a
-	// change of speed.
+	// A rank becomes slower by 0.2 % per window, 12 % in all, and is measured at one share only. No single window shows
+	// a change of speed.
 	k, e := newRank(9, 0.01), newPosterior(nil, 0, 256)
 	for range 4 {
 		for _, samples := range []int{32, 64, 128} {
@@ -237,7 +238,7 @@ func TestSpeedLearnsTheNoise(t *testing.T) {
 		for range 60 {
 			e.measure(64, k.window(64, 10))
 		}
-		// Huber's edges take a little of the tails away, and the first steps count as 3 %.
+		// Clipping removes a small part of the tails, and the prior counts the first steps with a noise of 3 %.
 		if got := math.Sqrt(e.noise); got < 0.75*noise || got > 1.25*noise {
 			t.Errorf("noise of %v is taken for %.4f", noise, got)
 		}
@@ -265,7 +266,7 @@ func TestSpeedKeepsFewCells(t *testing.T) {
 }
 
 func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
-	// Steps of 32 samples, in a run on a machine that was 3 times as fast, at many points.
+	// The earlier curve has a step every 32 samples, and comes from a machine that was 3 times as fast.
 	shape := func(samples float64) float64 { return 0.01 + 0.03*math.Ceil(samples/32) }
 	var prior divide.Curve
 	for samples := 1.0; samples <= 512; samples++ {
@@ -292,7 +293,8 @@ func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 }
 
 func TestNewestIsQuickInLongWindows(t *testing.T) {
-	// A decision measures all ranks. By the medians of all cuts a window of 100,000 steps would take many minutes.
+	// A decision reads the windows of all ranks. If the code computed the medians of all cuts, a window of 100,000
+	// steps would take many minutes.
 	k := newRank(1, 0.03)
 	logs := k.window(64, 100_000)
 	for i := range logs {
@@ -306,8 +308,8 @@ func TestNewestIsQuickInLongWindows(t *testing.T) {
 	}
 }
 
-// A rank with a CPU quota ends some steps within its share of a period, and waits for the next one in the others: no
-// step of either kind is an exception.
+// A rank with a CPU quota completes some steps within the quota of one period, and waits for the next period in other
+// steps. Steps of neither kind are outliers.
 func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
 	logs := make([]float64, 10)
 	for i := range logs {
@@ -322,8 +324,8 @@ func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
 	}
 }
 
-// A neighbour takes nearly half of a rank for three windows, in which its share changes each time, and lets it go
-// again. The share of one of these windows tells that the level has moved, not the shape.
+// Another program takes nearly half of the rank's time for three windows, and the rank's share changes in each of them.
+// A share of these windows, measured again, must show that the level had moved, and not the shape.
 func TestASpellIsTakenBackByAKnownShare(t *testing.T) {
 	for seed := range uint64(20) {
 		k, e := newRank(seed, 0.02), newPosterior(nil, 0, 256)
@@ -340,7 +342,7 @@ func TestASpellIsTakenBackByAKnownShare(t *testing.T) {
 		e.measure(40, k.window(40, 10))
 		e.measure(90, k.window(90, 10))
 		for _, samples := range []int{40, 64, 90, 100, 128} {
-			if far := k.far(e, samples); far > 0.1 { // a spell that is kept leaves 80 %
+			if far := k.far(e, samples); far > 0.1 { // without the return, the error is 80 %
 				t.Errorf("seed %d: %d samples are %.1f %% off", seed, samples, 100*far)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// source makes times of a curve, with noise, at a level that a function tells: of step s.
+// source makes step times from a curve, with noise. A function gives the level of step s.
 type source struct {
 	r     *rand.Rand
 	curve func(samples int) float64
@@ -28,7 +28,7 @@ func (k *source) window(samples, steps int) []float64 {
 	return out
 }
 
-// play gives a rank windows of ten steps with these shares, and fits its curve after each.
+// play passes a window of ten steps for each share to a rank, and fits its curve after each window.
 func play(e *posterior, k *source, shares ...int) {
 	for _, n := range shares {
 		m := e.read(n, logsOf(k.window(n, 10)), false)
@@ -41,8 +41,8 @@ func play(e *posterior, k *source, shares ...int) {
 	}
 }
 
-// In the first windows, a surprise at a share near a measured one must not move the level: the times of both shares
-// stay.
+// In the first windows, a surprise at a share near a measured one must not move the level. The times of both shares
+// must not change.
 func TestTheFirstWindowsDoNotMoveTheLevel(t *testing.T) {
 	for _, opening := range []bool{false, true} {
 		e := newPosterior(nil, 0, 1000)
@@ -137,7 +137,7 @@ func TestTilesAreFound(t *testing.T) {
 	}
 }
 
-// Ranks that all come to their first tile are no host that has become faster.
+// If all ranks reach their first tile in the same window, this must not count as a common change of the host.
 func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 	for _, test := range []struct {
 		shares []int
@@ -157,7 +157,8 @@ func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 	}
 }
 
-// The probability of a tile counts in two parts, with a small and a large weight. Times of measured shares stay.
+// A tile enters a prediction with a small and with a large weight. The predicted times of measured shares must not
+// change.
 func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
 	k := &source{r: rand.New(rand.NewPCG(6, 2)), curve: sloped, level: steady, noise: 0.01}
 	e := newPosterior(nil, 0, 256)
@@ -177,7 +178,7 @@ func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// A tile without which the times would rise and fall again explains nothing: a curve turns once.
+// A tile must not move a measured time.
 func TestNoTileMovesAMeasuredTime(t *testing.T) {
 	falls := func(n int) float64 {
 		switch {
@@ -194,7 +195,7 @@ func TestNoTileMovesAMeasuredTime(t *testing.T) {
 	chances := make(tileBelief, len(tiles))
 	for i, t := range tiles {
 		chances[i] = t.prior
-		if t.rounds && t.period == 5 { // as other ranks make it likely
+		if t.rounds && t.period == 5 { // as likely as other ranks make it
 			chances[i] = 0.5
 		}
 	}
@@ -207,7 +208,7 @@ func TestNoTileMovesAMeasuredTime(t *testing.T) {
 	}
 }
 
-// A share near a measured one tells of the level only if no probable tile distinguishes the two.
+// A share near a measured one shows a change of the level only if no probable tile distinguishes the two.
 func TestSharesAreAlikeIfNoTileDistinguishesThem(t *testing.T) {
 	for name, test := range map[string]struct {
 		period   int
@@ -274,7 +275,8 @@ func TestRampsAreNoJumps(t *testing.T) {
 	}
 }
 
-// A rank whose shares stay keeps what its curve has of them alone: the curve is bit for bit that of a fresh fit.
+// If the shares of a rank stay the same, its next curve reuses the grid. The curve must be bit-equal to a curve with a
+// new grid.
 func TestAKeptGridChangesNoBit(t *testing.T) {
 	k := &source{r: rand.New(rand.NewPCG(7, 1)), curve: sloped, level: steady, noise: 0.05}
 	e := newPosterior(nil, 0, 256)

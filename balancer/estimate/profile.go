@@ -12,8 +12,8 @@ import (
 //	most      samples: the largest share that the rank can hold
 //	unit      samples: shares are multiples of unit
 //
-// The shares span a factor of four in both directions. Around the power of two that is nearest to the expected share,
-// they contain a share with each of the aligned tiles ([tiles]) and one without tiles.
+// The shares span a factor of four in both directions. Near the power of two that is closest to the expected share,
+// they contain a share that fills each aligned tile ([tiles]), and one that fills none.
 func ProfileShares(expected float64, most, unit int) []int {
 	unit = max(unit, 1)
 	expected = min(max(expected, 1), float64(most))

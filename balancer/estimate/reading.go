@@ -8,13 +8,14 @@ import (
 
 const (
 	// unknownShape is the standard deviation of the surprise at a new share, for each unit of distance (in log) to the
-	// nearest measured share. Such a surprise is no evidence about other ranks.
+	// nearest measured share. Such a surprise is not evidence about other ranks.
 	unknownShape = 0.75
 	// startError is the standard deviation of the log of the first step's time because of the start of the program.
-	// Smaller: trusts a slow start. Larger: the first decision is worth less.
+	// Smaller: a slow start distorts the curve. Larger: the first step contributes less to the first decision.
 	startError = 0.1
-	// startDropped, in log: the first step is dropped if a rank is faster by more in the second window. Smaller: drops
-	// times that the curve would explain. Larger: a slow first step bends the curve.
+	// startDropped is a log of a ratio of times. The first step is dropped if the rank is faster by more than this in
+	// the second window. Smaller: times that the curve explains are dropped, too. Larger: a slow first step bends the
+	// curve.
 	startDropped = 1.0
 )
 
@@ -35,7 +36,8 @@ type reading struct {
 	slope                float64 // log per step, if the level moved steadily
 }
 
-// newest removes the steps before a jump within the window: the longest beginning that certainly differs from the rest.
+// newest removes the steps before a jump within the window. These are the longest beginning of the window that
+// certainly differs from the rest.
 func newest(logs []float64, noise float64) []float64 {
 	const least, jump = 3, 0.1
 	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
@@ -77,8 +79,8 @@ func sameSide(logs []float64, middle, direction float64) bool {
 
 // robustMean returns the mean and the variance of logs. It clips values far from the median (Huber), so that one slow
 // step (a checkpoint, another process) changes the result little. If two fifths of the values are far from the median,
-// they are not outliers, for example with a CPU quota that every other step exhausts. robustMean then returns the log
-// of the mean time.
+// they are not outliers. An example is a CPU quota that every other step exhausts. robustMean then returns the log of
+// the mean time.
 func robustMean(values []float64) (m, variance float64) {
 	const sigmas, madToSigma, plain = 2.5, 1.4826, 0.1
 	center := stat.Median(values)
@@ -172,7 +174,7 @@ func (e *posterior) compare(m *reading) {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
 			m.doubt += stat.Square(unknownShape * nearest)
-			// A surprise that the shape causes is no evidence of a change that all ranks have in common. In the first
+			// A surprise that the shape causes is not evidence of a change that all ranks have in common. In the first
 			// windows, the shape causes every surprise at a new share ([posterior.update]).
 			if m.opening || stat.Square(m.surprise) > stat.Square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
 				m.surprise = math.NaN()
@@ -225,7 +227,7 @@ func ramp(logs []float64, noise float64) float64 {
 
 // doubtStart makes the reading of the first step uncertain, because this step also contains the start of the program.
 // The start can only make a step longer. If a rank is faster in the second window than the first step predicts, the
-// first step says little about the rank. If the rank is much faster, it says nothing.
+// first step says little about the rank. If the rank is much faster at another share, the first step is dropped.
 func (e *posterior) doubtStart(m *reading, windows int) {
 	switch {
 	case windows == 0:

@@ -10,9 +10,9 @@ import (
 // leastVariance avoids a division by 0. It is the variance of a log or of a relative time.
 const leastVariance = 1e-12
 
-// settle changes a curve so that it falls before its point i and rises after it. Neighbouring points that contradict
-// this get their mean time, weighted by the inverse of their variances (the algorithm "pool adjacent violators"). A
-// time that is known exactly therefore changes little.
+// settle changes a curve so that it falls before its point i and rises after it. It sets neighbouring points that
+// contradict this to their mean time, weighted by the inverse of their variances (the algorithm "pool adjacent
+// violators"). A time that is known exactly therefore changes little.
 func settle(c divide.Curve, i int, variance func(i int) float64) {
 	if slices.IsSortedFunc(c[i:], slower) &&
 		slices.IsSortedFunc(c[:i+1], func(a, b divide.Point) int { return slower(b, a) }) {

@@ -8,11 +8,12 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// Reach of one decision, because a curve says little about shares far from the measured ones.
+// One decision selects only shares within a limited reach, because a curve says little about shares far from the
+// measured ones.
 const (
 	ReachUp = 4.0 // times the largest measured share
-	// ReachDown: the smallest measured share divided by this is the least share. Smaller: slow ranks keep large shares
-	// for longer at the start. Larger: finds fewer falls.
+	// The smallest measured share divided by ReachDown is the least share. Smaller: slow ranks keep large shares for
+	// longer at the start. Larger: fewer curves that fall are found.
 	ReachDown = 12.0
 )
 
@@ -146,8 +147,8 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	return f
 }
 
-// keep selects the hypotheses that predictions use. The misfit reduces the probability of some. keep therefore also
-// considers less probable hypotheses, as long as one of them can be more probable than all that it has considered.
+// keep selects the hypotheses that predictions use. The misfit reduces the probability of some hypotheses. keep
+// therefore also considers the next less probable hypothesis, as long as it can still be among the most probable ones.
 func (f *shape) keep() {
 	order := make([]int, len(tiles))
 	for i := range order {
@@ -188,8 +189,8 @@ func (f *shape) base(p *part, at place, k []float64) float64 {
 	return max(at.mean+dot(k, p.weights), 0.1*at.x)
 }
 
-// free returns the variance of a share's time without its tile. k has the covariances of the share with the cells; free
-// overwrites it.
+// free returns the variance of a share's time without its tile. k contains the covariances of the share with the cells;
+// free overwrites it.
 func (f *shape) free(p *part, at place, k []float64) float64 {
 	forward(p.half, k)
 	return max(linear(at, at)+p.bend*p.bend*brownian(at, at)-dot(k, k), 0)

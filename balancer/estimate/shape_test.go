@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// estimated makes a rank from exact times, each believed with a standard deviation sigma (a fraction).
+// estimated returns a rank whose cells have the given times, each with a standard deviation of sigma (a fraction).
 func estimated(sigma float64, times map[float64]float64) *posterior {
 	e := newPosterior(nil, 0, 256)
 	shares := slices.Sorted(maps.Keys(times))
@@ -174,7 +174,7 @@ func TestTheTimesExcludeAProbableTile(t *testing.T) {
 	}
 }
 
-// A curve that a profile measured can be proportional down to one sample.
+// A curve that a profile measured as proportional must stay proportional down to one sample.
 func TestAProportionalCurveStaysOne(t *testing.T) {
 	f := newPosterior(divide.Curve{{Samples: 1, Seconds: 0.001}, {Samples: 256, Seconds: 0.256}}, 0, 256).shape
 	if f.parts[0].tile != 0 || f.jagged() {
@@ -225,5 +225,4 @@ func TestOutlineKeepsTheShape(t *testing.T) {
 	})
 }
 
-// A rank that was measured slower with fewer samples, by far more than noise explains, is known to be; by less it is
-// not.
+// A curve has a valley only if fewer samples were slower by far more than noise explains.

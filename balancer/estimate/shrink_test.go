@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// shrunkBy plays ranks of one type with 64 samples each. It returns the times of their curves before and after shrink,
-// s.
+// shrunkBy simulates ranks of one type with 64 samples each. It returns the times of their curves before and after
+// shrink, in s.
 func shrunkBy(t *testing.T, levels []float64, noise float64, windows int) (before, after []float64) {
 	t.Helper()
 	ranks := len(levels)
@@ -81,7 +81,7 @@ func TestShrinkNeedsTwoRanksOfAType(t *testing.T) {
 	}
 }
 
-// Neighbouring times that contradict a rise get one time, and the exact one of them counts.
+// settle must give neighbouring times that contradict a rise one time, close to the exact one of them.
 func TestSettleFollowsExactTimes(t *testing.T) {
 	variances := []float64{1e-2, 1e-6, 1e-6, 1e-2, 1e-6}
 	of := func(i int) float64 { return variances[i] }

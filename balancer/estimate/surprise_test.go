@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// A share next to a measured one takes about as long: if it does not, the level has moved. An older share that is as
-// before takes that back.
+// A share next to a measured one takes about as long. If it does not, the model must assume that the level has moved.
+// If an older share then has its earlier time, the model must revoke this.
 func TestASurpriseNextToAKnownShareIsTheLevels(t *testing.T) {
 	for name, test := range map[string]struct {
 		curve func(n int) float64
@@ -41,8 +41,8 @@ func TestASurpriseNextToAKnownShareIsTheLevels(t *testing.T) {
 	}
 }
 
-// A rank surprises its curve at a new share. The model asks for an earlier share, which tells whether its level has
-// moved, once, and not if the next share is already this one.
+// The time at a new share is far from the curve. The model must ask once for an earlier share, which shows whether the
+// level has moved. It must not ask if the next share already is this share.
 func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 	for name, test := range map[string]struct{ near, want int }{"another share": {64, 62}, "the same share": {62, 0}} {
 		m := New(Options{Limits: []int{128}, Active: []bool{true}, Interval: 10})
@@ -61,8 +61,8 @@ func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
 	}
 }
 
-// A change that all ranks share within a window is no ramp and no noise of one rank. With two ranks, no change counts
-// as shared, and the noise of each rank remains.
+// A change that all ranks have in common within a window must not count as a ramp or as noise of one rank. With two
+// ranks, no change counts as common, and the noise of each rank must remain.
 func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 1))
 	make4 := func(ranks int, ramp, noise float64) [][]float64 {
@@ -110,7 +110,7 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 }
 
 // With many ranks, each rank fits its curve in one of eight windows, and scales the curve in the others. Its time at
-// the share in use is that of a new curve all the same, also if shrink moved the curves of one type in every window.
+// the share in use must still be that of a new curve, even if shrink moves the curves of one type in every window.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1
 	for _, types := range [][]string{nil, slices.Repeat([]string{"one"}, ranks)} {

@@ -23,9 +23,9 @@ const (
 //
 //	t(b) = base(b) + weight t(b) feature(b)
 //
-// An aligned tile: shares that are multiples of the period take a faster kernel, feature 1, a weight below 0. A tile
-// that rounds up: the time of a whole tile is paid at its first sample, feature 1 - b / ceil(b to the period), a weight
-// of 0 to 1. Period 0: tiles have no effect.
+// With an aligned tile, shares that are multiples of the period use a faster kernel: their feature is 1, and the weight
+// is below 0. With a tile that rounds up, the first sample of a tile takes the time of the whole tile: the feature is 1
+// - b / (b rounded up to the period), and the weight is 0 to 1. With period 0, tiles have no effect.
 type tile struct {
 	period int
 	rounds bool
@@ -54,8 +54,8 @@ func (t *tile) feature(samples float64) float64 {
 	return 0
 }
 
-// weight returns the prior mean and standard deviation of the weight, and its upper bound: a tile that rounds up costs
-// at most the whole tile, and filling an aligned tile costs nothing.
+// weight returns the prior mean and standard deviation of the weight, and its upper bound. A tile that rounds up costs
+// at most the whole tile; a filled aligned tile costs nothing.
 func (t *tile) weight() (mean, sigma, most float64) {
 	if t.rounds {
 		return roundsWeight, TileSigma, 1
@@ -98,13 +98,13 @@ func tilePriors() tileBelief {
 	return b
 }
 
-// tilePool is the sum of the ranks' beliefs in tiles: kernels that work in tiles do so on every rank.
+// tilePool is the sum of the ranks' beliefs in tiles, because all ranks run the same kernels.
 type tilePool struct {
 	sum   tileBelief
 	ranks float64
 }
 
-// pooledTiles sums the beliefs of the ranks, and counts the priors like some additional ranks.
+// pooledTiles sums the beliefs of the ranks. The priors count as much as priorRanks additional ranks.
 func pooledTiles(ranks []*posterior) tilePool {
 	v := tilePool{make(tileBelief, len(tiles)), priorRanks}
 	for i, chance := range tilePriors() {

@@ -12,7 +12,7 @@ const (
 	// shapeError is the standard deviation of the log of a time between runs, and between devices of one type.
 	shapeError = 0.03
 	// levelSpread is the least standard deviation of the levels of devices of one type, log. Larger: noise makes one of
-	// many equal ranks look slow. Smaller: differences below the noise are found later.
+	// many equal ranks appear slow. Smaller: differences below the noise are found later.
 	levelSpread = 0.01
 	lenders     = 3 // ranks of a type that lend measured shares. Larger values change the shares little
 	mostLent    = 6 // measured shares of lenders that the curve of a rank uses. Larger values change the shares little
@@ -22,7 +22,7 @@ const (
 // the same shape at different levels.
 type deviceTypes struct {
 	groups  [][]int // ranks of one type, at least two
-	lenders [][]int // by rank: ranks of the same type whose measurements it uses; nil: no two ranks have one type
+	lenders [][]int // by rank: ranks of the same type whose measurements it uses; nil: all ranks have different types
 }
 
 // typesOf groups the ranks by their types; nil: unknown.
@@ -170,8 +170,8 @@ func (e *posterior) levelVariance(samples float64) float64 {
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the
 // standard deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least
-// levelSpread. For a rank far from the mean, tau is at least its distance / sureSigmas: one of many ranks hardly
-// changes the estimate.
+// levelSpread. One of many ranks hardly changes this estimate, so for a rank far from the mean, tau is at least its
+// distance / sureSigmas.
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {
 	for _, group := range t.groups {
 		var ranks []int
@@ -206,7 +206,7 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 		}
 		mean /= weights
 		for i, r := range ranks {
-			// Only the error of the time at the share in use is one of the level.
+			// Only the error of the time at the share in use is an error of the level.
 			v := min(stat.Square(fitted[r].Error/fitted[r].Seconds), variances[i])
 			away := mean - levels[i]
 			part := v / (variances[i] + max(spread, stat.Square(away/sureSigmas)))

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// A rank that was measured at 40 samples alone borrows the fall at 128 from a rank of its type, at its own level.
+// A rank that was measured only at 40 samples must borrow the shorter time at 128 from a rank of its type, scaled to
+// its own level.
 func TestARankBorrowsTheShapeOfItsType(t *testing.T) {
 	falls := func(n int) float64 {
 		if n >= 128 {
@@ -36,7 +37,8 @@ func TestARankBorrowsTheShapeOfItsType(t *testing.T) {
 	}
 }
 
-// What a rank borrows is less sure than what it measured itself: the lender's level and its type's spread come on top.
+// A borrowed time must have a larger variance than a measured one, because the variances of the lender's level and of
+// the type are added.
 func TestBorrowedSharesAreLessSure(t *testing.T) {
 	m := New(Options{Limits: []int{512, 512, 512}, Active: []bool{true, true, true}, Interval: 10,
 		Types: []string{"a", "a", "a"}})

@@ -10,7 +10,7 @@ import (
 // Windows returns the number of windows so far.
 func (m *Model) Windows() int { return m.windows }
 
-// Mean returns the expected curves. A rank without measurements takes no time. Callers must not change them.
+// Mean returns the expected curves. All times of a rank without measurements are 0. Callers must not change them.
 func (m *Model) Mean() []divide.Curve { return m.curves.mean }
 
 // Cautious returns the expected curves plus a margin for their errors. Callers must not change them.
@@ -46,12 +46,12 @@ func (m *Model) Sigma(rank, share int) float64 {
 // Known reports whether the rank has a fitted curve.
 func (m *Model) Known(rank int) bool { return m.ranks[rank].shape != nil }
 
-// Unsure returns the factor on the standard error of a rank's times that remains after the ranks of its type have lent
-// it their level, 0…1.
+// Unsure returns the fraction of a rank's standard error that remains after its curve has moved towards the mean of its
+// device type, 0…1.
 func (m *Model) Unsure(rank int) float64 { return m.curves.unsure[rank] }
 
-// Shares returns the measured shares through which the curve of a rank passes, in no order. They include shares that
-// ranks of its type have lent.
+// Shares returns the measured shares through which the curve of a rank passes, in no order. They include the borrowed
+// shares of ranks of its type.
 func (m *Model) Shares(rank int) []float64 {
 	f := m.ranks[rank].shape
 	if f == nil {
@@ -64,9 +64,9 @@ func (m *Model) Shares(rank int) []float64 {
 	return shares
 }
 
-// Range returns the smallest and the largest share that was measured on a rank, or on a rank of its type that has lent
-// it, in this run or in a profile. The curve of an earlier run is no measurement, because it continues beyond the
-// shares of that run. The result is 0, 0 if there is none.
+// Range returns the smallest and the largest share that was measured on the rank, in this run or in a profile. Shares
+// borrowed from ranks of its type count. The curve of an earlier run does not count, because it continues beyond the
+// shares of that run. Without any measured share, the result is 0, 0.
 func (m *Model) Range(rank int) (least, most float64) {
 	cells, _ := m.types.knowledge(m.ranks, rank)
 	for _, c := range cells {
@@ -93,8 +93,8 @@ func (m *Model) Steps(rank, share int) int {
 // Valley returns the share up to which the curve of a rank falls; 0: it rises everywhere.
 func (m *Model) Valley(rank int) float64 { return m.ranks[rank].shape.parts[0].valley }
 
-// Optimistic returns the curve of a rank that is faster than expected by a number of standard deviations at all shares
-// whose expected time is at most the given time, in s.
+// Optimistic returns the expected curve of a rank minus sigmas standard deviations, at the shares whose expected time
+// is at most upTo, in s. At other shares, it is the expected curve.
 func (m *Model) Optimistic(rank int, sigmas, upTo float64) divide.Curve {
 	e := m.ranks[rank]
 	mean, faster := e.shape.curves(m.options.Limits[rank], -sigmas)
@@ -111,10 +111,11 @@ func (m *Model) SharesType(rank int) bool {
 	return m.types.lenders != nil && m.types.lenders[rank] != nil
 }
 
-// AskAgain returns an earlier share of a rank, the nearest one to a given share, if the last new share of the rank was
-// far from its curve. The difference comes from the curve or from the level, and only an earlier share distinguishes
-// the two. The result is 0 if there is no such question, if the given share answers it, or if it was asked before: to
-// ask again costs more than it finds.
+// The time at a new share may differ from the curve because the curve is wrong, or because the level of the rank has
+// changed. Only a measurement of an earlier share distinguishes the two. After such a difference, AskAgain returns the
+// earlier share that is nearest to the share near. It returns 0 if no new share is in doubt, if near already is an
+// earlier share, or if AskAgain was called before for this difference, because repeated measurements cost more than
+// they gain.
 func (m *Model) AskAgain(rank, near int) (share int) {
 	e := m.ranks[rank]
 	if e.surprise == 0 || e.confirmed {

@@ -20,13 +20,13 @@ import (
 //
 // straggler is 0.5 for a rank whose own time was over 1.5 times the median in two consecutive windows ("consistently
 // slow"), else 1. With half the share, a rank takes about half the time, so its measured time no longer shows that it
-// is a straggler. Without hysteresis, its share would be restored and halved again forever. The policy therefore
-// estimates the times of all ranks with the shares that the formula gives without the factor. A rank remains a
+// is a straggler. Without hysteresis, the policy would restore and halve its share again and again. The policy
+// therefore estimates the times of all ranks at the shares that the formula gives without this factor. A rank remains a
 // straggler until this time is below 1.25 times the median in two consecutive windows. Each relapse doubles this number
-// of windows, because the estimate is wrong for curves that are not lines.
+// of windows, because the estimate is wrong if times are not linear in the share.
 //
 // The formula uses the time per sample and not the time of the iteration. In synchronous training, the time of an
-// iteration is equal on all ranks, so a formula of it would return to equal shares.
+// iteration is equal on all ranks, so a formula that used it would return to equal shares.
 type dynamic struct {
 	opts   balancer.Options
 	start  []int
@@ -74,7 +74,7 @@ func (d *dynamic) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	return out, true
 }
 
-// keepSamples and keepFraction bound the changes of shares that are noise.
+// Changes of shares up to keepSamples, or up to keepFraction, count as noise.
 const (
 	keepSamples  = 1
 	keepFraction = 0.02

@@ -16,8 +16,8 @@ func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of equal shares rank 3 takes 1.6 times the median, of those that follow still more than 1.5 times it if they are
-	// not put into use.
+	// With equal shares, rank 3 takes 1.6 times the median. If the decided shares are not used, it still takes more
+	// than 1.5 times the median.
 	times, none := []float64{0.001, 0.001, 0.001, 0.0016}, []float64{0, 0, 0, 0}
 	equal := p.Start()
 	for window, straggler := range []bool{false, true, true} {
@@ -27,8 +27,8 @@ func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 			t.Errorf("window %d: got %v, want %v", window, d.Next, want)
 		}
 	}
-	// At 1.45 times the median it remains one: that is between the bounds of the hysteresis. It is none after two
-	// windows below the lower one.
+	// At 1.45 times the median, between the bounds of the hysteresis, the rank remains a straggler. After two windows
+	// below the lower bound, it is no longer one.
 	between, fast := []float64{0.001, 0.001, 0.001, 0.00145}, []float64{0.001, 0.001, 0.001, 0.0012}
 	for window, now := range []struct {
 		times     []float64

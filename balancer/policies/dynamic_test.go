@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/policies"
 )
 
-// formula is what policy dynamic documents, a second time: shares of the batch by score, largest remainder, ties to the
-// lower rank. It has no limits and assumes that no share falls below one sample.
+// formula is a second implementation of the formula of policy dynamic: shares in proportion to the score, by largest
+// remainder, with ties to the lower rank. It has no limits, and assumes that no share is below one sample.
 func formula(total int, base, secondsPerSample, utilization, memory []float64, straggler []bool) []int {
 	sumBase, sumPerformance := 0.0, 0.0
 	for r := range base {
@@ -51,7 +51,7 @@ func formula(total int, base, secondsPerSample, utilization, memory []float64, s
 	return shares
 }
 
-// decide plays steps with the shares that a policy has asked for until its next decision.
+// decide passes steps to a policy until its next decision. The steps have the shares that the policy has decided.
 func decide(t *testing.T, p balancer.Policy, step func(shares []int) *balancer.Step, shares []int) *balancer.Decision {
 	t.Helper()
 	for range 1000 {
@@ -63,7 +63,7 @@ func decide(t *testing.T, p balancer.Policy, step func(shares []int) *balancer.S
 	return nil
 }
 
-// steady makes steps of ranks that take constant times for a sample.
+// steady returns a function that makes steps of ranks with a constant time per sample.
 func steady(secondsPerSample, utilization, memory []float64) func(shares []int) *balancer.Step {
 	return func(shares []int) *balancer.Step {
 		s := &balancer.Step{Shares: shares, Own: make([]float64, len(shares)), Utilization: utilization, Memory: memory}
@@ -83,12 +83,12 @@ func TestDynamicFollowsItsFormula(t *testing.T) {
 		scores                      []float64
 		secondsPerSample            []float64
 		utilization, memory         []float64 // as measured
-		countsAsUse, countsAsMemory []float64 // as the formula takes them
+		countsAsUse, countsAsMemory []float64 // as the formula uses them
 		want                        []int
 	}{
 		// base 0.5 0.3 0.2, performance 4/7 2/7 1/7: scores .528571 .294286 .177143 of 200 = 105.71 58.86 35.43
 		{"speed", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, nil, nil, zero, zero, []int{106, 59, 35}},
-		// the same times 0.8 for rank 0, all of the batch of 1 - 0.105714 = 0.894286: 94.57 65.81 39.62
+		// the same scores, that of rank 0 times 0.8; their sum is 1 - 0.105714 = 0.894286: 94.57 65.81 39.62
 		{"a busy device", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{1, 0, 0}, nil,
 			[]float64{1, 0, 0}, zero, []int{94, 66, 40}},
 		{"devices with little memory left", []float64{5, 3, 2}, []float64{0.001, 0.002, 0.004}, []float64{0.5, 0.25, 1},
@@ -132,12 +132,13 @@ func TestDynamicTakesTheMeanOfItsWindow(t *testing.T) {
 		if ok != (i == 3) {
 			t.Fatalf("step %d: decided: %v", i, ok)
 		}
-		// 0.6/2 + 0.4/3 of 1: 86.67, largest remainder. The update is no part of a rank's own time.
+		// Rank 0 gets the fraction 0.6/2 + 0.4/3, which is 86.67 samples, rounded by largest remainder. The update does
+		// not count as own time.
 		if want := []int{87, 113}; ok && !slices.Equal(d.Next, want) {
 			t.Errorf("got %v, want %v", d.Next, want)
 		}
 	}
-	// The first step after the change teaches nothing, however long it takes.
+	// The policy must ignore the first step after the change, however long the step takes.
 	for i, own := range []float64{1000, 0.2, 0.2, 0.2} {
 		d, ok := p.Observe(&balancer.Step{Shares: []int{87, 113}, Own: []float64{own, own}})
 		if ok != (i == 3) {
@@ -162,7 +163,7 @@ func TestDynamicStandsStillWhereRanksAreBalanced(t *testing.T) {
 	if !slices.Equal(p.Start(), want) {
 		t.Fatalf("starts with %v, want %v", p.Start(), want)
 	}
-	// All take equally long, so the iteration's time alone would say that they are equally fast.
+	// The iterations of all ranks take equally long, so their times alone would suggest equally fast ranks.
 	for range 20 {
 		d := decide(t, p, steady([]float64{0.001, 0.002, 0.008}, nil, nil), want)
 		if d.Changed || !slices.Equal(d.Next, want) {
@@ -177,7 +178,8 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 		slower float64 // rank 1, a fraction
 		change bool
 	}{{0, false}, {0.05, false}, {0.08, false}, {0.2, true}} {
-		// shares move by about a fifth of that: 0.4 of performance, half to each side
+		// shares change by about a fifth of that fraction: performance counts 0.4, and half of the change is on each
+		// side
 		p, err := policies.New("dynamic", o)
 		if err != nil {
 			t.Fatal(err)
@@ -191,7 +193,7 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 }
 
 func TestDynamicLeavesOutRanksThatCannotHoldASample(t *testing.T) {
-	// The score of a rank without samples weighs nothing: with it, base would count little relative to performance.
+	// The score of a rank without samples must not count. Otherwise base would count little relative to performance.
 	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200, Limits: []int{200, 200, 0}},
 		Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
 	if err != nil {
@@ -220,7 +222,7 @@ func TestDynamicWaitsForAllRanks(t *testing.T) {
 	if d := decide(t, p, step(0.1, 0.3), p.Start()); !d.Changed {
 		t.Errorf("got no change (%s)", d.Reason)
 	}
-	// Once measured, a rank's last speed counts while it is silent.
+	// While a rank reports no times, its last measured speed must count.
 	before := []int{32, 32}
 	d := decide(t, p, step(0.1, math.NaN()), before)
 	if want := formula(64, []float64{1, 1}, []float64{0.1 / 32, 0.3 / 32}, []float64{0, 0}, []float64{0, 0},

@@ -117,9 +117,9 @@ func TestPoliciesStart(t *testing.T) {
 		{"proportional", balancer.Options{}, []int{32, 32}},
 		{"dynamic", balancer.Options{Scores: scores}, []int{48, 16}},
 		{"hybrid", balancer.Options{Scores: scores}, []int{48, 16}},
-		// measured curves before scores
+		// measured curves take precedence over scores
 		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), line(1)}}, []int{32, 32}},
-		// but of all ranks
+		// but only with a curve for each rank
 		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), nil}}, []int{48, 16}},
 		{"hybrid", balancer.Options{Batch: divide.Batch{Limits: []int{64, 0}}, Curves: []divide.Curve{line(1), nil}},
 			[]int{64, 0}},
@@ -135,8 +135,7 @@ func TestPoliciesStart(t *testing.T) {
 	}
 }
 
-// TestPoliciesBearGarbage feeds policies what no rank should report, and what the trainer may do besides: changes that
-// come late or not at all.
+// TestPoliciesBearGarbage passes invalid measurements to policies. It also delays changes of shares, and omits some.
 func TestPoliciesBearGarbage(t *testing.T) {
 	for _, name := range policies.Names() {
 		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { bearGarbage(t, name) }) })
@@ -162,7 +161,7 @@ func bearGarbage(t *rapid.T, name string) {
 		case 0: // the change comes later
 		case 1: // the caller sets other shares
 			shares = drawDivision(t, o)
-		case 2: // nonsense: no division of the batch at all
+		case 2: // shares that do not divide the batch
 			shares = rapid.SliceOfN(rapid.IntRange(0, o.Total), o.Ranks, o.Ranks).Draw(t, "shares")
 		default:
 			shares = next
@@ -193,7 +192,7 @@ func bearGarbage(t *rapid.T, name string) {
 				falls = falls || rose && c[i].Seconds < c[i-1].Seconds
 				rose = rose || c[i].Seconds > c[i-1].Seconds
 			}
-			if err := c.Check(); err != nil || falls && name != "hybrid" { // whose curves may fall from tile to tile
+			if err := c.Check(); err != nil || falls && name != "hybrid" { // curves of hybrid may fall
 				t.Fatalf("rank %d: curve %v: %v, or it falls after it has risen", rank, c, err)
 			}
 		}
@@ -265,8 +264,8 @@ func drawStep(t *rapid.T, ranks int, shares []int) *balancer.Step {
 		Settling: rapid.IntRange(0, 5).Draw(t, "settling") == 0}
 }
 
-// checkDivision fails unless shares divide the batch as [divide.Batch] says. Only a policy that benches may leave out a
-// rank that could have samples.
+// checkDivision fails unless shares are a division of the batch as [divide.Batch] defines it. Only a policy that
+// excludes ranks may give no samples to a rank that can hold samples.
 func checkDivision(t *rapid.T, b divide.Batch, shares []int, benches bool) {
 	t.Helper()
 	unit, sum, last := max(b.Unit, 1), 0, 0

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// fakeRank is a device whose windows are made up: what it is like when healthy, and what a trouble does to it.
+// fakeRank is a simulated device: its sensors while it is healthy, and the effect of a problem on them.
 type fakeRank struct {
 	expected float64 // seconds a step, by its curve
 	data     float64
@@ -21,7 +21,7 @@ type fakeRank struct {
 // windowSamples is the number of samples in a window of a fakeRank.
 const windowSamples = 20
 
-// set sets one figure of a window.
+// set sets the value of one sensor in a window.
 func set(h *telemetry.Summary, s telemetry.Sensor, v float64) {
 	h.Value[s], h.Samples[s] = v, windowSamples
 }
@@ -72,7 +72,7 @@ func laptopRank(expected float64) fakeRank {
 	return r
 }
 
-// window makes one observation with noise as a lognormal share.
+// window makes one observation. noise is the standard deviation of its lognormal noise.
 func (r fakeRank) window(random *rand.Rand, noise float64) straggler.Observation {
 	return straggler.Observation{Seconds: r.expected * math.Exp(noise*random.NormFloat64()), Data: r.data,
 		Expected: r.expected, ExpectedError: 0.005 * r.expected,
@@ -83,8 +83,8 @@ func slower(by float64) func(o *straggler.Observation) {
 	return func(o *straggler.Observation) { o.Seconds *= by }
 }
 
-// Four ranks are watched for 60 windows of 10 steps, and rank 2 is in trouble from window 20 to window 39: the verdict
-// must stand after at most two of these windows and go after at most two healthy ones, and no other rank may get one.
+// Four ranks run for 60 windows of 10 steps, and rank 2 has a problem from window 20 to window 39. Its verdict must
+// begin after at most two of these windows, and end after at most two healthy windows. No other rank may get a verdict.
 func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 	cases := []struct {
 		name    string

@@ -8,16 +8,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// Observation has the measurements of one rank in a window, as means over its steps.
+// Observation contains the measurements of one rank in a window, as means over the steps of the window.
 type Observation struct {
-	// Seconds is the rank's own compute time per step, without waiting for other ranks: data, forward and backward, and
-	// the optimizer if the curve includes it. NaN or 0: the rank had no samples or no measurement.
+	// Seconds is the rank's own compute time per step, without waiting for other ranks. It consists of data, forward
+	// and backward, and of the optimizer if the curve includes it. NaN or 0: the rank had no samples or no measurement.
 	Seconds float64
 	Samples int     // samples of the rank in a step; 0: unknown, whole steps are compared
 	Data    float64 // part of Seconds, waiting for data; NaN: unknown
 
 	// Expected is the time of the rank's own curve at its share, and ExpectedError its standard error; NaN: no curve
-	// yet. The curve must be of the healthy rank, and from before this window. References keeps such curves.
+	// yet. The curve must come from before this window, when the rank was healthy. References keeps such curves.
 	Expected, ExpectedError float64
 
 	// Link is the time of transfers on this rank's own links, in s per step, without waits for slower ranks; NaN:
@@ -28,25 +28,29 @@ type Observation struct {
 }
 
 // Detector compares each rank with its own past and with the other ranks. It thus distinguishes a slow type of device
-// from a sick device. It has no clock: the caller passes windows, and Detector returns verdicts.
+// from a sick device: a device that has become slow because of a problem. It has no clock. The caller passes windows of
+// steps, and Detector returns verdicts.
 //
 // A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
-// deviations (of the rank's noise and of its curve together); by more deviations of a noise that few windows measured.
-// A window is good if the ratio exceeds the usual ratio by less than half of this limit. The usual ratio and the noise
-// are robust estimates for each rank (see history). The detector therefore finds slowdowns of less than about 4
-// standard deviations late, and the verdict may come and go. If a sensor measures lost time itself, such as the time
-// for which a CPU quota stops the rank, and more of it than its own noise allows, the limit is lower: a window is slow
-// if a slowdown of any size up to the measured one explains the ratio better than noise does. The rank then learns
-// nothing for 20 windows, because noise may hide a part of the slowdown. For healthy ranks with lognormal windows,
-// false verdicts begin in two of a million windows at a deviation of 5 %, in three at 10 % and at 15 %, and never at 2
-// %.
+// deviations. The standard deviation combines the noise of the rank and the error of its curve. If few windows have
+// measured the noise, the limit is higher. A window is good if the ratio exceeds the usual ratio by less than half of
+// this limit. The usual ratio and the noise are robust estimates for each rank (see history). The detector therefore
+// finds slowdowns of less than about 4 standard deviations late, and their verdict may end and begin again.
 //
-// If a rank never matched its curve and no sensor shows a sign, the detector assumes that the curve is wrong. With a
-// sign, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first window as normal,
-// for example for a laptop whose curve was measured cold.
+// Some sensors measure lost time directly, for example the time for which a CPU quota stops the rank. If this time
+// exceeds the sensor's noise, the limit is lower. A window is then slow if a slowdown of up to the measured size
+// explains the ratio better than noise does. For the next 20 windows, the usual ratio and the healthy sensor values of
+// the rank are not updated, because noise may hide a part of the slowdown.
 //
-// The detector judges links in the same way: against their own history, after subtraction of the median growth over the
-// ranks. A link is slow from 25 % on, if the additional time is at least 5 % of the compute time.
+// For healthy ranks with lognormal noise, false verdicts begin in two of a million windows at a deviation of 5 %, in
+// three at 10 % and at 15 %, and never at 2 %.
+//
+// If a rank never matched its curve, and no sensor shows a cause, the detector assumes that the curve is wrong. If a
+// sensor shows a cause, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first
+// window as normal. An example is a laptop whose curve was measured while it was cold.
+//
+// The detector compares the links of a rank with their own history, after subtraction of the median growth over the
+// ranks. A link is slow if its time grows by at least 25 %, and by at least 5 % of the compute time.
 //
 // Ranks are compared with each other by their time per sample, because their shares may differ. A rank can be of a
 // slower type only if no rank of its type is fast enough (see SetTypes), and if the curves predict the difference.
@@ -114,8 +118,8 @@ func (d *Detector) keepsUp(rank int, marks []bool) bool {
 	return false
 }
 
-// Observe takes the window that ended with a step, with one observation per rank. It returns a verdict for each rank,
-// valid until the next call.
+// Observe takes the observations of a window, one per rank, and the last step of the window. It returns a verdict for
+// each rank. The verdicts are valid until the next call.
 func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) {
 	if len(window) != len(d.ranks) {
 		return nil, fmt.Errorf("straggler verdicts at step %d: got %d observations, want one for each of %d ranks",
@@ -149,8 +153,8 @@ func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) 
 	return d.verdicts, nil
 }
 
-// Learns reports whether a rank's healthy curve may learn from the last window: the rank was as fast as the curve
-// predicts, or the curve is known to be wrong.
+// Learns reports whether a rank's healthy curve may be updated with the last window. This is true if the rank was as
+// fast as the curve predicts, or if the curve is known to be wrong.
 func (d *Detector) Learns(rank int) bool { return d.ranks[rank].learns }
 
 // linkGrowth returns the log of the slowdown of the rank's links relative to their history, or NaN if it is unknown.
@@ -190,7 +194,8 @@ func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	limit := max(math.Hypot(p.compute.limit(assumedNoise), sigmas*curve), least)
 	known := p.healthy.knownSlowdown(o)
 	p.stopped = count(p.stopped, known > least && p.compute.trusted())
-	// Where noise and slowdowns of all sizes up to the known one are equally likely; from about one deviation on.
+	// equal is the excess at which noise and a slowdown of any size up to the known one are equally likely. It is at
+	// least about one standard deviation.
 	if equal := noise * math.Sqrt(max(1, 2*math.Log(known/(noise*math.Sqrt(2*math.Pi))))); known > max(equal, least) {
 		limit = min(limit, max(equal, least))
 	}
@@ -280,7 +285,7 @@ func (p *patient) name(o *Observation, excess float64) {
 	v.Evidence = strings.Join(texts, "; ")
 }
 
-// compare decides whether a straggler that is not sick has a slow type.
+// compare decides whether a straggler that is not sick is of a slow device type.
 func (p *patient) compare(step int64, o *Observation, marked bool, over int, ratio float64) {
 	if over == 1 && !p.straggler {
 		p.slowSince = step
@@ -303,7 +308,7 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 	}
 }
 
-// learn updates the baseline of a healthy rank. It waits with the first bad window until the next window.
+// learn updates the baseline of a healthy rank. It delays the update with a first bad window until the next window.
 func (p *patient) learn(o *Observation) {
 	wrongCurve := p.compute.troubled() && !p.compute.sick
 	stopped := p.stopped > 0 && p.stopped <= adoptWindows

@@ -17,7 +17,7 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 		window := make([]straggler.Observation, len(ranks))
 		for i, r := range ranks {
 			if i == 2 && n >= 20 {
-				r.expected = 0.2 // it was given a smaller share
+				r.expected = 0.2 // the rank got a smaller share
 			}
 			window[i] = r.window(random, 0.02)
 		}
@@ -37,8 +37,8 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 	}
 }
 
-// TestNoiseDoesNotHideAMeasuredSlowdown: windows of a busy machine vary by a factor of 2, and a CPU quota then makes a
-// rank 4 times as slow. The noise alone would allow that.
+// The times of windows on a busy machine vary by a factor of 2. A CPU quota then makes a rank 4 times as slow, which
+// noise alone could explain.
 func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 	for _, measured := range []bool{false, true} {
 		random := rand.New(rand.NewPCG(5, 6))
@@ -55,7 +55,7 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 			}
 			verdicts := observe(t, d, n, window)
 			for rank, v := range verdicts {
-				known := n >= 20 // the noise; before that, two slow windows may count
+				known := n >= 20 // the noise is known; before that, two slow windows may count
 				if v.Kind != straggler.Healthy && known && (rank == 0 || n < 41 || n > 52) {
 					t.Errorf("window %d, rank %d: got %+v", n, rank, v)
 				}
@@ -73,8 +73,8 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 	}
 }
 
-// A rank that got more samples takes longer, and is no slower type of device for that. Per sample only a rank of
-// another type may be.
+// A rank that takes longer because it got more samples must not count as a slower type. Only a rank of another type
+// that takes longer per sample may count as one.
 func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -108,7 +108,7 @@ func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 			for rank, v := range observe(t, d, n, window) {
 				want := c.want[rank]
 				if n == 0 {
-					want = straggler.Healthy // one window is no proof
+					want = straggler.Healthy // one window is not enough
 				}
 				if v.Kind != want {
 					t.Errorf("%s, window %d, rank %d: got %+v, want %v", c.name, n, rank, v, want)
@@ -220,7 +220,7 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 	}
 }
 
-// A rank that is sick from its first window on, with a curve from an earlier run, is found by its signs alone.
+// A rank with a curve from an earlier run that is sick from its first window on must be found from its sensors alone.
 func TestSickFromTheStart(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := gpuRank(0.4)
@@ -236,7 +236,8 @@ func TestSickFromTheStart(t *testing.T) {
 	}
 }
 
-// A laptop whose curve was measured cold is sick by that curve, until its heat is taken for its nature.
+// A laptop whose curve was measured while it was cold is sick according to that curve, until the detector takes its
+// temperature as normal.
 func TestALaptopIsNotSickForEver(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := laptopRank(0.4)
@@ -262,7 +263,7 @@ func TestALaptopIsNotSickForEver(t *testing.T) {
 	}
 }
 
-// The cause that is named stays while its sign does, and gives way to another when it goes.
+// The cause must remain while its sign remains, and must change when the sign ends.
 func TestACauseStaysWhileItsSignDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := gpuRank(0.4)
@@ -274,7 +275,7 @@ func TestACauseStaysWhileItsSignDoes(t *testing.T) {
 			slower(1.5)(&o)
 			want = straggler.CauseClock
 			if set(&o.Health, telemetry.Clock, 60); n >= 20 && n < 30 {
-				set(&o.Health, telemetry.OtherProcesses, 2) // more telling, but later
+				set(&o.Health, telemetry.OtherProcesses, 2) // stronger evidence, but later
 			}
 			if n >= 30 {
 				set(&o.Health, telemetry.Clock, 96)
@@ -314,7 +315,7 @@ func TestObserveWantsEveryRank(t *testing.T) {
 	}
 }
 
-// falseAlarms counts how often a healthy rank is called sick in windows of lognormal noise.
+// falseAlarms counts the false verdicts on healthy ranks in windows with lognormal noise.
 func falseAlarms(t *testing.T, ranks, windows int, noise float64, seed uint64) int {
 	random := rand.New(rand.NewPCG(seed, 1))
 	d := straggler.NewDetector(ranks)
@@ -335,7 +336,7 @@ func falseAlarms(t *testing.T, ranks, windows int, noise float64, seed uint64) i
 	return alarms
 }
 
-// The Detector promises 2 in a million at 5 %, and 3 at 15 %; the limits leave room for chance.
+// The comment of Detector states 2 in a million at 5 %, and 3 at 15 %; the limits leave a margin for chance.
 func TestFalseAlarmsAreRare(t *testing.T) {
 	const ranks, windows = 20, 10_000
 	for _, c := range []struct {
@@ -351,8 +352,8 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 	}
 }
 
-// A CPU quota that stops a rank from time to time, or that takes the place of other programs, makes no healthy rank
-// slower.
+// A healthy rank must not get a verdict because a CPU quota sometimes stops it, or because a quota replaces other
+// programs as the limit.
 func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 	for _, noise := range []float64{0.05, 0.1, 0.15} {
 		for name, c := range map[string]struct {
@@ -385,7 +386,7 @@ func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestSlowdownsEarlyInARunAreFound: a rank with little noise, slower from a window on.
+// A rank with little noise becomes slower at an early window.
 func TestSlowdownsEarlyInARunAreFound(t *testing.T) {
 	for _, c := range []struct {
 		factor   float64
@@ -410,7 +411,8 @@ func TestSlowdownsEarlyInARunAreFound(t *testing.T) {
 	}
 }
 
-// Noise of 5 % neither hides a device that is 1.5 times as slow, nor makes its verdict come and go.
+// With noise of 5 %, the verdict on a device that is 1.5 times as slow must begin, and must not end before the
+// slowdown.
 func TestAVerdictDoesNotFlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 13))
 	d := straggler.NewDetector(1)

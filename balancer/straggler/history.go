@@ -9,15 +9,16 @@ import (
 // to follow slow changes.
 const historyWindows = 64
 
-// history has the values of one figure of a rank while the rank was healthy, as logarithms so that 2 % is 2 % at any
-// speed. It also counts the consecutive windows that were outliers.
+// history contains the values of one quantity of a rank while the rank was healthy. The values are logarithms, so that
+// differences are relative. It also counts the consecutive windows that were outliers.
 //
-// The test is the median and the median absolute deviation (MAD, times 1.4826 the standard deviation of a normal
-// distribution), as in Iglewicz and Hoaglin, "How to Detect and Handle Outliers", ASQC 1993, and Leys and others,
-// "Detecting outliers: Do not use standard deviation around the mean, use absolute deviation around the median", J.
-// Exp. Soc. Psychology 49 (2013): half of the windows may be outliers themselves. An outlier counts only if a second
-// one follows it, by the two-in-a-row rule of Lucas and Crosier, "Robust CUSUM", Comm. Statistics A 11 (1982): single
-// slow windows, even regular ones, do not count.
+// The test for outliers uses the median and the median absolute deviation (MAD), which tolerate up to half of the
+// windows as outliers. 1.4826 times the MAD estimates the standard deviation of a normal distribution. See Iglewicz and
+// Hoaglin, "How to Detect and Handle Outliers", ASQC 1993, and Leys and others, "Detecting outliers: Do not use
+// standard deviation around the mean, use absolute deviation around the median", J. Exp. Soc. Psychology 49 (2013).
+//
+// An outlier counts only if a second one follows it. Single slow windows, even regular ones, therefore do not count.
+// This is the two-in-a-row rule of Lucas and Crosier, "Robust CUSUM", Comm. Statistics A 11 (1982).
 type history struct {
 	ring   []float64 // ring buffer; the oldest value is at next
 	next   int
@@ -31,7 +32,7 @@ type history struct {
 }
 
 const (
-	// deviation of an outlier if the noise is known, as in Iglewicz and Hoaglin; up to half of it is normal
+	// least deviation of an outlier if the noise is known, as in Iglewicz and Hoaglin; up to half of it is normal
 	sigmas         = 3.5
 	runningWindows = 2   // consecutive outliers that begin trouble, and normal windows that end it
 	assumedWindows = 5.0 // weight of the assumed noise, in windows
@@ -61,9 +62,9 @@ func (h *history) noise(assumed float64) float64 {
 	return math.Sqrt((assumedWindows*assumed*assumed + n*sigma*sigma) / (assumedWindows + n))
 }
 
-// limit returns the smallest deviation of an outlier. The measured noise has a wider limit than the mixture with the
-// assumed noise, because few windows measure it badly: it is the quantile of Student's t distribution for the
-// probability of sigmas, by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+// limit returns the smallest deviation of an outlier. Few windows measure the noise badly. The limit is therefore wider
+// than sigmas standard deviations of the measured noise: it is the quantile of Student's t distribution with the same
+// probability. The quantile is computed with the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
 func (h *history) limit(assumed float64) float64 {
 	if len(h.sorted) == 0 {
 		return sigmas * assumed
@@ -129,12 +130,12 @@ func (h *history) settle() {
 // troubled reports whether there are enough consecutive bad windows.
 func (h *history) troubled() bool { return h.bad >= runningWindows }
 
-// trusted reports whether the figure has been normal for enough windows.
+// trusted reports whether the quantity has been normal for enough windows.
 func (h *history) trusted() bool { return h.healthy >= trustedWindows }
 
-// learn adds a window, unless the rank is sick. A bad window waits for the next one: learn adds a single bad window to
-// the history. After two bad windows, the caller has found trouble or, with adopt, has decided that the new value is
-// normal.
+// learn adds a window to the history, unless the rank is sick. It adds a bad window only once the next window shows
+// that the bad window was a single one. After two bad windows, either the rank is sick, or the caller sets adopt
+// because the new value is normal.
 func (h *history) learn(x float64, adopt bool) {
 	switch {
 	case h.sick:

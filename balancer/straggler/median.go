@@ -17,9 +17,10 @@ type MedianRule struct {
 }
 
 const (
-	// times the median: a rank above it is slow. Larger: overlooks stragglers; smaller: noise marks ranks
+	// A rank is slow above this factor times the median. Larger: stragglers are overlooked. Smaller: noise marks ranks.
 	slowFactor = 1.5
-	// Windows is the number of consecutive slow windows after which a rank is a straggler. Larger: marks later.
+	// Windows is the number of consecutive slow windows after which a rank is a straggler. Larger: stragglers are found
+	// later.
 	Windows = 2
 )
 

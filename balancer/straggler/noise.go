@@ -18,10 +18,13 @@ func NoiseCauses() []string {
 	return names
 }
 
-// NoiseCause returns what makes the times of ranks vary from step to step in a window, with the evidence: the largest
-// time that a sensor measures as lost, or that a rank waits for data, if it is at least half of the noise. Otherwise it
-// is a sensor that differs from the healthy windows of the rank, and CauseUnknown if there is none. noise is in s per
-// step. rank is the rank that causes most of the noise; -1: no single rank. Call it after Observe.
+// NoiseCause returns the main cause of the variation of step times in a window, with the evidence. The cause is the
+// largest time that a sensor measures as lost, or that a rank waits for data, if this is at least half of the noise.
+// Otherwise the cause is the first sensor whose value differs from the rank's healthy windows. Without such a sensor,
+// it is CauseUnknown.
+//
+// noise is in s per step. rank is the rank that causes most of the noise; -1: no single rank. Call NoiseCause after
+// Observe.
 func (d *Detector) NoiseCause(window []Observation, noise float64, rank int) (cause Cause, evidence string) {
 	cause, most := CauseUnknown, causedFraction*noise
 	consider := func(c Cause, lost float64, format string, args ...any) {

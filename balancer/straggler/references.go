@@ -8,9 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// References keeps the curve of each rank from the time when the rank was healthy. The curves of a policy follow a sick
-// rank within one or two windows, because the share must follow. They then predict the slow time, so the rank seems
-// healthy.
+// References keeps the curve of each rank from the time when the rank was healthy. The curves of a policy follow the
+// times of a sick rank within one or two windows, because the policy must reduce its share. These curves then predict
+// the slow time, so the rank would seem healthy.
 //
 //	o.Expected, o.ExpectedError = refs.Expect(rank, share) // for each rank, before
 //	verdicts, err := detector.Observe(step, observations)

@@ -11,8 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/straggler"
 )
 
-// watched lets policy hybrid divide batches of 256 among four ranks, a decision each 10 steps, under a detector with
-// references. step fills in what a step took in a window; each gets the verdicts with what they came from.
+// watched runs policy hybrid and a detector with references. The policy divides batches of 256 samples among four
+// ranks, and decides every 10 steps. step sets the times of a step in a window. each gets the verdicts and the
+// observations of a window.
 func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 	each func(window int, d *balancer.Decision, o []straggler.Observation, v []straggler.Verdict)) (shares []int) {
 	t.Helper()
@@ -48,8 +49,8 @@ func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 	return shares
 }
 
-// Under policy hybrid, which takes samples from a sick rank and gives them back, the rank is sick exactly as long as it
-// is, although the policy's curve has followed it.
+// Policy hybrid takes samples from a sick rank, and its curve follows the rank's times. The verdict must still last
+// exactly as long as the problem.
 func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 	for _, factor := range []float64{1.25, 1.5, 2.5} {
 		const begins, ends = 60, 100
@@ -106,7 +107,7 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 	}
 }
 
-// What most ranks do must not be put down to the one that does not.
+// If most ranks become slower, the rank that stays the same must not get a verdict.
 func TestARankThatStaysAsItIsIsWellWhileTheOthersBecomeSlower(t *testing.T) {
 	for seed := range uint64(5) {
 		const begins, last = 30, 3

@@ -1,12 +1,13 @@
 package straggler
 
-// settledWindows is the number of successive windows with the same verdict that settle it. Smaller: a verdict near its
-// limit is reported again and again. Larger: reports come later.
+// settledWindows is the number of successive windows with the same verdict after which the verdict is settled. Smaller:
+// a verdict near its limit is reported again and again. Larger: reports come later.
 const settledWindows = 3
 
 // Settled is the verdict on one rank that messages report: the log, and the alerts of status and the dashboard. Tables,
-// files and Prometheus have the verdict on the newest window. A verdict is settled after three windows, and that a rank
-// is sick at once, because this verdict already rests on several windows. The zero value is a healthy rank.
+// files and Prometheus contain the verdict on the newest window. A verdict is settled after three windows. The verdict
+// that a rank is sick is settled immediately, because it already uses several windows. The zero value is a healthy
+// rank.
 type Settled struct {
 	Reported Kind  `json:"reported"` // newest settled verdict
 	Next     Kind  `json:"next"`     // verdict of the newest windows
@@ -14,7 +15,7 @@ type Settled struct {
 	Since    int64 `json:"since"`    // step of the first one
 }
 
-// News is what a message should say.
+// News is the content of a message.
 type News int
 
 // The kinds of news.
@@ -25,7 +26,7 @@ const (
 	Recovered      // the rank was sick, and has its usual speed again
 )
 
-// Add takes the verdict on a window that ended with a step.
+// Add takes the verdict on a window, and the last step of the window.
 func (s *Settled) Add(step int64, k Kind) News {
 	if k != s.Next || s.N == 0 {
 		s.Next, s.N, s.Since = k, 0, step

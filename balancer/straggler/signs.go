@@ -7,8 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// causedFraction is the fraction of the lost time that a measured loss, such as waits for data, must explain to be a
-// cause.
+// A measured loss, such as waits for data, is a cause if it explains at least causedFraction of the lost time.
 const causedFraction = 0.5
 
 // sign is a change on a rank that can explain why the rank is slow.
@@ -17,7 +16,7 @@ type sign struct {
 	text  string
 }
 
-// signs returns the changes against the rank's healthy baseline, in the order of evidence: waiting for data, then the
+// signs returns the changes from the rank's healthy baseline, the strongest evidence first: waiting for data, then the
 // signs of sensors.
 func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 	if was := b.dataFraction() * o.Expected; o.Data-was >= causedFraction*lost {
@@ -29,7 +28,7 @@ func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 			continue
 		}
 		if d.Slowdown != nil && !(o.Seconds-o.Seconds/d.Slowdown(&o.Health, &healthy) >= causedFraction*lost) {
-			continue // a quota that stops the rank for 6 % of its time does not make it 3 times as slow
+			continue // for example, a quota that stops a rank for 6 % of its time does not explain a factor of 3
 		}
 		if text := d.Sign(&o.Health, &healthy); text != "" {
 			found = append(found, sign{firstSensorCause + Cause(sensor), text})
@@ -38,8 +37,8 @@ func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 	return found
 }
 
-// knownSlowdown returns the log of the largest slowdown against the healthy baseline that a sensor measures; 0 if no
-// sensor does. A rise within the usual spread of the sensor is none.
+// knownSlowdown returns the log of the largest slowdown relative to the healthy baseline that a sensor measures, or 0.
+// A rise within the usual spread of the sensor does not count.
 func (b *baseline) knownSlowdown(o *Observation) (most float64) {
 	healthy := b.sensors()
 	for sensor, d := range telemetry.Declared {
@@ -62,8 +61,9 @@ func (b *baseline) spread(sensor int) float64 {
 	return math.Sqrt((assumedWindows*assumedSpread*assumedSpread + n*b.variance[sensor]) / (assumedWindows + n))
 }
 
-// baseline learns the figures of a healthy rank: a laptop that always runs at 60 % of its clock is healthy at 60 %.
-// Each figure is a mean over the first windows, and later an average that forgets slowly.
+// baseline contains the usual sensor values of a healthy rank. For example, a laptop that always runs at 60 % of its
+// clock is healthy at 60 %. Each value is a mean over the first windows, and later an exponential average with a small
+// weight of each window.
 type baseline struct {
 	// of the sensors, and of the waits for data in units of the expected compute time
 	mean  [telemetry.Count + 1]float64
@@ -91,7 +91,7 @@ func (b *baseline) add(i int, v float64) {
 	b.variance[i] = (1 - weight) * (b.variance[i] + weight*d*d)
 }
 
-// sensors returns the healthy means, NaN for sensors without a known figure.
+// sensors returns the healthy means, NaN for sensors without a known value.
 func (b *baseline) sensors() telemetry.Sample {
 	s := telemetry.Unknown()
 	for i := range s {

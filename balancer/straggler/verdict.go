@@ -11,7 +11,7 @@ type Kind int
 
 const (
 	Healthy  Kind = iota // as fast as its own curve predicts, and not a straggler
-	SlowType             // as fast as its own curve predicts, but its device type takes longer per sample
+	SlowType             // as fast as its own curve predicts, but its type of device takes longer per sample
 	Sick                 // slower than its own curve predicts: the device has a problem, and Cause names it
 )
 

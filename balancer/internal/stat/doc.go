@@ -1,3 +1,3 @@
-// Package stat has statistics that give the same bits on every processor of an architecture: means, medians and an
-// exponential function.
+// Package stat computes means, medians and an exponential function. The results are bit-equal on all processors of one
+// architecture.
 package stat

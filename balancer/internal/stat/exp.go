@@ -2,9 +2,9 @@ package stat
 
 import "math"
 
-// Exp returns e to the x, with the same bits on every processor of an architecture. math.Exp does not guarantee this,
-// because it uses fused multiply-add where the processor has it. Ranks that fit the same data must get the same curves.
-// The relative error is below 1e-15.
+// Exp returns e to the x. The result is bit-equal on all processors of one architecture. math.Exp does not guarantee
+// this, because it uses fused multiply-add if the processor has it. Ranks that fit the same data must get the same
+// curves. The relative error is below 1e-15.
 func Exp(x float64) float64 {
 	const most = 700 // far beyond any time, and below overflow
 	x = min(max(x, -most), most)

@@ -49,7 +49,7 @@ func (w *Window) Add(s *balancer.Step) (due bool) {
 	w.since++
 	if !slices.Equal(s.Shares, w.Shares) {
 		first := w.Shares == nil
-		w.since = 1 // a change may come long after its decision; only steps with these shares count
+		w.since = 1 // shares may change long after the decision; only steps with the new shares count
 		w.Shares = append(w.Shares[:0], s.Shares...)
 		w.clear()
 		w.skip = !first || s.Settling
@@ -139,7 +139,7 @@ func (w *Window) clear() {
 	w.spread, w.Exposed, w.Seconds, w.longest = stat.Mean{}, stat.Mean{}, stat.Mean{}, 0
 }
 
-// Explain returns the figures that follow from a window without curves.
+// Explain returns the part of an explanation that needs no step-time curves.
 func (w *Window) Explain() balancer.Explanation {
 	e := balancer.Unexplained(len(w.Compute))
 	e.Imbalance, e.Noisy = w.spread.Or(0), w.Account.Blame()

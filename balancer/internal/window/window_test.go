@@ -19,7 +19,7 @@ func TestDecisionsRestOnWholeWindows(t *testing.T) {
 		name  string
 		plays []play
 		want  []int // steps after which a decision is due
-		used  []int // steps that each rests on
+		used  []int // steps that each decision uses
 	}{
 		{"no change", []play{{12, before, false}}, []int{4, 8, 12}, []int{4, 4, 4}},
 		{"a change at once", []play{{4, before, false}, {8, after, false}}, []int{4, 8, 12}, []int{4, 3, 4}},
