@@ -7,15 +7,14 @@ import (
 	"slices"
 )
 
-// allox assigns each waiting job a type of GPU and a place in the order of this type, so that the sum of the completion
-// times is least (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, a job that is
-// the k-th from the end delays k-1 jobs by its running time, so the best order on all machines is an assignment
-// problem.
+// allox assigns a type of GPU to each waiting job, and an order to the jobs of each type. The sum of the completion
+// times is minimal (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, the k-th
+// job from the end delays k-1 jobs by its running time, so the best order on all machines is an assignment problem.
 //
-// AlloX knows jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its running
-// time, and the first job waits for the mean remaining time of the GPUs. The assignment is made again at each decision,
-// for the [alloxDepth] shortest jobs; longer jobs wait. The first job of each type starts that fits. The policy never
-// stops a job and shares no GPU.
+// AlloX assumes jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its
+// running time. The first job waits for the mean remaining time of the GPUs. Each decision computes a new assignment of
+// the [alloxDepth] shortest jobs; longer jobs wait. Of each type, the first job that fits starts. The policy never
+// stops a job, and jobs never share a GPU.
 type allox struct {
 	placer
 	order  []ranked // jobs of the assignment
@@ -108,7 +107,7 @@ func (p *allox) measure(s *State) {
 }
 
 // rank chooses the jobs of the assignment: those with the least remaining GPU time on their fastest type that has
-// enough available GPUs. A longer job waits, even if GPUs are free, until it is among them.
+// enough available GPUs. A longer job waits until it is among these jobs, even if GPUs are free.
 func (p *allox) rank(s *State) {
 	p.order = p.order[:0]
 	for _, q := range s.Queue {
@@ -128,8 +127,8 @@ func (p *allox) rank(s *State) {
 	}
 }
 
-// seconds is the running time of a job on GPUs of a type, +Inf if it does not run there, or if too few of them are
-// available.
+// seconds returns the running time of a job on GPUs of a type, or +Inf if the job does not run there, or if too few of
+// these GPUs are available.
 func (p *allox) seconds(s *State, job, typ int) float64 {
 	if float64(s.Workload.Jobs[job].GPUs) > p.size[typ] {
 		return math.Inf(1)

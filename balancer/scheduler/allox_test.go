@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Jobs that no available GPU can hold do not keep other jobs out of the assignment.
+// A job that does not fit on any available GPU must not take the place of another job in the assignment.
 func TestAlloxStartsJobsThatFitWhileATypeIsDown(t *testing.T) {
 	var jobs []Job
 	for range alloxDepth + 8 {
@@ -19,7 +19,7 @@ func TestAlloxStartsJobsThatFitWhileATypeIsDown(t *testing.T) {
 	}
 }
 
-// The assignment has the least sum of all permutations.
+// No permutation may have a smaller sum than the assignment.
 func TestAssignmentIsOptimal(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var a assignment

@@ -9,12 +9,12 @@ type assignment struct {
 	done                         []bool
 }
 
-// solve assigns each row its own column, so that the sum of the costs is least. A row whose costs are all +Inf has no
-// column. The result has the row of each column, counted from 1, or 0 for a free column; it is valid until the next
+// solve assigns a different column to each row, with the least sum of the costs. A row whose costs are all +Inf gets no
+// column. The result lists the row of each column, counted from 1, or 0 for a free column. It is valid until the next
 // call. There must be at least as many columns as rows.
 //
-// It adds the rows one by one along shortest augmenting paths (Kuhn, The Hungarian Method for the Assignment Problem,
-// 1955, in the form with prices), in a time proportional to rows² * columns.
+// solve adds the rows one by one along shortest augmenting paths (Kuhn, The Hungarian Method for the Assignment
+// Problem, 1955, in the form with dual prices). Its time is proportional to rows² * columns.
 func (a *assignment) solve(rows, columns int, cost func(row, column int) float64) []int {
 	a.rowPrice = append(a.rowPrice[:0], make([]float64, rows+1)...)
 	a.columnPrice = append(a.columnPrice[:0], make([]float64, columns+1)...)

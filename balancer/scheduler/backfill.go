@@ -32,9 +32,9 @@ func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
 }
 
-// around finds the free GPUs on which a job is fastest and does not delay the job with the reservation. begins is the
-// time in s from now until the reservation. why completes the sentence "this job …". Call reserve before. The slice is
-// valid until the next call.
+// around finds the free GPUs on which a job is fastest, among those where it does not delay the job with the
+// reservation. begins is the time in s from now until the reservation. why completes the sentence "this job …". Call
+// reserve first. The slice is valid until the next call.
 func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why string, ok bool) {
 	defer func() { p.free = p.counts }()
 	p.free = p.now
@@ -50,7 +50,7 @@ func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why st
 	return gpus, "uses other GPUs", ok
 }
 
-// load is the time in which a job that continues loads its checkpoint, in s.
+// load returns the time in s for which a resumed job loads its checkpoint.
 func (p *backfill) load(s *State, job int) float64 {
 	j := &s.Workload.Jobs[job]
 	if s.Remaining[job] < j.Work {
@@ -59,9 +59,9 @@ func (p *backfill) load(s *State, job int) float64 {
 	return 0
 }
 
-// reserve finds the GPUs on which a job can start first, and returns the seconds until then. It is +Inf if the job
-// cannot start even after all running jobs, for example because GPUs are not available; then nothing is reserved. It
-// sets p.rest.
+// reserve finds the GPUs on which a job can start earliest, sets p.rest, and returns the seconds until this start. The
+// result is +Inf if the job cannot start even after all running jobs, for example because GPUs are not available.
+// Nothing is reserved then.
 func (p *backfill) reserve(s *State, job int) (begins float64) {
 	p.ends = p.ends[:0]
 	for i := range s.Running {
@@ -126,8 +126,8 @@ func (p *backfill) release(l *State, r *Running) {
 	}
 }
 
-// leave sets p.rest to the state without the reserved GPUs, and without the CPU cores and the memory that a job needs
-// on them and that no running job frees until then.
+// leave sets p.rest to the state without the reserved resources. These are the reserved GPUs, and the CPU cores and the
+// memory that the job needs with them and that no running job frees until the reservation.
 func (p *backfill) leave(s *State, job int) {
 	j, l, rest := &s.Workload.Jobs[job], &p.later, &p.rest
 	up, cpus, memory := append(rest.Up[:0], s.Up...), append(rest.FreeCPUs[:0], s.FreeCPUs...),

@@ -7,26 +7,28 @@ import (
 	"slices"
 )
 
-// Bound is the time that a job may wait before other jobs must not delay it: from its arrival, Factor times its running
-// time on its fastest type of GPU, plus Seconds. Factor does not count for a job with [Job.Guessed].
+// Bound is the maximum waiting time of a job; after it, no other job may start if this delays the job. It is Factor
+// times the running time of the job on its fastest type of GPU, plus Seconds, from its arrival. Factor does not count
+// for a job with [Job.Guessed].
 type Bound struct {
 	Factor  float64
 	Seconds float64
 }
 
-// DefaultBound suits jobs of minutes to hours. With a smaller bound, long gangs wait for a shorter time, and short jobs
-// for a longer time. docs/benchmarks/scheduling.md has the effect of several bounds.
+// DefaultBound suits jobs of minutes to hours. With a smaller bound, long jobs of many GPUs wait less, and short jobs
+// wait longer. docs/benchmarks/scheduling.md compares several bounds.
 var DefaultBound = Bound{Factor: 2, Seconds: 3600}
 
-// Limit returns policy p with a bound of the time that jobs wait. A job that has waited for longer is overdue. The job
-// whose bound ended first gets a reservation, as the first job of policy easy does. Other overdue jobs come next, in
-// the order in which their bounds ended, if they do not delay it. Policy p decides about the resources that are left.
-// GPUs that are reserved but free get the shortest job that ends before the reservation begins.
+// Limit returns policy p with a bound of the waiting time of jobs. A job that has waited for longer than its bound is
+// overdue. The job that became overdue first gets a reservation, as the first job of policy easy does. The other
+// overdue jobs come next, in the order in which they became overdue, if they do not delay the first one. Policy p
+// decides about the resources that are left. The policy starts the shortest fitting job on reserved GPUs that are still
+// free, if the job ends before the reservation begins.
 //
 // If the cluster is overloaded, all jobs are overdue, and the result is close to policy easy. Otherwise a job waits at
-// most for its bound, for the overdue jobs before it, and for the running jobs whose GPUs it needs.
+// most until its bound, and then for the overdue jobs before it and for the running jobs whose GPUs it needs.
 //
-// The actions have reasons if explain is set. The result implements [Waiter], and Unwrap returns p.
+// If explain is set, the actions have reasons. The result implements [Waiter]; its method Unwrap returns p.
 func Limit(p Policy, b Bound, explain bool) Policy {
 	return &bounded{backfill: backfill{placer: placer{explain: explain}}, Policy: p, bound: b}
 }
@@ -64,7 +66,7 @@ func (p *bounded) Decide(s *State) Action {
 	return a
 }
 
-// decide also sets p.next, a time before which no other bound ends.
+// decide also sets p.next. No other job becomes overdue before this time.
 func (p *bounded) decide(s *State) Action {
 	p.overdue, p.next = p.overdue[:0], math.Inf(1)
 	for _, q := range s.Queue {

@@ -30,7 +30,7 @@ func (f *faults) err() error {
 	return errors.Join(f.list...)
 }
 
-// number adds a fault if a figure is outside of [least, most]. NaN is valid if unknown is true.
+// number adds a fault if got is outside of [least, most]. NaN is valid if unknown is true.
 func (f *faults) number(what, name, unit string, got, least, most float64, unknown bool) {
 	if unknown && math.IsNaN(got) || got >= least && got <= most {
 		return

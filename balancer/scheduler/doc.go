@@ -1,4 +1,4 @@
-// Package scheduler decides which job runs on which GPUs of a cluster whose GPUs are not equal.
+// Package scheduler decides which job runs on which GPUs of a cluster with different types of GPUs.
 //
 // Like package balancer, it consists of pure functions over numbers: it reads no clock, no file and no network. Command
 // `hetero-train schedule` reads files and prints results.
@@ -7,8 +7,8 @@
 //
 // A [Cluster] has machines with CPU cores, host memory, a network link and GPUs of several types. A [Workload] is a
 // list of jobs in the order of their arrival. A [Job] needs a fixed number of GPUs, which start and stop together (a
-// gang), and CPU cores and host memory for each GPU. Its work is a number of steps. [Speeds] states how many steps per
-// second a kind of job computes on GPUs of each type, alone or together with another job on the same GPUs.
+// gang), and CPU cores and host memory for each GPU. Its work is a number of steps. [Speeds] gives the steps per second
+// of a kind of job on GPUs of each type, alone or together with another job on the same GPUs.
 //
 // A [State] is the cluster at one moment: jobs that wait, jobs that run, free resources. A [Policy] reads the state and
 // returns an [Action]: start a job on GPUs, stop a job, or wait for the next event. Package simulate applies actions
@@ -17,7 +17,7 @@
 // # Units
 //
 // Times are seconds, memory is bytes, bandwidth is bytes per second, and fractions are between 0 and 1. NaN is an
-// unknown figure.
+// unknown number.
 //
 // # Policies
 //
@@ -39,7 +39,7 @@
 //
 // # Errors
 //
-// [Cluster.Check] and [Workload.Check] report all invalid numbers at once; each fault has a name, the number, and the
-// valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses
-// jobs that run for more than 1e9 s, or arrive after 1e15 s ([*TooLongError]).
+// [Cluster.Check] and [Workload.Check] report all invalid numbers in one error. Each fault has a name, the number, and
+// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin
+// refuses jobs that run for more than 1e9 s, or arrive after 1e15 s ([*TooLongError]).
 package scheduler

@@ -8,8 +8,8 @@ import (
 // easy is first come, first served with EASY backfilling (Lifka, The ANL/IBM SP Scheduling System, 1995). Jobs start in
 // the order of arrival, each on the free GPUs on which it is fastest. If the first job does not fit, it gets a
 // reservation: the GPUs on which it can start first, by the predicted ends of the running jobs. A later job starts
-// before the first one only if it does not delay it: it ends before the reservation begins, or it uses neither the
-// reserved GPUs nor the CPU cores and the host memory that the first job needs.
+// before the first one only if it does not delay the first one. Either it ends before the reservation begins, or it
+// uses neither the reserved GPUs nor the CPU cores and the host memory that the first job needs.
 //
 // The policy never stops a job. A decision takes time proportional to running jobs times machines, plus jobs that wait.
 type easy struct{ backfill }

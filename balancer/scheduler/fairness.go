@@ -1,7 +1,7 @@
 package scheduler
 
-// fairness computes the allocation of max-min fairness: which fraction of time each job should spend on each type of
-// GPU.
+// fairness computes the allocation of max-min fairness: the fraction x[j][t] of time that job j should spend on GPU
+// type t. The level is the rate that all jobs reach, unless their best rate is lower.
 //
 //	rate[j][t]   speed of job j on type t, in any unit that makes jobs comparable; 0: does not run there
 //	gpus[j]      GPUs that job j uses at once
@@ -11,14 +11,15 @@ package scheduler
 //	                      sum over t of x[j][t] <= 1                                       for all j
 //	                      sum over j of gpus[j] * x[j][t] <= size[t]                       for all t
 //
-// Without the second argument of min this is the linear program of Gavel (Narayanan et al., OSDI 2020, section 4.1), in
-// which the level cannot exceed the best rate of any job. The min lets the other jobs rise further when one job has
-// reached its best rate.
+// Without the second argument of min, this is the linear program of Gavel (Narayanan et al., OSDI 2020, section 4.1),
+// in which the level cannot exceed the best rate of any job. With min, the rates of other jobs can exceed the best rate
+// of one job.
 //
-// The level is found by bisection. At given prices of the types, each job has a cheapest way to reach the level, on one
-// or two types. A small linear program, with one row for each type, mixes such solutions. It minimizes the load of the
-// most loaded type, and gives the prices for the next solution (column generation, Dantzig and Wolfe 1960). The search
-// ends when no prices give a better mixture, so the result is exact up to levelPrecision.
+// solve finds the level by bisection. At given prices of the types, each job has a cheapest way to reach the level, on
+// one or two types. These ways of all jobs together are a column. A small linear program, with one row for each type,
+// computes a convex combination of columns that minimizes the load of the most loaded type. Its dual prices give the
+// next column (column generation, Dantzig and Wolfe 1960). The search ends when no column improves the combination, so
+// the result is exact up to levelPrecision.
 type fairness struct {
 	rate [][]float64
 	gpus []float64
@@ -39,11 +40,11 @@ const (
 	levelPrecision = 1e-6
 	// levelRounding is the relative rounding error by which an allocation may exceed the GPUs of a type.
 	levelRounding = 1e-10
-	// maxColumns limits the solutions for one level. In practice 10 to 40 suffice.
+	// maxColumns limits the columns for one level. In practice, 10 to 40 suffice.
 	maxColumns = 500
 )
 
-// solve returns x, job by job, with the types of a job in succession. The slice is valid until the next call.
+// solve returns x, job by job, and within a job type by type. The slice is valid until the next call.
 func (f *fairness) solve() (x []float64, level float64) {
 	low, high := 0.0, 0.0
 	for _, r := range f.rate {
@@ -80,7 +81,7 @@ func (f *fairness) reach(level float64) (x []float64, ok bool) {
 			cost += f.price[t] * f.load[t] * f.size[t]
 			worst = max(worst, f.load[t])
 		}
-		if worst <= 1+levelRounding { // this solution fits without further columns
+		if worst <= 1+levelRounding { // this column alone fits
 			return column, true
 		}
 		if f.total() >= 1-levelRounding {
@@ -98,7 +99,7 @@ func (f *fairness) reach(level float64) (x []float64, ok bool) {
 	return nil, false
 }
 
-// start empties the program: all columns are slack.
+// start empties the program: its basis consists of slack variables.
 func (f *fairness) start(types int) {
 	f.spare = append(f.spare, f.columns...)
 	f.columns = f.columns[:0]
@@ -116,8 +117,8 @@ func (f *fairness) start(types int) {
 	}
 }
 
-// cheapest appends the column of the solution with the least cost at the current prices, and computes its load, the
-// fraction of each type that it uses.
+// cheapest appends the column with the least cost at the current prices. It also computes the column's load: the
+// fraction of each type that the column uses.
 func (f *fairness) cheapest(level float64) []float64 {
 	types := len(f.size)
 	var x []float64
@@ -168,7 +169,7 @@ func (f *fairness) cheapest(level float64) []float64 {
 	return x
 }
 
-// enter brings the last column into the basis, then slack variables whose price is negative, and computes the prices.
+// enter adds the last column to the basis, then slack variables whose price is negative, and computes the prices.
 func (f *fairness) enter() {
 	types := len(f.size)
 	for t := range f.tableau {
@@ -204,7 +205,7 @@ func (f *fairness) enter() {
 	}
 }
 
-// pivot brings a column with direction f.turn into the basis.
+// pivot adds a column with direction f.turn to the basis.
 func (f *fairness) pivot(column int) {
 	types := len(f.size)
 	row, least := -1, 0.0

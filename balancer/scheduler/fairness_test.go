@@ -28,8 +28,8 @@ func problem(random *rand.Rand) *fairness {
 	return f
 }
 
-// cost is the least cost of a level at prices, which sum to 1 over full types. Above 1, the level cannot be reached
-// (weak duality).
+// cost returns the least cost of a level at given prices. The prices, times the sizes of the types, must sum to 1. If
+// the cost is above 1, the level cannot be reached (weak duality).
 func cost(f *fairness, price []float64, level float64) (sum float64) {
 	for j, rate := range f.rate {
 		best, top := math.Inf(1), 0.0
@@ -55,7 +55,7 @@ func cost(f *fairness, price []float64, level float64) (sum float64) {
 	return sum
 }
 
-// dearest searches the prices with the greatest cost: a concave function of one or two free prices.
+// dearest returns the greatest cost over all prices. The cost is a concave function of one or two free prices.
 func dearest(f *fairness, level float64) float64 {
 	search := func(value func(float64) float64, high float64) (best float64) {
 		low := 0.0

@@ -34,7 +34,7 @@ func (r Refusal) String() string {
 	return refusals[r]
 }
 
-// slack is the largest relative rounding error of sums of demands.
+// slack is the largest relative rounding error of sums of requested resources.
 const slack = 1e-9
 
 // Spread reports whether GPUs belong to several machines.
@@ -58,7 +58,8 @@ func (c *Cluster) Uniform(gpus []int) bool {
 }
 
 // Fit returns the speed in steps/s of a job of the queue on GPUs, without the limits of the network, or the reason why
-// the job cannot start there. If another job runs on exactly these GPUs, the two jobs share them. Fit changes nothing.
+// the job cannot start there. If another job runs on exactly these GPUs, the two jobs share them. Fit does not change
+// the state.
 func (s *State) Fit(job int, gpus []int) (speed float64, why Refusal) {
 	if why := s.admit(job, gpus); why != Fits {
 		return 0, why
@@ -219,7 +220,7 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
 }
 
-// atMost is the largest number of GPUs in words.
+// atMost describes the largest number of GPUs in words.
 func atMost(n int) string {
 	if n == 0 {
 		return gpus(n)
@@ -227,7 +228,8 @@ func atMost(n int) string {
 	return "at most " + gpus(n)
 }
 
-// room returns how many GPUs of a type can hold a job at the same time, and whether these GPUs are on several machines.
+// room returns the number of GPUs of a type that a job could use together in an empty cluster, and whether these GPUs
+// are on several machines.
 func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bool) (total int, spread bool) {
 	if gpuMemory > c.Types[typ].Memory {
 		*sawMemory = true
@@ -254,8 +256,8 @@ func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *b
 	return total, spread
 }
 
-// lacksMixed returns "" if a set of GPUs of several types can hold the job, otherwise the reason. The set has as many
-// GPUs as fit, in order.
+// lacksMixed returns "" if a set of GPUs of several types can hold the job, otherwise the reason. The set consists of
+// the GPUs that fit, in order.
 func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 	counts := make([]int, len(c.Types))
 	left, without := j.GPUs, -1 // without: a type on which the job has no speed
@@ -315,8 +317,8 @@ const maxMachines = 64
 // Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. If several
 // machines can hold the whole job, Place takes the one with the fewest free GPUs after the start; ties go to the lower
 // machine. If no machine can, Place takes machines with the most usable GPUs first, so that the job spans few machines.
-// ok is false if the type has too few GPUs with the CPU cores and the memory that the job needs, or if the job does not
-// run on these GPUs. speed is what [State.Fit] returns.
+// ok is false if too few GPUs of the type have the CPU cores and the memory that the job needs, or if the job does not
+// run on these GPUs. speed is the speed that [State.Fit] returns.
 func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[typ].Memory {

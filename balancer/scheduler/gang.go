@@ -6,24 +6,25 @@ import (
 	"slices"
 )
 
-// gang plans ahead and prices sets of GPUs of several types. For the jobs of the queue, those with the least remaining
-// work first, it predicts the finish on
+// gang makes a plan of starts, which may use sets of GPUs of several types (mixed sets). It takes the jobs of the queue
+// in order, the least remaining work first. For each job, it predicts the finish time on
 //
 //   - each type of GPU, as soon as enough GPUs of the type are free; the remaining times of the jobs that run are known
 //
 //   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed]); only on
 //     clusters of up to maxMixedTypes types
 //
-//   - the GPUs of a running job that has them alone, next to this job ([Speeds.Shared]), if the job gains more time
-//     than the other loses
+//   - the GPUs of a running job, shared with this job alone ([Speeds.Shared]), if the waiting job gains more time than
+//     the running one loses
 //
-// and chooses the earliest. If this is on GPUs that are free now, the job starts. Otherwise the job reserves the GPUs
-// in the plan, and the next job chooses among what is left. A job therefore waits for fast GPUs if this makes it finish
-// earlier than slow GPUs that are free. The plan is made again at each decision. If no job waits and GPUs are free, the
+// and chooses the earliest. If these GPUs are free now, the job starts. Otherwise the plan reserves them for the job,
+// and the next job chooses among the GPUs that are left. A job therefore waits for fast GPUs if it then finishes
+// earlier than on slow GPUs that are free. Each decision makes a new plan. If no job waits and GPUs are free, the
 // policy moves jobs to faster GPUs.
 //
-// A plan has up to gangDepth jobs. If it then leaves GPUs free, it continues to as many jobs as the cluster has GPUs.
-// If still more jobs wait, GPUs that the plan leaves free get a job that ends there before the plan does ([gang.fill]).
+// A plan has up to gangDepth jobs. If it then leaves GPUs free, it has up to as many jobs as the cluster has GPUs. If
+// still more jobs wait, GPUs that the plan leaves free get a job that ends there before the end of the plan
+// ([gang.fill]).
 type gang struct {
 	placer
 	keep   bool                // never move a job
@@ -46,17 +47,17 @@ type gang struct {
 // GPUs, and each job of the plan costs time.
 const gangDepth = 64
 
-// gangMargin is how many seconds a job must gain for each second that another job loses, before the two share GPUs. At
-// 1, the sum of both completion times is as it would be without sharing.
+// gangMargin is the number of seconds that a job must gain for each second that another job loses, before the two share
+// GPUs. At 1, the sum of both completion times would be the same as without sharing.
 const gangMargin = 2
 
 // gangGain is the least sum of the speeds of two jobs that share GPUs, each relative to its speed without the other. At
-// 1, the GPUs compute as much as with one job after the other. Pairs that gain little are no gain in a full cluster,
-// because they occupy both places on the GPUs when a shorter job arrives.
+// 1, the GPUs compute as much as with one job after the other. In a full cluster, pairs with a small gain are harmful:
+// both jobs occupy the GPUs, so a shorter job that arrives cannot share them.
 const gangGain = 1.2
 
-// gangMove is the fraction of its remaining time that a job must gain before it moves to other GPUs. Smaller values
-// move jobs more often for less; predictions are not exact on real GPUs.
+// gangMove is the fraction of its remaining time that a job must gain before it moves to other GPUs. With smaller
+// values, jobs move more often for a smaller gain; predictions are not exact on real GPUs.
 const gangMove = 0.1
 
 // maxMixedTypes is the number of types of GPUs in a cluster up to which the policy considers mixed sets. The number of
@@ -152,7 +153,7 @@ func (p *gang) Decide(s *State) Action {
 }
 
 // fill starts the job with the least remaining GPU time on GPUs that the plan leaves free, if the job ends there before
-// the plan does. Each job of the plan finishes earlier if it waits for faster GPUs. But the jobs behind the plan keep
+// the end of the plan. Each job of the plan finishes earlier if it waits for faster GPUs. But jobs behind the plan keep
 // the faster GPUs busy after the plan, and until then the other GPUs would be idle.
 func (p *gang) fill(s *State, end float64) Action {
 	p.idle(s, p.free)
@@ -191,19 +192,20 @@ func (p *gang) idle(s *State, have []int) {
 	}
 }
 
-// move stops the job that gains most time on free GPUs of another type, with the cost of its checkpoint. The job then
-// starts there from the queue.
+// move stops the job that gains most time on free GPUs of another type, after subtraction of the time for its
+// checkpoint. The job then starts there from the queue.
 func (p *gang) move(s *State) Action {
 	best, gain, typ := -1, 0.0, 0
 	for i := range s.Running {
 		r := &s.Running[i]
-		// A job that started just now stays: it might otherwise move between equally good GPUs forever, without time
-		// passing.
+		// A job that started at this time stays. Otherwise it could move between equally good GPUs forever, without
+		// time passing.
 		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) || r.Since >= s.Now {
 			continue
 		}
 		kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
-		// Not r.Speed: if the network limits the job here, it may limit the job there, and it would move forever.
+		// Do not use r.Speed: if the network limits the job here, it may also limit the job there, and the job would
+		// move forever.
 		now := r.Remaining / s.Rate(r.Job, r.GPUs, r.Partner)
 		for t, free := range p.free {
 			if free < len(r.GPUs) {
@@ -323,7 +325,7 @@ func (p *gang) choose(s *State, job int) plan {
 	return best
 }
 
-// share compares the GPUs of running jobs with the best choice.
+// share predicts the finish time on the GPUs of each running job, and compares it with the best choice.
 func (p *gang) share(s *State, job int, best *plan) {
 	n := s.Workload.Jobs[job].GPUs
 	without, gain := best.finish, 0.0
@@ -332,7 +334,7 @@ func (p *gang) share(s *State, job int, best *plan) {
 		if len(r.GPUs) != n || r.Partner >= 0 || !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
 			continue
 		}
-		// Fit refuses pairs without a speed too, but takes longer. In a large cluster, most pairs have none.
+		// Fit also refuses pairs without a speed, but it takes longer. In a large cluster, most pairs have no speed.
 		if !p.pairs(s, job, r) {
 			continue
 		}
@@ -361,8 +363,8 @@ func (p *gang) pairs(s *State, job int, r *Running) bool {
 	return ok && speed > 0
 }
 
-// together is the time in which each of two jobs ends that share GPUs until the first one ends. Work is in steps,
-// speeds are in steps/s, in the pair and alone.
+// together returns the times in which two jobs end that share GPUs until the first one ends. Work is in steps. Speeds,
+// in the pair and alone, are in steps/s.
 func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB float64) {
 	endA, endB = workA/pairA, workB/pairB
 	if endA < endB {
@@ -371,9 +373,9 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 	return endB + (workA-pairA*endB)/aloneA, endB
 }
 
-// earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines. It
-// finds GPUs of one machine if they are free no later than those of several machines. A reservation does not keep this
-// machine: see reserve.
+// earliest returns the time at which n GPUs of a type are free in the plan, and whether they are on several machines.
+// It prefers GPUs of one machine if they are not free later than those of several machines. reserve may still take GPUs
+// of other machines: see reserve.
 func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
 	if n == 1 {
 		at = p.nth(p.ofType[typ], 1)
@@ -394,7 +396,7 @@ func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
 	return at, spread
 }
 
-// nth is the time at which the n-th GPU of a list becomes free, +Inf if the list has fewer.
+// nth returns the time at which n GPUs of a list are free, or +Inf if the list has fewer than n.
 func (p *gang) nth(gpus []int, n int) float64 {
 	if len(gpus) < n {
 		return math.Inf(1)
@@ -436,7 +438,7 @@ func (p *gang) mixtures(s *State, job, typ, left int, best *plan) {
 	p.counts[typ] = 0
 }
 
-// price compares the mixed set p.counts with the best choice.
+// price predicts the finish time on the mixed set p.counts, and compares it with the best choice.
 func (p *gang) price(s *State, job int, best *plan) {
 	types := 0
 	key := gangKey{kind: s.Workload.Jobs[job].Kind}
@@ -465,9 +467,9 @@ func (p *gang) price(s *State, job int, best *plan) {
 }
 
 // reserve takes the n GPUs of a type that are free first, on any machines. It may thus reserve GPUs of several machines
-// for a job whose finish was predicted on one machine. Then the plan is optimistic about this job, and the GPUs that it
-// leaves to later jobs are not those that the job will take. The plan is made again at each decision, so such an error
-// ends with the next event.
+// for a job whose finish time was predicted for one machine. The plan is then too optimistic about this job, and may
+// leave other GPUs to later jobs than the job will. Each decision makes a new plan, so such an error ends with the next
+// event.
 func (p *gang) reserve(s *State, typ, n int, until float64) {
 	for range n {
 		first := -1

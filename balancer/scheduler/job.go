@@ -31,7 +31,7 @@ type Kind struct {
 	Load      float64 // seconds to continue from the checkpoint
 }
 
-// Job is one submission. All demands are for each GPU of the job.
+// Job is one submission. All resource requests are per GPU.
 type Job struct {
 	Name     string
 	Kind     int     // index into Workload.Kinds

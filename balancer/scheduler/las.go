@@ -10,9 +10,10 @@ import (
 // NSDI 2019) with two queues. The service of a job is the number of its GPUs times the time for which it had them,
 // without the time in which it wrote its checkpoint after a stop.
 //
-// Jobs with less than [lasService] come first, then the others; within both, in the order of arrival. A job of the
-// first queue that finds no free GPUs stops jobs of the second. Jobs of the second queue may wait forever: Tiresias can
-// promote them, this policy does not. The policy reads no work and no remaining time.
+// Jobs with less service than [lasService] are in the first queue, the others in the second. Within a queue, jobs start
+// in the order of arrival. A job of the first queue that finds no free GPUs stops jobs of the second queue. Jobs of the
+// second queue may wait forever: Tiresias can promote them, but this policy does not. The policy does not use the work
+// and the remaining time of jobs.
 type las struct {
 	preemptor
 	service []float64 // by job: GPU seconds
@@ -20,7 +21,7 @@ type las struct {
 }
 
 // lasService is the service in GPU seconds that moves a job into the second queue: one GPU hour. The published
-// simulator of Tiresias has 3,250 or 3,600 GPU seconds as the first limit of its policies (dlas-gpu, multi-dlas-gpu).
+// simulator of Tiresias uses 3,250 or 3,600 GPU seconds as the first limit of its policies (dlas-gpu, multi-dlas-gpu).
 const lasService = 3600
 
 func (p *las) Name() string { return "las" }
@@ -75,7 +76,7 @@ func (p *las) Decide(s *State) Action {
 }
 
 // wait returns a wait until the next running job moves into the second queue, where a waiting job can stop it. If no
-// job waits, or no job will move, the wait ends at the next event.
+// job waits, or if no running job will move, the wait ends at the next event.
 func (p *las) wait(s *State) Action {
 	next := math.Inf(1)
 	if len(s.Queue) > 0 {

@@ -2,7 +2,7 @@ package scheduler
 
 import "testing"
 
-// Policy las decides again when a running job has had so much service that the waiting job may stop it.
+// Policy las must decide again at the time when the service of a running job allows the waiting job to stop it.
 func TestLASWaitsForTheSecondQueue(t *testing.T) {
 	s := still(Job{Work: 9e9, GPUs: 4, Kind: 2}, Job{Work: 9, GPUs: 1}).run(0, 1, 0, 1, 2, 3)
 	p := reset(t, "las", Options{}, s)

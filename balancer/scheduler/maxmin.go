@@ -18,9 +18,9 @@ const (
 
 const (
 	// maxminLongest is the longest job in seconds on its fastest GPUs, 31 years. The policy decides in each round, so a
-	// simulation of longer jobs would take hours. Jobs that take turns reach a limit of package simulate earlier.
+	// simulation of longer jobs would take hours. If jobs take turns, a limit of package simulate ends the run earlier.
 	maxminLongest = 1e9
-	// maxminLatest is the latest arrival in seconds. Later, rounding errors of times are not small relative to a round.
+	// maxminLatest is the latest arrival in seconds. At later times, rounding errors are not small relative to a round.
 	maxminLatest = 1e15
 )
 
@@ -29,18 +29,17 @@ const (
 // mean of the job's speeds over all GPUs, divided by the job's number of GPUs. [fairness] computes for each job the
 // fraction of time on each type of GPU.
 //
-// The policy approaches these fractions in rounds. The priority of a job on a type is a quotient. The
-// dividend is the job's fraction. The divisor is the fraction of the type's time that the job has received since the
-// last computation. The pairs of a job and a type with the highest priorities get the GPUs of the round. A job that was
-// on the type keeps its GPUs. GPUs that are left go to pairs without a fraction. Of these, the pairs with the highest
-// speed relative to the job's fastest type are first. Gavel
-// serves one type after the other, and gives idle GPUs of a type to jobs whose fraction is on a later type. Its result
-// therefore depends on the order of the types ([Options.TypeByType]).
+// The policy approaches these fractions in rounds. The priority of a job on a type is a quotient. The dividend is the
+// job's fraction. The divisor is the fraction of the type's time that the job has received since the last computation.
+// The pairs of a job and a type with the highest priorities get the GPUs of the round. A job that was on the type keeps
+// its GPUs. The remaining GPUs go to pairs whose fraction is 0. Of these, the pairs with the highest speed relative to
+// the job's fastest type come first. Gavel serves one type after the other, and gives idle GPUs of a type to jobs whose
+// fraction is on a later type. Its result therefore depends on the order of the types ([Options.TypeByType]).
 //
-// During a round the policy stops no job. If GPUs become free during a round, waiting jobs get them at once; in Gavel's
-// simulator, they are idle until the round ends.
+// During a round, the policy does not stop any job. If GPUs become free during a round, waiting jobs get them
+// immediately. In Gavel's simulator, such GPUs are idle until the round ends.
 //
-// The priorities of jobs have no effect. A job that does not fit on GPUs of one type runs on free GPUs of any types.
+// The field Job.Priority has no effect. A job that does not fit on GPUs of one type runs on free GPUs of any types.
 type maxmin struct {
 	placer
 	byType  bool // serve the types one after the other
@@ -112,7 +111,7 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 		}
 		if fastest > 0 {
 			for t := range rates {
-				rates[t] /= fastest // the linear program needs figures of similar size
+				rates[t] /= fastest // the linear program needs numbers of similar size
 			}
 		} else { // mixed sets only: at most the speed of that many of its fastest GPUs
 			for t := range rates {
@@ -229,8 +228,8 @@ func (p *maxmin) begin(s *State) {
 	p.choose(s)
 }
 
-// allocate computes the fractions of time. The linear program has the types in the order of p.order: it has many
-// solutions, and which of them it finds must not depend on the order of the types in the cluster.
+// allocate computes the fractions of time. The linear program has many solutions, and the solution that it finds must
+// not depend on the order of the types in the cluster. It therefore lists the types in the order of p.order.
 func (p *maxmin) allocate(s *State) {
 	types := len(s.Cluster.Types)
 	p.reset0, p.arrived, p.ended = s.Now, s.Arrived, s.Finished
@@ -288,8 +287,8 @@ func (p *maxmin) allocate(s *State) {
 	}
 }
 
-// choose gives the GPUs of a round to jobs. The order of the types has no effect, except between types on which a job
-// has the same fraction, deficit and speed.
+// choose assigns the GPUs of a round to jobs. The order of the types has no effect, except if a job has the same
+// fraction, deficit and speed on two types.
 func (p *maxmin) choose(s *State) {
 	types := len(s.Cluster.Types)
 	clear(p.left)

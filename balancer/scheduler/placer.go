@@ -37,7 +37,7 @@ func (p *placer) count(s *State) (total int) {
 }
 
 // fastest finds the free GPUs of one type on which a job is fastest; ties go to the lower type. For a job that does not
-// fit on GPUs of one type, it takes free GPUs of all types in order. Call count before. The slice is valid until the
+// fit on GPUs of one type, it takes free GPUs of all types in order. Call count first. The slice is valid until the
 // next call.
 func (p *placer) fastest(s *State, job int) (gpus []int, speed float64, ok bool) {
 	for t, free := range p.free {
@@ -90,7 +90,7 @@ func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 	return gpus, speed, why == Fits
 }
 
-// why explains the GPUs of a job: usual, or that no single type can hold the job.
+// why returns the reason for the GPUs of a job: usual, or that no single type can hold the job.
 func (p *placer) why(s *State, job int, gpus []int, usual string) string {
 	if p.mixed[job] {
 		return "no type alone can hold the job, so it gets free GPUs of several types: " + s.types(gpus)
@@ -98,7 +98,7 @@ func (p *placer) why(s *State, job int, gpus []int, usual string) string {
 	return usual
 }
 
-// seconds shows a time in a reason.
+// seconds formats a time for a reason.
 func seconds(v float64) string {
 	if v >= 1e9 {
 		return fmt.Sprintf("%.3g s", v)
@@ -126,8 +126,8 @@ func (s *State) types(gpus []int) string {
 	return text
 }
 
-// fastestSpeed is the speed of a job on its fastest type of GPU, within one machine, in steps/s; 0 if no single type
-// has one.
+// fastestSpeed returns the speed of a job on its fastest type of GPU, within one machine, in steps/s. It returns 0 if
+// the job does not run on any single type.
 func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
 	for t := range c.Types {
 		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
@@ -135,7 +135,8 @@ func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
 	return best
 }
 
-// slowestSpeed is the speed of one GPU of the slowest type on which a job runs, in steps/s; 0 if it runs on none.
+// slowestSpeed returns the speed of a job on one GPU of its slowest type, in steps/s. It returns 0 if the job does not
+// run on any type.
 func slowestSpeed(c *Cluster, j *Job, s Speeds) float64 {
 	slowest := math.Inf(1)
 	for t := range c.Types {

@@ -20,8 +20,8 @@ func (s table) Mixed(kind int, counts []int, _ bool) (float64, bool) {
 	return min(s.speed[kind][0], s.speed[kind][1]) * float64(counts[0]+counts[1]), kind == 2
 }
 
-// still is a state at 100 s: two machines, the first with two GPUs of type 0, the second with two of type 1. All jobs
-// wait.
+// still returns a state at 100 s in which all jobs wait. The first machine has two GPUs of type 0, the second has two
+// GPUs of type 1.
 func still(jobs ...Job) *State {
 	c := &Cluster{Types: []GPUType{{Name: "fast", Memory: 8}, {Name: "slow", Memory: 8}},
 		Machines: []Machine{{Name: "a", CPUs: 8, Memory: 8, GPUs: []int{0, 1}},
@@ -67,7 +67,7 @@ func (s *State) run(job int, speed float64, gpus ...int) *State {
 	return s
 }
 
-// since makes a running job older: it got its GPUs at this time in s.
+// since sets the time, in s, at which a running job got its GPUs.
 func (s *State) since(job int, at float64) *State {
 	for i := range s.Running {
 		if s.Running[i].Job == job {
@@ -77,7 +77,7 @@ func (s *State) since(job int, at float64) *State {
 	return s
 }
 
-// did makes a job continue after this number of steps.
+// did sets the number of steps that a job has already computed.
 func (s *State) did(job int, steps float64) *State {
 	s.Remaining[job] -= steps
 	return s
@@ -114,7 +114,8 @@ func TestDecisions(t *testing.T) {
 
 		{"the first job, on its fastest GPU", "easy", still(Job{Work: 9, GPUs: 1}, Job{Work: 1, GPUs: 1}),
 			Action{Verb: Start, Job: 0, GPUs: []int{0}}, "first of 2"},
-		// Both fast GPUs are free in 4 s, both slow ones in 10 s: the first job is promised the fast ones.
+		// Both fast GPUs are free in 4 s, and both slow ones in 10 s. The reservation of the first job is on the fast
+		// ones.
 		{"a job ends before the reservation", "easy",
 			still(Job{Work: 8, GPUs: 1}, Job{Work: 10, GPUs: 1}, Job{Work: 9, GPUs: 2}, Job{Work: 4, GPUs: 1}).run(0, 2,
 				0).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{1}},
@@ -130,8 +131,8 @@ func TestDecisions(t *testing.T) {
 				0, 1).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}},
 			"can start in 2 s, the first of 2 in the queue; this job ends before that"},
 
-		// Load makes a job that continues late: 2 s of work and 1 s of loading are more than the 2 s until the
-		// reservation.
+		// A resumed job is too late because of the time to load: 2 s of work and 1 s of loading are more than the 2 s
+		// until the reservation.
 		{"a job that loads is late", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2},
 			Job{Work: 3, GPUs: 1, Kind: 3}).run(0, 4, 0, 1).run(1, 1, 2).did(3, 1), Action{}, ""},
 		// The first job needs both slow GPUs and all 8 cores of their machine, which job 1 frees in 2 s.
@@ -185,8 +186,8 @@ func TestDecisions(t *testing.T) {
 		{"jobs with little service stay", "las", still(Job{Work: 9e9, GPUs: 1}, Job{Work: 9e9, GPUs: 1},
 			Job{Work: 9e9, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 2, 0).run(1, 2, 1).run(2, 2, 2, 3), Action{}, ""},
 
-		// Job 1 is slower on slow GPUs by a small factor, job 0 by 2: their sum is least if job 0 gets the fast GPU
-		// that is left.
+		// On slow GPUs, job 1 is slower by a small factor, and job 0 by a factor of 2. The sum of their completion
+		// times is least if job 0 gets the remaining fast GPU.
 		{"the least sum", "allox", still(Job{Work: 9, GPUs: 1, Kind: 1}, Job{Work: 9, GPUs: 1}, Job{Work: 900, GPUs: 1},
 			Job{Work: 900, GPUs: 1}).run(2, 2, 0).run(3, 1, 2), Action{Verb: Start, Job: 1, GPUs: []int{1}},
 			"it is job 1 of 2 on its type; it starts on 1 x fast"},
@@ -239,7 +240,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// A job that has waited for longer than its bound starts first, or gets a reservation that no start delays.
+// A job that has waited for longer than its bound must start first, or get a reservation that no other start delays.
 func TestOverdueJobs(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -294,10 +295,10 @@ func TestOverdueJobs(t *testing.T) {
 	}
 }
 
-// If more jobs wait than gang plans for, GPUs that the plan leaves free get the shortest job. On clusters of more than
-// gangDepth GPUs, the plan has more jobs while it leaves GPUs free.
+// If more jobs wait than the plan of gang contains, GPUs that the plan leaves free must get the shortest job. On
+// clusters of more than gangDepth GPUs, the plan must contain more jobs while it leaves GPUs free.
 func TestGangFillsIdleGPUs(t *testing.T) {
-	// after all shorter jobs on 2 fast GPUs, a job ends earlier than on a slow one
+	// with this work, job i ends earlier on 2 fast GPUs, after all shorter jobs, than on a slow GPU
 	double := func(i int) float64 { return math.Ldexp(4, i) }
 	equal := func(int) float64 { return 1 }
 	for _, c := range []struct {
@@ -319,8 +320,8 @@ func TestGangFillsIdleGPUs(t *testing.T) {
 		{"slow GPUs end after the plan", 2, 1, gangDepth + 1, 1, double, 1e-30, false, Action{}, 1, ""},
 		{"the short plan starts no other job", 2, 1, gangDepth + 1, 1, double, 1, true, Action{}, 1, ""},
 
-		// Job i would end on a fast GPU 0.5 s * (2 + i/2) from now, and ends on a slow one after 20 s: earlier from i =
-		// 78 on.
+		// Job i would end after 0.5 s * (2 + i/2) on a fast GPU, and ends after 20 s on a slow one, which is earlier
+		// from i = 78 on.
 		{"a long plan", 2, 80, 79, 1, equal, 0.05, false, Action{Verb: Start, Job: 80, GPUs: []int{2}}, 80,
 			"it finishes first on 1 x slow"},
 		{"a long plan in which all jobs wait", 2, 80, 78, 1, equal, 0.05, false, Action{}, 80, ""},
@@ -328,7 +329,7 @@ func TestGangFillsIdleGPUs(t *testing.T) {
 			Action{Verb: Start, Job: 2, GPUs: []int{2}}, 76, "more jobs wait than the plan has, and 1 x slow is idle"},
 		{"a short plan", 2, 80, 79, 1, equal, 0.05, true, Action{}, 80, ""},
 
-		// The first job reserves the free fast GPU and one that is busy, so one free GPU less is left.
+		// The first job reserves the free fast GPU and a busy one, so the plan leaves one free GPU less.
 		{"a gang reserves a free GPU", 3, 3, gangDepth + 1, 2, double, 1, false, Action{
 			Verb: Start, Job: 2, GPUs: []int{3, 4}}, 3, "more jobs wait than the plan has, and 2 x slow are idle"},
 		{"a gang leaves too few GPUs", 3, 1, gangDepth + 1, 2, double, 1, false, Action{}, 1, ""},
@@ -354,7 +355,7 @@ func TestGangFillsIdleGPUs(t *testing.T) {
 	}
 }
 
-// Behind a full plan, a job that needs GPUs of several types does not take GPUs that the plan has reserved.
+// Behind a full plan, a job that needs GPUs of several types must not take GPUs that the plan has reserved.
 func TestGangFillsWithoutReservedGPUs(t *testing.T) {
 	jobs := []Job{{Work: 1, GPUs: 1}, {Work: 1, GPUs: 1}}
 	for i := range gangDepth {
@@ -417,7 +418,7 @@ func TestChecksNameAllFaults(t *testing.T) {
 	}
 }
 
-// Policy maxmin refuses jobs whose run would have too many rounds.
+// Policy maxmin must refuse jobs whose run would have too many rounds.
 func TestMaxminRefusesLongJobs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -452,7 +453,8 @@ func TestMaxminRefusesLongJobs(t *testing.T) {
 	}
 }
 
-// Speeds that differ by a factor of 1e300 leave the allocation finite: each job gets a fraction of the time, and GPUs.
+// If speeds differ by a factor of 1e300, the allocation must be finite: each job must get a fraction of the time, and
+// GPUs.
 func TestMaxminWithSpeedsOfDifferentSize(t *testing.T) {
 	s := still(Job{Work: 10, GPUs: 1}, Job{Work: 10, GPUs: 1, Kind: 1}, Job{Work: 10, GPUs: 2, Kind: 2})
 	s.Speeds = table{[][2]float64{{1.7e308, 1e-300}, {1e-6, 1e-6}, {1e-300, 1e8}}}

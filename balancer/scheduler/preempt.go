@@ -34,8 +34,8 @@ func (p *preemptor) stop(s *State) (job int, ok bool) {
 	return 0, false
 }
 
-// settle returns the job that stopped others if its GPUs are free, and forgets it. Otherwise start is -1, and view is
-// the state for other jobs, without the GPUs and the other resources of this one.
+// If the GPUs of the job that stopped others are free, settle returns this job, and resets p. Otherwise start is -1,
+// and view is the state for other jobs: the state without the resources of this job.
 func (p *preemptor) settle(s *State) (start int, view *State) {
 	if p.job < 0 {
 		return -1, s
@@ -56,7 +56,7 @@ func (p *preemptor) settle(s *State) (start int, view *State) {
 	return -1, s
 }
 
-// held reports whether the GPUs of the job that stopped others are free, and whether the job can still use them.
+// held reports whether the GPUs for the job that stopped others are free, and whether the job can still use them.
 func (p *preemptor) held(s *State) (free, usable bool) {
 	if !slices.Contains(s.Queue, p.job) || slices.ContainsFunc(p.gpus, func(g int) bool { return !s.Up[g] }) {
 		return false, false
@@ -68,8 +68,9 @@ func (p *preemptor) held(s *State) (free, usable bool) {
 	return true, why == Fits
 }
 
-// preempt chooses running jobs to stop for a job, among those for which yields is true. It returns false if their GPUs
-// are too few, or if another job still waits for the GPUs of stopped jobs. A job that loads its checkpoint stays.
+// preempt chooses running jobs to stop for a job, among those for which yields is true. It returns false if these jobs
+// have too few GPUs, or if another job still waits for the GPUs of stopped jobs. It does not stop a job that loads its
+// checkpoint.
 func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) bool {
 	if p.job >= 0 {
 		return false
@@ -99,7 +100,7 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) boo
 		}
 	}
 	if _, why := p.later.Fit(job, p.gpus); why != Fits || len(p.victims) == 0 {
-		// it also needs CPU cores or memory of other jobs
+		// the job would also need CPU cores or memory of other jobs
 		p.victims = p.victims[:0]
 		return false
 	}

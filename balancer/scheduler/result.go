@@ -1,6 +1,6 @@
 package scheduler
 
-// Segment is a stay of a job on GPUs.
+// Segment is a period in which a job has GPUs.
 type Segment struct {
 	Job    int
 	GPUs   []int
@@ -20,7 +20,7 @@ const (
 	Unfinished     // the run ended while the job had its GPUs
 )
 
-// Completion is the life of one job.
+// Completion contains the times of one job.
 type Completion struct {
 	Arrival float64 // seconds
 	Start   float64 // seconds: first start

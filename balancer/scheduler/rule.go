@@ -7,18 +7,18 @@ import (
 
 // Constants of policy rule.
 const (
-	// ruleAgeing is the waiting time that raises the score of a job by 1, which is the whole range of priorities. The
-	// unit is the mean running time of the jobs of the workload on their fastest GPUs. With a larger value, an urgent
-	// job starts before more of the other jobs. With a smaller value, the order is closer to the order of arrival.
+	// ruleAgeing is the waiting time that raises the score of a job by 1, the whole range of priorities. Its unit is
+	// the mean running time of the jobs of the workload on their fastest GPUs. With a larger value, priorities have
+	// more effect. With a smaller value, the order is closer to the order of arrival.
 	ruleAgeing = 4
 	// ruleOverdue is the score above which a job that does not fit blocks all jobs with lower scores. Otherwise, small
 	// jobs could delay a large gang forever.
 	ruleOverdue = 2
 )
 
-// rule starts the job with the highest score that fits, on the free GPUs on which it is fastest, in the machine that
-// has the fewest GPUs left after it (best fit). The score is the priority plus the waiting time divided by the ageing
-// time.
+// rule starts the job with the highest score that fits. The job gets the free GPUs on which it is fastest, in the
+// machine with the fewest free GPUs after the start (best fit). The score is the priority plus the waiting time divided
+// by the ageing time.
 type rule struct {
 	placer
 	ageing float64 // seconds

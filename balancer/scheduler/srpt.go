@@ -7,16 +7,16 @@ import (
 )
 
 // srpt starts the job with the shortest remaining processing time on the free GPUs on which it is fastest. If there are
-// none, it stops running jobs that need longer. It counts the price of a stop: the time in which the stopped job writes
-// its checkpoint and loads it again.
+// no such GPUs, it stops running jobs with a longer remaining time. It counts the cost of a stop: the time in which the
+// stopped job writes its checkpoint and loads it again.
 //
-// With one machine and no price, this order has the least mean completion time (Schrage, A Proof of the Optimality of
-// the Shortest Remaining Processing Time Discipline, 1968). Large gangs may wait forever.
+// With one machine and stops without cost, this order has the least mean completion time (Schrage, A Proof of the
+// Optimality of the Shortest Remaining Processing Time Discipline, 1968). Large gangs may wait forever.
 type srpt struct {
 	preemptor
 	order   []int // jobs of the queue, shortest first
 	seconds []float64
-	// by job: on its fastest type, steps/s; of a job that needs several types, as if all GPUs were the slowest
+	// by job: steps/s on its fastest type; for a job that needs several types, as if all GPUs were of the slowest type
 	rates []float64
 }
 

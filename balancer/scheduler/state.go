@@ -61,7 +61,7 @@ const (
 type Action struct {
 	Verb Verb
 	Job  int // index into Workload.Jobs
-	// Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
+	// for Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
 	GPUs   []int
 	Until  float64 // Wait: time in s, after Now, of the next decision if no event comes before; 0: at the next event
 	Reason string  // one sentence, for `schedule explain`; empty without Options.Explain
@@ -80,11 +80,13 @@ type Policy interface {
 // Waiter is a Policy that can state why it does not start a job.
 type Waiter interface {
 	Policy
-	// Waits returns the reason why a job of the queue waits, for error messages; "" if the policy knows none.
+	// Waits returns the reason why a job of the queue waits, for error messages; "" if the policy does not know a
+	// reason.
 	Waits(s *State, job int) string
 }
 
-// WhyWaits returns the reason why a job of the queue waits; "" if the policy is no [Waiter] or knows no reason.
+// WhyWaits returns the reason why a job of the queue waits; "" if the policy is not a [Waiter] or does not know a
+// reason.
 func WhyWaits(p Policy, s *State, job int) string {
 	if w, ok := p.(Waiter); ok {
 		return w.Waits(s, job)

@@ -2,13 +2,13 @@ package scheduler
 
 import "fmt"
 
-// static gives each kind of job one type of GPU. A job waits for GPUs of this type, in the order of arrival among the
-// jobs of the type; the first job that does not fit blocks the other jobs of the type.
+// static assigns one type of GPU to each kind of job. The jobs of a type start in the order of arrival. The first job
+// that does not fit blocks the other jobs of its type.
 //
-// The policy chooses the types once, from the whole workload, like an administrator who knows the usual load. Kinds
-// choose in the order of their total GPU time, the longest first. A kind gets the type for which the largest GPU time
-// per GPU, over all types, is smallest. If the type of its kind cannot hold a job, the job waits for the type on which
-// it is fastest.
+// The policy chooses the types once, from the whole workload, like an administrator who knows the usual load. It
+// assigns types to kinds in the order of their total GPU time, the longest first. A kind gets the type with which the
+// load of the most loaded type, in GPU time per GPU, is smallest. If the type of its kind cannot hold a job, the job
+// waits for the type on which it is fastest.
 type static struct {
 	placer
 	typ     []int  // by job; -1: several types
@@ -124,7 +124,7 @@ func (p *static) Decide(s *State) Action {
 	return Action{}
 }
 
-// Waits says why a job of the queue waits; "" if its type of GPU has a GPU that is available.
+// Waits returns the reason why a job of the queue waits; "" if a GPU of its type is available.
 func (p *static) Waits(s *State, job int) string {
 	t := p.typ[job]
 	if t < 0 {
@@ -143,7 +143,7 @@ func (p *static) Waits(s *State, job int) string {
 		s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.Cluster.Types[t].Name, gpus(have))
 }
 
-// gpus counts GPUs in words.
+// gpus returns a number of GPUs in words.
 func gpus(n int) string {
 	switch n {
 	case 0:

@@ -38,7 +38,7 @@ func TestFiguresOf(t *testing.T) {
 	}
 }
 
-// Percentiles are values of jobs, and waits of several runs are those of all their jobs.
+// Each percentile must be the value of a job. The waits of several runs must be those of all their jobs together.
 func TestTails(t *testing.T) {
 	sorted := make([]float64, 200)
 	for i := range sorted {
@@ -67,7 +67,7 @@ func TestTails(t *testing.T) {
 
 // Expected values are from R 4: t.test(x), wilcox.test(x, exact = TRUE), p.adjust(p, "holm").
 func TestPValues(t *testing.T) {
-	// Darwin's maize, in eighths of an inch
+	// Darwin's data on maize plants, in eighths of an inch
 	darwin := []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48}
 	if got := studentP(darwin); !near(got, 0.0497029, 1e-5) {
 		t.Errorf("Student: got %v", got)
@@ -94,7 +94,7 @@ func TestPValues(t *testing.T) {
 	}
 }
 
-// The interval contains the true mean in 95 % of samples: of 4,000 samples, within 4 standard deviations.
+// The interval must contain the true mean in 95 % of 4,000 samples, within 4 standard deviations.
 func TestIntervalsCoverTheMean(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const samples = 4000
@@ -204,7 +204,7 @@ func TestOneSeed(t *testing.T) {
 	}
 }
 
-// The normal distribution for many differences continues the exact one.
+// The normal approximation for many differences must be close to the exact distribution.
 func TestWilcoxonOfManyDifferences(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 20 {
@@ -213,7 +213,7 @@ func TestWilcoxonOfManyDifferences(t *testing.T) {
 			differences[i] = random.NormFloat64() + 0.1
 		}
 		exact := wilcoxonP(differences)
-		normal := wilcoxonP(append(differences, 1e-9)) // one difference more, of the lowest rank
+		normal := wilcoxonP(append(differences, 1e-9)) // one more difference, which has the lowest rank
 		if math.Abs(exact-normal) > 0.01 {
 			t.Errorf("got p %v with %d differences and %v with one more", exact, len(differences), normal)
 		}

@@ -10,8 +10,8 @@
 //	throughput    finished jobs per hour, from the first arrival to the last end; more is better
 //	utilization   fraction of the available GPU time in which the GPUs had a job; more is better
 //
-// Means hide single jobs that wait for very long. A comparison therefore also has percentiles of the completion time,
-// and the longest wait of the jobs of each number of GPUs ([Gang]).
+// Means hide single jobs that wait very long. A comparison therefore also contains percentiles of the completion time
+// and, for each number of GPUs, the longest wait of its jobs ([Gang]).
 //
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
 // [scheduler.HyperScore] is a function of V.
@@ -21,8 +21,8 @@
 //   - Intervals of means: Student's t over seeds. Ratios are averaged and tested as logarithms.
 //   - Two paired tests against the baseline: Student's t, and the exact signed-rank test of Wilcoxon (Individual
 //     Comparisons by Ranking Methods, 1945), which assumes no normal distribution. Both are two-sided.
-//   - Several policies are tested at once, so p values are corrected by Holm's method (A Simple Sequentially Rejective
-//     Multiple Test Procedure, 1979).
+//   - Several policies are tested, so p values are corrected for multiple tests by Holm's method (A Simple Sequentially
+//     Rejective Multiple Test Procedure, 1979).
 //   - Regression: least squares of utilization on completion time over all runs of all policies. Its test treats all
 //     runs as independent. Runs of several policies with the same seed are not independent, so the p value is usually
 //     too small.

@@ -25,7 +25,7 @@ type Figures struct {
 	Gangs []Gang `json:"waits"` // by number of GPUs, ascending
 }
 
-// Gang is how long the jobs of one number of GPUs wait, from arrival to first start.
+// Gang contains the waiting times, from arrival to first start, of the jobs with one number of GPUs.
 type Gang struct {
 	GPUs  int     `json:"gpus"`
 	Jobs  int     `json:"jobs"`
@@ -75,7 +75,7 @@ func FiguresOf(w *scheduler.Workload, r *scheduler.Result) (Figures, error) {
 	return f, nil
 }
 
-// waited adds jobs of one number of GPUs to the others.
+// waited adds the waits of jobs with one number of GPUs to all.
 func waited(all []Gang, g Gang) []Gang {
 	at, found := slices.BinarySearchFunc(all, g.GPUs, func(a Gang, gpus int) int { return a.GPUs - gpus })
 	if !found {

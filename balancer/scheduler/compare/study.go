@@ -134,7 +134,7 @@ func compared(runs, base Runs) (Row, error) {
 		*figure.ratio = Ratio{geometric(ratios), studentP(differences), wilcoxonP(differences)}
 	}
 	row.V = geometric(v)
-	// HyperScore rises with V, so it maps the interval.
+	// HyperScore increases with V, so the ends of its interval are those of the interval of V.
 	row.HyperScore = Estimate{Deviation: math.NaN()}
 	for _, end := range []struct {
 		v     float64

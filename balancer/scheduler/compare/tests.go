@@ -79,7 +79,7 @@ func wilcoxonP(differences []float64) float64 {
 		return 1
 	}
 	slices.SortFunc(nonzero, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
-	// Twice the mean rank of a tie is an integer, so the distribution of the sum is exact.
+	// Ranks are doubled: twice the mean rank of a tie is an integer, so the distribution of the sum is exact.
 	ranks, sum, total := make([]int, len(nonzero)), 0, 0
 	for i := 0; i < len(nonzero); {
 		j := i

@@ -10,12 +10,12 @@ import (
 
 // Options configure an [Extractor].
 type Options struct {
-	Jobs   int     // places for jobs: the first jobs of the queue
-	GPUs   int     // places for GPUs; a cluster with more GPUs is an error
+	Jobs   int     // number of job slots, for the first jobs of the queue
+	GPUs   int     // number of GPU slots; a cluster with more GPUs is an error
 	Ranges *Ranges // nil: DefaultRanges
 }
 
-// Extractor makes vectors of features. One goroutine at a time may use it.
+// Extractor makes vectors of features. It is not safe for concurrent use.
 type Extractor struct {
 	options Options
 	ranges  *Ranges
@@ -23,7 +23,7 @@ type Extractor struct {
 
 	cluster  *scheduler.Cluster
 	workload *scheduler.Workload
-	order    []int     // GPUs, in the order of their places
+	order    []int     // GPUs, in the order of their slots
 	best     []float64 // by job: steps/s on its fastest type; 0 if it runs on none
 	busy     []float64 // by GPU: s
 	raw      [factCount]float64

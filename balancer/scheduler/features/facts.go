@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Fact is a figure of a cluster, a GPU or a job.
+// Fact is a number that describes a cluster, a GPU or a job.
 type Fact struct {
 	Name  string // such as "gpu.memory"; the part before the point is "cluster", "gpu" or "job"
 	Unit  string // "" for fractions and numbers of things
@@ -14,14 +14,14 @@ type Fact struct {
 	Range Range  // the default
 }
 
-// Range defines how a figure is normalised.
+// Range defines how a fact is normalised.
 type Range struct {
 	Low  float64 // becomes 0
 	High float64 // becomes 1
 	Log  bool    // logarithmic scale; Low is above 0
 }
 
-// Normalise returns the normalised figure, between 0 and 1. NaN stays NaN.
+// Normalise returns the normalised value, between 0 and 1. NaN stays NaN.
 func (r Range) Normalise(x float64) float64 {
 	switch {
 	case math.IsNaN(x):

@@ -52,7 +52,7 @@ func run(t testing.TB, jobs int) *simulate.Sim {
 	return sim
 }
 
-// play shows all states of a run under fcfs.
+// play runs policy fcfs, and calls see with each state.
 func play(t testing.TB, sim *simulate.Sim, see func(s *scheduler.State)) {
 	t.Helper()
 	policy, err := scheduler.New("fcfs", scheduler.Options{})
@@ -200,7 +200,7 @@ func TestLearntRanges(t *testing.T) {
 		origin != "minimum and maximum" {
 		t.Errorf("minimum and maximum: got %+v, %s", r, origin)
 	}
-	// 0.2 of 20 degrees are 1 %; four standard errors of a quantile of 4096 figures are 0.6 % of 20 degrees.
+	// 0.2 degrees are 1 % of 20 degrees. Four standard errors of a quantile of 4096 values are 0.6 % of 20 degrees.
 	if r, origin, _ := robust.Of("gpu.temperature"); math.Abs(r.Low-40.2) > 0.13 || math.Abs(r.High-59.8) > 0.13 ||
 		origin != "quantiles 0.01 to 0.99" {
 		t.Errorf("quantiles: got %+v, %s, want 40.2 to 59.8", r, origin)
@@ -208,7 +208,7 @@ func TestLearntRanges(t *testing.T) {
 	if r, _, _ := all.Of("job.cpus"); r.Low != 2 || r.High != 8 || !r.Log {
 		t.Errorf("a logarithmic scale: got %+v, want 2 to 8 without the 0", r)
 	}
-	for _, fact := range []string{"job.memory", "job.priority", "gpu.compute"} { // equal figures, a fraction, none
+	for _, fact := range []string{"job.memory", "job.priority", "gpu.compute"} { // equal values, a fraction, no values
 		if _, origin, _ := all.Of(fact); origin != "default" {
 			t.Errorf("%s: got the range of %s, want the default", fact, origin)
 		}
@@ -237,7 +237,7 @@ func TestRangesOfStatesAndWorkloads(t *testing.T) {
 			t.Errorf("%s: got the default %+v, want a learnt range", fact, rng)
 		}
 	}
-	// After the ranges are learnt, no known figure of a GPU lies outside.
+	// All known facts of a GPU must be inside of the learnt ranges.
 	for gpu := range sim.State().Cluster.GPUs {
 		for _, v := range r.GPU(sim.State().Cluster, gpu) {
 			if !math.IsNaN(v.Raw) && !(v.Normalised >= 0 && v.Normalised <= 1) ||

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Ranges has the range of each fact.
+// Ranges contains the range of each fact.
 type Ranges struct {
 	ranges [factCount]Range
 	origin [factCount]string // "default", "minimum and maximum", "quantiles 0.01 to 0.99"
@@ -66,8 +66,8 @@ func (r Range) check(fact string) error {
 	return nil
 }
 
-// Learner learns ranges from figures. It keeps the minimum, the maximum and a random sample of each fact. The sample is
-// deterministic: equal figures in equal order give equal ranges.
+// Learner learns ranges from values of facts. It keeps the minimum, the maximum and a random sample of each fact. The
+// sample is deterministic: equal values in equal order give equal ranges.
 type Learner struct {
 	facts [factCount]learnt
 }
@@ -79,11 +79,11 @@ type learnt struct {
 	random    *rand.PCG
 }
 
-// sampleSize is the number of figures from which quantiles are taken. The error of a quantile p is about
-// sqrt(p (1-p) / sampleSize): 0.16 % for p = 1 %.
+// sampleSize is the number of values from which quantiles are computed. The error of a quantile p is about sqrt(p (1-p)
+// / sampleSize): 0.16 % for p = 1 %.
 const sampleSize = 4096
 
-// NewLearner returns a learner without figures.
+// NewLearner returns a learner without values.
 func NewLearner(seed uint64) *Learner {
 	l := new(Learner)
 	for f := range l.facts {
@@ -108,8 +108,8 @@ func (l *Learner) add(fact int, x float64) {
 	}
 }
 
-// Add adds a figure of a fact. NaN and infinite figures are left out; 0 and negative figures are left out too, for a
-// fact with a logarithmic scale.
+// Add adds a value of a fact. It ignores NaN and infinite values. For a fact with a logarithmic scale, it also ignores
+// 0 and negative values.
 func (l *Learner) Add(fact string, x float64) error {
 	f := index(fact)
 	if f < 0 {
@@ -136,9 +136,9 @@ func (l *Learner) Workload(c *scheduler.Cluster, w *scheduler.Workload) {
 	}
 }
 
-// Ranges returns ranges from one quantile of the figures to another, for example from 0.01 to 0.99. Quantiles 0 and 1
-// are the minimum and the maximum of all figures. Fractions, and facts whose figures are all equal or too few (fewer
-// than 2), keep their default ranges.
+// Ranges returns ranges from one quantile of the values to another, for example from 0.01 to 0.99. Quantiles 0 and 1
+// are the minimum and the maximum of all values. Fractions keep their default ranges, and so do facts with fewer than 2
+// values or only equal values.
 func (l *Learner) Ranges(low, high float64) (*Ranges, error) {
 	if !(low >= 0 && low < high && high <= 1) {
 		return nil, fmt.Errorf("quantiles of ranges: got %v and %v, want 0 <= first < second <= 1", low, high)
@@ -163,7 +163,7 @@ func (l *Learner) Ranges(low, high float64) (*Ranges, error) {
 	return r, nil
 }
 
-// quantile interpolates between the figures of a sorted sample.
+// quantile interpolates between the values of a sorted sample.
 func quantile(sorted []float64, p float64) float64 {
 	at := p * float64(len(sorted)-1)
 	i := min(int(at), len(sorted)-1)

@@ -12,15 +12,15 @@ type Options struct {
 	Dimension int    // default Dimension
 	Seed      uint64 // seed of all random vectors
 
-	// Well is the least efficiency, between 0 and 1, of a placement that counts as good. Default 0.75. With a larger
+	// Well is the least efficiency of a placement that counts as good, between 0 and 1. Default 0.75. With a larger
 	// value, only the best GPUs for a kind of job get positive scores.
 	Well float64
 	// Window is the number of placements that the memory keeps. Default 256. With a smaller window, the memory forgets
-	// faster. With a larger one, each placement has less weight: the similarity to one placement is about sqrt(2 / (pi
-	// Window)).
+	// faster. With a larger window, each placement has less weight: the similarity to one placement is about sqrt(2 /
+	// (pi Window)).
 	Window int
 	// Refresh is the number of placements between two updates of the scores. Default 16. A larger value costs less
-	// time. Before the memory has this number of placements, every placement updates the scores.
+	// time. Until the memory contains this number of placements, every placement updates the scores.
 	Refresh int
 }
 
@@ -56,8 +56,8 @@ type Placement struct {
 	Efficiency float64  // see the package comment; above 1 is possible, for example with a mixed gang
 }
 
-// Affinity learns which jobs run well on which GPUs. See the package comment for the definition of its scores. One
-// goroutine at a time may use it.
+// Affinity learns which jobs run well on which GPUs. See the package comment for the definition of its scores. It is
+// not safe for concurrent use.
 type Affinity struct {
 	options Options
 	space   *Space
@@ -66,7 +66,7 @@ type Affinity struct {
 	since   int // placements since the last update of the scores
 	version int // of the scores
 
-	// Jobs and GPUs of all runs with equal facts have one record.
+	// All jobs with equal facts share one record, and so do all GPUs with equal facts, also from different runs.
 	jobRecords records[jobKey]
 	gpuRecords records[gpuKey]
 	gpuFacts   []GPUFacts // by record: the first facts with this record
@@ -102,7 +102,7 @@ type records[K comparable] struct {
 
 func newRecords[K comparable]() records[K] { return records[K]{ids: map[K]int{}} }
 
-// id returns the number of a key. It calls vector only for an unknown key.
+// id returns the number of a key. It calls vector only for a new key.
 func (r *records[K]) id(key K, vector func() Vector) (id int, added bool) {
 	id, known := r.ids[key]
 	if !known {
@@ -231,8 +231,8 @@ func (a *Affinity) gpuID(f *GPUFacts) int {
 }
 
 // Watch learns from the next state of a run. It learns a placement when a job that ran in an earlier state has left its
-// GPUs. The states must be of the cluster and the workload of Reset, in chronological order. Call Watch at each event:
-// a job counts as running until the first state in which it does not run, so a missing state makes the efficiency too
+// GPUs. The states must be of the cluster and the workload of Reset, in chronological order. Call Watch at each event.
+// A job counts as running until the first state in which it does not run, so a missing state makes its efficiency too
 // small.
 func (a *Affinity) Watch(s *scheduler.State) {
 	a.epoch++

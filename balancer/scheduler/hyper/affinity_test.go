@@ -19,7 +19,7 @@ func (t table) Mixed(kind int, counts []int, spread bool) (float64, bool) {
 	return 0, false
 }
 
-// unequal is a cluster with two types of GPUs, and two kinds of jobs that each run well on one of them.
+// unequal returns a cluster with two types of GPUs, and two kinds of jobs. Each kind runs well on one of the types.
 func unequal() (*scheduler.Cluster, *scheduler.Workload, table) {
 	c := &scheduler.Cluster{Types: []scheduler.GPUType{
 		{Name: "Volta", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12},
@@ -58,7 +58,7 @@ func affinity(t testing.TB, o Options) *Affinity {
 	return a
 }
 
-// play runs jobs 0 to n-1, one at a time, on random GPUs, and shows all states to a.
+// play runs jobs 0 to n-1, one at a time, on random GPUs, and passes all states to a.Watch.
 func play(a *Affinity, n int) *scheduler.State {
 	c, w, speeds := unequal()
 	s := state(c, w, speeds)
@@ -72,7 +72,7 @@ func play(a *Affinity, n int) *scheduler.State {
 		s.OnGPU[gpu] = []int{job}
 		a.Watch(s)
 		s.Now += 50 / speed
-		a.Watch(s) // in the middle: nothing ends
+		a.Watch(s) // in the middle of the job: no placement ends
 		s.Now += 50 / speed
 		s.Running, s.OnGPU[gpu], s.Remaining[job] = s.Running[:0], nil, 0
 		a.Watch(s)
@@ -139,7 +139,7 @@ func TestUtilizationIsPartOfThePlacement(t *testing.T) {
 	a := affinity(t, Options{})
 	job := JobFacts{Kind: "ResNet", Class: "learning", Priority: 0.5, GPUs: 1, CPUs: 4, Memory: 1 << 33, Network: 0}
 	gpu := GPUFacts{Model: "Volta", Memory: 1 << 34, Bandwidth: math.NaN(), Compute: math.NaN()}
-	for range 20 { // alone it runs well, next to another job poorly
+	for range 20 { // the job runs well alone, and poorly next to another job
 		gpu.Utilization = 0
 		observe(a, &Placement{job, gpu, 1})
 		gpu.Utilization = 1
@@ -167,7 +167,7 @@ func TestEfficiencyIsWorkDividedByTheFastestAlone(t *testing.T) {
 	}
 }
 
-// A job that ran before the first call of Watch counts from that call: both its work and its time.
+// If a job ran before the first call of Watch, its work and its time must count from that call on.
 func TestEfficiencyOfAJobThatWasSeenLate(t *testing.T) {
 	a := affinity(t, Options{})
 	c, w, speeds := unequal()
@@ -199,7 +199,7 @@ func TestRecordsAnswerQueries(t *testing.T) {
 			t.Errorf("model of %+v: got %s with similarity %v", g, name, similarity)
 		}
 		if x, _ := e.Utilization(record); math.Abs(x-g.Utilization) > 2.5/16 {
-			// noise: 2 levels are 3 standard deviations or more
+			// 2 levels are at least 3 standard deviations of the noise
 			t.Errorf("utilization of %+v: got %v", g, x)
 		}
 		j := JobFacts{Kind: "kind " + models[i%5], Class: "learning", Priority: float64(i%9) / 8, GPUs: 4, CPUs: 8,

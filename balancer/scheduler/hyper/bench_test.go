@@ -33,7 +33,7 @@ func BenchmarkSimilarity(b *testing.B) {
 	}
 }
 
-// BenchmarkBundle makes the majority of 5 vectors, as a record needs.
+// BenchmarkBundle5 computes the majority of 5 vectors, as in a record.
 func BenchmarkBundle5(b *testing.B) {
 	s := space(b, Dimension)
 	bundle, out := s.NewBundle(), s.New()

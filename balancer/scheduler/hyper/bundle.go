@@ -2,7 +2,7 @@ package hyper
 
 import "fmt"
 
-// Bundle is a sum of vectors. [Bundle.Majority] turns the sum into a vector. The counts are exact, so members can be
+// Bundle is a sum of vectors. [Bundle.Majority] converts the sum to a vector. The counts are exact, so members can be
 // removed again.
 //
 // The counts are stored in bit planes: each word of plane p has bit p of the counts of 64 components. Add increments
@@ -59,7 +59,7 @@ func (b *Bundle) Remove(v Vector) {
 }
 
 // Majority writes the majority of the members to dst, component by component. In a tie, it takes the component of a
-// fixed random vector. Without members, the result is that vector.
+// fixed random vector. Without members, the result is this random vector.
 func (b *Bundle) Majority(dst Vector) {
 	half := b.n / 2
 	for i := range dst {

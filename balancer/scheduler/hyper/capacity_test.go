@@ -24,9 +24,9 @@ func agreement(n int) float64 {
 	return 0.5 + math.Exp(a-b-c-float64(n)*math.Ln2)
 }
 
-// capacity returns the probability that a query finds one member of a bundle: n random vectors of dimension d are
-// bundled, and the item memory contains this member and others unrelated items. The query is correct if the member is
-// more similar to the bundle than all unrelated items are.
+// capacity returns the probability that a query finds one member of a bundle of n random vectors of dimension d. The
+// item memory contains this member and others unrelated items. The query is correct if the member is more similar to
+// the bundle than all unrelated items are.
 //
 // The number of agreeing components is binomial: Binomial(d, agreement(n)) for the member, Binomial(d, 1/2) for an
 // unrelated item. capacity uses the normal approximation of both, and integrates over the agreement of the member:
@@ -52,8 +52,8 @@ func capacity(d, n, others int) float64 {
 }
 
 func TestAgreement(t *testing.T) {
-	// By enumeration: one vector agrees with itself, two random ones agree in 3/4 of the components, if ties are
-	// random.
+	// Expected values by enumeration: one vector agrees with itself; two random vectors agree with their bundle in 3/4
+	// of the components, if ties are random.
 	for n, want := range map[int]float64{1: 1, 2: 0.75, 3: 0.75, 4: 0.6875, 5: 0.6875, 7: 0.65625} {
 		if got := agreement(n); math.Abs(got-want) > 1e-12 {
 			t.Errorf("agreement(%d) = %v, want %v", n, got, want)

@@ -22,7 +22,7 @@
 //
 // # Records and queries
 //
-// A record is a bundle of pairs Bind(role, value). Binding a record with a role gives a noisy copy of the value, and
+// A record is a bundle of pairs Bind(role, value). Binding a record with a role gives a noisy copy of the value.
 // [Memory.Nearest] finds the value in an item memory:
 //
 //	record := majority of model * "V100", utilization * level(0.3), priority * level(0.9)
@@ -34,20 +34,20 @@
 // # The affinity of a job for a GPU
 //
 // An [Affinity] remembers placements: a job, a GPU, and how well the job ran on the GPU. A placement is Bind(J, G). J
-// is the record of the job (kind, class, priority, demands), in which the kind has three times the weight of another
-// fact. G is Bind(model, R), where R is the record of the GPU's numbers (memory, bandwidth, compute, utilization). The
-// efficiency of a placement is the work that the job did there, divided by the work that the job would have done in the
-// same time alone on its fastest type of GPU. The memory M is the bundle of the last Options.Window placements. A
-// placement with an efficiency below Options.Well has the opposite sign in the bundle.
+// is the record of the job (kind, class, priority, requested resources), in which the kind has three times the weight
+// of another fact. G is Bind(model, R), where R is the record of the GPU's numbers (memory, bandwidth, compute,
+// utilization). The efficiency of a placement is the work that the job did there, divided by the work that the job
+// would have done in the same time alone on its fastest type of GPU. The memory M is the bundle of the last
+// Options.Window placements. A placement with an efficiency below Options.Well has the opposite sign in the bundle.
 //
 //	score(job, GPU) = similarity(Bind(J, G), M)
 //
 // Because of the binding, the similarity of two placements is about the similarity of their jobs times the similarity
 // of their GPUs. The score is therefore the estimate of a kernel method. It is positive if similar jobs ran well on
-// similar GPUs, negative if they ran poorly, and 0 without experience. A model of GPU without placements has scores of
-// about 0, with a standard deviation of 1/sqrt(d): the affinity does not guess from other models.
+// similar GPUs, negative if they ran poorly, and 0 without placements. A model of GPU without placements has scores of
+// about 0, with a standard deviation of 1/sqrt(d), because the affinity does not use placements on other models.
 //
-// The scores are facts of the state for policy dqn. [Affinity.Watch] learns from the states that a policy sees, so no
+// The scores are part of the input of policy dqn. [Affinity.Watch] learns from the states that a policy sees, so no
 // other part of the simulator depends on this package.
 //
 // # Cost and memory

@@ -29,7 +29,7 @@ func ExampleEncoder() {
 	// Output: V100, about 0.2 busy
 }
 
-// watched is a policy whose runs an affinity learns from.
+// watched is a policy that passes the states of its runs to an affinity.
 type watched struct {
 	scheduler.Policy
 	affinity *hyper.Affinity
@@ -65,7 +65,7 @@ func ExampleAffinity() {
 	}
 	p := affinity.Placements()[0]
 	fmt.Printf("%s on %s: efficiency %.2f\n", p.Job.Kind, p.GPU.Model, p.Efficiency)
-	// A policy calls affinity.Score(state, job, gpu) for the pairs that it compares.
+	// A policy calls affinity.Score(state, job, gpu) for each pair of a job and a GPU that it compares.
 
 	// Output: language model on volta: efficiency 1.00
 }

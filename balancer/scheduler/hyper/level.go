@@ -7,8 +7,8 @@ import (
 )
 
 // Levels are the vectors of numbers between 0 and 1. Level 0 is a random vector. Each level differs from level 0 in all
-// components in which the level before differs, and in some more. The last level differs in half of the components and
-// is therefore unrelated to level 0.
+// components in which the previous level differs, and in some more. The last level differs in half of the components
+// and is therefore unrelated to level 0.
 type Levels struct {
 	space   *Space
 	vectors []Vector
@@ -48,7 +48,7 @@ func (l *Levels) Index(x float64) int {
 // At returns the vector of a level. The caller must not change it.
 func (l *Levels) At(index int) Vector { return l.vectors[index] }
 
-// Decode returns the number whose level is most similar to v, and the similarity. Ties go to the smaller number.
+// Decode returns the number whose level is most similar to v, and this similarity. Ties go to the smaller number.
 func (l *Levels) Decode(v Vector) (x, similarity float64) {
 	best, least := 0, l.space.dimension+1
 	for i, level := range l.vectors {

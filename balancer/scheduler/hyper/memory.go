@@ -22,7 +22,7 @@ type Match struct {
 // NewMemory returns a memory without items.
 func (s *Space) NewMemory() *Memory { return &Memory{space: s, index: map[string]int{}} }
 
-// Add adds an item and returns its number. The memory keeps v. It is an error if the name exists already.
+// Add adds an item and returns its number. The memory keeps v. An existing name is an error.
 func (m *Memory) Add(name string, v Vector) (int, error) {
 	if i, ok := m.index[name]; ok {
 		return 0, fmt.Errorf("item memory: item name %q is already used by item %d, want unique names", name, i)
@@ -32,8 +32,8 @@ func (m *Memory) Add(name string, v Vector) (int, error) {
 	return len(m.names) - 1, nil
 }
 
-// Item returns the number of the item with this name. If there is none, Item adds one with the random vector of the
-// name.
+// Item returns the number of the item with this name. If there is no such item, Item adds one with the random vector of
+// the name.
 func (m *Memory) Item(name string) int {
 	if i, ok := m.index[name]; ok {
 		return i

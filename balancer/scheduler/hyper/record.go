@@ -193,7 +193,7 @@ func (e *Encoder) encodeJob(dst Vector, k jobKey) {
 }
 
 // encodePlace writes the vector of a GPU in a placement: the record of its numbers, bound to its model. Placements on
-// different models are therefore unrelated. With the record alone, experience with one model would change the scores of
+// different models are therefore unrelated. With the record alone, placements on one model would change the scores of
 // another model with similar numbers, although the speed also depends on software. On the default cluster, the scores
 // would then have the right sign for 86 % of the pairs of jobs and GPUs instead of 95 %.
 func (e *Encoder) encodePlace(dst Vector, k gpuKey) {
@@ -220,9 +220,9 @@ func (e *Encoder) encodeGPU(dst Vector, k gpuKey) {
 }
 
 // nameWeight is the weight of the kind in the record of a job, and of the model in the record of a GPU; all other facts
-// have weight 1. With 1, jobs of different kinds and equal demands are almost equal, so that an affinity cannot
-// distinguish them. With 4 or more, the other facts are lost in the noise of queries. An odd weight and a whole record
-// (6 or 4 other facts) have no ties.
+// have weight 1. With 1, records of jobs of different kinds with equal requests are almost equal, so an affinity cannot
+// distinguish them. With 4 or more, the other facts are lost in the noise of queries. With an odd weight, a record
+// without unknown facts (6 or 4 other facts) has no ties.
 const nameWeight = 3
 
 func (e *Encoder) add(role, value Vector, weight int) {
@@ -238,7 +238,7 @@ func (e *Encoder) Job(dst Vector, f *JobFacts) { e.encodeJob(dst, e.jobKey(f)) }
 // GPU writes the record of a GPU to dst.
 func (e *Encoder) GPU(dst Vector, f *GPUFacts) { e.encodeGPU(dst, e.gpuKey(f)) }
 
-// Model queries the record of a GPU for its model. similarity is between the unbound record and the model.
+// Model queries the record of a GPU for its model. similarity is the similarity of the unbound record and the model.
 func (e *Encoder) Model(record Vector) (name string, similarity float64) {
 	return e.query(record, e.gpuRoles[roleModel], e.models)
 }
@@ -248,7 +248,7 @@ func (e *Encoder) Kind(record Vector) (name string, similarity float64) {
 	return e.query(record, e.jobRoles[roleKind], e.kinds)
 }
 
-// query returns the item that a record has in a role.
+// query returns the item that a record contains in a role.
 func (e *Encoder) query(record, role Vector, items *Memory) (name string, similarity float64) {
 	v := e.space.New()
 	e.space.Bind(v, record, role)

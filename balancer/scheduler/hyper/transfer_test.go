@@ -46,8 +46,8 @@ func experienced(t testing.TB, o Options, policy string, seed uint64, jobs int) 
 	return a
 }
 
-// transfer compares the scores of jobs that the affinity never saw with their speeds: the fraction of pairs (job, type
-// of GPU) whose score has the right sign, and the correlation of scores and relative speeds.
+// transfer compares the scores of jobs that the affinity never saw with the speeds of these jobs. sign is the fraction
+// of pairs (job, type of GPU) whose score has the right sign. correlation is that of scores and relative speeds.
 func transfer(t testing.TB, a *Affinity, seed uint64) (sign, correlation float64) {
 	t.Helper()
 	setup := workload.Default()
@@ -79,7 +79,8 @@ func transfer(t testing.TB, a *Affinity, seed uint64) (sign, correlation float64
 	return right / n, (n*sxy - sx*sy) / math.Sqrt((n*sxx-sx*sx)*(n*syy-sy*sy))
 }
 
-// TestScoresOfUnseenJobsFollowTheirSpeeds checks that experience of one workload is right for another one.
+// TestScoresOfUnseenJobsFollowTheirSpeeds checks that placements of one workload predict the speeds of another
+// workload.
 func TestScoresOfUnseenJobsFollowTheirSpeeds(t *testing.T) {
 	for _, dimension := range []int{1000, Dimension} {
 		var sign, correlation float64

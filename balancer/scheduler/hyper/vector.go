@@ -13,7 +13,7 @@ const Dimension = 10000
 // are 0.
 type Vector []uint64
 
-// Space is the set of all vectors of one dimension. It has the seed of its random vectors.
+// Space is the set of all vectors of one dimension, with the seed of its random vectors.
 type Space struct {
 	dimension int
 	words     int
@@ -57,7 +57,7 @@ func (s *Space) fill(v Vector, source *rand.PCG) {
 	v[s.words-1] &= s.tail()
 }
 
-// tail has the bits of the last word that belong to components.
+// tail returns a mask of the bits of the last word that belong to components.
 func (s *Space) tail() uint64 { return ^uint64(0) >> (s.words*64 - s.dimension) }
 
 // hash is FNV-1a with 64 bits. PCG mixes its second half.

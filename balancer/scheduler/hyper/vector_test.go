@@ -17,7 +17,7 @@ func space(t testing.TB, dimension int) *Space {
 	return s
 }
 
-// bipolar is the dumb twin of a vector: its components as numbers.
+// bipolar returns the components of a vector as numbers, for comparison.
 func (s *Space) bipolar(v Vector) []int {
 	out := make([]int, s.dimension)
 	for i := range out {
@@ -117,7 +117,7 @@ func TestBindingIsItsOwnInverseAndKeepsDistances(t *testing.T) {
 	if got, want := s.Distance(ab, bc), s.Distance(a, c); got != want {
 		t.Errorf("distance after binding with one vector: got %d, want %d", got, want)
 	}
-	// Random vectors are within five standard deviations of orthogonal.
+	// Random vectors must be orthogonal within five standard deviations.
 	for name, v := range map[string]Vector{"b": b, "Bind(a, b)": ab} {
 		if got := math.Abs(s.Similarity(a, v)); got > 5/math.Sqrt(Dimension) {
 			t.Errorf("similarity of a and %s: got %v, want about 0", name, got)
@@ -152,7 +152,7 @@ func TestLevelsAreLinearInTheirDistance(t *testing.T) {
 				got := s.Similarity(l.At(i), l.At(j))
 				want := 1 - math.Abs(float64(i-j))/float64(n-1)
 				if math.Abs(got-want) > 2.0/Dimension+1e-12 {
-					// each end of the range is rounded by at most half a component
+					// each of the two levels is rounded by at most half a component
 					t.Errorf("%d levels: similarity of %d and %d: got %v, want %v", n, i, j, got, want)
 				}
 			}

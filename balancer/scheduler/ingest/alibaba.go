@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Iterations has the times of iterations of one job with several workers: cluster-trace-gpu-v2020 of Alibaba. The
-// workers wait for each other in each iteration, so the slowest worker determines the speed of the job.
+// Iterations contains the times of iterations of one job with several workers, from cluster-trace-gpu-v2020 of Alibaba.
+// The workers wait for each other in each iteration, so the slowest worker determines the speed of the job.
 //
-// The files have no arrivals, no demands and no types of GPUs, so they do not describe a workload. They show how much
-// equal workers of a busy cluster differ: [Iterations.Summary] and [Iterations.Slowdowns]. Times are relative: the file
-// divides them by an unknown number.
+// The files contain no arrivals, no requested resources and no types of GPUs, so they do not describe a workload. They
+// show how much equal workers of a busy cluster differ ([Iterations.Summary], [Iterations.Slowdowns]). Times are
+// relative: the files contain them divided by an unknown number.
 type Iterations struct {
 	Workers []WorkerTimes
 }
 
-// WorkerTimes has the times of one worker.
+// WorkerTimes contains the times of one worker.
 type WorkerTimes struct {
 	Worker int
 	GPU    float64   // fraction of a GPU that the worker has
@@ -194,8 +194,8 @@ func (it *Iterations) barrier() (count int, mean float64) {
 	return count, sum / float64(count)
 }
 
-// Slowdowns returns the times of all iterations relative to the median of their worker, ascending: the distribution of
-// the interference between iterations. To draw from it, a simulation uses a random index.
+// Slowdowns returns the times of all iterations, each divided by the median of its worker, ascending. This is the
+// distribution of slowdowns by other programs on the machines. A simulation draws from it with a random index.
 func (it *Iterations) Slowdowns() []float64 {
 	var list []float64
 	for _, w := range it.Workers {
@@ -208,7 +208,7 @@ func (it *Iterations) Slowdowns() []float64 {
 	return list
 }
 
-// Levels returns the medians of the workers relative to the smallest median, ascending. They show lasting differences
+// Levels returns the medians of the workers relative to the smallest median, ascending. They show constant differences
 // between equal workers.
 func (it *Iterations) Levels() []float64 {
 	var list []float64

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// Data is the content of sources. Figures that no source states are NaN, including figures that the simulator needs;
-// see [Data.Missing] and [Data.Fill].
+// Data is the content of sources. Numbers that no source states are NaN, even numbers that the simulator needs; see
+// [Data.Missing] and [Data.Fill].
 type Data struct {
 	Cluster  scheduler.Cluster
 	Workload scheduler.Workload
@@ -36,8 +36,8 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s:%d", p.Source, p.Line)
 }
 
-// Read reads sources, in any order, and reports all their faults at once, as an [*Error]. The sources together may
-// describe a cluster, jobs or both. [Data.Check] checks whether the result can be simulated.
+// Read reads sources, in any order, and reports all their faults in one [*Error]. The sources together may describe a
+// cluster, jobs or both. [Data.Check] checks whether the result can be simulated.
 func Read(sources ...Source) (*Data, error) {
 	var f faults
 	a := assembler{f: &f, d: new(Data)}
@@ -131,7 +131,7 @@ const (
 	mostProposed  = 1000 // names
 )
 
-// find looks a name of a table up.
+// find looks up a name of a table.
 func (a *assembler) find(t Table, r *record, what, name string) (int, bool) {
 	n := a.kinds
 	switch t {
@@ -375,7 +375,7 @@ func (a *assembler) curves(t *workload.Table, types int) {
 	}
 }
 
-// Missing is a figure that some rows lack.
+// Missing is a column whose number is missing in some rows.
 type Missing struct {
 	Table  Table
 	Column string
@@ -394,12 +394,12 @@ func (m Missing) String() string {
 	return s
 }
 
-// figure is a figure that may be missing.
+// figure is a number of a table that may be missing.
 type figure struct {
 	table  Table
 	column string
 	needed bool
-	// rows returns the number of rows; at returns a row's name and its figure.
+	// rows returns the number of rows; at returns the name of a row and its number.
 	rows func(*Data) int
 	at   func(d *Data, i int) (string, *float64)
 }
@@ -472,7 +472,7 @@ func (f *figure) missing(d *Data, each func(x *float64)) Missing {
 	return m
 }
 
-// Missing lists the figures that rows lack, in the order of tables and columns.
+// Missing lists the numbers that are missing in rows, in the order of tables and columns.
 func (d *Data) Missing() []Missing {
 	var list []Missing
 	for _, f := range figures {
@@ -484,7 +484,7 @@ func (d *Data) Missing() []Missing {
 	return list
 }
 
-// Default is a figure that the user gives for all rows rows that lack it.
+// Default is a number that the user gives for all rows in which it is missing.
 type Default struct {
 	Table  Table
 	Column string
@@ -517,15 +517,15 @@ func ParseDefault(text string) (Default, error) {
 	panic("ingest: a figure without a column: " + name + "." + column) // a mistake in the tables of this package
 }
 
-// Unlimited returns defaults for traces that state no demands: no job needs CPU cores, memory or network, checkpoints
-// cost nothing, and no job is urgent.
+// Unlimited returns defaults for traces that state no requested resources. No job needs CPU cores, memory or network,
+// checkpoints take no time, and no job is urgent.
 func Unlimited() []Default {
 	return []Default{{Kinds, "gpu_memory", 0}, {Kinds, "save", 0}, {Kinds, "load", 0},
 		{Jobs, "cpus", 0}, {Jobs, "memory", 0}, {Jobs, "network", 0}, {Jobs, "priority", 0}}
 }
 
-// Fill replaces missing figures by defaults, and returns the figures that it replaced. Fill never changes a figure that
-// a source states. If one figure has several defaults, the last one counts.
+// Fill replaces missing numbers by defaults, and returns the replaced ones. It never changes a number that a source
+// states. If a number has several defaults, the last one counts.
 func (d *Data) Fill(defaults []Default) []Missing {
 	var filled []Missing
 	for _, f := range figures {
@@ -558,9 +558,9 @@ func (d *Data) Unplaceable() (jobs []int, first error) {
 	return jobs, first
 }
 
-// Check reports everything that prevents a simulation: missing figures that the simulator needs, and faults of the
+// Check reports everything that prevents a simulation: missing numbers that the simulator needs, and faults of the
 // cluster and of the workload. A job that no GPUs of the cluster can hold is an [*scheduler.UnplaceableError] with its
-// line. Missing demands do not limit where a job fits.
+// line. A missing requested resource does not limit the GPUs on which a job fits.
 func (d *Data) Check() error {
 	var faults []error
 	for _, m := range d.Missing() {
@@ -573,7 +573,7 @@ func (d *Data) Check() error {
 	return errors.Join(append(faults, d.CheckStated())...)
 }
 
-// CheckStated reports what [Data.Check] reports, except the missing figures.
+// CheckStated is like [Data.Check], but does not report missing numbers.
 func (d *Data) CheckStated() error {
 	if slices.ContainsFunc(d.Missing(), func(m Missing) bool { return m.Needed }) {
 		c := *d

@@ -539,7 +539,7 @@ func TestFormatOf(t *testing.T) {
 	}
 }
 
-// checkRead checks what Read accepts: known names, figures in their ranges, jobs in order.
+// checkRead checks that data which Read accepts contain known names, numbers in their ranges, and jobs in order.
 func checkRead(t *testing.T, s Source) {
 	d, err := Read(s)
 	if err != nil {
@@ -607,7 +607,8 @@ func TestColumnsAreDocumented(t *testing.T) {
 	}
 }
 
-// A gang of four runs on two GPUs of each of two types. Each figure that it lacks is named.
+// A gang of four runs on two GPUs of each of two types. Check must name each number that is missing for it, and no
+// number that cannot be measured.
 func TestGangsOnSeveralTypesNeedOnlyFiguresThatCanBeMeasured(t *testing.T) {
 	const text = `{"table": "gpu_types", "name": "A", "memory": "16 GiB"}
 {"table": "gpu_types", "name": "B", "memory": "16 GiB"}

@@ -2,8 +2,8 @@
 // files.
 //
 //	d, err := ingest.Read(ingest.Source{Name: "cluster.toml", Format: ingest.TOML, Reader: f})
-//	for _, m := range d.Missing() {}            // figures that are missing in the source
-//	d.Fill(ingest.Unlimited())                  // values for these figures
+//	for _, m := range d.Missing() {}            // numbers that are missing in the sources
+//	d.Fill(ingest.Unlimited())                  // values for these numbers
 //	err = d.Check()                             // everything that prevents a simulation
 //	result, err := simulate.Run(policy, &d.Cluster, &d.Workload, d.Speeds, simulate.Options{})
 //
@@ -27,15 +27,15 @@
 //	Profile                 the two files of `hetero-train profile`
 //	Live                    GPUs that a command found, with their telemetry
 //
-// # Missing figures
+// # Missing numbers
 //
-// A figure that no source states is NaN, and [Data.Missing] lists it. No reader replaces it by a guess. The simulator
-// needs demands, priorities and the costs of checkpoints. If they are missing, the user must give values for them
-// ([Data.Fill]).
+// A number that no source states is NaN, and [Data.Missing] lists it. No reader replaces it by a guess. The simulator
+// needs requested resources, priorities and the times of checkpoints. If they are missing, the user must give values
+// for them ([Data.Fill]).
 //
 // # Errors
 //
-// An [*Error] reports all faults of all sources at once. Each fault has the file, the line, the value found and the
-// valid values. An incomplete source is a fault, and so are jobs that are not in the order of arrival. [Data.Check]
-// names each job that no GPUs of the cluster can hold, with its line.
+// One [*Error] reports all faults of all sources. Each fault states the file, the line, the value found and the valid
+// values. An incomplete source is a fault, and so are jobs that are not in the order of arrival. [Data.Check] names
+// each job that no GPUs of the cluster can hold, with its line.
 package ingest

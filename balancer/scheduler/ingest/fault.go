@@ -40,7 +40,7 @@ type Error struct {
 	More   int     // number of faults that are not in Faults
 }
 
-// maxFaults limits the list: a file in another format can have a fault on each line.
+// maxFaults limits the list, because a file in another format can have a fault on each line.
 const maxFaults = 100
 
 // Error returns the faults, one per line.

@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// Gavel has the measurements of Gavel's simulation_throughputs.json.
+// Gavel contains the measurements of Gavel's simulation_throughputs.json.
 //
 // Gavel counts steps like package scheduler: a step is a batch of one GPU, and n GPUs compute n steps at the same time.
 type Gavel struct {
@@ -45,11 +45,11 @@ var gavelBatch = regexp.MustCompile(`^(.+) \(batch size ([0-9]{1,9})\)$`)
 
 // ReadGavel reads the measured speeds of Gavel (simulation_throughputs.json). The file is an object of the form {type:
 // {"('kind', GPUs)": {"null": speed, "('other kind', GPUs)": [speed, speed of the other kind]}}}, with speeds in
-// steps/s. A type with suffix "_unconsolidated" has the speeds of GPUs in several machines. Without such a measurement,
-// one GPU has its packed speed, and other numbers of GPUs have speed 0 on several machines.
+// steps/s. A type with suffix "_unconsolidated" contains the speeds of GPUs in several machines. Without such a
+// measurement, the speed on several machines is 0, except for one GPU, which has its speed within one machine.
 //
-// Kinds whose names differ only in "(batch size N)" are one model. Their speeds on one GPU form the step-time curve of
-// the model. With this curve, the table predicts speeds on GPUs of several types.
+// Kinds whose names differ only in "(batch size N)" are the same model. Their speeds on one GPU form the step-time
+// curve of the model. With this curve, the table predicts speeds on GPUs of several types.
 func ReadGavel(source string, r io.Reader) (*Gavel, error) {
 	text, err := readAll(source, r)
 	if err != nil {
@@ -292,8 +292,8 @@ func (g *gavelReader) table() (*Gavel, error) {
 	return out, out.Speeds.Build(len(g.types))
 }
 
-// curves adds the step-time curves of its model to each kind: the time of a step on one GPU at each measured batch
-// size. A model with one batch size has no curve.
+// curves adds to each kind the step-time curves of its model. A curve is the time of a step on one GPU at each measured
+// batch size. A model with one batch size has no curve.
 func (g *gavelReader) curves(t *workload.Table) {
 	type member struct{ kind, batch int }
 	models, order := map[string][]member{}, []string(nil)
@@ -340,9 +340,9 @@ func (g *gavelReader) curves(t *workload.Table) {
 // directory, steps, number of GPUs, weight, deadline, arrival in seconds. Both forms are read; all lines must have the
 // same form. Weights and deadlines are ignored.
 //
-// kinds are those of [ReadGavel]; nil, if they could not be read: the kinds of the jobs are then not checked, and all
-// -1. A trace states no priorities and no demands for CPU cores, memory and network, so
-// these are NaN in the result; see [Data.Fill]. Jobs are named by their line.
+// kinds are those of [ReadGavel]. If they could not be read, kinds is nil; the kinds of the jobs are then not checked,
+// and all are -1. A trace does not state priorities and requested CPU cores, memory and network, so these are NaN in
+// the result; see [Data.Fill]. The name of a job is its line number.
 //
 // Arrivals must not decrease. The last line must end with a line feed; otherwise the trace is incomplete.
 func GavelTrace(source string, r io.Reader, kinds []scheduler.Kind) ([]scheduler.Job, error) {

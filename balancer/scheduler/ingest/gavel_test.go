@@ -48,9 +48,9 @@ func TestReadGavel(t *testing.T) {
 		spread       bool
 		want         float64
 	}{
-		// steps of all GPUs of the gang
+		// speeds count the steps of all GPUs of the gang
 		{0, 0, 1, false, 8}, {0, 0, 2, false, 12}, {0, 1, 2, false, 60}, {0, 1, 2, true, 50},
-		{0, 0, 2, true, 0}, {0, 0, 1, true, 8}, // not measured on several machines; one GPU is on one
+		{0, 0, 2, true, 0}, {0, 0, 1, true, 8}, // not measured on several machines; one GPU is on one machine
 		{0, 0, 3, false, 0}, {2, 0, 1, false, 0}, {2, 1, 1, false, 0},
 	} {
 		if got := g.Speeds.Alone(c.kind, c.typ, c.n, c.spread); got != c.want {
@@ -196,7 +196,7 @@ func TestGavelsOwnFiles(t *testing.T) {
 	if len(g.Speeds.Kinds[kind].Curves[2]) != 4 {
 		t.Errorf("curve of ResNet-50 on V100: got %v, want the batches 16, 32, 64, 128", g.Speeds.Kinds[kind].Curves[2])
 	}
-	// A mixed gang is faster than as many GPUs of its slower type, and not faster than of its faster type.
+	// A mixed gang must be faster than a gang of its slower type, and not faster than a gang of its faster type.
 	slow, fast := g.Speeds.Alone(kind, 1, 2, true), g.Speeds.Alone(kind, 2, 2, true)
 	if mixed, ok := g.Speeds.Mixed(kind, []int{0, 1, 1}, true); !ok || !(mixed > slow*0.99 && mixed < fast*1.01) {
 		t.Errorf("ResNet-50 on a P100 and a V100: got %v, %v, want a speed between %v and %v", mixed, ok, slow, fast)

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// LiveGPU is a GPU that a program found, with its telemetry. Unknown figures are NaN.
+// LiveGPU is a GPU that a program found, with its telemetry. Unknown numbers are NaN.
 type LiveGPU struct {
 	Machine     string
 	Name        string  // unique on its machine
@@ -23,7 +23,7 @@ type LiveGPU struct {
 	Temperature float64 // degrees Celsius
 }
 
-// LiveMachine is a machine that a program found. Unknown figures are NaN.
+// LiveMachine is a machine that a program found. Unknown numbers are NaN.
 type LiveMachine struct {
 	Name    string
 	CPUs    float64 // cores
@@ -32,7 +32,7 @@ type LiveMachine struct {
 }
 
 // Live creates a cluster from machines and GPUs that a program found. Bandwidth and compute of a type are the medians
-// of its GPUs. A GPU on a machine that is not in the list, names that repeat, and invalid figures are errors.
+// of its GPUs. A GPU on a machine that is not in the list, a repeated name, and an invalid number are errors.
 func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 	d := new(Data)
 	c := &d.Cluster
@@ -94,7 +94,7 @@ func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 	return d, d.checkKnown()
 }
 
-// checkKnown checks the known figures of a cluster.
+// checkKnown checks the known numbers of a cluster.
 func (d *Data) checkKnown() error {
 	known := d.Cluster
 	known.Machines = slices.Clone(known.Machines)
@@ -110,7 +110,7 @@ func (d *Data) checkKnown() error {
 	return known.Check()
 }
 
-// median returns the median of the known figures, or NaN if no figure is known.
+// median returns the median of the known numbers, or NaN if no number is known.
 func median(list []int, figure func(int) float64) float64 {
 	var known []float64
 	for _, i := range list {
@@ -129,7 +129,7 @@ func median(list []int, figure func(int) float64) float64 {
 // profileSchema is the newest version of the files of `hetero-train profile` that Profile reads.
 const profileSchema = 2
 
-// profileRanks has the parts of gpu_profiles.json that Profile uses. A figure that was not measured is null or 0.
+// profileRanks contains the parts of gpu_profiles.json that Profile uses. A number that was not measured is null or 0.
 type profileRanks struct {
 	SchemaVersion int `json:"schema_version"`
 	Ranks         []struct {
@@ -153,7 +153,7 @@ type profileRanks struct {
 	} `json:"ranks"`
 }
 
-// profileSystem has the parts of system_profile.json that Profile uses.
+// profileSystem contains the parts of system_profile.json that Profile uses.
 type profileSystem struct {
 	SchemaVersion int `json:"schema_version"`
 	Hosts         []struct {
@@ -177,7 +177,7 @@ type profileSystem struct {
 // Profile creates a cluster from the two files that `hetero-train profile` writes. Each rank is a GPU, even a rank that
 // computes on the CPU. gpu_profiles.json gives the model, the memory, the measured memory bandwidth and the measured
 // arithmetic; system_profile.json gives the CPU cores, the memory and the fastest network interface of each machine. If
-// system is nil, these figures are missing. Utilizations and the temperatures of CPUs are always missing.
+// system is nil, the numbers of machines are missing. Utilizations and the temperatures of CPUs are always missing.
 func Profile(ranksName string, ranks io.Reader, systemName string, system io.Reader) (*Data, error) {
 	var p profileRanks
 	if err := profileFile(ranksName, ranks, &p, &p.SchemaVersion); err != nil {
@@ -244,7 +244,7 @@ func Profile(ranksName string, ranks io.Reader, systemName string, system io.Rea
 	return d, nil
 }
 
-// measured returns a figure of a profile, NaN if it was not measured.
+// measured returns a number of a profile, or NaN if it was not measured.
 func measured(x float64) float64 {
 	if x > 0 {
 		return x

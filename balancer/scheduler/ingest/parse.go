@@ -49,7 +49,7 @@ type Source struct {
 // maxRows limits the rows of all sources. A million jobs take about a gigabyte.
 const maxRows = 1 << 20
 
-// rowsOf parses a source. Faults are in f; the error is that of the reader.
+// rowsOf parses a source. It adds faults to f, and returns an error if the source cannot be read.
 func rowsOf(s *Source, f *faults) ([]row, error) {
 	text, err := readAll(s.Name, s.Reader)
 	var faulty *Error
@@ -172,8 +172,8 @@ func checkHeader(source string, line, table int, header []string, f *faults) boo
 	return ok
 }
 
-// jsonRows reads JSON lines: one object in each line. Key "table" has the name of the table; the other keys are
-// columns.
+// jsonRows reads JSON lines: one object in each line. The value of key "table" is the name of the table; the other keys
+// are columns.
 func jsonRows(source string, text []byte, f *faults) []row {
 	var rows []row
 	for n, line := range lines(text, source, f) {
@@ -273,7 +273,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 	var p unstable.Parser
 	p.Reset(text)
 	var rows []row
-	open, skip := false, false // rows has a row for the current table; the table is unknown, which is reported once
+	open, skip := false, false // rows contains a row for the table; skip rows of an unknown table
 	for p.NextExpression() {
 		node := p.Expression()
 		if node.Kind == unstable.Comment {
@@ -325,7 +325,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 	return rows
 }
 
-// strange is a value that is valid in no column.
+// strange is a value that is not valid in any column.
 type strange string
 
 func tomlValue(node *unstable.Node) any {

@@ -23,8 +23,8 @@ const (
 	dimensions = iota
 )
 
-// unit is a name of a unit, and its size in base units: size if it is at least 1, else 1/per. Dividing by per is exact
-// where multiplying by 1/per is not.
+// unit is the name of a unit, and its size in base units. The size is in size if it is at least 1, else it is 1/per.
+// Division by per can be exact where multiplication by 1/per is not.
 type unit struct {
 	name      string
 	size, per float64
@@ -58,7 +58,7 @@ func (d Dimension) Units() []string {
 	return names
 }
 
-// want describes the numbers of a dimension in an error.
+// want describes the valid numbers of a dimension, for an error.
 func (d Dimension) want() string {
 	switch d {
 	case Count:
@@ -74,7 +74,7 @@ func (d Dimension) want() string {
 func Quantity(text string, d Dimension) (float64, error) {
 	text = strings.TrimSpace(text)
 	end := strings.LastIndexAny(text, "0123456789.") + 1
-	// The last digit can belong to the exponent, but never to a unit.
+	// The number ends with the last digit: digits can belong to the exponent, but never to a unit.
 	number, name := strings.TrimSpace(text[:end]), strings.TrimSpace(text[end:])
 	x, err := strconv.ParseFloat(number, 64)
 	if err != nil || math.IsInf(x, 0) || math.IsNaN(x) || strings.ContainsAny(number, "xXpP_") {

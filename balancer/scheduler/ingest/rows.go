@@ -29,7 +29,7 @@ type Column struct {
 	Name      string
 	Text      bool      // true: a text; false: a number
 	Dimension Dimension // of a number
-	Needed    bool      // a row without this column is a fault; if false, the figure is missing (NaN)
+	Needed    bool      // a row without this column is a fault; if false, the number is NaN in such a row
 	Integer   bool
 	Least     float64 // smallest valid number, in the base unit
 	Most      float64 // largest valid number
@@ -46,7 +46,7 @@ const (
 	leastSpeed = 1e-9 // steps/s: a step takes 32 years
 
 	// spareCells is the number of cells that a row may have in addition to the columns of its table, so that a row with
-	// some faults gets an error for each. More would take time that grows with the square of their number.
+	// some faults gets an error for each. With more cells, the time would grow with the square of their number.
 	spareCells = 64
 )
 
@@ -54,7 +54,7 @@ func text(name, about string) Column {
 	return Column{Name: name, Text: true, Needed: true, About: about}
 }
 
-// tables has the columns of each table. Missing numbers that are not Needed are NaN in the result.
+// tables lists the columns of each table. Missing numbers that are not Needed are NaN in the result.
 var tables = []struct {
 	name    Table
 	columns []Column
@@ -175,7 +175,7 @@ type row struct {
 	cells  []cell
 }
 
-// record is a checked row: by column, its text or its number. Texts that are missing are "", numbers NaN.
+// record is a checked row: for each column, its text or its number. A missing text is "", and a missing number is NaN.
 type record struct {
 	source string
 	line   int
@@ -256,7 +256,7 @@ func columnNames(table int) string {
 	return strings.Join(names, ", ")
 }
 
-// show is a value of a source for a fault.
+// show formats a value of a source for a fault.
 func show(v any) string {
 	if s, ok := v.(string); ok {
 		return quote(s)

@@ -41,7 +41,7 @@ func readAll(source string, r io.Reader) ([]byte, error) {
 }
 
 // lines yields the lines that are not blank, with their numbers from 1. If the text does not end with a line feed, it
-// is incomplete, which is a fault; its last line is not yielded.
+// is incomplete: lines reports a fault, and does not yield the last line.
 func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		n := 0

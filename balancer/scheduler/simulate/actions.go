@@ -177,8 +177,8 @@ func (s *Sim) slice() []int {
 	return nil
 }
 
-// account computes the free CPU cores and memory on the machines of GPUs. It always sums all demands, so that rounding
-// errors do not accumulate.
+// account computes the free CPU cores and memory on the machines of GPUs. It always sums the requests of all jobs, so
+// that rounding errors do not accumulate.
 func (s *Sim) account(gpus []int) {
 	st := &s.state
 	for i, g := range gpus {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// cpuSeconds is the time that this process has computed. Unlike elapsed time, it does not depend on other processes.
+// cpuSeconds returns the CPU time of this process. Unlike elapsed time, it does not depend on other processes.
 func cpuSeconds(b *testing.B) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -31,7 +31,7 @@ func (p *counted) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(s)
 }
 
-// BenchmarkPolicies plays 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a
+// BenchmarkPolicies simulates 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a
 // stop or a wait.
 func BenchmarkPolicies(b *testing.B) {
 	for _, name := range scheduler.Names() {
@@ -39,8 +39,8 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// BenchmarkEpisodes plays episodes as a learner does: 64 jobs each, another seed each time, with the generation of the
-// jobs.
+// BenchmarkEpisodes simulates episodes of 64 jobs, as a learner does. Each episode has another seed. The time includes
+// the generation of the jobs.
 func BenchmarkEpisodes(b *testing.B) { play(b, "fcfs", workload.Arrivals{Jobs: 64, Load: 0.8}) }
 
 func play(b *testing.B, name string, a workload.Arrivals) {

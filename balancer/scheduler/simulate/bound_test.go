@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// With many jobs, gang alone lets jobs of 8 GPUs wait for days. With the default bound, the longest wait of each number
-// of GPUs is at most twice that of EASY backfilling, and as many jobs per hour end.
+// With many jobs, jobs of 8 GPUs wait for days under gang alone. With the default bound, the longest wait for each
+// number of GPUs must be at most twice that of EASY backfilling, and as many jobs per hour must end.
 func TestNoJobStarves(t *testing.T) {
 	setup := workload.Default()
 	for seed := range uint64(3) {

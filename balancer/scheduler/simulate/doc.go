@@ -2,7 +2,7 @@
 //
 //	result, err := simulate.Run(policy, cluster, workload, speeds, simulate.Options{})
 //
-// A caller that decides itself, such as a learner, advances a [Sim] step by step:
+// A caller that makes its own decisions, such as a learner, advances a [Sim] step by step:
 //
 //	sim, err := simulate.New(cluster, workload, speeds, simulate.Options{})
 //	for !sim.Done() {
@@ -18,14 +18,15 @@
 // this order: jobs that run (in the order of their start), changes, arrivals. Then the policy decides.
 //
 //   - GPUs: at most [scheduler.MaxSharing] jobs use a GPU. Two jobs share GPUs only if their sets of GPUs are equal.
-//     While both have the GPUs, both have the speeds of their pair, even while one of them loads or saves.
+//     While both have the GPUs, both have the speeds of the pair, even while one of them loads or saves.
 //   - CPU cores and host memory are hard limits of each machine.
 //   - Network: each job that spans machines and computes sends [scheduler.Job.Network] bytes/s from each of its GPUs.
-//     If a machine has more to send than its link can transfer, each of these jobs gets the same fraction of its
-//     demand. A job has the speed of its slowest machine.
+//     If the jobs of a machine want to send more than its link can transfer, each of these jobs gets the same fraction
+//     of its request. A job has the speed of its slowest machine.
 //   - Stop: a job that computes keeps its GPUs for the time to save ([scheduler.Kind.Save]). A job that still loads has
-//     nothing to save and frees its GPUs at once.
-//   - Start of a job that was stopped or failed: it loads ([scheduler.Kind.Load]) before it computes.
+//     nothing to save, and frees its GPUs immediately.
+//   - Start of a job that was stopped or failed: the job loads its checkpoint ([scheduler.Kind.Load]) before it
+//     computes.
 //   - Change: if a GPU becomes unavailable, its jobs fail. A failed job loses the work since its last checkpoint. Jobs
 //     that compute write a checkpoint every [Options].Checkpoint seconds, at no cost. Failed GPUs, removed GPUs and
 //     GPUs that are added later are all changes.

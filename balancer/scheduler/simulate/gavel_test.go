@@ -26,9 +26,10 @@ type gavelRun struct {
 	Seconds []float64 // by line: from arrival to end
 }
 
-// gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with its rounds. A round lasts until the last of
-// its jobs has computed as many whole steps as fit into the length of a round. Jobs start at the beginning of a round,
-// if 1920 s have passed since the last time that jobs were chosen, and a job has arrived or finished since then.
+// gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with its rounds. In each round, a job computes as
+// many whole steps as fit into the length of a round. The round ends with the last of its jobs. Jobs start at the
+// beginning of a round if 1920 s have passed since jobs were last chosen, and if a job has arrived or finished since
+// then.
 type gavelFIFO struct {
 	round           float64 // seconds
 	next, last      float64 // seconds: end of the round, last choice
@@ -79,9 +80,9 @@ var names = map[string]string{"fifo": "fcfs", "max_min_fairness_perf": "maxmin"}
 // TestGavel compares our simulator with Gavel's, job by job. HETERO_GAVEL is a folder with results of
 // scripts/gavel_reference.py.
 //
-// Gavel's simulator works in rounds: a job starts and frees its GPUs only when a round ends, which is when the last of
-// its jobs ends, at most 360 s after its start. Ours has no rounds. So completion times differ by some rounds for each
-// job, but not systematically beyond that.
+// In Gavel's simulator, a job starts and frees its GPUs only at the end of a round. A round ends with the last of its
+// jobs, at most 360 s after its start. Our simulator has no rounds. The completion time of a job therefore differs by
+// some rounds, but there must be no systematic difference.
 func TestGavel(t *testing.T) {
 	folder := os.Getenv("HETERO_GAVEL")
 	if folder == "" {
@@ -154,7 +155,7 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 	t.Logf("%s, %s of Gavel and %s of ours, %d jobs, GPUs %v, rounds of %v s: mean completion %.0f s, Gavel %.0f s (ratio %.4f); difference of a job: median %.2f rounds, 90 %% of jobs within %.1f, largest %.0f",
 		run.Trace, run.Policy, p.Name(), len(r.Jobs), run.GPUs, run.Round, ours, theirs, ours/theirs, at(0.5), at(0.9),
 		at(1))
-	// Above the differences that docs/benchmarks/scheduling.md explains.
+	// The limit is above the differences that docs/benchmarks/scheduling.md explains.
 	limit := 0.15
 	if run.GPUs[1]+run.GPUs[2] == 0 {
 		limit = 0.01
@@ -207,8 +208,9 @@ func TestPoliciesOnGavelsTraces(t *testing.T) {
 	}
 }
 
-// TestShortPlansOnGavelsTraces compares gang with plans of at most 64 jobs, first without shared GPUs, then with all
-// speeds of Gavel, as schedule compare --speeds has them: jobs share GPUs, and use GPUs of several types.
+// TestShortPlansOnGavelsTraces compares gang with and without the limit of 64 jobs per plan. The first comparison has
+// no shared GPUs. The second one uses all speeds of Gavel, like `schedule compare --speeds`: jobs share GPUs, and use
+// GPUs of several types.
 func TestShortPlansOnGavelsTraces(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	data := gavelData()
@@ -261,8 +263,8 @@ func gavelData() string {
 	return filepath.Join(data, "gavel")
 }
 
-// gavelCluster has one machine for each of v100, p100 and k80: Gavel's simulator does not slow gangs on several
-// machines.
+// gavelCluster returns a cluster with one machine for each of v100, p100 and k80, because gangs on several machines are
+// not slower in Gavel's simulator.
 func gavelCluster(gpus [3]int) *scheduler.Cluster {
 	var specs []workload.MachineSpec
 	for typ, n := range gpus {
@@ -271,8 +273,7 @@ func gavelCluster(gpus [3]int) *scheduler.Cluster {
 	return workload.NewCluster([]scheduler.GPUType{{Name: "v100"}, {Name: "p100"}, {Name: "k80"}}, specs...)
 }
 
-// gavelSpeeds reads Gavel's speeds with the types in the order v100, p100, k80, in which its first-come policy takes
-// them.
+// gavelSpeeds reads Gavel's speeds. The types are in the order v100, p100, k80, in which Gavel's policy fifo uses them.
 func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	t.Helper()
 	f, err := os.Open(path)

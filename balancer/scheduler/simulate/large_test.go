@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// manyGPUs is a cluster of fast and slow GPUs in machines of 4, with jobs of one kind and one GPU.
+// manyGPUs returns a cluster of fast and slow GPUs in machines of 4, with jobs of one kind that use one GPU each.
 func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, *scheduler.Workload) {
 	t.Helper()
 	const fast, slow = 2.33, 1 // steps/s
@@ -36,7 +36,7 @@ func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, 
 }
 
 // TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans
-// for. All jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
+// for. All jobs of the plan wait for fast GPUs. The slow GPUs must run jobs in the meantime.
 func TestManyGPUs(t *testing.T) {
 	machines, jobs, load := 10, 800, 2.0 // machines of each type
 	if needtest.Large.On() {

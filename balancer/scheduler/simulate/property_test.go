@@ -26,7 +26,7 @@ type world struct {
 
 func newWorld(random *rand.Rand) world {
 	setup := workload.Default()
-	// Other clusters of the same types. The first machine holds all jobs of one GPU.
+	// Use other clusters of the same types. The first machine can hold all jobs of one GPU.
 	specs := []workload.MachineSpec{
 		{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 256 << 30, Network: 1e9}}
 	for range random.IntN(4) {
@@ -90,7 +90,7 @@ func (p *wild) Decide(s *scheduler.State) scheduler.Action {
 		}
 	}
 	tries := 4 * len(s.Queue)
-	if len(s.Running) == 0 { // it must not wait forever
+	if len(s.Running) == 0 { // the policy must not wait forever
 		tries *= 1000
 	}
 	for range tries {
@@ -302,7 +302,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// A reset simulation gives the result of a fresh one.
+// A simulation after Reset must give the same result as a new one.
 func TestResetEqualsFresh(t *testing.T) {
 	setup := workload.Default()
 	var sim *simulate.Sim

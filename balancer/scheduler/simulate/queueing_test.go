@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 )
 
-// markov makes jobs with exponential times between arrivals and exponential work, 1 step per second.
+// markov makes jobs with exponentially distributed times between arrivals, and exponentially distributed work. The
+// speed is 1 step per second.
 func markov(n int, rate float64, seed uint64) *scheduler.Workload {
 	random := rand.New(rand.NewPCG(seed, 3))
 	w := jobs()
@@ -22,8 +23,8 @@ func markov(n int, rate float64, seed uint64) *scheduler.Workload {
 	return w
 }
 
-// sample returns the mean over runs of a figure of the jobs after the first tenth, and the half width of its 99 %
-// interval.
+// sample returns the mean of a figure of the jobs over several runs, without the first tenth of the jobs. It also
+// returns half the width of the 99 % interval of this mean.
 func sample(t *testing.T, p scheduler.Policy, gpus int, rate float64, s scheduler.Speeds,
 	figure func(scheduler.Completion) float64) (mean, half float64) {
 	t.Helper()
@@ -48,7 +49,7 @@ func sample(t *testing.T, p scheduler.Policy, gpus int, rate float64, s schedule
 	return mean, student * math.Sqrt(square/runs)
 }
 
-// erlangC is the mean waiting time of M/M/c with service rate 1.
+// erlangC returns the mean waiting time of the queue M/M/c with service rate 1.
 func erlangC(c int, rate float64) float64 {
 	sum, term := 0.0, 1.0
 	for k := range c {
@@ -77,12 +78,12 @@ func TestWaitingTimesFollowErlangC(t *testing.T) {
 	}
 }
 
-// halves gives each of two jobs half of a GPU.
+// halves are speeds with which each of two jobs on a GPU has half of its speed.
 type halves struct{ plain }
 
 func (halves) Shared(_, _, _, n int) (float64, bool) { return float64(n) / 2, true }
 
-// both starts the first job of the queue on GPU 0, also next to another job.
+// both starts the first job of the queue on GPU 0, even next to another job.
 type both struct{ gpu [1]int }
 
 func (*both) Name() string { return "both" }
@@ -96,8 +97,9 @@ func (p *both) Decide(s *scheduler.State) scheduler.Action {
 	return scheduler.Action{}
 }
 
-// Two jobs that share a GPU at half speed each leave its total speed as it is. With exponential work, the number of
-// jobs is therefore that of M/M/1, and so is the mean completion time (Little's law): 1 / (1 - load).
+// If two jobs share a GPU at half speed each, the total speed of the GPU stays the same. With exponentially distributed
+// work, the number of jobs is therefore that of M/M/1. By Little's law, the mean completion time is also that of M/M/1:
+// 1 / (1 - load).
 func TestProcessorSharingFollowsTheory(t *testing.T) {
 	for _, load := range []float64{0.5, 0.8} {
 		got, half := sample(t, &both{}, 1, load, halves{}, func(j scheduler.Completion) float64 {

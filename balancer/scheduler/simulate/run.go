@@ -36,8 +36,8 @@ func (e *StalledError) Error() string {
 	return text
 }
 
-// EndlessError reports a run that was ended because no job finished for a very long time. Either the policy starts and
-// stops jobs without effect, or the work of the jobs needs more decisions than a run may have.
+// EndlessError reports a run that was ended because no job finished for too many decisions. Either the policy starts
+// and stops jobs without effect, or the work of the jobs needs more decisions than a run may have.
 type EndlessError struct {
 	Policy  string
 	Actions int // starts and stops since a job last finished
@@ -68,7 +68,7 @@ func (e *NeverError) Error() string {
 		e.Policy, e.Job, e.Name, e.Steps, e.Speed)
 }
 
-// maxIdle limits how often a policy may ask for another time while no job runs and no further event can occur.
+// maxIdle limits how often a policy may wait for a time while no job runs and no further event can occur.
 const maxIdle = 1000
 
 // maxActions limits the actions at one time: a policy that starts and stops jobs forever is faulty.
@@ -78,14 +78,14 @@ const maxActions = 1000
 // all jobs of a large cluster for months of simulated time, so the limit is high.
 const maxFruitless = 10_000_000
 
-// maxRounds limits the waits without an event since a job last finished. Policy maxmin with rounds of 360 s then runs
-// the longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds can end the run
-// earlier.
+// maxRounds limits the waits without an event since a job last finished. With this limit, policy maxmin with rounds of
+// 360 s can run the longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds
+// can end the run earlier.
 const maxRounds = 3_000_000
 
 // Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time.
-// A job whose end is beyond the range of time is a [*NeverError]. A run in which no job finishes for millions of
-// decisions is an [*EndlessError].
+// If the end of a job is beyond the range of time, the error is a [*NeverError]. If no job finishes for millions of
+// decisions, the error is an [*EndlessError].
 func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds,
 	o Options) (*scheduler.Result, error) {
 	return RunContext(context.Background(), p, c, w, speeds, o)

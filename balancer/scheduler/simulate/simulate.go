@@ -32,7 +32,7 @@ const (
 	saving
 )
 
-// stay is the simulator's part of a running job, at the same index as the job's scheduler.Running.
+// stay is the simulator's own data of a running job. It has the same index as the job's scheduler.Running.
 type stay struct {
 	phase     phase
 	spread    bool    // over several machines
@@ -68,8 +68,8 @@ type Sim struct {
 	end       float64
 }
 
-// New checks its inputs and returns a simulation at the time of the first arrival. It keeps the inputs, which must not
-// change.
+// New checks its inputs and returns a simulation at the time of the first arrival. The simulation keeps the inputs, so
+// the caller must not change them.
 func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*Sim, error) {
 	if err := errors.Join(c.Check(), o.check(c)); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (s *Sim) settle() {
 	}
 }
 
-// turn handles the event of a running job, and reports whether the job has left its GPUs.
+// turn handles the next event of a running job, and reports whether the job has left its GPUs.
 func (s *Sim) turn(i int) (gone bool) {
 	a, r := &s.stays[i], &s.state.Running[i]
 	switch a.phase {

@@ -25,7 +25,7 @@ func (plain) Alone(_, _, n int, spread bool) float64 {
 func (plain) Shared(_, _, _, n int) (float64, bool)  { return 0.75 * float64(n), true }
 func (plain) Mixed(int, []int, bool) (float64, bool) { return 0, false }
 
-// boxes is a cluster of one type, with GPUs in machines of 8 cores and 100 bytes of memory, and links of 10 bytes/s.
+// boxes returns a cluster of one type of GPU. Each machine has 8 cores, 100 bytes of memory and a link of 10 bytes/s.
 func boxes(machines, gpus int) *scheduler.Cluster {
 	return workload.NewCluster([]scheduler.GPUType{{Name: "gpu", Memory: 10, Bandwidth: 1, Compute: 1}},
 		workload.MachineSpec{Count: machines, GPUs: gpus, CPUs: 8, Memory: 100, Network: 10})
@@ -106,13 +106,13 @@ func TestStopAndStartCostExactly(t *testing.T) {
 	next(t, s, 8)
 	start(t, s, 0, 0) // loads until 11
 	next(t, s, 11)
-	stop(t, s, 0) // nothing computed: but saves, since it computes from now on
+	stop(t, s, 0) // the job has not computed yet, but it saves, because it computes from now on
 	next(t, s, 13)
 	start(t, s, 0, 0) // loads until 16
 	if !s.Next(14) || s.State().Now != 14 {
 		t.Error("Next(14) did not stop at 14 s")
 	}
-	stop(t, s, 0) // loading: leaves at once
+	stop(t, s, 0) // the job loads, so it leaves immediately
 	start(t, s, 0, 0)
 	next(t, s, 17)
 	next(t, s, 32)
@@ -309,7 +309,7 @@ func (p *quitter) Decide(s *scheduler.State) scheduler.Action {
 	return p.restless.Decide(s)
 }
 
-// A run ends at the first decision after its context was canceled, even if many actions follow at the same time.
+// A run must end at the first decision after its context was canceled, even if many actions follow at the same time.
 func TestCanceledRunEnds(t *testing.T) {
 	for _, after := range []int{1, 2, 1000} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -323,7 +323,7 @@ func TestCanceledRunEnds(t *testing.T) {
 	}
 }
 
-// Jobs that the network limits do not move from one set of GPUs to another forever.
+// Jobs that the network limits must not move between sets of GPUs forever.
 func TestGangLeavesJobsThatTheNetworkLimits(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,

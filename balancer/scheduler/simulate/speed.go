@@ -2,7 +2,7 @@ package simulate
 
 import "math"
 
-// progress moves the anchor of a job to now.
+// progress moves the anchor of a job to the current time.
 func (s *Sim) progress(i int) {
 	a, r, now := &s.stays[i], &s.state.Running[i], s.state.Now
 	if a.phase != computing {

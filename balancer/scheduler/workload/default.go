@@ -16,7 +16,7 @@ type Setup struct {
 	Shapes  []Shape // by kind: demands of a job of the kind
 }
 
-// Shape describes the demands of jobs of a kind. Generate makes no jobs of a kind with weight 0.
+// Shape describes the resources that jobs of a kind request. Generate makes no jobs of a kind with weight 0.
 type Shape struct {
 	Weight    float64   // relative frequency of the kind; Generate divides the weights by their sum
 	Sizes     []float64 // Sizes[i]: fraction of jobs that need 1 << i GPUs
@@ -34,8 +34,8 @@ const (
 	gib  = 1 << 30
 )
 
-// Types of the default cluster, indices into Cluster.Types. Figures are those of the data sheets of V100 16 GB, T4 and
-// Radeon VII, in single precision.
+// Types of the default cluster, indices into Cluster.Types. The numbers are those of the data sheets of V100 16 GB, T4
+// and Radeon VII, in single precision.
 const (
 	Volta = iota
 	Turing
@@ -101,8 +101,9 @@ type defaultKind struct {
 	fixed          float64 // fraction of a step's time that does not depend on the number of samples
 }
 
-// defaultKinds: relative speeds follow the arithmetic (molecules, training), the memory bandwidth (fluids, joins) or
-// the host (images). Training is slower on Radeon than its arithmetic suggests, because its libraries are less tuned.
+// The relative speeds of defaultKinds follow the arithmetic (molecules, training), the memory bandwidth (fluids, joins)
+// or the host (images). Training is slower on Radeon than its arithmetic suggests, because the libraries for Radeon are
+// less optimized.
 var defaultKinds = []defaultKind{
 	{kind: scheduler.Kind{Name: "molecular dynamics", Class: scheduler.Simulation, GPUMemory: 4 * gib, Save: 5,
 		Load: 10},
@@ -205,8 +206,8 @@ func (d *defaultKind) gang(one float64, n int) (packed, spread float64) {
 	return float64(n) / (1/one + d.packed*ring), float64(n) / (1/one + d.spread*ring)
 }
 
-// pairsOf models two jobs on the same GPUs. The jobs divide the resource with the highest total demand in proportion to
-// their demands.
+// pairsOf models two jobs on the same GPUs. The jobs divide the resource with the highest total use in proportion to
+// their uses of it.
 func pairsOf(types []scheduler.GPUType, i, k int, a, b *defaultKind, speedsA, speedsB []float64) []Pair {
 	slowdown := max(1, a.compute+b.compute, a.bandwidth+b.bandwidth, a.host+b.host) / (1 - sharingCost)
 	var pairs []Pair

@@ -4,8 +4,8 @@
 //	jobs, err := workload.Generate(setup, workload.Arrivals{Jobs: 200, Load: 0.8, Seed: 1})
 //	result, err := simulate.Run(policy, setup.Cluster, jobs, setup.Speeds, simulate.Options{})
 //
-// [Table] implements [scheduler.Speeds] from measured figures. It has the form of Gavel's measurements: steps per
-// second for each kind of job, type of GPU and number of GPUs, alone and in pairs. With step-time curves of a kind,
+// [Table] implements [scheduler.Speeds] from measured speeds. It has the form of Gavel's measurements: steps per second
+// for each kind of job, type of GPU and number of GPUs, for jobs alone and in pairs. With step-time curves of a kind,
 // [Table.Mixed] predicts the speed on GPUs of several types with the solver of the trainer.
 //
 // [Generate] is deterministic: equal arguments give equal jobs.

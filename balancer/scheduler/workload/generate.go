@@ -13,8 +13,8 @@ import (
 type Arrivals struct {
 	Jobs int
 	Seed uint64
-	// Load is the work that arrives per second divided by the work that the cluster computes per second, if each job
-	// had the speed of its kind averaged over all GPUs. Above 1 the queue grows until the last arrival.
+	// Load is the work that arrives per second divided by the work that the cluster computes per second. It assumes
+	// that each job has the speed of its kind averaged over all GPUs. Above 1, the queue grows until the last arrival.
 	Load float64
 	// Burst is the mean number of jobs that arrive at the same time; 0 and 1: jobs arrive one by one (Poisson). The
 	// number of jobs of a burst has a geometric distribution.
@@ -26,7 +26,7 @@ type Arrivals struct {
 	SurgeFrom, SurgeTo float64
 }
 
-// leastLoad is the smallest load. With a smaller load, jobs would arrive so late that the clock of the simulator loses
+// leastLoad is the smallest load. With a smaller load, jobs would arrive so late that times in the simulator lose
 // fractions of a second.
 const leastLoad = 1e-6
 
@@ -103,7 +103,7 @@ func (s *Setup) weight(kind int, surge float64) float64 {
 	return s.Shapes[kind].Weight
 }
 
-// faster returns the factor by which a surge of machine-learning jobs raises the rate of all jobs.
+// faster returns the factor by which a surge of machine-learning jobs increases the arrival rate of all jobs.
 func (s *Setup) faster(surge float64) float64 {
 	usual, now := 0.0, 0.0
 	for kind := range s.Shapes {
@@ -166,7 +166,7 @@ func sum(v []float64) (total float64) {
 	return total
 }
 
-// demand is the mean GPU time of a job in seconds, with the speed of each kind averaged over all GPUs.
+// demand returns the mean GPU time of a job in seconds, with the speed of each kind averaged over all GPUs.
 func (s *Setup) demand() float64 {
 	weights, total := 0.0, 0.0
 	for kind := range s.Shapes {
@@ -188,7 +188,7 @@ func (s *Setup) demand() float64 {
 	return total / weights
 }
 
-// cappedMean is the mean of min(limit, exp(sigma * Z)) for a standard normal Z.
+// cappedMean returns the mean of min(limit, exp(sigma * Z)) for a standard normal Z.
 func cappedMean(sigma, limit float64) float64 {
 	if sigma == 0 {
 		return min(1, limit)

@@ -31,7 +31,7 @@ func TestDefaultIsValid(t *testing.T) {
 	}
 }
 
-// The work that arrives per second is Load times the capacity, within the statistical error.
+// The work that arrives per second must be Load times the capacity, within the statistical error.
 func TestLoad(t *testing.T) {
 	s := Default()
 	for _, a := range []Arrivals{{Jobs: 40000, Load: 0.5, Seed: 1}, {Jobs: 40000, Load: 1.5, Seed: 2, Burst: 5}} {

@@ -15,7 +15,7 @@ const (
 	RandomGPUs     = 8 // GPUs of a machine
 )
 
-// Ranges of [Random]. Wider ranges make clusters less like each other, so that a learner needs more of them.
+// Ranges of [Random]. With wider ranges, the random clusters differ more, so a learner needs more clusters.
 const (
 	randomTypes   = 4    // types of GPUs, at most
 	randomUsual   = 0.4  // fraction of clusters whose types are those of the default cluster
@@ -28,9 +28,12 @@ const (
 	randomMost    = 32
 )
 
-// Random makes a cluster and kinds of jobs that differ for each seed: 2 to [RandomMachines] machines of 2 to
-// [RandomGPUs] GPUs, 1 to 4 types of GPUs with random speeds and memories, and the default kinds with random running
-// times and demands. Gangs are as large as one type of the cluster can hold. It serves to train on many clusters.
+// Random makes a cluster and kinds of jobs that differ for each seed, to train on many clusters:
+//
+//   - 2 to [RandomMachines] machines of 2 to [RandomGPUs] GPUs
+//   - 1 to 4 types of GPUs with random speeds and memories
+//   - the default kinds with random running times and requests; a job has at most as many GPUs as one type of the
+//     cluster
 func Random(seed uint64) *Setup {
 	random := rand.New(rand.NewPCG(seed, 0x636c7573746572)) // "cluster"
 	kinds := make([]defaultKind, len(defaultKinds))
@@ -91,7 +94,7 @@ func randomTypesOf(random *rand.Rand, kinds int) ([]scheduler.GPUType, [][]float
 		types[t] = defaultTypes[base]
 		if !usual {
 			types[t].Name = fmt.Sprintf("type%d", t)
-			// each holds every kind alone, but not every pair
+			// each type holds every kind alone, but not every pair of kinds
 			types[t].Memory = [...]float64{12, 16, 16, 32}[random.IntN(4)] * gib
 		}
 		for k := range speeds {

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Random clusters differ, stay within their limits, and can hold all jobs that are generated for them.
+// Random clusters must differ, must be within their limits, and must hold all jobs that are generated for them.
 func TestRandomClustersHoldTheirJobs(t *testing.T) {
 	sizes, types, large := map[int]bool{}, map[int]bool{}, false
 	for seed := range uint64(200) {

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// Rate is the speed of a kind of job on a number of GPUs of one type. A step is a batch of one GPU: n GPUs compute n
-// steps at the same time, so the rate of a gang that scales perfectly is n times that of one GPU.
+// Rate is the speed of a kind of job on a number of GPUs of one type. A step is a batch of one GPU, and n GPUs compute
+// n steps at the same time. The rate of a gang that scales perfectly is therefore n times that of one GPU.
 type Rate struct {
 	GPUs   int
 	Packed float64 // steps/s with all GPUs in one machine; 0: does not run
@@ -18,11 +18,11 @@ type Rate struct {
 
 // Rates are the speeds of one kind of job.
 type Rates struct {
-	// Types has the measured rates for each type of GPU, in ascending numbers of GPUs.
+	// Types lists the measured rates for each type of GPU, in ascending numbers of GPUs.
 	Types [][]Rate
 	// Batch is the number of samples per GPU in a step; 0: the kind cannot run on GPUs of several types.
 	Batch int
-	// Curves has, for each type of GPU, the time of a step on one GPU by the number of samples; nil: unknown.
+	// Curves contains, for each type of GPU, the time of a step on one GPU by the number of samples; nil: unknown.
 	Curves []divide.Curve
 }
 
@@ -34,16 +34,16 @@ type Pair struct {
 	Speed, OtherSpeed float64 // steps/s of Kind and of Other; both 0: the two do not fit on the same GPUs
 }
 
-// Table implements [scheduler.Speeds] with measured figures. Fill Kinds and Pairs, then call [Table.Build] once. After
-// that, the table does not change, and several goroutines may use it concurrently.
+// Table implements [scheduler.Speeds] with measured speeds. Fill Kinds and Pairs, then call [Table.Build] once. After
+// that, the table does not change, and is safe for concurrent use.
 //
 // For a number of GPUs between two measured numbers, the speed is interpolated linearly between the two. A number of
 // GPUs outside of the measured range has speed 0. Speeds of pairs are not interpolated.
 type Table struct {
 	Kinds []Rates
 	Pairs []Pair
-	// Have has the number of GPUs of each type in the cluster; nil: unknown. No speed can be measured on more GPUs than
-	// these. For a larger gang on several types, [Table.Mixed] takes the communication time of the largest measured
+	// Have contains the number of GPUs of each type in the cluster; nil: unknown. No speed can be measured on more GPUs
+	// than these. For a larger gang on several types, [Table.Mixed] uses the communication time of the largest measured
 	// number.
 	Have []int
 
@@ -56,7 +56,7 @@ type Table struct {
 
 type pairKey struct{ kind, other, typ, gpus int }
 
-// Build checks the figures and prepares the table for use. types is the number of types of GPUs.
+// Build checks the speeds and prepares the table for use. types is the number of types of GPUs.
 func (t *Table) Build(types int) error {
 	if err := t.check(types); err != nil {
 		return err
@@ -185,8 +185,8 @@ func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
 // solver of the trainer, which minimises the time of the slowest GPU. Mixed adds the communication time of the gang to
 // this time. For each type, the communication time is the measured time of a step on that number of GPUs minus the time
 // on one GPU; the longest one counts. If the cluster has fewer GPUs of the type (Have), the largest measured number
-// counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a figure is
-// missing ([Table.Lacks]).
+// counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a measurement
+// is missing ([Table.Lacks]).
 func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
 	k := &t.Kinds[kind]
 	if _, figure := t.Lacks(kind, counts, spread); figure != "" {
@@ -241,7 +241,8 @@ func (t *Table) Lacks(kind int, counts []int, spread bool) (gpuType int, figure 
 	return -1, ""
 }
 
-// communication is the time that a gang needs for communication in a step, seconds, if all its GPUs were of one type.
+// communication returns the time, in seconds, that a gang would need for communication in a step if all its GPUs were
+// of one type.
 func (t *Table) communication(kind, typ, gpus int, spread bool) (seconds float64, ok bool) {
 	one, all := t.Alone(kind, typ, 1, false), t.Alone(kind, typ, gpus, spread)
 	switch rates := t.Kinds[kind].Types[typ]; {
@@ -260,7 +261,7 @@ func (t *Table) communication(kind, typ, gpus int, spread bool) (seconds float64
 	}
 }
 
-// total is the number of GPUs of a mixed set.
+// total returns the number of GPUs of a mixed set.
 func total(counts []int) (gpus int) {
 	for _, n := range counts {
 		gpus += n

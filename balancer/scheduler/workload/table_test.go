@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// A mixed set of equal GPUs must have the speed of the same GPUs alone.
+// For GPUs of a single type, Mixed must return the measured speed of this type.
 func TestMixedOfOneTypeEqualsAlone(t *testing.T) {
 	s := Default()
 	for kind, k := range s.Speeds.Kinds {
@@ -27,7 +27,7 @@ func TestMixedOfOneTypeEqualsAlone(t *testing.T) {
 	}
 }
 
-// A mixed gang is faster than its slowest type alone, and slower than its fastest.
+// A mixed gang must be faster than a gang of its slowest type, and slower than a gang of its fastest type.
 func TestMixedLiesBetweenItsTypes(t *testing.T) {
 	s := Default()
 	for kind, k := range s.Speeds.Kinds {
@@ -77,7 +77,8 @@ func TestTableIsChecked(t *testing.T) {
 	}
 }
 
-// A cluster with two GPUs of each type runs a gang of four: no speed of four GPUs of one type can be measured there.
+// A cluster with two GPUs of each type runs a gang of four. The speed of four GPUs of one type cannot be measured
+// there, so Mixed must not need it.
 func TestMixedNeedsNoSpeedsThatCannotBeMeasured(t *testing.T) {
 	curve := func(seconds float64) divide.Curve {
 		return divide.Curve{{Samples: 16, Seconds: seconds / 2}, {Samples: 64, Seconds: 2 * seconds}}
