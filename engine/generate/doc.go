@@ -1,4 +1,4 @@
-// Package generate continues a text with a language model.
+// Package generate generates text with a language model, token by token.
 //
 //	m, err := generate.Open(dev, generate.Options{Model: build, Vocabulary: 50257, Positions: 1024, Compute: tensor.F32})
 //	err = m.Load(file, file.ReadInto)       // loads the weights of a checkpoint
@@ -13,10 +13,9 @@
 // If a text is longer than Positions, Next reads only its last Positions tokens. Each further token then shifts all
 // positions, so the cache cannot be used.
 //
-// Options.Own is for models that are not built in. Next checks that such a model is causal. The cache is used if the
-// model reads models.Tokens.Positions and has an nn.Attention, and if the first cached tokens have the logits of a pass
-// over the whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each
-// token.
+// Set Options.Own for a user-defined model. Next then checks that the model is causal. Next uses the cache if the model
+// reads models.Tokens.Positions and has an nn.Attention, and if the logits with the cache are those of a pass over the
+// whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each token.
 //
 // # Errors
 //

@@ -22,13 +22,13 @@ type Options struct {
 	Vocabulary int          // number of tokens in the vocabulary
 	Positions  int          // largest number of tokens that the model reads
 	Compute    tensor.DType // type of activations: F32, BF16, F16
-	// Own means that the model is not a built-in one. Next then checks that it is causal, and that the key-value cache
-	// does not change its logits.
+	// Own states that the model is user-defined, not built in. Next then checks that the model is causal, and that the
+	// key-value cache does not change its logits.
 	Own  bool
 	Warn func(reason string) // Next reads the whole text for each token from now on; called at most once; nil: no call
 }
 
-// Model is a language model with its weights on one device. Only one goroutine at a time may use it.
+// Model is a language model with its weights on one device. It is not safe for concurrent use.
 type Model struct {
 	o      Options
 	dev    device.Device
@@ -38,7 +38,7 @@ type Model struct {
 	passes map[int]*pass // passes by number of positions; key next: the pass for one token
 	cached []int32       // tokens whose keys and values are in the key-value cache
 	whole  bool          // whether Next reads the whole text for each token, without a cache
-	proved int           // length of the longest text for which prove has checked an own model
+	proved int           // length of the longest text for which prove has checked a user-defined model
 	closer []func() error
 }
 
@@ -49,7 +49,7 @@ const next = 0
 // reads only one token, which follows the tokens in the cache.
 type pass struct {
 	plan               *plan.Plan
-	stale              bool // the weights have changed since the plan last made its working copies
+	stale              bool // the weights have changed since the plan last made its copies of them
 	tokens, at, logits device.Region
 	rows, past         []device.Region // nn.CacheRows and nn.CachePast of each cached value
 	rowBytes           []int64         // bytes of one position in these regions
@@ -59,9 +59,10 @@ type pass struct {
 // shortest is the number of positions of the smallest plan.
 const shortest = 32
 
-// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. Next works without a
-// cache, and o.Warn says so, if the device lacks device.AttentionStep, or if an own model cannot use a cache. Open
-// fails if the device lacks another op of the model: device.ErrUnsupported is then in the chain of the error.
+// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. If the device lacks
+// device.AttentionStep, or if a user-defined model cannot use a cache, Open calls o.Warn, and Next works without a
+// cache. If the device lacks another op of the model, Open fails, and device.ErrUnsupported is in the chain of the
+// error.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -77,13 +78,14 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 	return m, m.open()
 }
 
-// open makes the first pass, and the one that reads the cache.
+// open makes the first pass, and the pass that reads the cache.
 func (m *Model) open() error {
 	if m.o.Own {
 		if reason := m.o.uncacheable(); reason != "" {
 			m.withoutCache(reason)
 		}
-		// The parameters of the model are those of a text: a wrong pass of one token may lack some.
+		// Take the parameters from the pass of a text, because the pass of one token of a wrong model may lack some of
+		// them.
 		if _, err := m.textOf(1); err != nil || m.whole {
 			return err
 		}
@@ -292,7 +294,7 @@ func (m *Model) read(p *pass, tokens []int32, from int) ([]float32, error) {
 	return logits, err
 }
 
-// run runs a pass on tokens, followed by padding, and calls after. It returns the logits for the position at.
+// run runs a pass on tokens, followed by padding, and then calls after. It returns the logits for the position at.
 func (m *Model) run(p *pass, tokens []int32, padding int32, at int, after func() error) ([]float32, error) {
 	mem := p.host.Host()
 	for i := range int(p.tokens.Bytes / 4) {

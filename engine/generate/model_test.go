@@ -119,7 +119,7 @@ func TestTokensWithoutTheCacheAreThoseOfTheCache(t *testing.T) {
 	}
 }
 
-// sameTokens generates more tokens than the models have positions.
+// sameTokens generates more tokens than the models have positions, and requires the same tokens from both models.
 func sameTokens(t *testing.T, one, other *Model) {
 	t.Helper()
 	sampler, err := NewSampler(SamplerOptions{Temperature: 1.5, TopP: 1, Seed: 3})

@@ -10,7 +10,7 @@ import (
 
 // Checks of models that are not built in.
 
-// uncacheable returns why an own model cannot use a key-value cache, or "".
+// uncacheable returns the reason why a user-defined model cannot use a key-value cache, or "".
 func (o Options) uncacheable() string {
 	g, values, err := o.graph(next, true)
 	switch {
@@ -28,13 +28,13 @@ func (o Options) uncacheable() string {
 	return "the model does not read Tokens.Positions"
 }
 
-// prove checks an own model for texts of up to length tokens. It draws texts of 2, 3, 5, 9, 17, … tokens, which no
-// block of a fixed number of tokens divides, and compares the logits of the last token:
+// prove checks a user-defined model for texts of up to length tokens. It draws texts of 2, 3, 5, 9, 17, … tokens; these
+// lengths are not multiples of a common block size. It computes the logits of the last token again, and compares them:
 //
-//   - with another padding after the text: a difference is ErrNotCausal;
-//   - with the keys and values of all other tokens in the cache: a difference ends the use of the cache.
+//   - with other padding after the text; a difference is ErrNotCausal
+//   - with the keys and values of all other tokens in the cache; after a difference, Next no longer uses the cache
 //
-// Each text is about twice as long as the one before, so all checks take about as long as six passes over the longest
+// Each text is about twice as long as the previous one, so all checks take about as long as six passes over the longest
 // text.
 func (m *Model) prove(length int) error {
 	for m.proved < length {
@@ -96,7 +96,7 @@ func (m *Model) proveOn(tokens []int32) error {
 	return nil
 }
 
-// errRows reports that the keys and values of a text are not those of its tokens, one after another.
+// errRows reports that a pass does not compute exactly one row of keys and values for each token, in order.
 var errRows = errors.New("the keys and values of a text")
 
 // textOf returns the pass for a text of n tokens. If the cache cannot hold the keys and values of this pass, it ends
@@ -117,9 +117,8 @@ func (m *Model) textOf(n int) (*pass, error) {
 	return p, err
 }
 
-// differ returns how two rows of logits differ, or "" if the difference is at most the tolerance. A number that is
-// added to all logits changes no probability. The difference and its scale are therefore those of the distances from
-// the mean.
+// differ describes the difference of two rows of logits, or returns "" if it is at most the tolerance. Adding a number
+// to all logits does not change the probabilities. differ therefore subtracts the mean of each row first.
 func differ(want, got []float32, tolerance float64) string {
 	var mean, other, most, scale, largest float64
 	for i := range want {
@@ -137,11 +136,11 @@ func differ(want, got []float32, tolerance float64) string {
 }
 
 // rounding is the largest influence of padding on a causal model, relative to the largest distance of a logit from the
-// mean. Masked positions have no influence in exact numbers; a mask that adds a large negative number may leave
+// mean. With exact numbers, masked positions have no influence. A mask that adds a large negative number may leave
 // rounding errors.
 const rounding = 1e-3
 
-// lastBits is the rounding of an f32 logit: eight units in the last place.
+// lastBits is the allowed rounding error of an f32 logit: eight units in the last place.
 const lastBits = 8.0 / (1 << 24)
 
 // cacheRounding is the largest influence of the cache, which computes the same sums in another order. Types of 16 bits

@@ -20,8 +20,8 @@ import (
 var llama = modelstest.Llama{Vocabulary: size.Vocabulary, Positions: size.Positions, Layers: 2, Heads: 4, KVHeads: 2,
 	Channels: 32, Inner: 48, Theta: 100, Eps: 1e-5, Std: 1}
 
-// A model with rotary embedding and grouped attention uses the cache, and generates the tokens that it generates
-// without.
+// A model with rotary embedding and grouped-query attention must use the cache, and must generate the same tokens as
+// without it.
 func TestAnOwnModelUsesTheCache(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
@@ -53,7 +53,7 @@ func TestAnOwnModelUsesTheCache(t *testing.T) {
 	})
 }
 
-// The cache of these models would give other tokens, so they generate without it.
+// With a cache, these models would generate other tokens, so Next must not use the cache.
 func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 	change := func(f func(net *nn.Net, in *models.Tokens)) models.Language {
 		return func(net *nn.Net, in models.Tokens) models.Prediction {
@@ -94,7 +94,7 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 			if rows > 20 {
 				p.Rows = g.Binary("mixed", graph.Add, p.Rows, g.Concat("shifted", 0, g.Slice("first", p.Rows, 0, 0, 20),
 					g.Slice("before", p.Rows, 0, 0, rows-20)))
-			} else { // the first ones are doubled
+			} else { // doubles the first rows
 				p.Rows = g.Binary("mixed", graph.Add, p.Rows, p.Rows)
 			}
 			return p
@@ -137,7 +137,7 @@ func TestAnOwnModelThatTheCacheChangesWorksWithoutIt(t *testing.T) {
 	}
 }
 
-// wrongPositions makes the position 0 of each token that the cache precedes.
+// wrongPositions sets the position of each token after the cache to 0.
 func wrongPositions(net *nn.Net, in *models.Tokens) {
 	if in.Positions != nil {
 		in.Positions = net.Graph.Slice("wrong", net.Graph.Concat("zero first", 0, net.Graph.Zeros("zero", 1, 1),
@@ -183,7 +183,7 @@ func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkOwnModel times a token after 200 others, with and without the cache.
+// BenchmarkOwnModel times the generation of one token after 200 others, with and without the cache.
 func BenchmarkOwnModel(b *testing.B) {
 	nativetest.Need(b, "cpu", "libhetero_cpu.so")
 	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
@@ -211,7 +211,7 @@ func BenchmarkOwnModel(b *testing.B) {
 				if _, err := m.Next(text); err != nil {
 					b.Fatal(err)
 				}
-				if text = append(text, 1); len(text) > 250 { // the passes have one length
+				if text = append(text, 1); len(text) > 250 { // restart, so that all passes have one length
 					b.StopTimer()
 					text = text[:200]
 					if _, err := m.Next(text); err != nil {

@@ -82,11 +82,11 @@ func (s *Sampler) Choose(logits []float32) (int32, error) {
 			return r.token(i), nil
 		}
 	}
-	return r.token(0), nil // reached only because of rounding errors in the sum
+	return r.token(0), nil // only reached because of rounding errors in the sum
 }
 
-// ranking lists tokens from the most likely one on. It sorts only as many tokens as a draw needs, which are few of a
-// large vocabulary.
+// ranking lists tokens, the most likely first. It sorts only the tokens that a draw needs, usually few of a large
+// vocabulary.
 type ranking struct {
 	logits []float32
 	heap   []int32 // the other tokens; a token is at least as likely as those at 2i+1 and 2i+2

@@ -68,8 +68,8 @@ func TestSamplerRefusesOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// A dumb twin sorts all tokens. The sampler must choose the same ones, without sorting tokens that a draw does not
-// need.
+// A simple implementation sorts all tokens. The sampler must choose the same tokens, without sorting tokens that a draw
+// does not need.
 func TestSamplerChoosesAsOneThatSortsAllTokens(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for _, o := range []SamplerOptions{

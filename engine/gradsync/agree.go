@@ -13,9 +13,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Fingerprint returns the facts that must be equal on all ranks, one per line: parameters, statistics, buckets, and the
-// exchanges of p, which is any plan of the model. Callers put their own facts (version, settings) before these lines,
-// and pass all lines to Compare.
+// Fingerprint returns the properties that must be equal on all ranks, one per line: parameters, statistics, buckets,
+// and the exchanges of p, which is any plan of the model. Callers put further properties (version, settings) before
+// these lines, and pass all lines to Compare.
 func (s *Sync) Fingerprint(p *plan.Plan) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -80,7 +80,7 @@ func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.D
 	return true, nil
 }
 
-// DifferenceError reports ranks with different facts. Every rank gets the same error.
+// DifferenceError reports ranks with different lines. Every rank gets the same error.
 type DifferenceError struct {
 	Ranks []RankDifference // ranks that differ, ascending
 }
@@ -120,8 +120,8 @@ func orNothing(line string) string {
 	return line
 }
 
-// Compare returns a DifferenceError on every rank unless all ranks pass the same lines. All ranks call it. comm must
-// accept host memory of dev.
+// Compare returns a DifferenceError on every rank unless all ranks pass the same lines. All ranks must call it. comm
+// must accept host memory of dev.
 func Compare(ctx context.Context, comm collective.Communicator, dev device.Device, lines []string) error {
 	text := strings.Join(lines, "\n")
 	sums, err := gather(ctx, comm, dev, "fingerprint", binary.LittleEndian.AppendUint64(nil, hashBytes([]byte(text))))

@@ -196,7 +196,7 @@ func TestTuneGivesAllRanksTheSameBuckets(t *testing.T) {
 		t.Error(err)
 	}
 	ready := got[0].ReadySeconds
-	for i := range ready { // the times of the slowest rank: 3 ms for a launch
+	for i := range ready { // the times are those of the slowest rank: 3 ms for a launch
 		if ready[i] < 0.003 || i > 0 && ready[i] < ready[i-1] {
 			t.Errorf("gradients are ready after %v s, want ascending times of the slowest rank", ready)
 			break

@@ -51,13 +51,13 @@ type Link struct {
 	BytesPerSecond float64 // rate of a large all-reduce, in bytes of the buffer, not of the wire
 }
 
-// Choose finds the ends of buckets for which the last all-reduce ends earliest.
+// Choose returns the ends of the buckets with which the last all-reduce ends earliest.
 //
 //	ends[i]          end of gradient i in bytes, ascending
 //	readySeconds[i]  time from the start of the backward pass to gradient i, ascending
 //
 // An all-reduce starts when the last gradient of its bucket is ready and the previous all-reduce has ended. link gives
-// the time of an all-reduce. Among equal results Choose prefers the fewest buckets. It takes time quadratic in the
+// the time of an all-reduce. Among equal results, Choose prefers the fewest buckets. Its time is quadratic in the
 // number of gradients.
 func Choose(ends []int64, readySeconds []float64, link Link) []int64 {
 	n := len(ends)

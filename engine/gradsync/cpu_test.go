@@ -107,7 +107,7 @@ func TestCPUSharesMayChangeEveryStep(t *testing.T) {
 	compare(t, ranks, plain[0], truth[0])
 }
 
-// Ranks on devices with different private layouts must hold the same bits after every step.
+// The states of ranks on devices with different private layouts must be bit-equal after every step.
 func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 	fast := openCPU(t)
 	j := job{dtype: tensor.F32, micro: 8, count: 1, mode: "sync",
@@ -191,7 +191,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-// again runs the passes of the last step once more, on the loaded inputs.
+// again repeats the passes of the last step, on the inputs that are already loaded.
 func (r *rank) again() error {
 	p := r.passes[3]
 	if err := p.Forward(r.stream); err != nil {

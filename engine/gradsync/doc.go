@@ -1,11 +1,11 @@
-// Package gradsync computes one exact gradient from many ranks. A bucketed all-reduce overlaps the backward pass. The
-// package also computes batch statistics over all ranks' samples, and checks that all ranks hold the same state.
+// Package gradsync sums the gradients of all ranks exactly. A bucketed all-reduce overlaps the backward pass. The
+// package also computes batch statistics over the samples of all ranks, and checks that all ranks have the same state.
 //
 // # The sum
 //
 // Every rank processes its share of the global micro-batch. graph.Differentiate divides the loss of each sample by the
 // GLOBAL batch size, so the gradients of ranks are summed, never averaged. The result equals the gradient of a single
-// device for any shares, including zero.
+// device for any shares, including shares of 0.
 //
 // The sum is computed by one all-reduce per bucket; a bucket is a range of the flat gradient buffer. The buffer holds
 // the gradients in the order in which the backward pass completes them. The all-reduce of a bucket starts during the
@@ -38,21 +38,22 @@
 //     behind a bucket. A rank with a share of 0 takes part in the exchanges.
 //   - Statistics over the rank's own samples, or over fixed groups of samples: the passes exchange nothing. Each rank
 //     updates its own running statistics. Once per step, during the backward pass, an all-reduce averages the running
-//     statistics with the shares as weights ([Options].AverageStates). The average is exact because the update is
-//     linear: with groups it equals the statistics of a single rank. Afterwards all ranks hold the same bits.
+//     statistics with the shares as weights ([Options].AverageStates). The average is exact, because the update is
+//     linear: with groups, it equals the statistics of a single rank. Afterwards, the running statistics are bit-equal
+//     on all ranks.
 //
 // # On the wire
 //
 // If Options.Wire is bf16, half as many bytes are sent. Each bucket is rounded to bf16 in a separate buffer. The
-// communicator accumulates the sum in f32 and rounds it once. Finish converts the sum back to f32. Every rank still
-// gets the same bits.
+// communicator accumulates the sum in f32 and rounds it once. Finish converts the sum back to f32. All ranks still
+// receive bit-equal sums.
 //
 // # Buckets
 //
 // [ByCap] fills buckets up to a given size. A smaller limit for the first bucket lets communication start early. [Tune]
 // chooses the buckets from measurements. A timed backward pass gives the time at which each gradient is ready. Timed
-// all-reduces give latency and bandwidth. Both are taken from the slowest rank. Tune returns the bucket ends for which
-// the last all-reduce would end earliest ([Choose]).
+// all-reduces give latency and bandwidth. All these times are those of the slowest rank. Tune returns the bucket ends
+// for which the last all-reduce would end earliest ([Choose]).
 //
 // # Duties of the caller
 //

@@ -57,7 +57,7 @@ func draw(seed uint64) splitCase {
 	}
 	c.shares = make([]int, size)
 	for range 2 + r.IntN(8) {
-		c.shares[r.IntN(size)] += unit // some ranks get nothing
+		c.shares[r.IntN(size)] += unit // some ranks get no samples
 	}
 	for _, n := range c.shares {
 		c.micro += n
@@ -86,7 +86,7 @@ func (c splitCase) check(t *testing.T) {
 	compare(t, got, plain[0], truth[0])
 }
 
-// compare requires all ranks to hold the same bits, with errors of at most a small multiple of one device's error.
+// compare requires bit-equal results on all ranks, with errors of at most a small multiple of one device's error.
 func compare(t *testing.T, got []*rank, plain, truth *rank) {
 	t.Helper()
 	for _, r := range got[1:] {
@@ -150,7 +150,7 @@ func TestLossFollowsOneDeviceWhileSharesChangeEveryStep(t *testing.T) {
 				loss := run(t, got, step, shares)
 				near := run(t, plain, step, []int{j.micro})
 				want := run(t, truth, step, []int{j.micro})
-				// Errors of steps add up, so the limit grows with the number of steps.
+				// Errors of steps accumulate, so the limit grows with the number of steps.
 				limit := 3*math.Abs(near-want) + 1e-5*float64(step+1)*want
 				if math.Abs(loss-want) > limit {
 					t.Fatalf("step %d, shares %v: loss: got %g, want %g within %.2g", step, shares, loss, want, limit)

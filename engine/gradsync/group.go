@@ -21,9 +21,9 @@ type Group struct {
 	rows []*Rows // their memory depends on the number of ranks
 }
 
-// Change makes the group the one that other communicators connect. The ranks of the new group call it between two
-// steps, when no exchange is in flight; ranks that leave do not. The caller then sets the shares of these ranks
-// (shares.Owner.Regroup).
+// Change replaces the communicators of the group, because ranks have joined or left. The ranks of the new group must
+// call it between two steps, when no exchange is in flight. Ranks that leave do not call it. The caller then sets the
+// shares of the new ranks (shares.Owner.Regroup).
 func (g *Group) Change(grads, stats collective.Communicator) error {
 	g.Grads, g.Stats = grads, stats
 	for _, r := range g.rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 )
 
-// Rows of a group of two ranks hold the rows of three after a third rank has joined.
+// After a third rank has joined a group of two ranks, Rows must contain the rows of three ranks.
 func TestRowsFollowTheRanksOfAGroup(t *testing.T) {
 	const stride = 4
 	two, three := job{}.communicators(t, 2, local.Model{}), job{}.communicators(t, 3, local.Model{})

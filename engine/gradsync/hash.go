@@ -13,7 +13,7 @@ type hasher struct {
 	bytes uint64
 }
 
-// Odd factors with bits spread evenly, from the fractions of square roots of 2, 3 and 5.
+// Odd factors with evenly distributed bits: the fractional parts of the square roots of 2, 3 and 5.
 const (
 	factorA = 0x6a09e667f3bcc909
 	factorB = 0xbb67ae8584caa73b

@@ -75,8 +75,8 @@ func (r *rank) modelStep(n int) (Times, error) {
 	return r.sync.Finish(context.Background(), r.stream)
 }
 
-// For any buckets, the exposed time must be the time that Choose predicts. The buckets that Choose returns must expose
-// the least time.
+// For any buckets, the exposed time must be the time that the model of Choose predicts. The buckets that Choose returns
+// must have the least exposed time.
 func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 4, count: 1, mode: "none"}
 	exposed := map[string]time.Duration{}

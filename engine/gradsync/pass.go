@@ -165,7 +165,7 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	if err == nil {
 		err = p.plan.RunTimed(stream, elapsed)
 	}
-	s.takeExchanges() // discard the times, because they belong to no step
+	s.takeExchanges() // discard the times, because they do not belong to a step
 	return s.after(err)
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// job is the training of a group: a small residual network on samples that are functions of their number.
+// job describes the training run of a group: a small residual network, and samples that are functions of their number.
 type job struct {
 	dtype     tensor.DType // element type of all tensors
 	micro     int          // samples of a global micro-batch
@@ -163,7 +163,8 @@ func (j job) start(number, size int, grads, stats collective.Communicator) (*ran
 	return r, nil
 }
 
-// initial returns the initial values of a parameter: f32 numbers, so that runs of both types start with equal values.
+// initial returns the initial values of a parameter. They are f32 numbers, so that f32 and f64 runs start with equal
+// values.
 func initial(p plan.ParamInfo) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	s := random.New(7, p.Name)
@@ -254,7 +255,7 @@ func (r *rank) step(step int, shares []int) (loss float64, err error) {
 	return loss, err
 }
 
-// accumulate adds the gradients of a micro-batch that is not the last. This is a duty of gradsync's caller.
+// accumulate adds the gradients of a micro-batch that is not the last one. The caller of gradsync must do this.
 func (r *rank) accumulate(m int) {
 	have, add := reference.Decode(r.dtype, r.sum.Host()), reference.Decode(r.dtype, r.state.Grads.Host())
 	for i := range add {
@@ -367,7 +368,7 @@ func (j job) ranksOver(t testing.TB, size int, link local.Model) []*rank {
 	return out
 }
 
-// each runs f on every rank at once and returns the errors by rank.
+// each runs f on all ranks concurrently, and returns the errors by rank.
 func each(ranks []*rank, f func(r *rank) error) []error {
 	errs := make([]error, len(ranks))
 	var all sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// weightAt returns the offset of the weight in host memory. The weight follows the samples of all ranks.
+// weightAt returns the offset of the weight in host memory. The weight is stored after the samples of all ranks.
 func (s *Sync) weightAt() int64 { return (int64(4*s.size) + 63) / 64 * 64 }
 
 // SetShares sets the samples of each global micro-batch for every rank, from the next Forward on. All ranks must pass
@@ -81,8 +81,8 @@ func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 }
 
 // Finish waits for the sums that the last Backward started, and moves them to the buffer that the optimizer reads. It
-// returns nil only if the sums contain every rank's part. The operations passed as behind run on the gradients'
-// communicator directly after the last bucket. They are complete when Finish returns. Ranks can therefore exchange
+// returns nil only if the sums contain the gradients of every rank. The operations in behind run on the gradients'
+// communicator directly after the last bucket, and are complete when Finish returns. Ranks can therefore exchange
 // reports about a step without a second synchronization.
 func (s *Sync) Finish(ctx context.Context, stream device.Stream, behind ...collective.Op) (Times, error) {
 	times, err := s.finishStep(ctx, stream, behind)

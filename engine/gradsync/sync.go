@@ -20,9 +20,9 @@ const (
 
 // Options configure the sum of gradients.
 type Options struct {
-	// Group has the ranks. Its Grads carries the buckets. Its Stats carries the exchanges of batch normalisation within
-	// the passes; it is nil if the plans have no exchanges. Stats may equal Grads, but then no bucket starts before the
-	// last exchange of the backward pass.
+	// Group contains the communicators. Group.Grads transfers the buckets. Group.Stats transfers the exchanges of batch
+	// normalisation within the passes; it is nil if the plans have no exchanges. Stats may equal Grads, but then no
+	// bucket starts before the last exchange of the backward pass.
 	Group *Group
 
 	// Ends are the ends of buckets, ascending, in bytes of the gradient buffer, at ends of parameters. nil means ByCap
@@ -33,9 +33,9 @@ type Options struct {
 	Wire       tensor.DType // element type in transit: bf16, or tensor.Invalid for the type of the gradients
 	Sequential bool         // no overlap: buckets are sent after the backward pass, to measure the benefit of overlap
 
-	// AverageStates: each rank updates running statistics from its own samples, and an all-reduce averages them once
-	// per step, weighted by the shares. For batch normalisation over a rank's own samples, or over groups of GhostGroup
-	// samples.
+	// AverageStates averages the running statistics, which each rank updates from its own samples, once per step with
+	// an all-reduce. The weights are the shares. Set it for batch normalisation over a rank's own samples, or over
+	// groups of GhostGroup samples.
 	AverageStates bool
 	GhostGroup    int
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Buckets, overlap and the choice of communicators must affect times only: every sum is over the same values in the
-// same order.
+// Buckets, overlap and the choice of communicators must affect only times, because every sum is over the same values in
+// the same order.
 func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 7, count: 2, mode: "sync", dropout: 0.3}
 	var want []byte
@@ -127,8 +127,8 @@ func checkReductions(t *testing.T, s *Sync, got Times) {
 	}
 }
 
-// Each exchange takes at least the latency of the link. The exchanges of a single micro-batch would take half of the
-// bound.
+// Each exchange takes at least the latency of the link. The exchanges of a single micro-batch would take only half of
+// this lower bound.
 func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 	const latency = time.Millisecond
 	slow := job{}
@@ -244,7 +244,7 @@ func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	name := "bn1.running_mean"
 	want := make([]float64, 6)
 	first := 0
-	for _, n := range shares { // the statistics that each rank would have alone
+	for _, n := range shares { // the statistics of each rank before averaging
 		if n == 0 {
 			continue
 		}
@@ -282,7 +282,7 @@ func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	}
 }
 
-// A failure of this rank's own device must reach the other ranks, and must not be overwritten by their errors.
+// The error of this rank's own device must reach the other ranks, and errors of the other ranks must not replace it.
 func TestOwnFailureIsToldToTheOthers(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 4, count: 1, mode: "sync"}
 	ranks := j.ranks(t, 2)

@@ -35,7 +35,7 @@ type Reduction struct {
 func (s *Sync) Reductions() []Reduction { return s.reductions }
 
 // note sets the times of all-reduce i, which ran from begun to ended. The backward pass ended at the time backward. All
-// times are on one clock.
+// three are times of one clock.
 func (s *Sync) note(i int, begun, ended, backward time.Duration) {
 	r := s.runs[i]
 	s.reductions[i] = Reduction{Name: r.name, Bytes: r.bytes, Busy: max(0, ended-begun),
@@ -181,8 +181,8 @@ func (e end) Complete() error {
 // Unwrap returns the device's event.
 func (e end) Unwrap() device.Event { return e.Event }
 
-// Wrappers of the events of a device that models time implement the same optional interfaces. They record real time,
-// too.
+// Wrappers of the events of a device that models time implement the same optional interfaces as these events. They also
+// record real time.
 type (
 	clockedStart struct {
 		start

@@ -23,8 +23,8 @@ type Ranks struct {
 //	out  all (Ranks, k, elements of a value): row r holds the values of rank r
 type AllGather struct{ Rank, Ranks int }
 
-// AllReduce sums values over ranks. It adds in the order of the ranks, so that every rank gets the same bits. Like
-// AllGather, it is not a device op.
+// AllReduce sums values over ranks. It adds in the order of the ranks, so that the sums are bit-equal on all ranks.
+// Like AllGather, it is not a device op.
 //
 //	in   k values of one shape and type
 //	out  k sums

@@ -9,15 +9,16 @@ import (
 )
 
 // rule appends the nodes that compute the gradients of a node's inputs. d[i] lists the contributions to the gradient of
-// output i, empty if the loss does not depend on it. need(i) reports whether input i needs a gradient. rule returns one
-// gradient per input, nil for inputs without one.
+// output i; it is empty if the loss does not depend on output i. need(i) reports whether input i needs a gradient. rule
+// returns one gradient per input, or nil for inputs that need none.
 type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
-// Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the
-// per-sample loss of SoftmaxCrossEntropy. Each run reads scale (1), which is 1/global count times the loss scale.
+// Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the loss of
+// each sample, from SoftmaxCrossEntropy. The host sets scale (1) before each run: the loss scale divided by the number
+// of samples of the global batch.
 //
-// loss may also be any other computed value. scale then has its shape: it is the gradient of an objective, which the
-// host computes, with respect to that value.
+// loss may also be any other computed value. scale then has the shape of this value. It is the gradient of an objective
+// with respect to this value, which the host computes.
 func (g *Graph) Differentiate(loss, scale *Value) {
 	g.DifferentiateTerms(Term{Loss: loss, Scale: scale})
 }
@@ -25,7 +26,8 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 // Term is a loss with its scale; see Differentiate.
 type Term struct {
 	Loss, Scale *Value
-	// Weights (N) are factors of the losses of the samples; nil: 1. Only SoftmaxCrossEntropy has them.
+	// Weights (N) are factors of the losses of the samples; nil: 1. Only losses of SoftmaxCrossEntropy may have
+	// weights.
 	Weights *Value
 }
 
@@ -69,8 +71,8 @@ func (g *Graph) DifferentiateTerms(terms ...Term) {
 }
 
 // orderGradients lists the gradients in the order in which the backward pass visits the readers of their parameters. A
-// reader of a copy in the compute type counts as a reader of the parameter, so the order is the same in all compute
-// types. Operands of one node keep their order.
+// node that reads the copy of a parameter in the compute type counts as a reader of the parameter, so the order is the
+// same in all compute types. The gradients of one node's operands are in the order of the operands.
 func (g *Graph) orderGradients() {
 	type use struct{ node, operand int }
 	first := map[*Value]use{}
@@ -144,11 +146,11 @@ func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
 	last := contributions[len(contributions)-1]
 	if len(contributions) > 1 && last.Node != nil {
 		op, ok := last.Node.Op.(device.Accumulator)
-		// no other node reads the sum of the other contributions
+		// own: only this node reads the sum of all contributions but the last
 		own := len(contributions) > 2 || ownsGradient(contributions[0])
 		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own &&
 			rest.DType == last.DType {
-			// The node that computed the last contribution has no readers left, so no plan runs it.
+			// No node reads the former last contribution any more, so plans do not run the node that computes it.
 			total := g.one(last.Node.Name, op.Accumulating(), append(slices.Clone(last.Node.In), rest)...)
 			total.Follows = p
 			return total

@@ -34,5 +34,5 @@
 // Ranks run the same graph on different numbers of samples. Exchanges within a pass are nodes of the kinds [AllGather]
 // and [AllReduce]. A layer that computes statistics over all ranks' samples appends such nodes ([BatchNorm].Sync).
 // Every rank runs the exchanges in the order of the graph, regardless of its share. Gradients of parameters are sums
-// over the rank's own samples; an all-reduce sums them over ranks after the backward pass has written them.
+// over the rank's own samples. After the backward pass has written them, an all-reduce sums them over the ranks.
 package graph

@@ -35,7 +35,7 @@ type Value struct {
 	DType tensor.DType
 	Role  Role
 	Init  Init // initial values of a parameter or state
-	// Frozen: a frozen parameter gets no gradient; no node updates a frozen state.
+	// A frozen parameter gets no gradient. No node updates a frozen state.
 	Frozen bool
 	// Layer is the number of model layers before the layer of this parameter. See Graph.NextLayer.
 	Layer int
@@ -110,7 +110,7 @@ func (e *BuildError) Error() string { return fmt.Sprintf("graph: %s: %v", e.Node
 // Unwrap returns the cause.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// Build runs f on an empty graph and returns its BuildError, if any.
+// Build runs f on an empty graph and returns the graph, or the BuildError with which f panicked.
 func Build(f func(g *Graph)) (g *Graph, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -127,7 +127,8 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 	return g, nil
 }
 
-// UseF64 makes later parameters and states f64, for runs on the reference device that serve as ground truth.
+// UseF64 sets the type of later parameters and states to f64, for exact runs on the reference device that other runs
+// are compared with.
 func (g *Graph) UseF64() { g.paramType = tensor.F64 }
 
 // Freeze freezes every later parameter for which held returns true. layer is the parameter's Value.Layer.
@@ -260,8 +261,8 @@ func (g *Graph) ParamCount() int64 {
 	return n
 }
 
-// FLOPs returns the nominal number of floating-point operations of one run. The number includes the backward pass if
-// the graph has one. Nodes that are recomputed count once.
+// FLOPs returns the nominal number of floating-point operations of one run, including the backward pass if the graph
+// has one. A recomputed node counts once.
 func (g *Graph) FLOPs() int64 {
 	var total int64
 	for _, n := range g.Nodes {

@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Ops for layers. name is the node's name in errors and traces. This file gives names to the types of package device
-// that layers need, so that package nn imports only this package.
+// Ops for layers. name is the node's name in errors and traces. This file defines aliases of the types of package
+// device that layers need, so that package nn does not import package device.
 
 // Window is the stride, padding and dilation of convolutions and poolings.
 type Window = device.Window
@@ -115,7 +115,7 @@ func (g *Graph) Unary(name string, f device.UnaryFunc, x *Value) *Value {
 	return g.one(name, device.Unary{Func: f}, x)
 }
 
-// Binary combines a with b. b is broadcast to a's shape.
+// Binary applies f to the elements of a and b. b is broadcast to the shape of a.
 func (g *Graph) Binary(name string, f device.BinaryFunc, a, b *Value) *Value {
 	return g.one(name, device.Binary{Func: f}, a, b)
 }
@@ -125,8 +125,8 @@ func (g *Graph) Full(name string, dt tensor.DType, value float64, shape ...int) 
 	return g.one(name, device.Fill{DType: dt, Shape: shape, Value: value})
 }
 
-// Dropout zeroes elements of x (N, …) with probability p. ids (N) i64 are the sample ids, key (2) u32 is the step's
-// key, and stream is a different number for each layer of a model.
+// Dropout zeroes elements of x (N, …) with probability p. ids (N) i64 are the sample ids. key (2) u32 is the Philox key
+// of the step. stream must differ between the layers of a model.
 func (g *Graph) Dropout(name string, x, ids, key *Value, p float64, stream uint32) *Value {
 	return g.one(name, device.Dropout{P: p, Stream: stream}, x, ids, key)
 }

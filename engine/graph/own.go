@@ -18,8 +18,8 @@ type Differentiable interface {
 	Gradient(g *Graph, n *Node, diff []*Value, need func(i int) bool) []*Value
 }
 
-// Decomposable is implemented by an op from outside package device that has a decomposition: simpler ops compute it on
-// devices that have no kernel for it.
+// Decomposable is implemented by an op from outside package device that has a decomposition: simpler ops that compute
+// it on devices without a kernel for the op.
 type Decomposable interface {
 	device.Op
 	// Decompose appends the nodes that compute the op for the inputs in, and returns the op's outputs.

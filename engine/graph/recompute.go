@@ -11,11 +11,11 @@ func (g *Graph) Layers() int { return g.layer + 1 }
 
 // Recompute makes the backward pass recompute the activations of the model's first layers (activation checkpointing);
 // layers is their number. Memory then holds only the inputs of these layers between the passes. The recomputed values
-// have the same bits, because the same ops compute them from the same inputs. Call Recompute after the last NextLayer
-// and before Differentiate.
+// are bit-equal, because the same ops compute them from the same inputs. Call Recompute after the last NextLayer and
+// before Differentiate.
 //
-// The last layer is never recomputed: the loss reads it first, so recomputing it would save nothing. Recomputed returns
-// the remaining number.
+// The last layer is never recomputed. The backward pass starts with this layer, so recomputing it would save no memory.
+// Recomputed returns the number of layers without it.
 //
 // Nodes that update states and exchanges with other ranks run only once: their results are kept, not recomputed.
 func (g *Graph) Recompute(layers int) { g.recompute = min(layers, g.Layers()-1) }
@@ -60,7 +60,7 @@ func (g *Graph) repeat(forward []*Node, again *replay) {
 	}
 }
 
-// of returns values, in which recomputed values replace the values of the forward pass.
+// of returns the given values, with values of the forward pass replaced by recomputed ones where they exist.
 func (r *replay) of(values []*Value) []*Value {
 	out := slices.Clone(values)
 	for i, v := range out {

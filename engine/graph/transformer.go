@@ -24,7 +24,7 @@ const (
 // UnaryFunc names an element-wise function.
 type UnaryFunc = device.UnaryFunc
 
-// Settings of an attention layer, and of one with a cache.
+// Settings of an attention layer, and of an attention layer with a cache.
 type (
 	AttentionOp     = device.Attention
 	AttentionStepOp = device.AttentionStep
@@ -55,10 +55,11 @@ func (g *Graph) Embedding(name string, tokens *Value, t Tables, to tensor.DType)
 	return g.one(name, device.Embedding{To: to}, in...)
 }
 
-// Zeros returns an i32 value of zeros, for ids that are all 0.
+// Zeros returns an i32 value with only zeros, for example for ids.
 func (g *Graph) Zeros(name string, shape ...int) *Value { return g.Full(name, tensor.I32, 0, shape...) }
 
-// LayerNorm normalises the rows of x (…, C). With a residual, it normalises x + residual, and returns this sum, too.
+// LayerNorm normalises the rows of x (…, C). If residual is not nil, it normalises x + residual, and also returns this
+// sum.
 func (g *Graph) LayerNorm(name string, x, residual, gamma, beta *Value, eps float64) (y, sum *Value) {
 	if residual == nil {
 		return g.one(name, device.LayerNorm{Eps: eps}, x, gamma, beta), x
@@ -72,8 +73,8 @@ func (g *Graph) BiasGELU(name string, f device.UnaryFunc, x, bias *Value) *Value
 	return g.one(name, device.BiasGELU{Func: f}, x, bias)
 }
 
-// Attention returns dst (N, T, C). qkv is one value if op.Packed, else three. lengths is nil unless op.Lengths; ids and
-// key are those of Dropout if op.P > 0.
+// Attention returns dst (N, T, C). qkv is one value if op.Packed is set, otherwise three values. lengths is nil unless
+// op.Lengths is set. If op.P > 0, ids and key are those of Dropout.
 func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, ids, key *Value) *Value {
 	in := append([]*Value{}, qkv...)
 	if op.Lengths {

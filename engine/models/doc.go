@@ -1,5 +1,5 @@
-// Package models defines the kinds of models that the trainer accepts. A model is a function that builds a graph. It
-// maps the inputs of a batch to the operands of the loss.
+// Package models defines the kinds of models that the trainer accepts. A model is a function that builds a graph. The
+// graph maps the inputs of a batch to the operands of the loss.
 //
 //	Classifier          images to logits
 //	Language            tokens to the operands of a loss over the vocabulary: GPT-2, masked BERT

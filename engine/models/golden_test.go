@@ -28,7 +28,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// golden is an f64 run of PyTorch. scripts/text_goldens.py makes it and defines the values.
+// golden contains the results of an f64 run of PyTorch. scripts/text_goldens.py computes them and defines the fields.
 type golden struct {
 	Config struct {
 		Model, Target                       string
@@ -253,7 +253,7 @@ func (r *run) transfer(at device.Region, bytes []byte) []byte {
 	return slices.Clone(host.Host())
 }
 
-// step computes one step without the update and returns the loss.
+// step computes one step without the optimizer's update, and returns the loss.
 func (r *run) step(step int) float64 {
 	r.t.Helper()
 	in, valid := r.g.batch(step), 0
@@ -267,7 +267,7 @@ func (r *run) step(step int) float64 {
 	}
 	in["scale"], in["next scale"] = []float64{1 / float64(valid)}, []float64{1 / float64(r.g.Config.BatchSize)}
 	for name, v := range in {
-		if at, spec, err := r.plan.Input(name); err == nil { // the graph has only some of these inputs
+		if at, spec, err := r.plan.Input(name); err == nil { // a graph may lack some of these inputs
 			r.transfer(at, reference.Encode(spec.DType, v))
 		}
 	}

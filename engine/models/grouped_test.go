@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// grouped is an attention layer whose 6 heads of q share the given number of heads of k and v. If repeat is set, the
-// model repeats k and v for each head of q.
+// grouped returns a model with grouped-query attention: 6 query heads, and the given number of key/value heads. If
+// repeat is set, the model repeats keys and values for each query head instead.
 func grouped(shared int, causal, repeat bool) models.Language {
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		const heads, d = 6, 4
@@ -44,7 +44,8 @@ func repeated(g *graph.Graph, name string, x *graph.Value, shared, times int) *g
 	return g.Reshape(name, g.Concat(name, 3, slices.Repeat([]*graph.Value{x}, times)...), n, t, times*c)
 }
 
-// Shared heads give the bits of repeated ones, except that the gradients of k and v are sums in another order.
+// Shared key/value heads and repeated ones must give bit-equal results, except for the gradients of k and v, which are
+// sums in another order.
 func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 	for _, open := range []func(t *testing.T) device.Device{func(*testing.T) device.Device { return reference.New() },
 		openCPU} {
@@ -59,7 +60,8 @@ func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 					}
 					for name, v := range want {
 						if name == "k.bias" {
-							// 0 except for rounding: a number added to all scores of a query changes no probability
+							// the gradient is 0 except for rounding, because adding a number to all scores of a query
+							// does not change probabilities
 							continue
 						}
 						if (name == "q.weight" || name == "out.weight") && !slices.Equal(v, grads[name]) {
@@ -79,8 +81,8 @@ func TestSharedHeadsEqualRepeatedHeads(t *testing.T) {
 	}
 }
 
-// BenchmarkSharedHeads times forward and backward pass of attention with 8 heads of q and 2 of k and v, 512 positions
-// and 4 samples, next to the same attention over repeated heads.
+// BenchmarkSharedHeads compares grouped-query attention (8 query heads, 2 key/value heads) with attention on repeated
+// keys and values. It times forward and backward pass of 4 samples of 512 positions.
 func BenchmarkSharedHeads(b *testing.B) {
 	const n, t, heads, shared, d = 4, 512, 8, 2, 64
 	nativetest.Need(b, "cpu", "libhetero_cpu.so")

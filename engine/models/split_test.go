@@ -94,10 +94,10 @@ func share(t *testing.T, dev device.Device, model models.Language, samples []int
 	return loss, grads
 }
 
-// TestSharesAddUpToTheBatch compares shares of a batch with the whole batch, with dropout on. Losses and gradients
-// must be equal, even if a share is padded to another length, because dropout depends only on samples, positions and
-// layers. Sums of f32 in another order differ by a few times 1e-7 of their norm. A dropout mask that differs in one
-// element changes them by far more than 1e-5.
+// TestSharesAddUpToTheBatch compares shares of a batch with the whole batch, with dropout on. The sums of losses and
+// gradients must be equal, even if a share is padded to another length, because dropout depends only on samples,
+// positions and layers. Sums of f32 in another order differ by a few times 1e-7 of their norm. A dropout mask with one
+// different element changes the sums by far more than 1e-5.
 func TestSharesAddUpToTheBatch(t *testing.T) {
 	for name, model := range map[string]models.Language{
 		"gpt2": gpt2.Build(gpt2.Size{Vocabulary: 31, Positions: 16, Layers: 2, Heads: 2, Channels: 16},

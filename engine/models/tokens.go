@@ -17,7 +17,7 @@ type Tokens struct {
 }
 
 // At returns the rows of a table (P, …) that belong to the positions of the tokens: (1, T, …), or (N, T, …) with
-// Positions. The table is a parameter or a constant, such as the cosines of a rotary embedding.
+// Positions. The table is a parameter, or a constant such as the cosines of a rotary embedding.
 func (in Tokens) At(net *nn.Net, name string, table *graph.Value) *graph.Value {
 	g, row := net.Graph, table.Shape[1:]
 	if in.Positions == nil {
@@ -25,7 +25,7 @@ func (in Tokens) At(net *nn.Net, name string, table *graph.Value) *graph.Value {
 		return g.Reshape(name, g.Slice(name, table, 0, 0, t), append([]int{1, t}, row...)...)
 	}
 	wide := table
-	if wide.DType != g.ParamType() { // Embedding reads tables of this type only
+	if wide.DType != g.ParamType() { // Embedding reads only tables of this type
 		wide = g.Cast(name, table, g.ParamType())
 	}
 	rows := g.Embedding(name, in.Positions,
@@ -44,8 +44,8 @@ type Prediction struct {
 	Weight *graph.Value // (V, C), usually also the embedding table
 	Bias   *graph.Value // (V); nil without bias
 
-	// Next (N, 2) are the scores of a pair of texts: that the second text follows the first one, and that it is a
-	// random text. nil: the model does not predict the next sentence.
+	// Next (N, 2) contains two scores for each pair of texts: that the second text follows the first one, and that the
+	// second text is a random one. nil: the model does not predict the next sentence.
 	Next *graph.Value
 }
 

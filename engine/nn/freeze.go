@@ -13,8 +13,8 @@ import (
 // Freeze selects parameters that are not trained. The zero value selects none.
 type Freeze struct {
 	// Patterns match names of parameters and of modules that contain parameters. "conv1" and "layer1" select all
-	// parameters of these modules, "layer1.*.bn?" two kinds of layers, and "*.bias" all biases. "*", "?" and "[ab]"
-	// work as in path.Match; a dot is not a separator.
+	// parameters of these modules. "layer1.*.bn?" selects the normalisations of layer1, and "*.bias" selects all
+	// biases. "*", "?" and "[ab]" work as in path.Match; a dot is not a separator.
 	Patterns []string
 	// Layers is the number of layers to freeze, counted from the start of the model; see Graph.NextLayer.
 	Layers int

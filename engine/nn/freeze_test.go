@@ -72,7 +72,7 @@ func TestFrozenNormalisationUsesAndKeepsItsStatistics(t *testing.T) {
 		}
 	}
 	if want := []string{"layer1.0.bn1.running_mean"}; !slices.Equal(updated, want) {
-		// half a frozen layer is not frozen
+		// a normalisation with only one frozen parameter still updates its statistics
 		t.Errorf("got updates of %v, want %v", updated, want)
 	}
 	order := func(g *graph.Graph) (names []string) {

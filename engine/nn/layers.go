@@ -14,7 +14,7 @@ const (
 	batchNormMomentum = 0.1
 )
 
-// Net contains the properties that the layers of a graph share.
+// Net contains the properties that all layers of a graph have in common.
 type Net struct {
 	Graph    *graph.Graph
 	Training bool
@@ -31,7 +31,8 @@ type Net struct {
 	// Head is the name of the layer whose outputs are the logits. Logits sets it.
 	Head string
 
-	// Cache makes attention layers keep their rows for generation token by token. nil: they keep none.
+	// Cache makes attention layers output and read cached keys and values, for generation token by token. nil: no
+	// cache.
 	Cache *Cache
 
 	dropouts uint32
@@ -75,7 +76,7 @@ type Norm struct {
 }
 
 // BatchNorm normalises x (N, C, H, W) over samples and pixels. If weight and bias are frozen, it uses the running
-// statistics in training, too, and does not update them.
+// statistics even in training, and does not update them.
 func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	c, one := channels(name, x), 1.0
 	if o.ZeroInit {

@@ -22,10 +22,10 @@ func (n *Net) Table(name string, rows, channels int, std float64) *graph.Value {
 }
 
 // Constant declares a table with the given values in row-major order, such as the cosines of a rotary embedding. It has
-// the compute type. Training never changes it: it has no gradient, no moments and no weight decay. All ranks use the
-// values of rank 0. Checkpoints contain it under its name, and a resumed run or a loaded model uses the values of the
-// checkpoint. The shape must not depend on the number of samples or positions of a pass: declare the table for the
-// longest text, and use Graph.Slice.
+// the compute type. Training never changes the constant: it has no gradient, no moments and no weight decay. All ranks
+// use the values of rank 0. Checkpoints contain the constant under its name, and a resumed run or a loaded model uses
+// the values of the checkpoint. The shape must not depend on the number of samples or positions of a pass. Declare the
+// table for the longest text, and use Graph.Slice.
 func (n *Net) Constant(name string, values []float64, shape ...int) *graph.Value {
 	v := n.Graph.FrozenState(name, graph.Values(slices.Clone(values)), shape...)
 	if v.DType == n.Compute {
@@ -72,14 +72,14 @@ func (n *Net) LayerNorm(name string, x, residual *graph.Value, eps float64) (y, 
 // Attention describes an attention layer.
 type Attention struct {
 	Heads   int
-	KVHeads int // heads of k and v, a divisor of Heads, if q, k and v are separate values; 0: as many as Heads
+	KVHeads int // key/value heads, a divisor of Heads, if q, k and v are separate values; 0: as many as Heads
 	Causal  bool
 	Lengths *graph.Value // (N) i32: number of positions of each sample without padding; nil: all positions
 	Dropout float64      // dropout probability of the attention probabilities in training
 }
 
-// Cache is the key-value cache of a causal model: for each attention layer, k and v of the positions that the model has
-// read. The host copies each output CacheRows to the input CachePast of the next pass.
+// Cache is the key-value cache of a causal model. It contains, for each attention layer, k and v of the positions that
+// the model has read. The host copies each output CacheRows to the input CachePast of the next pass.
 type Cache struct {
 	Positions int // capacity
 	// (N) i32: positions in the cache; nil: the pass reads a text from its start, without a cache
@@ -87,10 +87,10 @@ type Cache struct {
 	Values  int // number of cached values, two for each attention layer; Attention sets it
 }
 
-// CachePast is the input (N, Positions, E) with the rows of earlier positions of a cached value.
+// CachePast is the name of the input (N, Positions, E) with the rows of a cached value at earlier positions.
 func CachePast(value int) string { return fmt.Sprintf("cache.%d.past", value) }
 
-// CacheRows is the output (N, T, E) with the rows of the pass of a cached value.
+// CacheRows is the name of the output (N, T, E) with the rows of a cached value that the pass computes.
 func CacheRows(value int) string { return fmt.Sprintf("cache.%d.rows", value) }
 
 // attend is Attention with a cache.

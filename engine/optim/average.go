@@ -21,8 +21,8 @@ type AverageOptions struct {
 // Weight returns the weight of the model's values in update n, counted from 1. The first update copies the values, as
 // in timm.
 //
-// Each rank computes the weight, and all ranks must get the same bits. Weight therefore uses only +, -, *, / and
-// conversions that prevent a fused multiply-add, as [Schedule.Rate] does.
+// Each rank computes the weight, and the results must be bit-equal on all ranks. Weight therefore uses only +, -, *, /
+// and conversions that prevent a fused multiply-add, as [Schedule.Rate] does.
 func (o AverageOptions) Weight(n int) float64 {
 	if n <= 1 {
 		return 1
@@ -48,12 +48,12 @@ func cubeRoot(x float64) float64 {
 	}
 }
 
-// Average keeps exponential moving averages of the trained parameters and statistics of a state. Only one goroutine
-// at a time may use it.
+// Average keeps exponential moving averages of the trained parameters and statistics of a state. It is not safe for
+// concurrent use.
 type Average struct {
 	opts    AverageOptions
 	state   *plan.State
-	control device.Region // control values of the optimizer; a step that it skipped leaves the averages unchanged
+	control device.Region // control values of the optimizer; skipped steps do not change the averages
 
 	values, states device.Buffer // averages of the trained parameters and of the updated statistics
 	spare          device.Buffer // scratch memory of the size of states
@@ -118,8 +118,8 @@ type averaged struct{ model, average, spare device.Region }
 func (a *Average) regions() [2]averaged {
 	p := a.state.Params
 	part := func(b device.Buffer, bytes int64) device.Region { return device.Region{Buffer: b, Bytes: bytes} }
-	// The next step overwrites the gradients. Their padding is 0, like that of the values. Their memory can therefore
-	// serve as scratch memory.
+	// The memory of the gradients can serve as scratch memory: the next step overwrites the gradients, and their
+	// padding is 0, like that of the values.
 	return [2]averaged{
 		{part(a.state.Values, p.TrainBytes), part(a.values, p.TrainBytes), part(a.state.Grads, p.TrainBytes)},
 		{part(a.state.States, p.MovingBytes), part(a.states, p.MovingBytes), part(a.spare, p.MovingBytes)}}

@@ -31,7 +31,8 @@ func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 	}
 }
 
-// All intermediate values are exact in f32. A weight of 1 copies a value; a weight of 0.25 takes a quarter of it.
+// All intermediate values are exact in f32. With a weight of 1, an average copies the value. With a weight of 0.25, it
+// moves by a quarter of the difference.
 func TestAveragesFollowTheValues(t *testing.T) {
 	b := newRig(t, tensor.F32, []int{2})
 	o := b.optimizer(Options{Name: "sgd"})

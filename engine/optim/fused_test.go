@@ -19,9 +19,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// unfused updates each parameter by operations of its own, as a framework does that executes one operation at a time:
-// momentum *= factor; momentum += gradient; update = momentum * rate; value += update. It exists for the comparison
-// with the fused update only.
+// unfused updates each parameter with separate operations, like a framework that executes one operation at a time:
+// momentum *= factor; momentum += gradient; update = momentum * rate; value += update. It exists only for the
+// comparison with the fused update.
 type unfused struct {
 	program device.Program
 	scalars device.Buffer // factor of the momentum, negative rate
@@ -155,7 +155,7 @@ func openUpdates(t testing.TB, shapes [][]int) (s device.Stream, state *plan.Sta
 	return s, state, fused, apart, momentum
 }
 
-// The comparison is fair only if both updates compute the same.
+// The comparison is fair only if both updates compute the same values.
 func TestTheUnfusedUpdateComputesTheSame(t *testing.T) {
 	s, state, fused, apart, _ := openUpdates(t, blocks(8, 2))
 	values := func() (v []float32) {
@@ -190,7 +190,7 @@ func TestTheUnfusedUpdateComputesTheSame(t *testing.T) {
 }
 
 // BenchmarkUpdate compares the update of all parameters in one pass with one operation at a time for each parameter.
-// The two take turns, and the figures are medians of CPU times, which other load of the machine changes least.
+// The two updates alternate. The results are medians of CPU times, which depend least on other load of the machine.
 func BenchmarkUpdate(b *testing.B) {
 	s, state, fused, apart, _ := openUpdates(b, blocks(256, 12))
 	updates := []func() error{

@@ -15,7 +15,7 @@ type LossScale struct {
 
 const (
 	firstScale  = 1 << 16
-	mostScale   = 1 << 24 // with a larger scale, sums in f32 lose more than f16 gains
+	mostScale   = 1 << 24 // with a larger scale, the loss of precision in f32 sums exceeds the gain in f16
 	growthSteps = 2000
 )
 
@@ -33,9 +33,9 @@ func (l *LossScale) Set(scale float64, goodSteps int64) error {
 	return nil
 }
 
-// Update records a step. finite reports whether its gradient was finite. lowered means that the step was skipped
-// because the scale was too large; the scale is now lower, so the next step may succeed. At scale 1, a gradient that
-// is not finite is an error of the training itself.
+// Update records a step. finite states whether the gradient was finite. lowered reports that the step was skipped
+// because the scale was too large; the scale is now lower, so the next step may succeed. At scale 1, Update returns
+// false for a gradient that is not finite: the scale is not the cause.
 func (l *LossScale) Update(finite bool) (lowered bool) {
 	switch {
 	case !finite && l.Scale > 1:

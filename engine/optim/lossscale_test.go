@@ -40,7 +40,7 @@ func TestLossScaleFollowsTheGradients(t *testing.T) {
 	for want := float64(1 << 14); want >= 1; want /= 2 {
 		step(false, true, want)
 	}
-	step(false, false, 1) // at scale 1, the step is an error of the training
+	step(false, false, 1) // at scale 1, the scale is not the cause
 	for range 30 * growthSteps {
 		l.Update(true)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// normChunk is the number of elements of one partial sum of the gradient norm. It is a constant, so that the bits of
-// the norm do not depend on the number of threads.
+// normChunk is the number of elements of one partial sum of the gradient norm. It is a constant, so that norms with
+// different numbers of threads are bit-equal.
 const normChunk = 1 << 14
 
 // Options selects and configures the update rule.
@@ -39,7 +39,7 @@ type Moment struct {
 	Flat device.Buffer
 }
 
-// Optimizer updates the values of a state from its gradients. Only one goroutine at a time may use it.
+// Optimizer updates the values of a state from its gradients. It is not safe for concurrent use.
 type Optimizer struct {
 	opts    Options
 	state   *plan.State
@@ -189,7 +189,7 @@ func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	o.steps++
 	hyper := [4]float64{rate}
 	if o.opts.Name == "adamw" {
-		// Use the betas as f32, like the kernel. As f32, 0.999 is 1e-8 larger, which changes the first updates by
+		// Round the betas to f32, like the kernel. This makes 0.999 larger by 1e-8, which changes the first updates by
 		// 6e-6.
 		beta1, beta2, t := float64(float32(o.opts.Beta1)), float64(float32(o.opts.Beta2)), float64(o.steps)
 		hyper[1] = rate / (1 - math.Pow(beta1, t))
@@ -215,8 +215,9 @@ func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	return nil
 }
 
-// Result returns the gradient norm of the last step, before clipping, and whether it was finite. If it was not
-// finite, the step changed nothing and does not count. Wait for the stream first, and call Result once per step.
+// Result returns the gradient norm of the last step, before clipping, and whether it was finite. If the norm was not
+// finite, the step did not change any value, and does not count. Wait for the stream first, and call Result once per
+// step.
 func (o *Optimizer) Result() (norm float64, ok bool) {
 	mem := o.host.Host()[controlAt:]
 	norm = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem)))

@@ -144,8 +144,8 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 			[]float64{0.75, 0.59375, 0.41015625}, 0},
 		{"sgd of Nesterov", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5, Nesterov: true}, 0.25,
 			[]float64{0.625, 0.5390625, 0.35595703125}, 0},
-		// The distance between f32 numbers near 1 is 6e-8. A step rounds six times, and the last value follows three
-		// steps.
+		// The distance between f32 numbers near 1 is 6e-8. A step rounds six times, and the last value comes after
+		// three steps.
 		{"adamw", Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}, 0.1,
 			[]float64{0.899000002, 0.8714672987058463, 0.8365529176159483}, 5e-7},
 		{"adamw with a large epsilon", Options{Name: "adamw", Beta1: 0.5, Beta2: 0.75, Eps: 0.125}, 0.1,
@@ -169,7 +169,7 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 	}
 }
 
-// twin is a second implementation of the update rules in f64, as in their papers and in PyTorch's documentation.
+// twin is a second implementation of the update rules in f64, after their papers and PyTorch's documentation.
 type twin struct {
 	o     Options
 	decay []float64 // weight decay of each element
@@ -300,8 +300,8 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 	}
 }
 
-// The result equals that of PyTorch's clip_grad_norm_, except for the 1e-6 in its denominator. Gradients with a
-// smaller norm stay bit-equal.
+// The result equals that of PyTorch's clip_grad_norm_, except for the 1e-6 in its denominator. Gradients with a smaller
+// norm must not change in any bit.
 func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 	for _, c := range []struct {
 		clip, unscale float64

@@ -13,7 +13,7 @@ type Schedule struct {
 	Min        float64 // learning rate at the end; for cosine and linear
 	Warmup     int     // number of warm-up steps; step s < Warmup has rate Base·(s+1)/Warmup
 	Total      int     // number of steps of the run; above 0 for cosine and linear
-	StepSize   int     // for step: the rate is Base·Gamma^(number of whole StepSize done)
+	StepSize   int     // for step: the rate is Base·Gamma^(steps done / StepSize, rounded down)
 	Gamma      float64
 	Milestones []int // for multistep: ascending steps from the start of the run; each multiplies the rate by Gamma
 }
@@ -44,9 +44,9 @@ func (s Schedule) Check() error {
 
 // Rate returns the learning rate of a step, counted from 0. All curves except multistep start after the warm-up.
 //
-// Each rank computes the rate, and all ranks must get the same bits even if their processors differ. On arm64, the
-// compiler fuses a product and a sum unless a conversion rounds between them. math.Cos and math.Pow also differ
-// between architectures.
+// Each rank computes the rate, and the results must be bit-equal on all ranks, even if their processors differ. On
+// arm64, the compiler fuses a product and a sum unless a conversion rounds between them. math.Cos and math.Pow also
+// differ between architectures.
 func (s Schedule) Rate(step int) float64 {
 	if step < s.Warmup {
 		return s.Base * float64(step+1) / float64(s.Warmup)

@@ -49,7 +49,7 @@ func (c *compiler) finish(params *Params) *Plan {
 	return p
 }
 
-// inputs returns the plan's inputs. A plan without samples has only those that it reads.
+// inputs returns the plan's inputs. A plan without samples has only the inputs that it reads.
 func (c *compiler) inputs() []*graph.Value {
 	if !c.idle {
 		return c.g.Inputs
@@ -134,7 +134,7 @@ func (c *compiler) shareInPlace(all []*launch) {
 	}
 }
 
-// readsBeside reports whether l also reads mem through an input that output a.Out may not overwrite.
+// readsBeside reports whether l also reads mem through another input, which output a.Out may not overwrite.
 func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias) bool {
 	for i, in := range l.in {
 		if in.mem.root() == mem && !slices.Contains(pairs, device.Alias{Out: a.Out, In: i}) {
@@ -174,8 +174,9 @@ func assign(tensors []*storage) int64 {
 	return total
 }
 
-// span is the place of a tensor in memory and in time. Each tensor is compared with all placed ones, so the number of
-// comparisons is quadratic in the number of layers. A list of spans keeps the comparisons in one piece of memory.
+// span is the place of a tensor in memory and in time. Each tensor is compared with all placed tensors, so the number
+// of comparisons is quadratic in the number of layers. A list of spans is contiguous in memory, which makes the
+// comparisons fast.
 type span struct {
 	offset, end int64 // bytes
 	first, last int   // launches

@@ -25,7 +25,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer larger.Free()
-	// another first plan: its parameter layout is another object with equal contents
+	// stranger is another first plan; its parameter layout is another object with equal contents
 	stranger, err := Compile(r.cache, g, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestBindThatFailsHalfwayLeavesThePlanUnbound(t *testing.T) {
 	r.close()
 }
 
-// The trainer runs the plans of training and evaluation alternately in one arena.
+// The trainer runs plans of training and of evaluation in turn, in one arena.
 func TestPlansShareAnArena(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 3, 4, tensor.F32, true))
 	eval := r.compile(classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))

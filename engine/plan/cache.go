@@ -9,7 +9,8 @@ import (
 )
 
 // Cache holds compiled kernels. A network repeats the same op on the same shapes, and plans for other batch sizes reuse
-// kernels that do not depend on the batch size. Several goroutines may use a cache, but only one compiles at a time.
+// kernels that do not depend on the batch size. A Cache is safe for concurrent use, but only one goroutine at a time
+// compiles.
 type Cache struct {
 	Device  device.Device
 	mu      sync.Mutex
@@ -20,7 +21,7 @@ type compiled struct {
 	kernel device.Kernel
 	err    error // nil or ErrUnsupported, which is cached, too
 	plans  int   // number of plans that use the kernel
-	stays  bool  // kept until Close: a user that is not a plan requested it
+	stays  bool  // kept until Close, because it was requested by a user that is not a plan
 }
 
 // NewCache returns an empty cache for dev.
@@ -28,8 +29,8 @@ func NewCache(dev device.Device) *Cache {
 	return &Cache{Device: dev, kernels: map[string]*compiled{}}
 }
 
-// Compile returns the kernel of a request. It calls Device.Compile only at the first request. The cache owns the kernel
-// until Close.
+// Compile returns the kernel for op and its operands. It calls Device.Compile only at the first request. The cache owns
+// the kernel until Close.
 func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +42,7 @@ func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kerne
 	return have.kernel, have.err
 }
 
-// compile returns the entry of a request. The caller holds the lock. The returned error is not stored in the cache.
+// compile returns the entry of a request. The caller holds the lock. The cache does not store the returned error.
 func (c *Cache) compile(key string, op device.Op, in, out []device.TensorSpec) (*compiled, error) {
 	if have := c.kernels[key]; have != nil {
 		return have, nil

@@ -24,7 +24,7 @@ type storage struct {
 	bytes       int64
 	offset      int64 // bytes from the start of the buffer
 	first, last int   // first and last launch during which the tensor is alive
-	pinned      bool  // used from outside the plan or kept between runs: never shared in place
+	pinned      bool  // used from outside the plan or kept between runs, so no output may overwrite it
 	shares      *storage
 }
 
@@ -55,8 +55,8 @@ type launch struct {
 	workspace *storage
 }
 
-// paramUse is a parameter in the layout and type that kernels need. resolveParams decides whether it is the parameter
-// itself or a copy.
+// paramUse is a parameter in the layout and type that kernels need. resolveParams decides whether these kernels read
+// the parameter itself or a copy.
 type paramUse struct {
 	param *graph.Value
 	*version
@@ -195,7 +195,7 @@ func (c *compiler) live() []*graph.Node {
 	return nodes
 }
 
-// paramOf returns the parameter that v is or converts; nil for other values.
+// paramOf returns v if v is a parameter, the parameter if v is a converted copy of it, and nil otherwise.
 func paramOf(v *graph.Value) *graph.Value {
 	if v.Role == graph.Param {
 		return v
@@ -209,7 +209,7 @@ func paramOf(v *graph.Value) *graph.Value {
 // node compiles one node and the reorders that it needs.
 func (c *compiler) node(n *graph.Node) error {
 	if len(n.Out) == 1 && paramOf(n.Out[0]) != nil {
-		return nil // a copy of a parameter: its readers determine the layout
+		return nil // the readers of a copy of a parameter determine its layout
 	}
 	if _, ok := n.Op.(device.Reshape); ok && paramOf(n.In[0]) == nil {
 		return c.reshape(n)
@@ -277,7 +277,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	}
 	if p := paramOf(v.Follows); p != nil {
 		if c.fixed == nil || c.fixed.plain {
-			return device.Any // a reorder is cheaper than a kernel with an output layout that the device did not choose
+			return device.Any // a reorder is cheaper than a kernel with a layout that the device did not choose
 		}
 		i, _ := c.fixed.Find(p.Name)
 		return c.fixed.Params[i].Spec.Layout
@@ -286,7 +286,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 }
 
 // unpin replaces the requested layout of each gradient by Any, unless the host reads the gradient. changed reports
-// whether it replaced a layout.
+// whether unpin replaced a layout.
 func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.TensorSpec, changed bool) {
 	free = append(free, out...)
 	for i, v := range n.Out {
@@ -368,7 +368,7 @@ func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
 		return false
 	}
 	if _, costly := l.op.(device.Coster); costly || len(device.Aliases(l.op)) > 0 {
-		return false // a costly kernel chose its layout for speed, and an alias has the layout of its input
+		return false // a costly kernel has chosen its layout for speed; an alias has the layout of its input
 	}
 	k, err := c.kernels.Compile(l.op, specsOf(l.in), []device.TensorSpec{want})
 	if err != nil || !k.Out()[0].Same(want) {

@@ -77,7 +77,7 @@ type decomposition struct {
 	err   error
 }
 
-// own decomposes an op from outside the module by the op's own method.
+// own decomposes an op from outside the module with the method Decompose of the op.
 func (d *decomposition) own(op graph.Decomposable) {
 	var outs []*graph.Value
 	if d.nodes, outs, d.err = graph.Decompose(op, d.of); d.err != nil {
@@ -136,7 +136,7 @@ func (d *decomposition) batchNormDiffReduce(op device.BatchNormDiffReduce) {
 		dz = d.apply(device.Binary{Func: device.Add}, in[5], in[6])[0]
 	}
 	if op.ReLU {
-		if op.Add { // the mask is the sign of the output of the forward pass
+		if op.Add { // ReLU's mask is the sign of the output of the forward pass
 			dz = d.unmask(dz, in[len(in)-1].Node.Out[0])
 		} else {
 			dz = d.unmask(dz, d.normalised(op.Group, op.Eps))
@@ -150,7 +150,7 @@ func (d *decomposition) batchNormDiffReduce(op device.BatchNormDiffReduce) {
 	last := d.nodes[len(d.nodes)-1]
 	last.Out[0], last.Out[1] = d.of.Out[0], d.of.Out[1]
 	if len(d.of.Out) == 3 {
-		// the masked sum dz is an output of the fused node, so the node that computes dz writes this output
+		// dz, the masked sum, is also an output of the fused node
 		d.rename(dz, d.of.Out[2])
 	}
 }
@@ -166,8 +166,8 @@ func (d *decomposition) unmask(diff, y *graph.Value) *graph.Value {
 	return d.apply(device.UnaryDiff{Func: device.ReLU}, diff, y)[0]
 }
 
-// rename replaces value from by to in all nodes. If no node of the decomposition computes from, a copy of from becomes
-// to.
+// rename replaces value from by value to in all nodes. If no node of the decomposition computes from, rename appends a
+// node that copies from to to.
 func (d *decomposition) rename(from, to *graph.Value) {
 	made := false
 	for _, n := range d.nodes {

@@ -7,7 +7,7 @@ import (
 )
 
 // Decompositions of the ops of transformers. Attention has no decomposition, because every device for transformers has
-// a kernel for it.
+// an attention kernel.
 
 // one is apply for an op with one output.
 func (d *decomposition) one(op device.Op, in ...*graph.Value) *graph.Value {
@@ -26,7 +26,7 @@ func (d *decomposition) binary(f device.BinaryFunc, a, b *graph.Value) *graph.Va
 	return d.one(device.Binary{Func: f}, a, b)
 }
 
-// embedding looks up the rows of each table by an op of its own, and adds them.
+// embedding looks up the rows of each table with a separate op, and adds the rows.
 func (d *decomposition) embedding(op device.Embedding) {
 	in := d.of.In
 	wide := in[1].DType // add in the type of the tables, and round only the sum

@@ -3,7 +3,7 @@
 // [Compile] turns a graph into a [Plan] without allocating device memory for tensors:
 //
 //   - It compiles every node, and decomposes ops that the device lacks.
-//   - It passes the layouts that the device chooses from node to node, and inserts a reorder only where two nodes need
+//   - It keeps the layouts that the device chooses between nodes, and inserts a reorder only where two nodes need
 //     different layouts.
 //   - It finds tensors that may share memory, and places every tensor in one arena.
 //
@@ -31,8 +31,8 @@
 //
 // If the layers of a graph exchange values with other ranks, [Plan.Exchanges] lists the exchanges. [Plan.BindWired]
 // binds such a plan with two events per exchange. The pass records the first event when this rank's values are in the
-// exchange's memory. It waits for the second event before it reads the result. A pass is therefore still one call: a
-// communicator's thread does the exchange, and launches that do not need the result run in the meantime.
+// exchange's memory. It waits for the second event before it reads the result. A pass is therefore still one call. A
+// thread of the communicator performs the exchange; launches that do not need the result run in the meantime.
 //
 // BindWired also accepts steps that run as soon as a part of the gradient buffer is final. Package gradsync uses such
 // steps to start the all-reduce of a bucket, which then overlaps the rest of the pass ([Plan.BackwardFinal]). A rank
@@ -41,7 +41,7 @@
 //
 // # Duties of the caller
 //
-// Only one goroutine at a time may use a plan. The caller closes plans before the memory and the cache that they use.
+// A plan is not safe for concurrent use. The caller must close plans before the memory and the cache that they use.
 //
 // # Errors
 //

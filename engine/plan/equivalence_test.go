@@ -49,8 +49,8 @@ func compose(t tb, script []int, compute tensor.DType, n int, training bool) net
 	return w
 }
 
-// equalsOracle runs w by the plan of r and by the oracle, and compares every output, gradient and state. run is r.run,
-// or r.microBatch if the copies of parameters are already up to date.
+// equalsOracle runs w with the plan of r and with the oracle, and compares every output, gradient and state. run is
+// r.run, or r.microBatch if the copies of parameters are already up to date.
 func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	r.t.Helper()
 	given := map[string][]byte{}
@@ -83,7 +83,7 @@ func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	}
 }
 
-// same requires equal numbers. 0 equals -0, because a mask that multiplies and a mask that selects differ in the sign
+// same requires equal numbers. 0 equals -0, because multiplication by a mask and selection by a mask differ in the sign
 // of zero. NaN equals NaN.
 func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	r.t.Helper()
@@ -98,8 +98,8 @@ func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	}
 }
 
-// fusedBatchNorm reports whether the decomposition of op computes the same bits as op, if no tensor in between is
-// rounded to 16 bits.
+// fusedBatchNorm reports whether the results of the decomposition of op are bit-equal to those of op, if no
+// intermediate tensor is rounded to 16 bits.
 func fusedBatchNorm(op device.Op) bool {
 	switch o := op.(type) {
 	case device.BatchNormApply:
@@ -139,9 +139,9 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// The central property of this package holds for all layouts that a device may prefer: a plan computes the bits that
-// the graph defines, and live tensors do not share memory. The second run starts with a used arena, with changed
-// running statistics, and with the copies of parameters from the first run.
+// The central property of this package must hold for all layouts that a device may prefer: the results of a plan are
+// bit-equal to those of the oracle, and live tensors do not share memory. The second run starts with a used arena, with
+// changed running statistics, and with the copies of parameters from the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		compute := rapid.SampledFrom([]tensor.DType{tensor.F32, tensor.F64, tensor.BF16}).Draw(t, "compute")
@@ -172,9 +172,9 @@ type tenancy struct {
 	from, until int
 }
 
-// apart requires that tensors of the arena do not overlap if they are needed at the same time, judged by the reads and
-// writes of the launches. A tensor may use the bytes of another tensor from the launch on that reads the other tensor
-// last, if both have the same storage.
+// apart requires that tensors of the arena do not overlap if they are needed at the same time, according to the reads
+// and writes of the launches. If two tensors have the same storage, the second one may overwrite the first one in the
+// launch that reads the first one last.
 func (r *rig) apart() {
 	r.t.Helper()
 	var launches []*launch
@@ -182,7 +182,7 @@ func (r *rig) apart() {
 		launches = append(launches, part...)
 	}
 	end := len(launches)
-	// by the storage that the compiler assigned; a reshaped value has the storage of its source
+	// keyed by the storage that the compiler assigned; a reshaped value has the storage of its source
 	tenants := map[*storage]*tenancy{}
 	note := func(v *version, at int) *tenancy {
 		if v.mem.root().buffer != inArena {
@@ -244,7 +244,7 @@ func clash(a, b *tenancy) bool {
 	return a.from <= b.from && b.from <= a.until
 }
 
-// The storages are random and belong to no graph.
+// The storages are random and do not belong to a graph.
 func TestAssignKeepsTensorsApartInAsFewBytesAsTheyEndAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) *storage {
@@ -299,8 +299,8 @@ func TestAssignFillsTheTightestGap(t *testing.T) {
 			[]int64{0, 0}, 64},
 		{"alive in one launch do not", []storage{{bytes: 64, first: 0, last: 2}, {bytes: 64, first: 2, last: 3}},
 			[]int64{0, 64}, 128},
-		// At launch 5 two gaps are free: 256 bytes that the second storage left, and 128 bytes that the fourth left.
-		// The 128 bytes of the last storage go into the smaller gap.
+		// At launch 5, two gaps are free: 256 bytes of the second storage, and 128 bytes of the fourth. The last
+		// storage, of 128 bytes, must use the smaller gap.
 		{"the tighter of two gaps", []storage{
 			{bytes: 320, first: 0, last: 9}, {bytes: 256, first: 0, last: 4}, {bytes: 192, first: 0, last: 9},
 			{bytes: 128, first: 0, last: 4}, {bytes: 128, first: 0, last: 9},

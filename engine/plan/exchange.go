@@ -18,15 +18,15 @@ type Exchange struct {
 	DType    tensor.DType
 	Elements int // number of elements from one rank
 	Ranks    int // number of ranks of an all-gather; 0 for sums
-	// Region is the memory of the exchanged values while the plan is bound. For a sum it holds Elements values. For an
-	// all-gather it holds Elements values of each rank, in the order of ranks.
+	// Region is the memory of the exchanged values while the plan is bound. For a sum, it contains Elements values. For
+	// an all-gather, it contains Elements values of each rank, in the order of ranks.
 	Region device.Region
 }
 
 // Wiring connects a plan to the other ranks when the plan is bound.
 type Wiring struct {
-	// Ready and Done have one event per exchange of Plan.Exchanges. The plan records Ready when this rank's values are
-	// in place, and waits for Done before it reads the result.
+	// Ready and Done contain one event per exchange of Plan.Exchanges. The plan records Ready when this rank's values
+	// are in place, and waits for Done before it reads the result.
 	Ready, Done []device.Event
 	// Gradients are additional steps of BackwardFinal, ascending by Bytes.
 	Gradients []Insertion
@@ -41,7 +41,7 @@ type Insertion struct {
 }
 
 // exchange compiles a graph's AllGather or AllReduce. Its operands are adjacent in one storage. If a launch computes an
-// operand only for this exchange, the launch writes the operand to this storage. Other operands are copied.
+// operand only for this exchange, the launch writes the operand directly to this storage. Other operands are copied.
 func (c *compiler) exchange(n *graph.Node) error {
 	l := &launch{name: n.Name, op: n.Op, phase: n.Phase}
 	mem := &storage{pinned: true}
@@ -75,7 +75,7 @@ func (c *compiler) exchange(n *graph.Node) error {
 	return nil
 }
 
-// bring writes the operands of exchange l into mem, the i-th at first + i·piece.
+// bring writes the operands of exchange l to mem, the i-th at offset first + i·piece.
 func (c *compiler) bring(n *graph.Node, l *launch, mem *storage, first, piece int64) error {
 	for i, v := range n.In {
 		have, err := c.operand(n, i, v.Spec())
@@ -128,10 +128,10 @@ func isExchange(op device.Op) bool {
 	return false
 }
 
-// hideExchanges moves one costly launch from before each exchange to after it, if the exchange does not depend on this
-// launch. The moved launch then runs while the exchange is in progress. In the backward pass, the moved launch is the
-// weight gradient of the layer after a normalisation. Only one launch is moved, because its operands stay in memory
-// longer.
+// For each exchange, hideExchanges moves one costly launch from before the exchange to after it, if the exchange does
+// not depend on this launch. The moved launch then runs while the exchange is in progress. In the backward pass, the
+// moved launch is the weight gradient of the layer after a normalisation. Only one launch is moved, because its
+// operands stay in memory longer.
 func (c *compiler) hideExchanges() {
 	begin := 0
 	for x, l := range c.step {
@@ -154,8 +154,8 @@ func (c *compiler) hideExchanges() {
 	}
 }
 
-// unneeded returns the last costly launch that precedes exchange l and that l does not depend on. The result also
-// contains the later launches that l does not depend on.
+// unneeded returns the last costly launch before exchange l that l does not depend on, and the launches after it that l
+// does not depend on.
 func (c *compiler) unneeded(l *launch, before []*launch) []*launch {
 	needed := map[*launch]bool{}
 	l.ancestors(needed)
@@ -233,8 +233,8 @@ func (p *Plan) gradientsFinal(bytes int64) int {
 	return last
 }
 
-// GradientTimes returns for each trained parameter when its gradient is final, as the time since the start of the
-// backward pass. elapsed has the times of RunTimed. The returned times never decrease, because a bucket waits for all
+// GradientTimes returns, for each trained parameter, the time from the start of the backward pass until its gradient is
+// final. elapsed contains the times of RunTimed. The returned times never decrease, because a bucket waits for all
 // earlier gradients.
 func (p *Plan) GradientTimes(elapsed []time.Duration) []time.Duration {
 	elapsed = elapsed[len(p.prepare)+len(p.forward):]

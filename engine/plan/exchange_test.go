@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// syncedGraph returns the graph of twoConvs over n samples, for one of several ranks: number is its rank, and total is
-// the number of samples of all ranks. ranks = 0 means that the ranks exchange no statistics.
+// syncedGraph returns the graph of twoConvs over n samples, for one of several ranks. number is its rank, and total is
+// the number of samples of all ranks. ranks = 0 means that the ranks do not exchange statistics.
 func syncedGraph(t tb, n, number, ranks, total int) *graph.Graph {
 	t.Helper()
 	return classifierGraph(t, func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
@@ -155,9 +155,9 @@ func TestBindWantsEventsForExchangesAndInsertionsInOrder(t *testing.T) {
 	}
 }
 
-// Each insertion copies the gradients that should be final, then overwrites them. A launch that still writes a final
-// gradient changes the overwritten bytes. A launch that still reads a final gradient gets wrong values, as it would
-// after an all-reduce.
+// Each insertion copies the gradients that should be final, and then overwrites them. If a later launch writes one of
+// them, the overwritten bytes change. If a later launch reads one of them, its result is wrong, as it would be after an
+// all-reduce.
 func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	for _, synced := range []bool{false, true} {
 		r := newWiredRig(t, reference.New(), syncedGraph(t, 3, 0, map[bool]int{true: 1}[synced], 3))
@@ -227,8 +227,8 @@ func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	}
 }
 
-// The gradient of x reads the gradients of gamma and beta, so these two are not final before the gradient of x is
-// computed.
+// The computation of the gradient of x reads the gradients of gamma and beta, so these two must not count as final
+// before it.
 func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 	r := newRig(t, reference.New(), classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 	defer r.close()
@@ -259,8 +259,8 @@ func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 	}
 }
 
-// A gradient that needs a reorder to its canonical layout is reordered directly after it is computed, not at the end of
-// the pass.
+// A gradient that needs a reorder to its canonical layout must be reordered directly after it is computed, not at the
+// end of the pass.
 func TestReorderedGradientsAreFinalEarlyToo(t *testing.T) {
 	dev := openParticular(tasteOfConvs)
 	r := newRig(t, dev, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))

@@ -407,9 +407,9 @@ var mixedCases = []struct {
 	}},
 }
 
-// The truth is the same graph in f64. A bf16 number has 8 significant bits, so each stored tensor has an error of up to
-// 2⁻⁹ of its norm. A few such tensors are between a parameter and the loss: 2 % covers their errors, and a missing
-// factor or contribution exceeds 2 %.
+// The results are compared with those of the same graph in f64. A bf16 number has 8 significant bits, so each stored
+// tensor has an error of up to 2⁻⁹ of its norm. A few such tensors are between a parameter and the loss, so 2 % covers
+// their errors. A missing factor or contribution causes an error above 2 %.
 func TestGradientsInBF16AreThoseOfF64(t *testing.T) {
 	for _, c := range mixedCases {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,9 +9,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// CompileIdle plans the pass of a rank with a share of 0 samples. The rank takes part in the exchanges of g and updates
-// its running statistics from their results. Its gradients are zero. g is the graph for any number of samples. fixed is
-// the model's parameter layout. The plan has no outputs, and only those inputs of g that are equal on all ranks.
+// CompileIdle compiles a plan for a rank with a share of 0 samples. The rank takes part in the exchanges of g, and
+// updates its running statistics from the results of the exchanges. Its gradients are zero. g is the graph for any
+// number of samples. fixed is the model's parameter layout. The plan has no outputs, and only those inputs of g that
+// are equal on all ranks.
 func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err error) {
 	if err := fixed.check(g); err != nil {
 		return nil, err
@@ -70,8 +71,7 @@ func (c *compiler) common() []*graph.Node {
 	return nodes
 }
 
-// fromShared reports whether n reads at least one result of an exchange, and apart from such results only inputs and
-// states.
+// fromShared reports whether n reads at least one result of an exchange, and otherwise only inputs and states.
 func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
 	any := false
 	for _, in := range n.In {
@@ -83,8 +83,8 @@ func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
 	return any
 }
 
-// bringNothing lets a rank without samples take part in an exchange. It contributes zeros to a sum, and unused values
-// to a gather.
+// bringNothing prepares the part of a rank without samples in an exchange: zeros for a sum, and unused values for a
+// gather.
 func (c *compiler) bringNothing(l *launch, mem *storage) error {
 	if _, gather := l.op.(graph.AllGather); gather {
 		return nil

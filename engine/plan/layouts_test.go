@@ -25,8 +25,8 @@ func (r *rig) moved() []string {
 	return names
 }
 
-// residualChain is a chain of convolutions, normalisations and a residual, in which every op can keep the layouts that
-// it prefers.
+// residualChain builds a chain of convolutions, normalisations and a residual, in which every op can keep the layouts
+// that it prefers.
 func residualChain(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 3, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
@@ -35,8 +35,7 @@ func residualChain(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-// imagesLast is the taste of a device that prefers channels-last images and accepts every other operand in its present
-// layout.
+// imagesLast is a layout preference (taste): channels-last images, and every other operand in its current layout.
 func imagesLast(op device.Op, out bool, i int, have device.Layout) device.Layout {
 	switch op.(type) {
 	case device.Conv2D, device.Conv2DDiffSrc:
@@ -105,7 +104,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				_, ok := op.(device.ImageNormalize)
 				return ok && out[0].Layout >= device.FirstPrivate
 			},
-			want: []string{"forward reorder normalize"}}, // one reorder, for the forward pass and the weight gradient
+			want: []string{"forward reorder normalize"}}, // one reorder serves the forward pass and the weight gradient
 		{name: "a gradient that cannot lie as its value", model: residualChain, compute: tensor.F32,
 			taste: func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 				if _, ok := op.(device.Conv2DDiffSrc); ok && out {
@@ -144,7 +143,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 	}
 }
 
-// A kernel overwrites an operand that no later launch reads, if the device allows it.
+// A kernel must overwrite an operand that no later launch reads, if the device allows it.
 func TestSharingInPlaceSavesMemoryAndChangesNothing(t *testing.T) {
 	arenas := map[bool]int64{}
 	var losses []float64
@@ -194,8 +193,8 @@ func TestOneInputServesOneOutputInPlace(t *testing.T) {
 	}
 }
 
-// b is a reshaped view of a with the same number of elements, and is broadcast to a's shape. The kernel may overwrite
-// a, but not while it also reads the same memory as b.
+// b is a reshaped view of a with the same number of elements, and is broadcast to the shape of a. The kernel could
+// overwrite a, but here it also reads the same memory as b.
 func TestOperandReadTwiceIsNotOverwritten(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		a := g.Unary("a", device.Exp, g.Input("x", tensor.F32, 1, 3))
@@ -228,7 +227,7 @@ func TestEvaluationUsesTheLayoutsOfTraining(t *testing.T) {
 	}
 }
 
-// Weight gradients are written in the layout of the parameters, even if the device would choose another layout for
+// Weight gradients must be written in the layout of the parameters, even if the device would choose another layout for
 // another batch size.
 func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
 	d := openParticular(tasteOfConvs)
@@ -247,7 +246,7 @@ func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
 	}
 }
 
-// A model that is only evaluated has no gradients that could determine the layouts of its parameters.
+// A model that is only evaluated has no gradients that determine the layouts of its parameters.
 func TestFirstPlanWithoutGradientsKeepsParametersPlain(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))
 	defer r.close()

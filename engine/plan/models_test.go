@@ -21,7 +21,7 @@ import (
 const classes = 5
 
 // classifierGraph returns the graph of a model with its loss, for n images of size·size pixels. If training is set, the
-// graph also has gradients.
+// graph also contains gradients.
 func classifierGraph(t tb, model models.Classifier, n, size int, compute tensor.DType, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -81,9 +81,9 @@ var (
 	tinyBottleneck = resnet.Build(resnet.Depth{Blocks: [4]int{2, 0, 0, 0}, Bottleneck: true}, resnet.Options{})
 )
 
-// The test moves each parameter along one random direction of length 1, so that all elements take part. The tolerance
-// is relative to the norm of the gradient. It is larger than in TestRulesEqualFiniteDifferences, because a ReLU may
-// change its sign within h.
+// The test moves each parameter along one random direction of length 1, so that all elements affect the loss. The
+// tolerance is relative to the norm of the gradient. It is larger than in TestRulesEqualFiniteDifferences, because a
+// ReLU may change its sign within h.
 func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
 	const h, tolerance = 1e-5, 1e-6
 	for _, c := range []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// oracle runs a graph without a plan: node after node on the reference device, with every tensor plain and in memory of
-// its own. A plan may share memory, fuse, reorder or leave out nodes, but must compute the same results.
+// oracle runs a graph without a plan, node after node on the reference device. Every tensor is plain and has its own
+// memory. A plan may share memory, and may fuse, reorder or leave out nodes, but its results must be the same.
 type oracle struct {
 	dev    *reference.Device
 	stream device.Stream

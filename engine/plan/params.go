@@ -23,9 +23,9 @@ type ParamInfo struct {
 	Layer  int               // for a parameter: number of layers before the parameter's layer
 }
 
-// Params is the memory layout of a model's parameters and states, the same for all its plans.
+// Params is the memory layout of a model's parameters and states. It is the same for all plans of the model.
 type Params struct {
-	// parameters in the order of the flat buffer: as the backward pass completes their gradients, then frozen ones
+	// in the order of the flat buffer: parameters as the backward pass completes their gradients, then frozen ones
 	Params []ParamInfo
 	// Trained is the number of parameters, at the start of Params, for which the backward pass computes gradients. The
 	// gradients of the remaining parameters stay zero.

@@ -12,10 +12,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// particular is a device that prefers layouts of its own. Its kernels convert operands to plain layout, run the kernels
-// of the reference device, and convert the results back. The results equal those of the reference device bit for bit if
-// two conditions hold: every operand has the layout that its kernel requires, and no launch overwrites a live operand.
-// A violation of the contract of package device is an error.
+// particular is a device that prefers private layouts. Its kernels convert operands to plain layout, run the kernels of
+// the reference device, and convert the results back. The results are bit-equal to those of the reference device if
+// every operand has the layout that its kernel requires, and if no launch overwrites a live operand. A violation of the
+// contract of package device is an error.
 type particular struct {
 	device.Device // device memory, host memory, events
 	compute       *reference.Device
@@ -26,10 +26,10 @@ type particular struct {
 	taste func(op device.Op, out bool, i int, have device.Layout) device.Layout
 	// refuse reports whether the device refuses an op with these specs. The specs contain the requested layouts.
 	refuse func(op device.Op, in, out []device.TensorSpec) bool
-	// If inPlace is set, every output may share memory with every input of equal size: kernels read all inputs before
-	// they write an output.
+	// If inPlace is set, every output may share memory with every input of equal size, because kernels read all inputs
+	// before they write an output.
 	inPlace bool
-	// workspace is the scratch memory of every kernel in bytes. Each launch finds garbage in it.
+	// workspace is the scratch memory of every kernel in bytes. It contains arbitrary bytes at each launch.
 	workspace int64
 }
 
@@ -80,7 +80,7 @@ func physical(l device.Layout, shape tensor.Shape) (order, extents []int) {
 	return order, extents
 }
 
-// lie returns the spec of a tensor in a layout. Scalars and saved state are always plain.
+// lie returns the spec of a tensor in layout l. Scalars and saved state are always plain.
 func lie(s device.TensorSpec, l device.Layout) device.TensorSpec {
 	if l < device.FirstPrivate || len(s.Shape) == 0 || s.DType == tensor.Opaque {
 		return device.TensorSpec{Shape: s.Shape, DType: s.DType, Bytes: s.Bytes}
@@ -201,7 +201,7 @@ func (d *particular) Compile(op device.Op, in, out []device.TensorSpec) (device.
 	return k, nil
 }
 
-// plainly returns the spec s as the reference device expects it.
+// plainly returns s as the reference device expects it: in plain layout.
 func plainly(s device.TensorSpec) device.TensorSpec {
 	if s.DType == tensor.Opaque {
 		return device.TensorSpec{Shape: s.Shape, DType: s.DType, Bytes: s.Bytes}
@@ -385,8 +385,8 @@ func fill(b []byte, with byte) {
 // Close implements device.Device.
 func (d *particular) Close() error { return errors.Join(d.Device.Close(), d.compute.Close()) }
 
-// moody returns a random taste that always gives the same layout for one operand of one op. In one of four cases it
-// accepts the current layout.
+// moody returns a random layout preference. It always gives the same layout for the same operand of the same op. In one
+// of four cases, it accepts the current layout.
 func moody(seed uint64) func(device.Op, bool, int, device.Layout) device.Layout {
 	return func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 		h := fnv.New64a()

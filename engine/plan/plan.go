@@ -18,7 +18,7 @@ type Plan struct {
 	kernels    *lease
 	params     *Params
 	arenaBytes int64
-	usage      Usage // contents of the arena at the launch with the largest use
+	usage      Usage // contents of the arena at the launch that uses the most memory
 	inputs     map[string]*version
 	inputNames []string
 	outputs    map[string]*version
@@ -52,7 +52,7 @@ func (p *Plan) Bind(arena device.Region, state *State) error {
 }
 
 // BindWired is Bind for a plan that exchanges values with other ranks. The events of w, and everything that the steps
-// of w.Gradients refer to, must outlive the binding.
+// of w.Gradients use, must exist as long as the binding.
 func (p *Plan) BindWired(arena device.Region, state *State, w Wiring) error {
 	if err := p.checkBinding(arena, state, w); err != nil {
 		return err
@@ -183,8 +183,8 @@ func (b binder) region(s *storage, at, bytes int64) device.Region {
 	return r
 }
 
-// Input returns the region where the host writes an input, in plain layout. The value stays until the host overwrites
-// it.
+// Input returns the region to which the host writes an input, in plain layout. The value remains until the host
+// overwrites it.
 func (p *Plan) Input(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("input", p.inputs, name)
 }
@@ -205,7 +205,7 @@ func (p *Plan) OutputBytes(name string) int64 {
 	return 0
 }
 
-// Output returns the region where the host reads an output, in plain layout, after a run.
+// Output returns the region from which the host reads an output after a run, in plain layout.
 func (p *Plan) Output(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("output", p.outputs, name)
 }
@@ -229,7 +229,7 @@ func (p *Plan) InputNames() []string {
 // Prepare writes the copies of parameters that kernels need. Call it after each change of parameters.
 func (p *Plan) Prepare(s device.Stream) error { return p.run(s, prepare) }
 
-// Forward runs the forward pass: from inputs to outputs.
+// Forward runs the forward pass, from inputs to outputs.
 func (p *Plan) Forward(s device.Stream) error { return p.run(s, forward) }
 
 // Backward runs the backward pass, after Forward. It overwrites gradients.

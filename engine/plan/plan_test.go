@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// twoConvs contains everything that a plan decides about: a convolution that needs no gradient of its source, a
-// convolution that needs one, a normalisation between the two, and a pooling with saved state.
+// twoConvs builds a network with all cases that a plan distinguishes: a convolution that needs no gradient of its
+// source, a convolution that needs one, a normalisation between them, and a pooling with saved state.
 func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
@@ -29,8 +29,8 @@ func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-// tasteOfConvs is the taste of a device that requires channels-last images and reversed weights, and that writes weight
-// gradients reversed and padded.
+// tasteOfConvs is the layout preference of a device that requires channels-last images and reversed weights, and that
+// writes weight gradients reversed and padded.
 func tasteOfConvs(op device.Op, out bool, i int, have device.Layout) device.Layout {
 	switch op.(type) {
 	case device.Conv2D:
@@ -88,8 +88,8 @@ func TestPlanIsReadable(t *testing.T) {
 	}
 }
 
-// A gradient is in the flat buffer, at the offset of its parameter. An output is where the host reads it. A value that
-// is both a gradient and an output is copied.
+// A gradient is in the flat buffer, at the offset of its parameter. An output is in the memory that the host reads. A
+// value that is both must be copied.
 func TestGradientsMayBeOutputs(t *testing.T) {
 	for name, dev := range map[string]device.Device{
 		"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {

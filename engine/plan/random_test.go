@@ -11,9 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// composer builds a network from a script of numbers. Each node reads values chosen from all existing values. Forward
-// and backward pass therefore read a value any number of times, in any order. One script gives the same parameters for
-// any number of samples, in training and in evaluation.
+// composer builds a network from a script, which is a list of numbers. Each node reads values chosen from all existing
+// values. The forward and the backward pass therefore read a value any number of times, in any order. The same script
+// gives the same parameters for any number of samples, in training and in evaluation.
 type composer struct {
 	*graph.Graph
 	script  []int
@@ -108,7 +108,7 @@ var kinds = []struct {
 	add  func(c *composer, name string, x *graph.Value, training bool) *graph.Value
 }{
 	{"conv", (*composer).conv},
-	{"conv", (*composer).conv}, // listed twice, so chosen twice as often
+	{"conv", (*composer).conv}, // listed twice, so that it is chosen twice as often
 	{"norm", (*composer).norm},
 	{"norm", (*composer).norm},
 	{"unary", func(c *composer, name string, x *graph.Value, _ bool) *graph.Value {

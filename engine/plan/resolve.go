@@ -33,8 +33,8 @@ func (c *compiler) resolveParams() (*Params, error) {
 		l.out[0] = grad
 		at := len(c.step)
 		if i := slices.Index(c.step, have.producer); i >= 0 {
-			// directly after the producer, so that the all-reduce of the gradient need not wait for the rest of the
-			// pass
+			// insert directly after the producer, so that the all-reduce of the gradient need not wait for the rest of
+			// the pass
 			at = i + 1
 		}
 		c.step = slices.Insert(c.step, at, l)
@@ -58,8 +58,8 @@ func (c *compiler) resolveParams() (*Params, error) {
 	return params, nil
 }
 
-// paramOrder returns parameters in the order in which the backward pass completes their gradients, then those without a
-// gradient, then the frozen ones.
+// paramOrder returns the parameters in the order in which the backward pass completes their gradients, then parameters
+// without a gradient, then frozen parameters.
 func (c *compiler) paramOrder() []*graph.Value {
 	var order []*graph.Value
 	seen := map[*graph.Value]bool{}

@@ -54,7 +54,7 @@ func newRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	return r
 }
 
-// bind binds the plan to an arena of exactly the required size.
+// bind binds the plan to an arena that has exactly the required size.
 func (r *rig) bind() {
 	r.t.Helper()
 	arena, err := r.dev.Alloc(r.plan.ArenaBytes())
@@ -67,7 +67,7 @@ func (r *rig) bind() {
 	r.arena = arena
 }
 
-// compile compiles another plan of the same model and binds it to an arena of its own.
+// compile compiles another plan of the same model and binds it to a separate arena.
 func (r *rig) compile(g *graph.Graph) *rig {
 	r.t.Helper()
 	other := *r

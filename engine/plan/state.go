@@ -98,7 +98,7 @@ func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
 }
 
 // View calls f with the data of the tensor of info in a flat buffer, in plain layout. The data is valid only during the
-// call, and f must not change it. No stream may write to the tensor meanwhile.
+// call, and f must not change it. No stream may write to the tensor during the call.
 func (s *State) View(flat device.Buffer, info ParamInfo, f func(data []byte) error) error {
 	plain := device.TensorSpec{Shape: info.Spec.Shape, DType: info.Spec.DType}
 	src := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}

@@ -154,7 +154,7 @@ func TestStateThatDoesNotFitTakesNothing(t *testing.T) {
 	}
 }
 
-// Read also frees the workspace of its reorder.
+// Read must also free the workspace of its reorder.
 func TestReadingTakesNoMemoryForLong(t *testing.T) {
 	d := openParticular(tasteOfConvs)
 	d.workspace = 128

@@ -67,7 +67,7 @@ func transformerRules() []ruleCase {
 			return loss
 		}},
 		{"an embedding that is also an operand", func(l *leaves) *graph.Value {
-			// the gradient of sum is also a contribution to the gradient of w, so it must not be changed in place
+			// the gradient of sum is also a contribution to the gradient of w, so no op may overwrite it
 			w := l.param(5, 4)
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w}, tensor.F64)
 			sum := l.Binary("sum", graph.Add, w, l.param(5, 4))
@@ -115,8 +115,8 @@ func transformerRules() []ruleCase {
 	}})
 }
 
-// Tied embeddings need one gradient buffer: the gradient of the embedding is added to the gradient of the classifier in
-// place.
+// Tied embeddings must need only one gradient buffer: the gradient of the embedding is added to the gradient of the
+// classifier in place.
 func TestTiedEmbeddingsAccumulate(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		w := g.Param("w", graph.Normal(1), 50, 4)
@@ -250,7 +250,7 @@ func composedAttention(g *graph.Graph, op graph.AttentionOp, qkv, visible, valid
 	return g.Binary("y", device.Mul, g.Concat("samples", 0, samples...), valid)
 }
 
-// The composition adds in another order than the op. The tolerance of 1e-12 covers the rounding of a few hundred f64
+// The composition sums in another order than the op. The tolerance of 1e-12 covers the rounding of a few hundred f64
 // additions per gradient.
 func TestAttentionEqualsItsDecomposition(t *testing.T) {
 	for _, s := range []struct {

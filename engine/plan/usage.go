@@ -1,6 +1,6 @@
 package plan
 
-// Usage describes the contents of a plan's arena, in bytes, at the launch with the largest use.
+// Usage describes the contents of a plan's arena, in bytes, at the launch that uses the most memory.
 type Usage struct {
 	At          string `json:"at"`          // name of the launch
 	Copies      int64  `json:"copies"`      // copies of parameters, in the layouts and types that kernels need
@@ -10,7 +10,7 @@ type Usage struct {
 	Gaps        int64  `json:"gaps"`        // arena bytes that hold no live tensor at this launch
 }
 
-// Usage returns the contents of the arena at its largest use.
+// Usage returns the contents of the arena at the launch that uses the most memory.
 func (p *Plan) Usage() Usage { return p.usage }
 
 // Classes of tensors in an arena.

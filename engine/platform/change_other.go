@@ -4,5 +4,5 @@ package platform
 
 import "os"
 
-// ChangeTime returns 0: the field of the system's structure has another name on each system.
+// ChangeTime returns 0, because each system has another name for this field of its structure.
 func ChangeTime(os.FileInfo) int64 { return 0 }

@@ -6,6 +6,6 @@
 //	err = platform.SyncDir(folder)           // after a rename
 //
 // Each form has a file: *_unix.go, *_linux.go, *_darwin.go, *_windows.go or *_other.go. An operation that a system
-// lacks returns an error that wraps errors.ErrUnsupported, or ok = false. No operation does nothing if a result depends
-// on it.
+// lacks returns an error that wraps errors.ErrUnsupported, or ok = false. An operation that affects a result never
+// silently does nothing.
 package platform

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When
-// the file is closed, or the process ends for any reason, the system releases the lock.
+// TryLock locks a file exclusively. It does not wait: if another open file has the lock, it returns ErrLocked. The
+// system releases the lock when the file is closed, or when the process ends for any reason.
 func TryLock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -25,7 +25,7 @@ func TryLock(f *os.File) error {
 	}
 }
 
-// Map maps the first bytes of a file into the memory, for reading. The map remains valid after the file is closed.
+// Map maps the first bytes of a file into memory, for reading. The map remains valid after the file is closed.
 func Map(f *os.File, bytes int) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ, unix.MAP_SHARED)
 }

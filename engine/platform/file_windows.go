@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockedByte is the upper half of the position of the byte that TryLock locks. A lock of Windows excludes other
-// processes from the locked bytes. No file reaches this position, so all of its contents remain readable.
+// lockedByte is the upper half of the position of the byte that TryLock locks. On Windows, other processes cannot read
+// locked bytes. No file is long enough to contain this byte, so all contents remain readable.
 const lockedByte = 1 << 30
 
-// TryLock locks a file exclusively, and does not wait: if another open file has the lock, it returns ErrLocked. When
-// the file is closed, or the process ends for any reason, the system releases the lock.
+// TryLock locks a file exclusively. It does not wait: if another open file has the lock, it returns ErrLocked. The
+// system releases the lock when the file is closed, or when the process ends for any reason.
 func TryLock(f *os.File) error {
 	at := windows.Overlapped{OffsetHigh: lockedByte}
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
@@ -24,7 +24,7 @@ func TryLock(f *os.File) error {
 	return os.NewSyscallError("LockFileEx", err)
 }
 
-// Map maps the first bytes of a file into the memory, for reading. The map remains valid after the file is closed.
+// Map maps the first bytes of a file into memory, for reading. The map remains valid after the file is closed.
 func Map(f *os.File, bytes int) ([]byte, error) {
 	mapping, err := windows.CreateFileMapping(windows.Handle(f.Fd()), nil, windows.PAGE_READONLY, 0, 0, nil)
 	if err != nil {
@@ -45,8 +45,8 @@ func Unmap(mapped []byte) error {
 		windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))))
 }
 
-// SyncDir returns nil: Windows cannot flush a folder. NTFS writes renames to its journal in order, so that after a
-// power failure a file has either its old or its complete new contents, but the newest rename may be lost.
+// SyncDir returns nil, because Windows cannot flush a folder. NTFS writes renames to its journal in order. After a
+// power failure, a file therefore has either its old or its complete new contents, but the newest rename may be lost.
 func SyncDir(*os.File) error { return nil }
 
 // FileID returns ok = false: os.FileInfo does not have these numbers on Windows.

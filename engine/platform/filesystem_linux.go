@@ -11,8 +11,8 @@ const (
 	lustreMagic = 0x0BD00BD0
 )
 
-// fileSystems are the file systems with known properties, by the type that statfs states. All others are unknown:
-// among them FUSE, SquashFS, CIFS and 9P.
+// fileSystems are the file systems with known properties, by the type that statfs returns. The properties of all others
+// are unknown, for example FUSE, SquashFS, CIFS and 9P.
 var fileSystems = map[uint32]FileSystem{
 	unix.EXT4_SUPER_MAGIC:      {Name: "ext", FolderTimes: true, Local: true}, // ext2 and ext3 have the same number
 	unix.XFS_SUPER_MAGIC:       {Name: "xfs", FolderTimes: true, Local: true},

@@ -2,11 +2,12 @@ package platform
 
 import "golang.org/x/sys/unix"
 
-// LockLimit returns the limit of memory that this process may keep from being swapped, in bytes. ok is false if it is
-// unknown.
+// LockLimit returns the amount of memory, in bytes, that this process may lock to prevent swapping. ok is false if the
+// limit is unknown.
 func LockLimit() (bytes uint64, ok bool) { return limitOf(unix.RLIMIT_MEMLOCK) }
 
-// Space returns the size of the file system of a folder, and the bytes that this process may still write to it.
+// Space returns the size, in bytes, of the file system of a folder, and the bytes that this process may still write to
+// it.
 func Space(folder string) (total, free int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(folder, &s); err != nil {

@@ -4,11 +4,12 @@ package platform
 
 import "errors"
 
-// LockLimit returns the limit of memory that this process may keep from being swapped, in bytes. ok is false if it is
-// unknown.
+// LockLimit returns the amount of memory, in bytes, that this process may lock to prevent swapping. ok is false if the
+// limit is unknown.
 func LockLimit() (bytes uint64, ok bool) { return 0, false }
 
-// Space returns the size of the file system of a folder, and the bytes that this process may still write to it.
+// Space returns the size, in bytes, of the file system of a folder, and the bytes that this process may still write to
+// it.
 func Space(string) (total, free int64, err error) {
 	return 0, 0, errors.New("the space of file systems is measured on Linux only")
 }

@@ -21,7 +21,8 @@ func TestALockExcludesEveryOtherOpenFile(t *testing.T) {
 	if err := TryLock(second); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second lock: got %v, want %v", err, ErrLocked)
 	}
-	// Locks of Windows exclude other processes from the contents; readers of a run must not notice them.
+	// On Windows, other processes cannot read locked bytes. TryLock locks a byte beyond the end of the file, so the
+	// contents must stay readable.
 	if text, err := os.ReadFile(path); string(text) != "contents" || err != nil {
 		t.Errorf("a locked file: got %q, %v, want its contents", text, err)
 	}
@@ -97,7 +98,7 @@ func TestProcessTimeGrowsWithWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The clock of Windows advances by 16 ms.
+	// The clock of Windows advances in steps of 16 ms.
 	for began := time.Now(); ; {
 		after, err := ProcessTime()
 		if err != nil {

@@ -21,10 +21,10 @@ func SignalName(s syscall.Signal) string { return unix.SignalName(s) }
 // OwnGroup puts the process of a command into its own process group. Ctrl-C then does not reach it.
 func OwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// KillGroup kills the processes of a group, which has the number of its first process. An empty group is an error.
+// KillGroup kills the processes of a group, whose number is the pid of its first process. An empty group is an error.
 func KillGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
 
-// Yield gives the processes of a group a nice value that is higher than that of this process by step, at most 19.
+// Yield sets the nice value of the processes of a group to that of this process plus step, at most 19.
 func Yield(pid, step int) error {
 	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 	if err != nil {
@@ -43,7 +43,7 @@ func ProcessTime() (time.Duration, error) {
 }
 
 // FileLimit returns the limit of open files of this process. ok is false if it is unknown. The Go runtime raises the
-// soft limit to the hard one when a program starts, and restores it in processes that the program starts.
+// soft limit to the hard limit when a program starts, and restores it in processes that the program starts.
 func FileLimit() (files uint64, ok bool) { return limitOf(syscall.RLIMIT_NOFILE) }
 
 // AddressLimit returns the limit of the address space of this process, in bytes. ok is false if it is unknown.

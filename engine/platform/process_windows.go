@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// SaveSignals is empty: no program of Windows can send a signal that asks a run to save.
+// SaveSignals is empty, because programs on Windows cannot send a signal that asks a run to save.
 var SaveSignals []os.Signal
 
 // SignalName returns the name of a signal that Go delivers on Windows, or "".
@@ -34,7 +34,8 @@ func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }
 
-// KillGroup returns errors.ErrUnsupported: a process group of Windows does not include the children of its processes.
+// KillGroup returns errors.ErrUnsupported, because a process group of Windows does not include the children of its
+// processes.
 func KillGroup(int) error {
 	return fmt.Errorf("kill a process and its children on Windows: %w", errors.ErrUnsupported)
 }

@@ -8,7 +8,7 @@ import (
 
 // Confusion counts the predictions of a classifier by class. All slices have one element for each class.
 //
-// With Independent, a sample may have any number of the classes, and each of them may be predicted.
+// If Independent is set, a sample may have any number of the classes, and any number of them may be predicted.
 type Confusion struct {
 	Independent bool
 
@@ -128,7 +128,7 @@ func (c *Confusion) of(class int) (value float64, known bool) {
 	return 2 * float64(c.Hits[class]) / float64(all), true
 }
 
-// ClassFigures are the figures of one class. Precision is 0 if the class is never predicted, and Recall is 0 if it has
+// ClassFigures are the metrics of one class. Precision is 0 if the class is never predicted, and Recall is 0 if it has
 // no samples.
 type ClassFigures struct {
 	Class     int     `json:"class"`
@@ -142,7 +142,7 @@ type ClassFigures struct {
 	AveragePrecision *float64 `json:"average_precision,omitempty"`
 }
 
-// ByClass returns the figures of all classes. names are their names, if they are known.
+// ByClass returns the metrics of all classes. names are the names of the classes, or nil.
 func (c *Confusion) ByClass(names []string) []ClassFigures {
 	all := make([]ClassFigures, len(c.Hits))
 	for i, hits := range c.Hits {

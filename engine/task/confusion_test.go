@@ -41,7 +41,7 @@ func TestMacroF1AndClassesThatAreNeverPredicted(t *testing.T) {
 	}
 }
 
-// A metric that the user has named is part of each evaluation, and of the choices once.
+// A metric that the user has named must be in each evaluation, and only once in the choices.
 func TestReportsShowTheNamedMetric(t *testing.T) {
 	r := Report{Metrics: []Metric{Accuracy, F1}, Classes: 2}
 	keys := func(metrics []Metric) (all []string) {

@@ -30,9 +30,9 @@ func (r *Ranking) Add(class int, score float64, has bool) {
 }
 
 // AveragePrecision returns the average precision of each class, which is NaN for classes without samples, and the mean
-// over all other classes. It is the sum over the samples of a class, in the order of their scores, of precision times
-// the increase of recall. Samples with equal scores count together (as in scikit-learn). known is false if there were
-// too many targets, a score is NaN, or no class has samples.
+// over all other classes. Average precision is the sum, over the samples of a class in the order of their scores, of
+// precision times the increase of recall. Samples with equal scores count together (as in scikit-learn). known is false
+// if there were too many targets, if a score is NaN, or if no class has samples.
 func (r *Ranking) AveragePrecision() (byClass []float64, mean float64, known bool) {
 	classes := 0
 	for _, list := range r.scored {

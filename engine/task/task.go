@@ -9,15 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Labels is the name of the input and of the field that contain the targets of a batch: (N, Targets), i32. A target
+// Labels is the name of the input, and of the field of a batch, that contain the targets: (N, Targets), i32. A target
 // below 0 does not count.
 const Labels = "labels"
 
 // Task determines what a replica learns.
 type Task interface {
-	// Graph declares the inputs of n samples and appends the forward pass to net.Graph. An input has the name of a
+	// Graph declares the inputs of n samples, and appends the forward pass to net.Graph. An input has the name of a
 	// field of the batch. net.Training distinguishes training from evaluation. The trainer has already declared
-	// net.IDs, net.Key and its own inputs. Graph sets Outputs.Logits only if logits is set.
+	// net.IDs, net.Key and the inputs of the trainer. Graph sets Outputs.Logits only if logits is set.
 	Graph(net *nn.Net, n int, logits bool) Outputs
 	// Targets returns the number of targets of a sample, including targets that do not count.
 	Targets() int
@@ -47,10 +47,10 @@ type Outputs struct {
 type Report struct {
 	Metrics []Metric // metrics in addition to the loss; the first one determines the best evaluation
 	Unit    string   // unit of throughput, such as "img"
-	Units   int      // number of units of a sample: 1 image, or its tokens
+	Units   int      // number of units of a sample: 1 for an image, or its number of tokens
 	// RateKey is the machine-readable name of the throughput.
 	RateKey string
-	// Classes is the number of classes for which an evaluation fills a Confusion; 0: it fills none.
+	// Classes is the number of classes of the Confusion that an evaluation fills; 0: no Confusion.
 	Classes int
 	// Independent states that a sample may have any number of the classes. It then has a target for each class, with
 	// the label 1 or 0.
@@ -67,17 +67,17 @@ type Score struct {
 	F1         float64 // F1 of an evaluation that fills a Confusion
 	MacroF1    float64 // mean of the F1 of all classes, of such an evaluation
 
-	// Of the further targets of samples (Report.SampleTarget); otherwise 0.
+	// Values of the further targets of samples; 0 unless Report.SampleTarget is set.
 	SampleLoss float64 // part of Loss
 	SampleTop1 float64
 }
 
-// Metric is a figure that is computed from a Score.
+// Metric is a number that is computed from a Score.
 type Metric struct {
 	Key     string // machine-readable name, such as "top1"
 	Title   string // name in texts, such as "top-1"
 	Percent bool   // the value is a fraction and is shown in percent
-	// Evaluated states that only evaluations have the metric, because it needs a Confusion.
+	// Evaluated states that the metric is known only for evaluations, because it needs a Confusion.
 	Evaluated bool
 	Less      bool // a smaller value is better
 	Of        func(Score) float64
@@ -118,7 +118,7 @@ func (r Report) NewConfusion() *Confusion {
 // Best returns the metric that determines the best evaluation, unless the user chooses another one.
 func (r Report) Best() Metric { return r.Metrics[0] }
 
-// OfStep returns the first metric that each step has.
+// OfStep returns the first metric that is known for each step, not only for evaluations.
 func (r Report) OfStep() Metric {
 	for _, m := range r.Metrics {
 		if !m.Evaluated {
@@ -139,7 +139,8 @@ func (r Report) Choices() []Metric {
 	return all
 }
 
-// Showing returns the report with the metric of Choices that the user has named, so that each evaluation has it.
+// Showing returns the report with the metric of Choices that has the given key added to Metrics, so that each
+// evaluation reports it.
 func (r Report) Showing(key string) Report {
 	if m := r.Named(key); m.Key != Loss.Key && !r.shows(m.Key) {
 		r.Metrics = append(slices.Clone(r.Metrics), m)
@@ -169,7 +170,7 @@ func (r Report) Texts(s Score, digits int) (texts []string) {
 	return texts
 }
 
-// Recorded are the metrics in files of runs that reports can name, in the order in which they print them.
+// Recorded are the metrics in files of runs that reports can name, in the order in which reports print them.
 var Recorded = []Metric{Top1, Top5, Perplexity, F1, MacroF1, Loss}
 
 // TextOf returns a value from the files of a run with the title of its metric; see Metric.Text. Files of runs are

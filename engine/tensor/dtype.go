@@ -5,7 +5,7 @@ import "fmt"
 // DType is the type of one element.
 type DType uint8
 
-// The element types. The zero value is invalid, so that a DType that was never set causes an error.
+// The element types. The zero value is invalid, so that an unset DType causes an error.
 const (
 	Invalid DType = iota
 	F32

@@ -72,8 +72,8 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 	}
 }
 
-// Every binary16 number is an f32 number, so a conversion to f32 and back returns the same bits. A number between two
-// neighbours rounds to the nearer one.
+// Every binary16 number is also an f32 number, so conversion to f32 and back must return the same bits. A number
+// between two neighbours must be rounded to the nearer one.
 func TestF16IsTheInverseOfItsF32(t *testing.T) {
 	for h := range uint32(0x7c00) {
 		f, next := F32FromF16(uint16(h)), F32FromF16(uint16(h+1))

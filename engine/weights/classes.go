@@ -31,8 +31,8 @@ func ClassesOf(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// Named reports whether names identify the classes. Names that only repeat the number of the class, such as LABEL_0 of
-// transformers, identify nothing, and neither do two classes of one name.
+// Named reports whether names identify the classes. It returns false if the names only repeat the number of the class,
+// such as LABEL_0 of transformers, or if two classes have the same name.
 func Named(names []string) bool {
 	seen, numbers := map[string]bool{}, true
 	for i, name := range names {
@@ -55,8 +55,8 @@ func Numbers(names []string) bool {
 	})
 }
 
-// Locate returns the position in names of each wanted name. Names of other case fit if they are unambiguous. missing is
-// the first wanted name that names does not contain.
+// Locate returns the position in names of each wanted name. Names that differ only in case match if this is
+// unambiguous. missing is the first wanted name that names does not contain.
 func Locate(wanted, names []string) (at []int, missing string, ok bool) {
 	exact, folded := map[string]int{}, map[string][]int{}
 	for i, name := range names {
@@ -89,7 +89,7 @@ func InOrder(at []int) bool {
 	return true
 }
 
-// DescribeClasses shows the first classes of a list.
+// DescribeClasses returns a text with the first classes of a list.
 func DescribeClasses(names []string) string {
 	const most = 6
 	text := fmt.Sprintf("%q", names[:min(len(names), most)])
@@ -99,7 +99,7 @@ func DescribeClasses(names []string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(text, "]"), "[")
 }
 
-// head is the correspondence between the outputs of the file's head and those of the model's head.
+// head maps the outputs of the model's head to those of the file's head.
 type head struct {
 	rows    []int  // row of the file for each output of the model; nil: the same order
 	unnamed bool   // the file or the model has no class names, so outputs correspond by number

@@ -13,8 +13,8 @@
 // keep its initial values. All other differences are errors, and the error lists all of them.
 //
 // GPT-2 and BERT use the names of Hugging Face's library transformers. Match also accepts names without the prefix of
-// the network, ignores buffers, and compares copies of tied parameters. If a file stores weights as (inputs,
-// outputs), it transposes them; see Conv1D. ReadSettings, CompareSettings and EncodeSettings handle config.json.
+// the network, ignores buffers, and compares copies of tied parameters. If a file stores weights as (inputs, outputs),
+// ReadInto transposes them; see Conv1D. ReadSettings, CompareSettings and EncodeSettings handle config.json.
 //
 // # Errors
 //

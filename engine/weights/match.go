@@ -25,8 +25,9 @@ type Options struct {
 	Renames []Rename
 	Drops   []*regexp.Regexp // tensors of the file to leave out, by their names in the file
 
-	// Names of the classes by number, in the file and in the model. If both identify the classes (Named), the outputs
-	// of the head correspond by name, otherwise by number. Classes is nil if the model gets the classes of the file.
+	// FileClasses and Classes are the names of the classes by number, in the file and in the model. If both identify
+	// the classes (Named), the outputs of the head correspond by name, otherwise by number. Classes is nil if the model
+	// uses the classes of the file.
 	FileClasses, Classes []string
 }
 
@@ -111,8 +112,8 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 	return fit, nil
 }
 
-// chooseLayers decides which layers keep their initial values. The differences are those between the classes. Files of
-// transformers lack the layers between the encoder and the predictions if they were trained for another task.
+// chooseLayers decides which layers keep their initial values. It returns the differences between the classes. Files of
+// transformers that were trained for another task lack the layers between the encoder and the predictions.
 func (f *Fit) chooseLayers(o Options, like *family, have map[string]checkpoint.Info, model []checkpoint.Info) (
 	differences []checkpoint.Difference) {
 	var lacks []string
@@ -182,8 +183,9 @@ func (f *Fit) take(m, got checkpoint.Info) {
 	}
 }
 
-// whyNew returns the reason why the head keeps its initial values, or "". If the file contains a head, only a
-// different number of classes is a reason. A head with a different number of features belongs to another model.
+// whyNew returns the reason why the head keeps its initial values, or "". If the file contains a head, the only reason
+// is a different number of classes. A head with a different number of features belongs to another model, which is an
+// error.
 func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info) string {
 	if o.InitOf == HeadNew {
 		return "a random classifier is requested"

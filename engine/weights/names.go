@@ -59,11 +59,11 @@ func ParseDrops(texts []string) (drops []*regexp.Regexp, err error) {
 	return drops, nil
 }
 
-// counter is the name of a number that torch.optim.swa_utils.AveragedModel adds to the weights. Nothing but the
-// averaging uses it.
+// counter is the name of a number that torch.optim.swa_utils.AveragedModel stores with the weights. Only the averaging
+// uses it.
 const counter = "n_averaged"
 
-// drop leaves out the tensors whose names in the file one of the rules matches. done names the tensors.
+// drop leaves out the tensors whose names in the file match one of the rules. done describes these tensors.
 func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.Info, done []string, err error) {
 	gone := make([][]string, len(rules))
 	for _, t := range tensors {
@@ -91,7 +91,7 @@ func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.
 	return kept, done, nil
 }
 
-// some lists the first names of a list.
+// some returns a text with the first names of a list.
 func some(names []string) string {
 	const most = 6
 	if len(names) <= most {

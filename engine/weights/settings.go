@@ -69,7 +69,7 @@ type BERTSettings struct {
 	AttentionProbsDropProb float64  `json:"attention_probs_dropout_prob"`
 	PadTokenID             *int     `json:"pad_token_id,omitempty"` // nil: 0
 
-	// Of a BertForSequenceClassification: the names of the classes by number, and the numbers by name.
+	// for a BertForSequenceClassification: the names of the classes by number, and the numbers by name
 	ID2Label    labels       `json:"id2label,omitempty"`
 	Label2ID    labelNumbers `json:"label2id,omitempty"`
 	ProblemType string       `json:"problem_type,omitempty"` // "" or "single_label_classification"
@@ -82,7 +82,8 @@ func (s *BERTSettings) Classes() []string { return s.ID2Label }
 // reads a list.
 type labels []string
 
-// UnmarshalJSON implements [json.Unmarshaler]. Anything but one name for each number from 0 gives no names.
+// UnmarshalJSON implements [json.Unmarshaler]. Unless the text contains exactly one name for each number from 0 on, the
+// result is nil.
 func (l *labels) UnmarshalJSON(text []byte) error {
 	*l = nil
 	var list []string
@@ -114,8 +115,8 @@ func (l labels) MarshalJSON() ([]byte, error) {
 	return json.Marshal(names)
 }
 
-// labelNumbers are the numbers of classes by name. They are written for transformers, and not read: transformers, too,
-// uses id2label.
+// labelNumbers are the numbers of classes by name. They are written for transformers, but not read, because
+// transformers itself uses id2label.
 type labelNumbers map[string]int
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -178,7 +179,8 @@ func (s *GPT2Settings) Inner() int {
 	return *s.NInner
 }
 
-// activation returns the first name of an activation function. transformers has several implementations of a function.
+// activation returns one name for all names of the same activation function, because transformers has several
+// implementations of a function.
 func activation(name string) string {
 	switch name {
 	case "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate":
@@ -198,8 +200,8 @@ func (s *BERTSettings) check() error {
 		"intermediate_size":   s.IntermediateSize})
 }
 
-// wantPositive returns an error for sizes below 1 and for sizes that no model has. With this limit, products of two
-// sizes do not overflow.
+// wantPositive returns an error for sizes below 1 and for sizes that are too large for any model. With this limit,
+// products of two sizes do not overflow.
 func wantPositive(sizes map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		if n := sizes[name]; n < 1 || n > 1<<24 {
@@ -210,8 +212,8 @@ func wantPositive(sizes map[string]int) error {
 }
 
 // ReadSettings reads a config.json. Missing settings get the defaults of transformers. If the contents are not valid,
-// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist, and ErrTimm if it is
-// that of timm.
+// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist. If the file belongs to
+// a model of timm, the error is ErrTimm.
 func ReadSettings(path string) (Settings, error) {
 	text, err := regular.Read(path, mostSettingsBytes)
 	switch {
@@ -240,7 +242,7 @@ func ReadSettings(path string) (Settings, error) {
 	return s, nil
 }
 
-// checkProblem returns an error for a head whose outputs are no probabilities of exclusive classes.
+// checkProblem returns an error for a head whose outputs are not probabilities of exclusive classes.
 func (s *BERTSettings) checkProblem(path string) error {
 	const exclusive = "single_label_classification"
 	problem := s.ProblemType
@@ -270,7 +272,7 @@ func (e *otherModelError) Error() string {
 
 func parseSettings(text []byte) (Settings, error) {
 	var all map[string]json.RawMessage
-	// A number that is not finite becomes a text, which is an error only in a setting that this program reads.
+	// Replace a number that is not finite by a text, which causes an error only in a setting that this program reads.
 	if err := json.Unmarshal(pyjson.Replace(text, `"not finite"`), &all); err != nil {
 		return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
 	}
@@ -292,7 +294,7 @@ func parseSettings(text []byte) (Settings, error) {
 			err = json.Unmarshal(one, create())
 		}
 		if err != nil && auxiliary(name) {
-			continue // in a form that this program does not know
+			continue // in a form that this program does not support
 		} else if err != nil {
 			return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
 		}

@@ -13,8 +13,8 @@ import (
 
 // family describes a kind of model for which Hugging Face's library transformers uses almost the same names.
 type family struct {
-	prefix string            // prefix of the network's names; files without the head do not have it
-	table  string            // name of the token embedding after prefix, by which a model of the family is recognised
+	prefix string            // prefix of the network's names; files without the head lack this prefix
+	table  string            // name of the token embedding after prefix; identifies models of the family
 	heads  []string          // prefixes of names that do not start with prefix
 	tied   map[string]string // maps names of copies that transformers may store to the parameter
 	ignore *regexp.Regexp    // matches buffers that are not weights
@@ -124,8 +124,8 @@ var conv1D = regexp.MustCompile(`^transformer\.h\.\d+\.(attn\.c_attn|attn\.c_pro
 // Conv1D reports whether transformers stores the tensor with this name transposed, as (inputs, outputs).
 func Conv1D(name string) bool { return conv1D.MatchString(name) }
 
-// storesConv1D reports whether a file of GPT-2 stores these weights transposed. It uses the shape of c_attn, which
-// has three times as many outputs as inputs. have contains the tensors of the file by their names in the model.
+// storesConv1D reports whether a file of GPT-2 stores these weights transposed. It decides by the shape of c_attn,
+// which has three times as many outputs as inputs. have contains the tensors of the file by their names in the model.
 func storesConv1D(have map[string]checkpoint.Info) bool {
 	for name, t := range have {
 		if strings.HasSuffix(name, ".attn.c_attn.weight") && len(t.Shape) == 2 {

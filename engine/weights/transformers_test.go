@@ -12,14 +12,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// masked returns some tensors of BERT as a masked language model, with 5 tokens and 2 channels.
+// masked returns some tensors of a masked BERT language model with 5 tokens and 2 channels.
 func masked() []checkpoint.Info {
 	return []checkpoint.Info{info("bert.embeddings.word_embeddings.weight", 5, 2),
 		info("bert.embeddings.LayerNorm.weight", 2), info("bert.embeddings.LayerNorm.bias", 2),
 		info("cls.predictions.bias", 5)}
 }
 
-// classifier returns some tensors of BERT as a classifier.
+// classifier returns some tensors of a BERT classifier.
 func classifier() []checkpoint.Info {
 	return append(masked()[:3], info("bert.pooler.dense.weight", 2, 2), info("classifier.weight", 3, 2),
 		info("classifier.bias", 3))

@@ -43,7 +43,7 @@ func file(t *testing.T, tensors ...checkpoint.Tensor) *checkpoint.File {
 	return f
 }
 
-// foreign returns the tensors of the model as another program saves them, after change.
+// foreign returns the tensors of the model as another program saves them, after the changes by change.
 func foreign(d tensor.DType, prefix string, change func(map[string]checkpoint.Tensor)) []checkpoint.Tensor {
 	all := map[string]checkpoint.Tensor{}
 	for _, m := range model() {
@@ -250,7 +250,7 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	}
 }
 
-// Conversion must round only once: f64 to bf16 through f32 must give the nearest bf16.
+// Conversion of f64 to bf16 uses f32 in between, but must give the nearest bf16, as with a single rounding.
 func TestRoundingTwiceIsRoundingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

@@ -1,4 +1,4 @@
-// Package modelstest has language models for tests, written as users of the project write their own.
+// Package modelstest contains language models for tests. They are written like models of users of this project.
 package modelstest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Llama is LlamaForCausalLM of the library transformers: RMSNorm, rotary embedding, grouped attention and SwiGLU. Its
-// parameters have the names of transformers.
+// Llama is LlamaForCausalLM of the library transformers: RMSNorm, rotary embedding, grouped-query attention and SwiGLU.
+// Its parameters have the names of transformers.
 type Llama struct {
 	Vocabulary, Positions  int
 	Layers, Heads, KVHeads int
@@ -88,7 +88,7 @@ func (b block) norm(name string, x *graph.Value) *graph.Value {
 	return y
 }
 
-// rotated turns each pair of channels of a head by the angle of the position.
+// rotated rotates each pair of channels of a head by the angle of the position.
 func (b block) rotated(name string, x *graph.Value, heads int) *graph.Value {
 	g, shape := b.Graph, x.Shape.Clone()
 	x = g.Reshape(name, x, shape[0], shape[1], heads, 2, b.Channels/b.Heads/2)

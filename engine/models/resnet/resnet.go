@@ -11,7 +11,7 @@ import (
 // Depth describes a model of the family.
 type Depth struct {
 	Blocks     [4]int // number of blocks in each stage
-	Bottleneck bool   // blocks of 1x1, 3x3, 1x1 convolutions with 4·C output channels, not of two 3x3
+	Bottleneck bool   // 1x1, 3x3 and 1x1 convolutions, 4·C output channels; false: two 3x3 convolutions
 }
 
 // Family contains the depths of the published models.
@@ -25,8 +25,8 @@ var Family = map[string]Depth{
 
 // Options are the settings of the model.
 type Options struct {
-	// CIFARStem replaces the 7x7 stride-2 convolution and the max pooling by a 3x3 stride-1 convolution. All stages
-	// then have 16 times as many pixels.
+	// CIFARStem replaces the 7x7 convolution of stride 2 and the max pooling by a 3x3 convolution of stride 1. All
+	// stages then have 16 times as many pixels.
 	CIFARStem bool
 	// ZeroInitResidual sets the initial gamma of the last BatchNorm in each block to 0.
 	ZeroInitResidual bool
@@ -73,7 +73,7 @@ func Build(d Depth, o Options) models.Classifier {
 	}
 }
 
-// basic is a block of two 3x3 convolutions and a shortcut.
+// basic appends a block of two 3x3 convolutions and a shortcut.
 func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
@@ -81,8 +81,8 @@ func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, drop 
 	return residual(net, name, name+".bn2", y, shortcut(net, name, x, channels, stride), drop, o)
 }
 
-// bottleneck is a block that reduces the channels by a 1x1 convolution, applies a 3x3 convolution, and expands them
-// again.
+// bottleneck appends a block with a shortcut: a 1x1 convolution that reduces the channels, a 3x3 convolution, and a 1x1
+// convolution that expands the channels again.
 func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})

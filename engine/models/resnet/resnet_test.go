@@ -102,7 +102,7 @@ func TestParameterCountsArePublished(t *testing.T) {
 		{"resnet50", 1000, 25_557_032},
 		{"resnet101", 1000, 44_549_160},
 		{"resnet152", 1000, 60_192_808},
-		{"resnet50", 10, 23_528_522}, // 990 classes fewer, each with 2048 weights and a bias
+		{"resnet50", 10, 23_528_522}, // 990 classes less, each with 2048 weights and a bias
 	} {
 		t.Run(fmt.Sprintf("%s with %d classes", c.name, c.classes), func(t *testing.T) {
 			g := build(t, resnet.Build(resnet.Family[c.name], resnet.Options{}), 32, c.classes, false)
@@ -113,9 +113,9 @@ func TestParameterCountsArePublished(t *testing.T) {
 	}
 }
 
-// Multiply-adds of the forward pass of one 224x224 image, as torchvision documents them ("GFLOPS" in the metadata of
-// the weights counts a multiply-add as one operation). A training step needs three times the forward pass, without
-// the gradient of the images.
+// The expected values are the multiply-adds of the forward pass of one 224x224 image, as torchvision documents them
+// ("GFLOPS" in the metadata of the weights counts a multiply-add as one operation). A training step needs three times
+// as many, minus those for the gradient of the images.
 func TestArithmeticOfOneImageIsPublished(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -220,7 +220,7 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 	}
 }
 
-// In version 1.5, the 3x3 convolution has the stride, not the 1x1 convolution before it.
+// In version 1.5, the 3x3 convolution is strided, not the 1x1 convolution before it.
 func TestBottleneckStridesInItsMiddle(t *testing.T) {
 	g := build(t, resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 64, 10, false)
 	for name, want := range map[string]int{"layer2.0.conv1": 1, "layer2.0.conv2": 2, "layer2.0.conv3": 1,

@@ -9,8 +9,8 @@ const (
 	uniformUlp = 1.0 / (1 << 53) // distance between neighbouring values of Uniform
 )
 
-// Stream is the sequence of random numbers of one (seed, name). It has no state: several goroutines may read any
-// index in any order. The zero Stream is valid, but has no name.
+// Stream is the sequence of random numbers of one (seed, name). It has no state, so any index can be read in any order,
+// and it is safe for concurrent use. The zero Stream is valid, but has no name.
 type Stream struct{ base uint64 }
 
 // New returns the stream of name under seed.

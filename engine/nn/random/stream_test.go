@@ -85,8 +85,8 @@ func TestValuesAreThoseOfThePythonTwin(t *testing.T) {
 	}
 }
 
-// The limits are five standard errors of each statistic for n independent numbers. The numbers are fixed, so the test
-// passes always or never.
+// The limits are five standard errors of each statistic for n independent numbers. The numbers are fixed, so the result
+// of the test is always the same.
 func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 	const n = 1 << 18
 	root := math.Sqrt(n)

@@ -1,5 +1,5 @@
-// Package plantest compares the gradients of ops and layers with finite differences. Tests of this module and of other
-// modules use it.
+// Package plantest compares the gradients of ops and layers with finite differences. It is for tests of this module and
+// of other modules.
 //
 //	err := plantest.Gradients(func(g *graph.Graph) *graph.Value {
 //		x := g.Param("x", graph.Uniform(1), 2, 3)

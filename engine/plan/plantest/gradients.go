@@ -19,7 +19,7 @@ const (
 	// of the loss multiplies this rounding error by at most 1000.
 	step = 1e-5
 	// tolerance is the largest allowed error of a gradient, relative to the largest gradient. The largest gradient is
-	// of order 1, so tolerance exceeds both errors above. Any mistake in a formula exceeds tolerance.
+	// of order 1, so tolerance exceeds both errors above. A mistake in a formula causes a larger error.
 	tolerance = 1e-7
 	// least is the smallest accepted value of the largest gradient. With smaller gradients the check would be
 	// meaningless.

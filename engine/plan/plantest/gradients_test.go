@@ -11,7 +11,7 @@ import (
 )
 
 // swish computes x·sigmoid(x). It has a decomposition and no kernel.
-type swish struct{ slope float64 } // constant term of the gradient formula; 1 gives the correct gradient
+type swish struct{ slope float64 } // constant term of the gradient formula; only 1 is correct
 
 func (swish) Kind() string { return "swish" }
 
@@ -28,7 +28,7 @@ func (swish) Decompose(g *graph.Graph, in []*graph.Value) []*graph.Value {
 	return []*graph.Value{g.Binary("y", device.Mul, in[0], g.Unary("s", device.Sigmoid, in[0]))}
 }
 
-// kernel is swish with a kernel in Go. A factor of 1 gives the correct result.
+// kernel is swish with a kernel in Go. Only a factor of 1 gives the correct result.
 type kernel struct {
 	swish
 	factor float64

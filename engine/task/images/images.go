@@ -10,9 +10,9 @@ import (
 
 // Classify is a [task.Task]. Its inputs are the fields of data.Images.
 //
-// With Independent, an image may have any number of the classes. Each class is then a target with the label 1 or 0, and
-// the probability of 1 is the sigmoid of the score. The loss is the binary cross-entropy, its mean that over images and
-// classes (PyTorch's BCEWithLogitsLoss).
+// If Independent is set, an image may have any number of the classes. Each class is then a target with the label 1 or
+// 0, and the probability of 1 is the sigmoid of the score. The loss is the mean of the binary cross-entropy over images
+// and classes (PyTorch's BCEWithLogitsLoss).
 type Classify struct {
 	Model          models.Classifier
 	Classes        int
@@ -58,7 +58,8 @@ func (c Classify) Graph(net *nn.Net, n int, logits bool) (out task.Outputs) {
 func (c Classify) loss(net *nn.Net, scores, labels *graph.Value) (loss, position *graph.Value) {
 	g, n := net.Graph, labels.Shape[0]
 	if c.Independent {
-		// The softmax of the scores 0 and z is the sigmoid of z, so a class is a target with two classes.
+		// The softmax of the scores 0 and z is the sigmoid of z. Each class is therefore a target with two classes,
+		// whose scores are 0 and z.
 		zeros := g.Full("scores of label 0", scores.DType, 0, n, 1)
 		scores = g.Concat("scores of labels 0 and 1", 1, zeros, g.Reshape("scores of label 1", scores, n, 1))
 	}

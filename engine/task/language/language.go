@@ -44,7 +44,7 @@ func (p Predict) Shorten(positions int) task.Task {
 // Targets implements [task.Task].
 func (p Predict) Targets() int { return p.Length }
 
-// Report implements [task.Task]. The unit of throughput is one position, also of padding.
+// Report implements [task.Task]. The unit of throughput is one position, including padding.
 func (p Predict) Report() task.Report {
 	accuracy := task.Accuracy
 	if p.Masked {
