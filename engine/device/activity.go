@@ -13,7 +13,7 @@ const (
 	CallActivity // call of the vendor's library by the host
 )
 
-// Activity is work of a device, or a call of the host to the device's library.
+// Activity is work of a device, or a call of the device's library by the host.
 type Activity struct {
 	Kind       ActivityKind
 	Name       string        // name of the kernel or function in the vendor's library; "" for copies and fills
@@ -25,20 +25,20 @@ type Activity struct {
 	Step    int     // index of the step in Program
 }
 
-// Activities holds records of activities, in order of Begin. Lost is the number of activities that are missing in List,
-// because there was no memory for them or because their records were invalid.
+// Activities holds records of activities, in the order of Begin. Lost is the number of activities that are missing in
+// List, because there was no memory for their records, or because the records were invalid.
 type Activities struct {
 	List []Activity
 	Zero time.Time
 	Lost int64
 }
 
-// ActivityNoter is a device that records its activities with its own clock. The records cover every kernel, also those
-// within graphs, so they show the gaps between kernels.
+// ActivityNoter is a device that records its activities with its own clock. The records contain every kernel, including
+// kernels within captured graphs, so they show the gaps between kernels.
 type ActivityNoter interface {
 	// StartActivity starts recording. It returns ErrUnsupported if this kind of device cannot record. It returns
-	// ErrUnavailable, with the missing part and the remedy, if this machine cannot record. The first run of a program
-	// afterwards may take longer. Only one recording can be active in a process.
+	// ErrUnavailable, with the missing part and the remedy, if this machine cannot record. The next run of each program
+	// may take longer. Only one recording can be active in a process.
 	StartActivity() error
 	// StopActivity waits for all streams of the device and returns the activities since StartActivity. Activities of a
 	// program that is closed by then have no Program.

@@ -2,7 +2,7 @@ package device
 
 import "unsafe"
 
-// AddressedDevice is a Device whose memory other native libraries use, to move data between devices.
+// AddressedDevice is a Device whose memory other native libraries can access, to move data between devices.
 type AddressedDevice interface {
 	Device
 	// Index returns the device's index among devices of its kind, as passed to its driver's Open.

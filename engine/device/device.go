@@ -18,8 +18,8 @@ var (
 	ErrUnavailable = errors.New("device unavailable")
 )
 
-// AbsentError is an ErrUnavailable that reports no fault: this machine has no such hardware, or the hardware is hidden
-// on purpose. The text states the reason.
+// AbsentError is an ErrUnavailable that does not report a fault: this machine has no such hardware, or the hardware is
+// hidden on purpose. The text states the reason.
 type AbsentError string
 
 func (e AbsentError) Error() string { return string(e) }
@@ -32,12 +32,12 @@ type Device interface {
 	Info() Info
 	// Compile chooses an algorithm and layouts for one op. out are the specs that op.Infer(in) returns. The Layout of
 	// an input is its current layout, or Any if the caller has no preference. Kernel.In may return another layout; the
-	// caller must then reorder the input. The kernel must use the Layout of an output unless it is Any. All layouts
-	// must be plain or belong to this device. Compile returns ErrUnsupported if the device lacks the op.
+	// caller must then reorder the input. The Layout of an output is the required layout, or Any. All layouts must be
+	// plain or belong to this device. Compile returns ErrUnsupported if the device lacks the op.
 	Compile(op Op, in, out []TensorSpec) (Kernel, error)
 	// NewProgram binds kernels to memory. Buffers and kernels must outlive the program.
 	NewProgram(steps []Step) (Program, error)
-	// Alloc returns device memory, aligned to at least 64 bytes. Its content is undefined.
+	// Alloc returns device memory, aligned to at least 64 bytes. The content of the memory is undefined.
 	Alloc(bytes int64) (Buffer, error)
 	// AllocHost returns page-locked host memory, which asynchronous copies require.
 	AllocHost(bytes int64) (Buffer, error)
@@ -71,8 +71,8 @@ type Driver interface {
 	Open(index int, opts Options) (Device, error)
 }
 
-// Counter is a Driver for a kind of device of which a machine may have several, and of which a process may see only
-// some.
+// Counter is a Driver for a kind of device of which a machine may have several. A process may see only some of these
+// devices.
 type Counter interface {
 	Driver
 	// Count returns the number of devices that this process sees, without opening one. If there is none, it returns
@@ -160,20 +160,20 @@ type Stream interface {
 	Close() error
 }
 
-// Event marks a point in a stream, or a moment of work on the host that streams wait for. An event is pending until a
-// stream reaches the step that records it, or until Complete is called. Then it is complete, until Reset is called or
+// Event marks a point in a stream, or the end of work on the host that streams wait for. An event is pending until a
+// stream reaches the step that records it, or until Complete is called. It is then complete until Reset is called, or
 // until a run begins that will record it. If this run fails before the recording, the event has failed: Done returns
-// true, and waits return an error. Any goroutine may call any method except Close at any time.
+// true, and waits return an error. All methods except Close are safe for concurrent use.
 type Event interface {
 	// Done reports, without waiting, whether the event is no longer pending.
 	Done() bool
 	// WaitHost blocks the calling OS thread until the event is no longer pending or limit has passed. It returns
 	// os.ErrDeadlineExceeded after limit, and ErrDevice if the recording run failed.
 	WaitHost(limit time.Duration) error
-	// Reset makes a complete event pending: Done returns false, and later waits of streams and hosts block. If a waiter
+	// Reset makes a complete event pending: Done returns false, and later waits of streams and hosts block. If a wait
 	// may start before the recording run begins, call Reset before each step. Reset of a pending event has no effect.
 	Reset() error
-	// Complete completes the event from the host, which releases waiting steps and WaitHost.
+	// Complete completes the event from the host. Waiting steps and calls of WaitHost then continue.
 	Complete() error
 	Close() error
 }
@@ -184,15 +184,15 @@ type ClockedEvent interface {
 	Event
 	// CompletedAt returns the time of the last completion. Time 0 is the time at which the device was opened.
 	CompletedAt() time.Duration
-	// CompleteAt is Complete with a modelled time of completion. Complete uses time 0, which delays no stream.
+	// CompleteAt is Complete with a modelled time of completion. Complete uses time 0, which does not delay any stream.
 	CompleteAt(at time.Duration) error
 }
 
 // WaitingStream is a Stream that measures how long it was blocked.
 type WaitingStream interface {
 	Stream
-	// Waited returns the total time for which steps that wait for events have blocked programs on the stream. known is
-	// false if the device cannot measure it.
+	// Waited returns the total time for which programs on the stream were blocked at steps that wait for events. known
+	// is false if the device cannot measure it.
 	Waited() (waited time.Duration, known bool)
 }
 
@@ -209,13 +209,13 @@ type MarkingStream interface {
 	// Mark sets a mark, numbered from 0 to MaxMarks-1, after all work that is enqueued so far. A second call with the
 	// same number moves the mark.
 	Mark(mark int) error
-	// Between returns the time between two marks. The stream must have passed both, as after Sync.
+	// Between returns the time between two marks. The stream must have passed both marks, which is certain after Sync.
 	Between(from, to int) (time.Duration, error)
 }
 
 // Slowable is a device that can be slowed down, for experiments with unequal workers on equal machines. After each
 // launch, the device idles until the launch has taken a multiple of its own time. Info().Model states that the device
-// is slowed down. Any goroutine may call either method at any time.
+// is slowed down. Both methods are safe for concurrent use.
 type Slowable interface {
 	// SetSlowdown sets the factor of later launches; 1 is full speed. It returns ErrUnsupported if this device cannot
 	// be slowed down.

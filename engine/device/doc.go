@@ -26,10 +26,10 @@
 //
 // # Duties of the caller
 //
-// Only one goroutine at a time may use a Stream, and only one at a time may call Compile of a Device. All other calls
-// may come from any goroutine, also concurrently. The caller must close memory, kernels, programs, streams and events
-// explicitly; no finalizer closes them. The caller closes programs before kernels, and closes kernels and buffers
-// before the device.
+// Only one goroutine at a time may use a Stream, and only one at a time may call Compile of a Device. All other methods
+// are safe for concurrent use. The caller must close memory, kernels, programs, streams and events explicitly, because
+// no finalizer closes them. The caller closes programs before kernels, and closes kernels and buffers before the
+// device.
 //
 // # Errors
 //

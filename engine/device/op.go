@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one computation as plain data. Its fields are fixed when it is compiled; each type documents its operands.
+// Op is one computation as plain data. Compile fixes the values of its fields. The comment of each type lists the
+// operands.
 //
 // In operand lists, "[x]" is an operand that exists only under the stated condition. Legend: N samples, C channels, H
 // and W height and width, O output channels, K kernel extent, G statistics groups of a BatchNorm.
@@ -39,7 +40,7 @@ type Coster interface {
 	FLOPs(in, out []TensorSpec) int64
 }
 
-// FLOPs returns the nominal FLOPs of an op; 0 if it does not count them.
+// FLOPs returns the nominal FLOPs of an op; 0 if op is not a Coster.
 func FLOPs(op Op, in, out []TensorSpec) int64 {
 	if c, ok := op.(Coster); ok {
 		return c.FLOPs(in, out)
@@ -60,7 +61,7 @@ func MovedBytes(in, out []TensorSpec) int64 {
 }
 
 // Parametric is implemented by ops whose parameters differ from their fields. Parameters returns a struct with the
-// parameters. The fields of the struct have the names of the parameter struct in engine/device/native/hetero_device.h.
+// parameters. Its fields have the same names as those of the parameter struct in engine/device/native/hetero_device.h.
 type Parametric interface{ Parameters() any }
 
 // Parameters returns the parameters of op, a struct. For most ops, it is the op.

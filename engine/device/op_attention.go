@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MaxAttention is the largest number of positions of an Attention: positions of the dropout mask have 16 bits.
+// MaxAttention is the largest number of positions of an Attention, because positions of the dropout mask have 16 bits.
 const MaxAttention = 1 << 16
 
 // Attention is multi-head attention over T positions. Head h of a tensor (N, T, C) consists of channels h·D to
@@ -18,11 +18,11 @@ const MaxAttention = 1 << 16
 // Query i sees keys j <= i if Causal, else all keys. With Lengths it sees only keys j < lengths[n], and rows of dst
 // from lengths[n] on are zero. m[i, j] is the dropout factor: 0 or 1/(1-P), and 1 if P is 0.
 //
-// With KVHeads below Heads, attention is grouped: k and v have KVHeads heads, and head h of q reads their head
-// h·KVHeads/Heads. With one head, all heads of q read the same keys and values.
+// If KVHeads is below Heads, this is grouped-query attention: query head h uses key/value head h·KVHeads/Heads. If
+// KVHeads is 1, all query heads use the same key/value head.
 //
-// Dropout zeroes probabilities like the op Dropout does. The choice depends only on (key, stream, sample id, i, j): the
-// stream of head h is Stream+h, and the position of pair (i, j) is i·65536 + j. The choice does not depend on T, so a
+// Dropout zeroes probabilities in the same way as op Dropout. The mask depends only on (key, stream, sample id, i, j).
+// The stream of head h is Stream+h, and the position of pair (i, j) is i·65536 + j. The mask does not depend on T, so a
 // sample that is padded to another length has the same mask.
 //
 //	in   Packed: qkv (N, T, 3C), with q, k and v in this order in each row;
@@ -34,7 +34,7 @@ const MaxAttention = 1 << 16
 // No device stores the scores s; AttentionDiff computes them again.
 type Attention struct {
 	Heads   int
-	KVHeads int // heads of k and v, a divisor of Heads; 0: as many as Heads
+	KVHeads int // number of key/value heads, a divisor of Heads; 0: as many as Heads
 	Packed  bool
 	Causal  bool
 	Lengths bool
@@ -62,7 +62,7 @@ func (op Attention) Sources() int {
 	return 3
 }
 
-// SharedHeads returns the number of heads of k and v.
+// SharedHeads returns the number of key/value heads.
 func (op Attention) SharedHeads() int { return cmp.Or(op.KVHeads, op.Heads) }
 
 // inputs returns the number of inputs of the forward op.
@@ -131,7 +131,7 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	return tensor.Shape{n, t, c}, nil
 }
 
-// wantGroups checks the heads of q, and those of k and v, of which 0 means as many.
+// wantGroups checks the number of query heads, and of key/value heads, where 0 means the number of query heads.
 func wantGroups(of Op, heads, kvHeads int) error {
 	if heads < 1 {
 		return fmt.Errorf("%s: heads: got %d, want at least 1", of.Kind(), heads)

@@ -22,13 +22,13 @@ import (
 // gradient.
 type AttentionStep struct {
 	Heads   int
-	KVHeads int // heads of k and v, a divisor of Heads; 0: as many as Heads
+	KVHeads int // number of key/value heads, a divisor of Heads; 0: as many as Heads
 }
 
 // Kind implements Op.
 func (AttentionStep) Kind() string { return "attention_step" }
 
-// SharedHeads returns the number of heads of k and v.
+// SharedHeads returns the number of key/value heads.
 func (op AttentionStep) SharedHeads() int { return cmp.Or(op.KVHeads, op.Heads) }
 
 // Parameters implements Parametric.

@@ -29,15 +29,15 @@ import (
 type BatchNormStats struct{ Group int }
 
 // BatchNormMerge merges the statistics of several ranks into the statistics of all their samples, by Chan's formula. It
-// uses only f64 operations, in the order written here, and rounds each operation. Every rank therefore gets the same
-// bits. For each channel:
+// uses only f64 operations, in the order written here, and rounds each operation. The results are therefore bit-equal
+// on all ranks. For each channel:
 //
 //	n = mean = m2 = 0;  for each rank r with k = samples[r] > 0, from 0 on:
 //	    t = n + k;  d = stats[r, 0] - mean;  mean = mean + d·k/t;  m2 = (m2 + stats[r, 1]·k) + d·d·n·k/t;  n = t
 //	var = m2/n
 //
-// Products are evaluated from left to right. Rows of a rank without samples are ignored. The formula needs no count of
-// pixels, because every sample has the same number.
+// Products are evaluated from left to right. Rows of a rank without samples are ignored. The formula does not need the
+// number of pixels, because every sample has the same number.
 //
 //	in   stats (R, 2, C): mean and biased variance of each rank; samples (R), i32, not all 0
 //	out  mean (1, C); var (1, C), biased
@@ -72,8 +72,8 @@ type BatchNormDiffReduce struct {
 //	out  diff_x (N, C, H, W)
 //
 // If ReLU is set, the caller passes diff_y as dz, because BatchNormDiffReduce returned no dz; this op then applies the
-// ReLU mask. If the sums include other ranks, Count is n of a full group over all ranks. If Count is 0, n is computed
-// from the shape of x.
+// ReLU mask. If the sums include other ranks, Count is n over all ranks. If Count is 0, n is computed from the shape of
+// x.
 type BatchNormDiffApply struct {
 	Group int
 	Eps   float64
@@ -83,9 +83,9 @@ type BatchNormDiffApply struct {
 
 // BatchNormRunning updates running statistics r from the statistics of the batch: r += Momentum·(batch - r). The
 // variance is unbiased (n/(n-1) if n > 1), and groups are averaged with equal weight. A channel whose batch statistics
-// are not finite stays unchanged, because a step that is skipped for NaN must change nothing. Ranks on all kinds of
-// devices must get the same bits. The op therefore uses only f64 operations, in the order written here, and rounds only
-// the result to f32. Let u(n) = n/(n-1), and u(1) = 1. For each channel:
+// are not finite stays unchanged, because a step that is skipped because of a NaN must not change it. The results must
+// be bit-equal on all kinds of devices. The op therefore uses only f64 operations, in the order written here, and
+// rounds only the result to f32. Let u(n) = n/(n-1), and u(1) = 1. For each channel:
 //
 //	m = v = 0;  for each group g from 0 on: m = m + mean[g];  v = v + var[g]·u(Counts[g])
 //	running_mean += Momentum·(m/G - running_mean);  running_var += Momentum·(v/G - running_var)

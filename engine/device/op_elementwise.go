@@ -83,9 +83,9 @@ type Fill struct {
 	Value float64
 }
 
-// Dropout zeroes elements with probability P and scales the others by 1/(1-P). The choice depends only on (key, Stream,
-// sample id, position in the sample). It uses word position%4 of Philox4x32-10 with key (key[0], key[1]) and counter
-// (position/4, Stream, low half of the id, high half of the id). An element is kept if this word is at least
+// Dropout zeroes elements with probability P and scales the others by 1/(1-P). The mask depends only on (key, Stream,
+// sample id, position in the sample). An element uses word position%4 of Philox4x32-10 with key (key[0], key[1]) and
+// counter (position/4, Stream, low half of the id, high half of the id). An element is kept if this word is at least
 // round(P·2³²). position is the row-major index of the element within the sample. The op is its own gradient.
 //
 //	in   src (N, …); ids (N), i64; key (2), u32

@@ -10,8 +10,8 @@ import (
 // (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A sample with a label < 0 is ignored: loss 0, position -1.
 //
 // Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, lambda·one_hot(label) + (1-lambda)·one_hot(second)
-// replaces one_hot(label) in q. position then belongs to the label with the larger weight; for equal weights it belongs
-// to the first label. second is not read if the label is ignored; otherwise second must be a class.
+// replaces one_hot(label) in q. position is then that of the label with the larger weight; for equal weights, it is
+// that of the first label. second is not read if the label is ignored; otherwise it must be a class.
 //
 //	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; lambda (N), f32
 //	out  loss (N), f32
@@ -23,8 +23,8 @@ type SoftmaxCrossEntropy struct {
 	Mixed          bool
 }
 
-// SoftmaxCrossEntropyDiff computes (softmax - q)·scale, with zero rows for ignored labels. scale is 1/(global count),
-// times the loss scale.
+// SoftmaxCrossEntropyDiff computes (softmax - q)·scale, with zero rows for ignored labels. scale is the loss scale
+// divided by the number of samples of the global batch.
 //
 //	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32; Mixed: second (N), i32; lambda (N), f32
 //	out  diff_logits (N, C)

@@ -7,8 +7,8 @@ import (
 )
 
 // Optimizers run once over the flat parameter buffer. They use only correctly rounded f32 operations (+ - * / sqrt),
-// each rounded separately (no fused multiply-add, no fast reciprocal), in the order written here. Every device
-// therefore produces the same bits.
+// each rounded separately (no fused multiply-add, no fast reciprocal), in the order written here. The results are
+// therefore bit-equal on all devices.
 //
 // hyper and control are read from device memory:
 //
@@ -22,8 +22,8 @@ type Segment struct {
 	LRScale        float32
 }
 
-// SumSquares sums x² over consecutive chunks in double precision, with one partial sum per chunk. The bits of the norm
-// therefore do not depend on threads or ranks.
+// SumSquares sums x² over consecutive chunks in f64, with one partial sum per chunk. The norm is therefore bit-equal
+// for any number of threads or ranks.
 //
 //	in   x (n), f32
 //	out  partial (ceil(n/Chunk)), f64

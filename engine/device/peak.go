@@ -17,14 +17,14 @@ const (
 	PeakWrite                 // writing such memory, bytes/s
 	PeakF16                   // like PeakBF16, for f16
 	// Matrix products of a vendor's library, FLOP/s. They check PeakF32 and PeakBF16, whose loops may not use the best
-	// instruction. ErrUnsupported if the peak of the type is already measured by such a product.
+	// instruction. MeasurePeak returns ErrUnsupported if it already measures the peak of the type with such a product.
 	PeakF32Product
 	PeakBF16Product
 )
 
 // PeakMeasurer is implemented by devices that can measure their own limits, with all their threads.
 type PeakMeasurer interface {
-	// MeasurePeak takes about limit and returns the best of several passes.
+	// MeasurePeak measures for about limit, and returns the best of several passes.
 	MeasurePeak(what Peak, limit time.Duration) (perSecond float64, err error)
 }
 
@@ -32,15 +32,15 @@ type PeakMeasurer interface {
 type Reached struct {
 	PerSecond float64 // FLOP/s or bytes/s
 	By        string  // method that reached it
-	Repeats   int     // number of measurements, of which this is the best
+	Repeats   int     // number of measurements, from which this is the best one
 }
 
 // products maps a limit of arithmetic to the matrix product that checks it.
 var products = map[Peak]Peak{PeakF32: PeakF32Product, PeakBF16: PeakBF16Product}
 
-// MeasureBest measures a limit repeats times by both methods of the device, a loop in registers and a matrix product,
-// and returns the largest figure. The methods alternate, so that interference by other processes affects both methods.
-// It takes about limit in total.
+// MeasureBest measures a hardware limit repeats times with both methods of the device, a loop in registers and a matrix
+// product. It returns the largest value. The methods alternate, so that other processes affect both. The measurement
+// takes about limit in total.
 func MeasureBest(m PeakMeasurer, what Peak, repeats int, limit time.Duration) (best Reached, err error) {
 	product, two := products[what]
 	one := limit / time.Duration(repeats)

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// processor is a PeakMeasurer with fixed figures. A limit without a figure is unsupported.
+// processor is a PeakMeasurer with fixed values. A limit without a value is unsupported.
 type processor map[device.Peak]float64
 
 func (p processor) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Images above 16 MiB exceed the caches, so the kernels read and write them in other ways than the smaller images of
-// devicetest. Every sample must have the same bits as in a small batch.
+// Images above 16 MiB exceed the caches, so the kernels read and write them in another way than the smaller images of
+// devicetest. The result of every sample must be bit-equal to that in a small batch.
 func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 	needtest.NotShort(t, "images of 18 MiB")
 	const channels, height, width, few = 32, 96, 96, 2
@@ -25,7 +25,7 @@ func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 			vectors := func(seed uint64, low float64, shape ...int) devicetest.Tensor {
 				return devicetest.Random(tensor.F32, shape, seed, devicetest.Uniform(low, 1))
 			}
-			// Runs the three passes that write images, and returns only these images.
+			// passes runs the three passes that write images, and returns only these images.
 			passes := func(n int) [][]float64 {
 				r := devicetest.NewRunner(t, dev)
 				defer r.Close()

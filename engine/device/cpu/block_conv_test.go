@@ -34,7 +34,7 @@ var smallConvs = []smallConv{
 	// eight of nine taps read only padding
 	{24, 64, 1, 1, 16, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
 	{9, 48, 2, 2, 48, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
-	// some pixels are read by no tap
+	// no tap reads some of the pixels
 	{16, 80, 2, 2, 144, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false},
 	{25, 32, 4, 4, 48, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false},
 	{8, 48, 3, 5, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
@@ -48,7 +48,7 @@ var smallConvs = []smallConv{
 
 // devicetest has no shapes with whole blocks of channels, so it does not test these kernels.
 func TestSmallConvolutions(t *testing.T) {
-	// with more threads, some shapes would have too few tiles for these kernels
+	// with more threads, some shapes would have too few blocks of output for these kernels
 	dev := open(t, device.Options{Threads: 2})
 	defer dev.Close()
 	for _, s := range smallConvs {

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// choosing opens a device that chooses between kernels as on a CPU without AMX, whose best guess is another one. It
-// skips the test if the CPU lacks AVX-512 BF16, because each op then has one kernel.
+// choosing opens a device that chooses between kernels as on a CPU without AMX, because the best guess on a CPU with
+// AMX is another one. It skips the test if the CPU lacks AVX-512 BF16, because each op then has only one kernel.
 func choosing(t *testing.T) device.Device {
 	t.Helper()
 	dev := open(t, device.Options{Threads: 2})
@@ -92,7 +92,7 @@ func choices(n int) []choice {
 			dnnFirst},
 		{attention, []device.TensorSpec{q}, rowsLast, rowsLast},
 		{device.AttentionDiff{Attention: attention}, []device.TensorSpec{x, x, lse, q}, rowsLast, rowsLast},
-		// AMX has no products of f32.
+		// AMX cannot multiply f32 numbers.
 		{device.Linear{}, []device.TensorSpec{device.Spec(f, n, 256), device.Spec(f, 512, 256)}, tilesFirst,
 			tilesFirst},
 		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(f, n, 512), device.Spec(f, 512, 256)}, tilesFirst,
@@ -157,7 +157,7 @@ func stored(t *testing.T) (path string, lines [][]string) {
 	return files[0], lines
 }
 
-// storeElsewhere makes another cache folder the one in use. It writes a file with the name of path there, which the
+// storeElsewhere changes the cache folder to another one. It writes a file with the name of path there, which the
 // process has not read yet.
 func storeElsewhere(t *testing.T, path, text string) {
 	t.Helper()
@@ -201,7 +201,8 @@ func TestTheFasterKernelIsChosenAndStored(t *testing.T) {
 	}
 }
 
-// The kernel is the one that the file names. oneDNN's weight has a private layout; that of the tiles is plain.
+// The file of choices must determine the kernel. The layout of the weight shows which kernel is used: private for
+// oneDNN, plain for tiles.
 func TestTheStoredChoiceDecidesTheKernel(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]
@@ -241,7 +242,7 @@ func TestRealTimesAreStored(t *testing.T) {
 	}
 }
 
-// A damaged file counts as empty.
+// A damaged file must count as empty.
 func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]
@@ -259,8 +260,7 @@ func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 	}
 }
 
-// A candidate that fails drops out; the op still has a kernel. The fault does not decide about the kernels of later
-// processes.
+// If one kernel fails, the op must use the other one. The fault must not determine the kernels of later processes.
 func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 	const test = "TestAKernelThatFailsIsNotUsed"
 	dev := choosing(t)
@@ -269,7 +269,7 @@ func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 		withFault(t, test, "none", cache) // a second process
 		return
 	}
-	for _, isa := range []string{"avx512_bf16", "amx"} { // oneDNN is the second candidate, and the first one
+	for _, isa := range []string{"avx512_bf16", "amx"} { // on these, oneDNN is the second candidate, and the first one
 		t.Setenv(isaLimit, isa)
 		t.Setenv("XDG_CACHE_HOME", filepath.Join(os.Getenv("HETERO_TEST_CACHE"), isa))
 		op := choices(256)[0]
@@ -298,7 +298,7 @@ func TestAKernelThatFailsIsNotUsed(t *testing.T) {
 	}
 }
 
-// Without the lock, two processes could time at once and make different choices.
+// Without the lock, two processes could time at the same time and make different choices.
 func TestWithoutALockTheBestGuessIsUsed(t *testing.T) {
 	const test = "TestWithoutALockTheBestGuessIsUsed"
 	dev := choosing(t)
@@ -340,7 +340,8 @@ func withFault(t *testing.T, test, fault, cache string) bool {
 	return false
 }
 
-// The requests of a class have one best guess, so the choice does not depend on the request that the device times.
+// The requests of one class must have the same best guess, so that the choice does not depend on the request that is
+// timed.
 func TestFewRowsAreClassesOfTheirOwn(t *testing.T) {
 	dev := choosing(t)
 	for _, c := range []struct {
@@ -365,7 +366,7 @@ func TestFewRowsAreClassesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Invented times must not decide about the kernels of later runs.
+// Times from HETERO_CPU_TIMES must not determine the kernels of later runs.
 func TestChoicesOfGivenTimesAreStoredApart(t *testing.T) {
 	dev := choosing(t)
 	cache := t.TempDir()
@@ -438,8 +439,8 @@ func layoutOfWeight(t *testing.T, dev device.Device, op choice) string {
 	return dev.(device.LayoutNamer).LayoutName(op.compile(t, dev)[1].Layout)
 }
 
-// A new share of the batch rarely needs a timing: large numbers of rows are one class. The weight gradient has one
-// class, because its layout is that of optimizer state.
+// A new share of the batch must rarely need a timing, so large numbers of rows are one class. The weight gradient has
+// only one class, because its layout is that of optimizer state.
 func TestChoicesOfManyBatchesAreShared(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -464,7 +465,7 @@ func TestChoicesOfManyBatchesAreShared(t *testing.T) {
 	}
 }
 
-// An op that takes microseconds is not timed.
+// An op that takes microseconds must not be timed.
 func TestSmallOpsAreNotTimed(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -476,7 +477,7 @@ func TestSmallOpsAreNotTimed(t *testing.T) {
 	}
 }
 
-// No CPU with AMX has run these tests: the variable replaces the query of the CPU.
+// The variable replaces the query of the CPU, because these tests have not run on a CPU with AMX.
 func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv(isaLimit, "amx")
@@ -518,7 +519,7 @@ func TestAnUnknownKernelNameIsUnavailable(t *testing.T) {
 	}
 }
 
-// The first name with a kernel for an op applies, so a later name for the same ops is an error.
+// The first name with a kernel for an op applies, so a later name for only the same ops must be an error.
 func TestKernelNamesWithoutEffectAreUnavailable(t *testing.T) {
 	for list, part := range map[string]string{
 		"tiles,onednn":       `got "tiles,onednn", but onednn has no effect: tiles already selects the kernels of linear layers`,
@@ -553,7 +554,8 @@ func TestWrongTimesAreUnavailable(t *testing.T) {
 	}
 }
 
-// Each kind of kernel passes the conformance suite for the values of its ops, and of networks that contain them.
+// Each kind of kernel must pass the conformance suite for the values of its ops, and of networks that contain these
+// ops.
 func TestConformanceOfEachKindOfKernel(t *testing.T) {
 	choosing(t)
 	cases, err := conformance.ParseMatch("/^(values|threads)$/^(linear|transformer|nan|chain|attention_diff)$")
@@ -578,7 +580,7 @@ func TestConformanceOfEachKindOfKernel(t *testing.T) {
 	}
 }
 
-// Two processes that start at once store all choices of both, and use the same ones.
+// Two processes that start at the same time must store the choices of both, and must use the same choices.
 func TestProcessesShareChoices(t *testing.T) {
 	if os.Getenv("HETERO_TEST_CHOICES") != "" {
 		dev := choosing(t)

@@ -15,33 +15,40 @@
 //
 //	HETERO_CPU_ISA      avx512_bf16, avx512, avx2 or generic: limit of the instruction set; avx512_bf16 excludes AMX; on
 //	                    arm64, generic excludes bfmmla
-//	                    amx: no limit; kernels are chosen as on a CPU with AMX, also if the CPU lacks AMX
+//	                    amx: no limit; kernels are chosen as on a CPU with AMX, even if the CPU lacks AMX
 //	HETERO_CPU_KERNELS  kernels to use without timing; see below
 //	HETERO_CPU_TIMES    times of kernels in microseconds, "tiles=5,onednn=3", in place of measured times
 //
 // # Choice of kernels
 //
-// On CPUs with AVX-512 BF16, linear layers, the loss over a vocabulary and their gradients have two kernels for bf16:
-// those of this library ("tiles") and those of oneDNN ("onednn"). Attention has tiles of bf16 and a kernel with
-// products of f32 ("rows"). On CPUs with AMX, convolutions in bf16 have kernels on its tile registers ("tiles") and
-// those of oneDNN. The first process of a machine that compiles such an op times both kernels and stores the faster one
-// in the folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a folder
-// that can be written and locked there is no timing. The device then uses oneDNN for linear layers and gradients of
-// their input with at most 64 rows, and on CPUs with AMX for all ops except attention and convolutions; otherwise it
-// uses the tiles. A kernel that fails while it is timed is not used, and the choice is not stored. [device.Noting]
-// reports both.
+// On CPUs with AVX-512 BF16, some ops have two kernels for bf16:
 //
-// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. The
-// first name with a kernel for an op applies. A name whose ops all have an earlier name is an error. Choices with
-// HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.
+//   - Linear layers, the loss over a vocabulary and their gradients: kernels of this library ("tiles") and of oneDNN
+//     ("onednn").
+//   - Attention: a kernel on blocks in bf16 ("tiles"), and one that multiplies in f32 ("rows").
+//   - Convolutions, only on CPUs with AMX: kernels on AMX tile registers ("tiles") and those of oneDNN ("onednn").
+//
+// The first process of a machine that compiles such an op times both kernels. It stores the faster one in the folder
+// hetero-train/choices of the user's cache. All later processes use the stored choice. A kernel that fails while it is
+// timed is not used, and the choice is not stored.
+//
+// Without a folder that can be written and locked, the device does not time kernels. On CPUs with AMX, it then uses
+// oneDNN for all ops except attention and convolutions. On other CPUs, it uses oneDNN for linear layers and gradients
+// of their input with at most 64 rows. For all other ops, it uses tiles. [device.Noting] reports a failed kernel, and
+// that choices are not stored.
+//
+// HETERO_CPU_KERNELS selects kernels without timing. It is a list of the names above, separated by commas, or guess.
+// For each op, the first name in the list that has a kernel for it applies. A name that therefore never applies is an
+// error. Choices with HETERO_CPU_TIMES are stored in a separate file, which runs with measured times do not read.
 //
 // # Threads
 //
 // A launch runs on the calling OS thread and a team of worker threads, one for each core that affinity and control
 // groups allow. OMP_NUM_THREADS lowers the number of threads; device.Options.Threads overrides it. The team belongs to
-// the OS thread. Lock a goroutine that runs a stream to its OS thread; otherwise each run may start another team.
+// the OS thread. Call runtime.LockOSThread in a goroutine that runs a stream. Otherwise each call of Stream.Run may
+// create another team.
 //
-// The worker pool is part of the library (src/team.h). It runs the library's kernels. It also runs oneDNN's parallel
+// The worker pool is part of the library (src/team.h), and runs the library's kernels. It also runs oneDNN's parallel
 // regions, because it provides the functions of GCC's OpenMP library that oneDNN calls. The division of work, and
 // therefore the results, depend only on the size of the team. If other processes occupy CPUs, running threads take over
 // the work of threads that wait for a CPU. If a team gets less than half a CPU per thread, it tries half as many
@@ -59,9 +66,9 @@
 // # Slowdown
 //
 // [device.Slowable] makes the device up to 1,000 times slower. The device adds idle time after each launch. Events are
-// therefore late, too, and communication overlaps the backward pass as on a slow device. Copies are not slowed down. A
-// sleep lasts at least a millisecond; shorter idle times are added up until then. While the factor is 1, the only cost
-// is one read of the factor per run.
+// therefore also late, and communication overlaps the backward pass as on a slow device. Copies are not slowed down. A
+// sleep lasts at least a millisecond; shorter idle times are accumulated until they reach a millisecond. While the
+// factor is 1, the only cost is one read of the factor per run.
 //
 // # Layouts
 //

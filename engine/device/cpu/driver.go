@@ -24,10 +24,10 @@ const (
 	kernelNames = "HETERO_CPU_KERNELS" // environment variable that the library reads
 	kernelTimes = "HETERO_CPU_TIMES"   // environment variable that the library reads
 	threadLimit = "OMP_NUM_THREADS"
-	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps. It is about 0.1 ms at 25 ns
-	// per turn (Zen 5), which is longer than the gaps between kernels. OpenMP's default is 300,000 turns. With this
-	// default and one thread per core, data loading that takes a core for a moment would make the other threads spin
-	// for milliseconds.
+	// spinCount is the number of iterations for which an idle OpenMP thread spins before it sleeps. This takes about
+	// 0.1 ms, at 25 ns per iteration (Zen 5), which is longer than the gaps between kernels. OpenMP's default is
+	// 300,000 iterations. With this default and one thread per core, if data loading uses a core for a moment, the
+	// other threads would spin for milliseconds.
 	spinCount = "4000"
 )
 
@@ -118,7 +118,7 @@ func checkEnvironment() error {
 
 // ThreadLimit returns OMP_NUM_THREADS, the largest number of threads of a device that is opened without a count; 0
 // means no limit. The variable may be a list with a count for each level of nested regions. The first count applies,
-// because there is one level.
+// because regions are not nested.
 func ThreadLimit(lookup func(string) (string, bool)) (int, error) {
 	text, ok := lookup(threadLimit)
 	if !ok || strings.TrimSpace(text) == "" {

@@ -112,8 +112,8 @@ func TestThreadsAreAsAsked(t *testing.T) {
 	}
 }
 
-// If an OpenMP library is configured to bind threads, it pins the thread that loads it, from which Go may start other
-// threads. The check runs in a process of its own, because OpenMP reads its environment once.
+// If an OpenMP library is configured to bind threads, it pins the thread that loads it, and Go may start other threads
+// from this thread. The check runs in a separate process, because OpenMP reads its environment only once.
 func TestOpeningLeavesThreadsUnpinned(t *testing.T) {
 	if os.Getenv("HETERO_TEST_AFFINITY") == "" {
 		open(t, device.Options{}).Close() // skips the test if there is no library
@@ -155,7 +155,8 @@ func affinity(t *testing.T) unix.CPUSet {
 	return set
 }
 
-// The library's threads must block signals: a handler of Go would run on a stack that it does not expect.
+// The library's threads must block signals, because a signal handler of Go would run on a stack that Go does not
+// expect.
 func TestWorkersTakeNoSignals(t *testing.T) {
 	dev := open(t, device.Options{Threads: 2})
 	defer dev.Close()

@@ -97,8 +97,8 @@ func TestLayoutNames(t *testing.T) {
 	}
 }
 
-// In each step, the parameters are reordered to working copies of weights. A working copy must hold the same numbers,
-// rounded once, and zeros in its padding. The shapes end in the middle of a block.
+// In each step, the parameters are reordered to working copies of weights. A working copy must contain the same
+// numbers, rounded once, and zeros in its padding. The extents of the shapes are not multiples of the block size.
 func TestWorkingCopiesOfWeights(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
@@ -161,7 +161,7 @@ func chosen(t *testing.T, dev device.Device, op device.Op, in ...device.TensorSp
 func checkCopy(t *testing.T, dev device.Device, state, working device.TensorSpec) {
 	name := dev.(device.LayoutNamer).LayoutName
 	t.Logf("%s %v to %s %v", name(state.Layout), state.DType, name(working.Layout), working.DType)
-	// The values include midpoints between two bf16 numbers and both ends of the range. They include no subnormal
+	// The values include midpoints between two bf16 numbers, and both ends of the range. They do not include subnormal
 	// numbers, which CPUs flush to zero when they convert to bf16.
 	x := devicetest.Random(tensor.F32, state.Shape, 7, devicetest.Uniform(-1, 1))
 	copy(x.Values, []float64{1.00390625, 1.01171875, -1.00390625, math.Inf(1), math.Inf(-1), math.NaN(),

@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Devices can refuse these calls only because their objects are reference-counted. devicetest tests wrong arguments.
+// The device must refuse these calls; it can, because its objects are reference-counted. devicetest tests wrong
+// arguments.
 func TestClosingInTheWrongOrderIsRefused(t *testing.T) {
 	dev := open(t, device.Options{})
 	b := newRig(t, dev)

@@ -13,8 +13,8 @@ import (
 
 const refusedVariable = "HETERO_REFUSE_THREADS" // environment variable that refuse_threads.c reads
 
-// If the system refuses a thread of the team, the operation that needs the thread returns an error. The process
-// continues.
+// If the system refuses a thread of the team, the operation that needs the thread must return an error, and the process
+// must continue.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	dev := open(t, device.Options{Threads: 3})
 	defer dev.Close()

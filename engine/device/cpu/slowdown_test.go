@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The checks hold under any load of the machine. The idle time is at least the owed idle time, except for a remainder
-// of less than a millisecond.
+// The checks are valid under any load of the machine. The idle time must be at least the owed idle time, except for a
+// remainder of less than a millisecond.
 func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 	const rest = time.Millisecond
 	dev := open(t, device.Options{Threads: 1})
@@ -32,8 +32,8 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 		return worked, idle
 	}
 	for _, factor := range []float64{3, 1.5} {
-		// the larger factor first: idle time that is still owed after it is small compared with the idle time for the
-		// second factor
+		// the larger factor comes first, because the idle time that is still owed after the first factor must be small
+		// compared with the idle time for the second one
 		if err := s.SetSlowdown(factor); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ var largeConvs = []smallConv{
 	{6, 32, 31, 29, 16, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
 	// the first layer of a network; 2 samples for 3 threads
 	{2, 3, 64, 64, 16, [2]int{7, 7}, [2]int{2, 2}, [2]int{3, 3}, [2]int{1, 1}, false},
-	// so small that one thread computes it
+	// so small that a single thread computes it
 	{4, 16, 9, 9, 10, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},
 }
 
@@ -38,7 +38,7 @@ func TestGradientsByPartsOfTheBatch(t *testing.T) {
 	}
 }
 
-// weightGradient returns the bits of the weight gradient.
+// weightGradient returns the bytes of the weight gradient.
 func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	image := devicetest.Random(tensor.F32, tensor.Shape{s.n, s.c, s.h, s.w}, 1, devicetest.Uniform(-1, 1))
 	dst, err := s.op().Infer([]device.TensorSpec{
@@ -51,8 +51,8 @@ func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	return string(reference.Encode(tensor.F32, got.Values))
 }
 
-// If threads wait for a CPU, other threads take over their parts, and the team may shrink. Neither must change the
-// bits.
+// If threads wait for a CPU, other threads compute their parts, and the team may shrink. The results must stay
+// bit-equal.
 func TestBitsDoNotDependOnLoad(t *testing.T) {
 	dev := open(t, device.Options{Threads: 4})
 	defer dev.Close()
@@ -108,7 +108,8 @@ func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 	}
 }
 
-// A Meter makes regions read the CPU time of their threads. If an exception ends the metered code, the Meter must stop.
+// While a Meter exists, regions read the CPU time of their threads. If an exception ends the metered code, the Meter
+// must stop.
 func TestAMeterEndsWithItsScope(t *testing.T) {
 	compiler := needtest.Program(t, "compiler", "c++")
 	program := filepath.Join(t.TempDir(), "meter")

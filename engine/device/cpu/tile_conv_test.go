@@ -16,13 +16,13 @@ import (
 var tileConvs = []smallConv{
 	// every pixel is a row; 20 rows
 	{1, 32, 4, 5, 64, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
-	{3, 64, 13, 7, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},  // rows that fill no whole tile
+	{3, 64, 13, 7, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},  // the last tile is not full
 	{16, 32, 3, 3, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},  // one tile of samples
 	{20, 32, 5, 4, 96, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // two tiles that overlap
 	// dilated; one sample beyond a pair of tiles
 	{33, 96, 4, 4, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{2, 2}, [2]int{2, 2}, false},
 	{40, 64, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true}, // some rows are in no window
-	// some pixels are read by no tap
+	// no tap reads some of the pixels
 	{64, 64, 2, 2, 160, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false},
 	// eight of nine taps read only padding
 	{50, 32, 1, 1, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
@@ -45,7 +45,7 @@ func TestTileConvolutions(t *testing.T) {
 	}
 }
 
-// A kernel for AMX reads weights in tiles of 16 pairs, which no other kernel of this device does.
+// A kernel for AMX reads weights in tiles of 16 pairs; no other kernel of this device uses this layout.
 func TestOnACPUWithAMXConvolutionsUseTiles(t *testing.T) {
 	if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(flags), " amx_bf16") {
 		needtest.Missing(t, "amx", "/proc/cpuinfo does not list amx_bf16")
@@ -74,7 +74,7 @@ func TestOnACPUWithAMXConvolutionsUseTiles(t *testing.T) {
 	}
 }
 
-// The sums of a weight gradient may be divided among threads, but not by chance.
+// The sums of a weight gradient may be divided among threads, but always in the same way.
 func TestWeightGradientsHaveEqualBitsEachTime(t *testing.T) {
 	t.Setenv("HETERO_CPU_KERNELS", "tiles")
 	dev := open(t, device.Options{Threads: 3})

@@ -13,7 +13,7 @@ import (
 )
 
 // blocked is the reference device with a private layout: it stores images (N, C, H, W) as (N, C/8, H, W, 8). If C is
-// not a multiple of 8, zeros fill the last block. Tests of the suite run on this device, with and without deliberate
+// not a multiple of 8, zeros fill the last block. The tests of the suite use this device, with and without deliberate
 // faults.
 type blocked struct {
 	*reference.Device

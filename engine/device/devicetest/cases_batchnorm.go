@@ -76,7 +76,7 @@ func batchNormCases() []valueCase {
 	return append(cases, mergeCases()...)
 }
 
-// mergeCases merge the statistics of ranks with different shares, including zero.
+// mergeCases returns cases that merge the statistics of ranks with different shares, including shares of 0.
 func mergeCases() []valueCase {
 	var cases []valueCase
 	for _, m := range []struct {
@@ -105,7 +105,7 @@ var merged = tolerance{
 	exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
 
 // running is exact for the same reason: every rank updates its own copy of the running statistics, and all copies must
-// have the same bits.
+// be bit-equal.
 var running = merged
 
 // mergeRows generates means by the generator mean, and variances in [0, 1). Rows of ranks without samples hold NaN,

@@ -9,7 +9,7 @@ import (
 
 var elementShapes = []tensor.Shape{{1}, {7}, {3, 35}, {2, 17, 3, 5}, {1, 3, 1, 1}, {2, 16, 4, 4}, {2, 3, 5, 1, 2}}
 
-// unaryRanges lists the functions with input ranges in which values are neither saturated nor infinite.
+// unaryRanges lists each function with a range of inputs for which its values are neither saturated nor infinite.
 var unaryRanges = []struct {
 	f         device.UnaryFunc
 	low, high float64
@@ -73,8 +73,8 @@ func fillCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// dropoutCases returns cases of dropout. All devices must keep the same elements, bit for bit; the factor adds one
-// rounding. The ids need more than 32 bits.
+// dropoutCases returns cases of dropout. All devices must keep exactly the same elements; the factor adds one rounding.
+// The ids need more than 32 bits.
 func dropoutCases(shape tensor.Shape) []valueCase {
 	ids := fixedType(tensor.I64, Uniform(0, 1<<40), shape[0])
 	key := fixedType(tensor.U32, Uniform(0, 1<<32), 2)
@@ -87,8 +87,8 @@ func dropoutCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// imageDropoutCases returns cases with images in the layout of the device's pooling. Positions count in (C, H, W) for
-// every layout. The pooling has 1x1 windows, which change no value.
+// imageDropoutCases returns cases with images in the layout of the device's pooling. Positions are indices in (C, H, W)
+// for every layout. The pooling has 1x1 windows, so it does not change values.
 func imageDropoutCases() []valueCase {
 	var cases []valueCase
 	pool := device.AvgPool2D{Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}, Kernel: [2]int{1, 1}}

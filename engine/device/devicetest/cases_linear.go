@@ -10,7 +10,7 @@ import (
 var linearShapes = [][3]int{{1, 1, 1}, {2, 3, 17}, {7, 35, 10}, {33, 64, 48}, {5, 300, 10}, {64, 17, 1}, {1, 5, 100},
 	{100, 130, 70}, {67, 34, 7}, {2101, 18, 10}, {300, 4, 264}}
 
-// biased is for a linear layer with a bias and a 16-bit result.
+// biased is the tolerance of a linear layer with a bias and a 16-bit result.
 var biased = tolerance{floor: sums.floor, inner: 0.5,
 	reason: sums.reason + "; the bias may be rounded to the type of the result"}
 

@@ -37,7 +37,7 @@ func nanCases() []valueCase {
 		{name: "batch_norm apply with relu", inputs: append([]input{images}, norm...), run: one(apply(false))},
 		{name: "batch_norm apply with relu and a residual", inputs: append(append([]input{clean}, norm...), images),
 			run: first(apply(true))},
-		// Only running statistics ignore a NaN, because a step that is skipped for NaN must change nothing.
+		// Only running statistics ignore a NaN, because a step that is skipped because of a NaN must not change them.
 		{name: "batch_norm running", inputs: []input{params(symmetric, 17), params(Uniform(0.5, 1), 17),
 			params(oneNaN, 2, 17), params(Uniform(0.5, 1), 2, 17)},
 			run: one(device.BatchNormRunning{Momentum: 0.1, Counts: []int64{20, 20}})},

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// scores is the tolerance of ops that exponentiate sums: the absolute error of a score becomes the relative error of
+// scores is the tolerance of ops that exponentiate sums. The absolute error of a score becomes the relative error of
 // its probability.
 var scores = tolerance{
 	floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}
@@ -107,7 +107,7 @@ func biasGELUCases() []valueCase {
 	return cases
 }
 
-// plusBias returns x + bias; bias belongs to the last axis.
+// plusBias returns x + bias, broadcast along the last dimension.
 func plusBias(x, bias []float64) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {
@@ -312,7 +312,7 @@ func transformerThreads() []valueCase {
 	}
 }
 
-// badIDs runs ops with ids outside their tables. The error must name the operand, the element, the id and the limit.
+// badIDs runs ops with ids outside of their tables. The error must name the operand, the element, the id and the limit.
 func badIDs(t conformance.T, dev device.Device, caps Caps) {
 	table, diff := Random(tensor.F32, tensor.Shape{5, 4}, 1, symmetric),
 		Random(tensor.F32, tensor.Shape{1, 3, 4}, 2, symmetric)

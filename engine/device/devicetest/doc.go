@@ -1,5 +1,5 @@
-// Package devicetest is the conformance suite that every device passes. It also provides functions with which tests run
-// single ops.
+// Package devicetest is the conformance suite that every device must pass. It also provides functions with which tests
+// run single ops.
 //
 //	func TestConformance(t *testing.T) {
 //		devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}})
@@ -8,14 +8,14 @@
 // # Checks
 //
 // Values: the suite compares every op with package reference, on shapes that are not multiples of block sizes. Each
-// case runs twice under several layout policies (see [Policy]), in fresh memory full of NaN patterns. Afterwards the
+// case runs twice under several layout policies (see [Policy]), in fresh memory full of NaN patterns. Afterwards, the
 // padding of private layouts must be zero, and all memory must be freed. The results of optimizers and dropout masks
-// must equal those of package reference bit for bit.
+// must be bit-equal to those of package reference.
 //
 // Other checks:
 //
 //   - Losses and statistics do not depend on the number of threads.
-//   - NaN reaches every dependent output.
+//   - A NaN reaches every dependent output.
 //   - Streams, events, copies, timing and memory accounting obey the contract.
 //   - A wrong argument gives an error that names the operand; it never causes a crash.
 //
@@ -30,10 +30,13 @@
 //	f64 output:         ‖got - truth‖ ≤ 2⁻⁴⁰·‖truth‖
 //
 // The floor is needed because plain results may be exact by chance. Each kind of case states its floor with the reason.
-// terms are the terms whose sum is the output, for ops in which they cancel. GELU adds 1 to a function that approaches
-// -1, and a token with a single key subtracts two equal sums. Such a result has the rounding errors of its terms,
-// however small it is. The bound for bf16 and f16 has this reason: if a value with error δ is rounded, the result
-// differs from the truth by at most |round(truth) - truth| + 2δ. Either the value rounds to the same number as the
-// truth, or the truth is within δ of the midpoint between two numbers. Chains of ops that store 16-bit tensors in
-// between are instead compared with the reference device that uses the same storage.
+//
+// terms are the terms whose sum is the output, for ops in which terms can cancel. For example, GELU adds 1 to a
+// function that approaches -1, and the gradient of attention to a single key subtracts two equal sums. However small
+// the result is, it has the rounding errors of the terms.
+//
+// The bound for bf16 and f16 has this reason: if a value with error δ is rounded, the result differs from the truth by
+// at most |round(truth) - truth| + 2δ. Either the value rounds to the same number as the truth, or the truth is within
+// δ of the midpoint between two numbers. Chains of ops that store 16-bit tensors in between are instead compared with
+// the reference device that uses the same storage.
 package devicetest

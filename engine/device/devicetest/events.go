@@ -36,8 +36,8 @@ func checkFreshEvent(t conformance.T, r *Runner) {
 	}
 }
 
-// checkRerecord requires that an event which a program recorded in one step does not appear complete in the next step
-// before its recording.
+// checkRerecord requires that an event recorded in one step is not complete in the next step before it is recorded
+// again.
 func checkRerecord(t conformance.T, r *Runner) {
 	gate, again := r.event(t), r.event(t)
 	must(t, r.stream.Record(again))

@@ -55,9 +55,9 @@ type Runner struct {
 	Policy Policy
 	// Lacks lists op kinds for which the device may return ErrUnsupported. Their tests are then skipped.
 	Lacks []string
-	// NoValues: the device computes no values, so memory is not checked.
+	// NoValues states that the device computes no values, so the runner does not check memory.
 	NoValues bool
-	// AnyPadding: padding is not checked, because operands contain NaN and NaN·0 may reach padding.
+	// AnyPadding disables the check of padding, because operands contain NaN, and NaN·0 may reach the padding.
 	AnyPadding bool
 
 	t        conformance.TB
@@ -266,8 +266,8 @@ func (r *Runner) bring(op device.Op, i int, o Operand, want device.TensorSpec) O
 	return o
 }
 
-// outputs returns memory for the outputs. An output gets the memory of an input if the op requires it, or if the kernel
-// allows it and the policy is Shared. Otherwise it gets fresh memory.
+// outputs returns memory for the outputs. An output uses the memory of an input if the op requires this, or if the
+// kernel allows it and the policy is Shared. Otherwise it uses fresh memory.
 func (r *Runner) outputs(op device.Op, k device.Kernel, in []Operand) []Operand {
 	r.t.Helper()
 	out := make([]Operand, len(k.Out()))
@@ -325,8 +325,8 @@ func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kerne
 	return k
 }
 
-// answers compares a kernel's specs with the requested specs. If binding is set, requested layouts other than Any must
-// be equal.
+// answers compares a kernel's specs with the requested specs. If binding is set, the kernel must have the requested
+// layouts that are not Any.
 func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	if len(asked) != len(got) {
 		return fmt.Errorf("got %d %ss, want %d", len(got), side, len(asked))
@@ -349,7 +349,7 @@ func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	return nil
 }
 
-// launch runs one kernel. The workspace contains garbage.
+// launch runs one kernel. The workspace contains arbitrary bytes.
 func (r *Runner) launch(name string, k device.Kernel, in, out []Operand) {
 	r.t.Helper()
 	l := device.Launch{Name: name, Kernel: k}
@@ -416,7 +416,7 @@ func nonzeros(dt tensor.DType, mem []byte) []uint64 {
 }
 
 // Exec runs one op on host tensors: it compiles the op for plain operands, runs it, and reads the outputs. An op that
-// updates operands in place updates copies of them. Opaque inputs must be outputs of an Exec on the same device.
+// works in place changes copies of its operands. Opaque inputs must be outputs of an Exec on the same device.
 func Exec(t conformance.TB, dev device.Device, op device.Op, inputs []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)

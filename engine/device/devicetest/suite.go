@@ -19,9 +19,10 @@ type Caps struct {
 	// ErrUnsupported for such an op, the suite skips its cases with a log line. ErrUnsupported for another op is a
 	// failure.
 	Lacks []string
-	// NoValues: the device computes no values (the null device), so only structure is checked.
+	// NoValues states that the device computes no values (the null device), so the suite checks only shapes, events and
+	// errors.
 	NoValues bool
-	// Threads: the device uses Options.Threads, so the suite compares results of several thread counts.
+	// Threads states that the device uses Options.Threads, so the suite compares the results of several thread counts.
 	Threads bool
 }
 
@@ -30,8 +31,8 @@ type Opener func(t conformance.TB, opts device.Options) device.Device
 
 // Run checks a device.
 func Run(t conformance.T, open Opener, caps Caps) {
-	// The suite allocates many short-lived buffers. With a heap of a few MB, collecting them would take a third of its
-	// time.
+	// The suite allocates many short-lived buffers. With a heap of a few MB, garbage collection would take a third of
+	// its time.
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	t.Run("values", func(t conformance.T) { runValues(t, open, caps) })
 	t.Run("memory", func(t conformance.T) { runMemory(t, open, caps) })
@@ -95,8 +96,8 @@ type valueCase struct {
 	types     []tensor.DType // types that the case runs with; nil: every type
 	chain     bool           // tensors of type Types.Float are stored between ops
 	nan       bool           // inputs hold NaN
-	// terms returns the norm of the terms whose sum is output i, if they can cancel: a sum that is smaller than its
-	// terms has the rounding errors of the terms. nil: no cancellation.
+	// terms returns the norm of the terms whose sum is output i, if they can cancel, because a sum that is smaller than
+	// its terms has the rounding errors of the terms. nil: no cancellation.
 	terms func(in []Tensor, i int) float64
 	large bool // runs only under policy Free, to save time; smaller cases of the op run under every policy
 }

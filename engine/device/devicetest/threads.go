@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// runThreads requires that different thread counts give the same bits. Ranks with different CPUs depend on this.
+// runThreads requires bit-equal results with different thread counts. Ranks with different CPUs depend on this.
 func runThreads(t conformance.T, open Opener, caps Caps) {
 	s := normShape{n: 13, c: 35, h: 9, w: 7, group: 4}
 	g := device.Groups(s.n, s.group)

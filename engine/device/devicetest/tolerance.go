@@ -12,7 +12,7 @@ import (
 type tolerance struct {
 	exact bool    // the output must equal that of the reference device with the same types; floor is unused
 	floor float64 // part of the tolerance that does not depend on plain, in units of u·‖truth‖
-	// for outputs of 16 bits: error of roundings to 16 bits inside the op, in units of the output's rounding
+	// for outputs of 16 bits: error of roundings to 16 bits inside the op, in units of the rounding error of the output
 	inner  float64
 	reason string
 }
@@ -23,9 +23,11 @@ const roundoff = 1.0 / (1 << 24) // u, the largest relative error of one roundin
 var (
 	exact = tolerance{
 		exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
-	// sums is for sums: a device adds in another order than the plain run, whose result may be exact by chance.
+	// sums is for sums: the order of additions of a device differs from that of the plain run, whose result may be
+	// exact by chance.
 	sums = tolerance{floor: 2, reason: "one unit in the last place: a short sum may be exact in the plain run by luck"}
-	// functions is for library functions: the plain run rounds them correctly, but vectorised functions need not.
+	// functions is for library functions: those of the plain run are correctly rounded, but vectorised ones need not
+	// be.
 	functions = tolerance{
 		floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
 	// statistics is for long sums that are followed by a few roundings.
@@ -34,11 +36,11 @@ var (
 )
 
 // judge compares an output with the truth. same is the reference device's output with the types under test, and plain
-// is its output with f32. For a chain, judge uses same instead of plain. terms is the norm of the terms that the op
-// adds to the output; 0 if they do not cancel.
+// is its output with f32. For a chain, judge uses same instead of plain. terms is the norm of the terms whose sum is
+// the output; 0 if they do not cancel.
 func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms float64) error {
 	if got.Spec.DType == tensor.Opaque {
-		return nil // the suite cannot read opaque tensors; cases of the ops that read them test their content
+		return nil // the suite cannot read opaque tensors; the cases of ops that read such tensors test the content
 	}
 	if !got.Spec.Shape.Equal(truth.Spec.Shape) || got.Spec.DType != same.Spec.DType {
 		return fmt.Errorf("got %v, want %v", got.Spec, same.Spec)

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestErrorsOfCancelledTermsAreAllowed gives the suite results that an H100 returned. Their errors are rounding errors
-// of the terms that cancel. Larger errors must still fail.
+// TestErrorsOfCancelledTermsAreAllowed passes results of an H100 to the suite. Their errors are rounding errors of the
+// terms that cancel. Larger errors must still fail.
 func TestErrorsOfCancelledTermsAreAllowed(t *testing.T) {
 	for _, c := range []struct {
 		name  string

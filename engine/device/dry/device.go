@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Device is a dry device. Any goroutine may call its methods.
+// Device is a dry device. Its methods are safe for concurrent use.
 type Device struct {
 	real  device.Device
 	limit int64 // largest device memory in bytes

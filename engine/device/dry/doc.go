@@ -1,4 +1,4 @@
-// Package dry is a device that compiles like another device but runs no programs. With it, a program can compute how
+// Package dry is a device that compiles like another device, but does not run programs. A caller can thus compute how
 // much memory a plan needs, even if the real device cannot hold the plan.
 //
 //	dev := dry.New(real, 8<<30)            // as if it had 8 GiB; 0: the memory of the real device
@@ -6,10 +6,10 @@
 //	replica.PredictedBytes()               // exact number of bytes that training on the real device would take
 //
 // The real device compiles the kernels, so their layouts and workspaces are exact. If the real device chooses between
-// kernels by timing, the compilation runs them on small samples. It stores the choices, and the run uses them too.
-// Nothing else runs. The dry device counts device memory but does not allocate it ([device.Buffer].Host is nil). It
-// does allocate host memory. Programs, streams and events do nothing, and waits return at once. Values read from a dry
-// device are meaningless.
+// kernels by timing, the compilation runs the kernels on small samples and stores the choices; a later training run
+// uses the same choices. Nothing else runs. The dry device counts device memory but does not allocate it
+// ([device.Buffer].Host is nil). It does allocate host memory. Programs, streams and events do nothing, and waits
+// return immediately. Values read from a dry device are meaningless.
 //
 // The caller closes the dry device before the real one. The errors are those of package device; an allocation beyond
 // the limit returns device.ErrOutOfMemory.

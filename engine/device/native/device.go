@@ -73,8 +73,8 @@ func (l *Library) info(name string, info *C.ht_info) device.Info {
 	}
 }
 
-// Describe returns the Info of the index-th device without opening the device. The Info has no UUID, BusID and
-// FreeBytes. Describe returns the error of Open, or device.ErrUnsupported if the library cannot describe devices.
+// Describe returns the Info of the index-th device without opening the device. The Info does not contain UUID, BusID
+// and FreeBytes. The error is that of Open, or device.ErrUnsupported if the library cannot describe devices.
 func (l *Library) Describe(index int) (device.Info, error) {
 	name := fmt.Sprintf("%s:%d", l.Kind(), index)
 	if index < 0 || index > math.MaxInt32 {

@@ -7,7 +7,7 @@
 //	dev, err := lib.Open(0, device.Options{})
 //
 // The device is a [device.Device]; it also implements [device.LayoutNamer], [device.PeakMeasurer] and
-// [device.Slowable]. A library stays loaded for the life of the process, because its worker threads cannot be unloaded.
+// [device.Slowable]. A library stays loaded until the process ends, because its worker threads cannot be unloaded.
 //
 // # Duties of the caller
 //
@@ -17,12 +17,12 @@
 //   - closing a kernel or freeing a buffer that a program is bound to
 //   - closing a device with open objects
 //   - using a closed object
-//   - using a stream from two goroutines at once
+//   - using a stream from two goroutines concurrently
 //
 // # Memory
 //
-// Buffers are C memory, and C code keeps no pointer to Go memory. Stream.Run, Copy, Record, Wait, Sync, Event.Done and
-// Event.WaitHost allocate nothing on Go's heap.
+// Buffers are C memory, and C code does not keep pointers to Go memory. Stream.Run, Copy, Record, Wait, Sync,
+// Event.Done and Event.WaitHost do not allocate on Go's heap.
 //
 // # Errors
 //

@@ -31,8 +31,9 @@ var loaded struct {
 	byPath map[string]*Library
 }
 
-// Load opens the library at path, once in a process: a second call returns the same library. It restores the process's
-// environment, and the affinity and signal mask of its threads. The error is device.ErrUnavailable.
+// Load opens the library at path. A second call for this path returns the same library. Load restores the environment
+// of the process, and the affinity and signal mask of its threads, if the library changes them. The error is
+// device.ErrUnavailable.
 func Load(path string, settings []Setting) (*Library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -78,7 +79,8 @@ var sentinels = map[C.ht_status]error{
 	C.HT_UNAVAILABLE:    device.ErrUnavailable,
 }
 
-// check converts a result to an error, or nil for success. The error names what, which is the object or the call.
+// check converts a result to an error, or to nil for success. The error contains what, which names the object or the
+// call.
 func check(r C.ht_result, what string) error {
 	if r.status == C.HT_OK {
 		return nil

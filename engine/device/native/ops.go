@@ -52,9 +52,9 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 	return to.code, params, to.params.Size(), encode(a, reflect.NewAt(to.params, params).Elem(), device.Parameters(op))
 }
 
-// encode copies the fields of a Go struct to the fields of a C struct in the arena that have the same names. Fields of
-// the C struct without a counterpart stay zero. A Go field without a counterpart is an error, unless the specs of the
-// operands hold its value.
+// encode copies the fields of a Go struct to a C struct in the arena, by name. Fields of the C struct without a
+// counterpart stay zero. A Go field without a counterpart is an error, unless the specs of the operands contain its
+// value.
 func encode(a *arena, to reflect.Value, params any) error {
 	fields, sent := map[string]reflect.Value{}, map[string]bool{}
 	from := reflect.ValueOf(params)
@@ -85,10 +85,11 @@ func encode(a *arena, to reflect.Value, params any) error {
 	return nil
 }
 
-// lettersOf returns the form in which names of Go and C are equal.
+// lettersOf returns a name in the form in which corresponding names of Go and C are equal.
 func lettersOf(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-// inSpecs reports whether the specs of an op's operands hold the value of a field: the type or extents of its result.
+// inSpecs reports whether the specs of an op's operands contain the value of a field, which is the type or an extent of
+// the result.
 func inSpecs(f reflect.StructField) bool {
 	return f.Type == reflect.TypeFor[tensor.DType]() || f.Type == reflect.TypeFor[tensor.Shape]() ||
 		f.Name == "Height" || f.Name == "Width"

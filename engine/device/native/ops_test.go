@@ -91,7 +91,7 @@ func TestParametersThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-// foreign has the kind of an op of package device.
+// foreign is an op of another package with the kind of an op of package device.
 type foreign struct{ device.Linear }
 
 func TestOnlyOpsOfPackageDeviceHaveParameters(t *testing.T) {

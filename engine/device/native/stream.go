@@ -89,7 +89,7 @@ func (s *stream) Waited() (waited time.Duration, known bool) {
 	return max(waited, 0), waited >= 0
 }
 
-// markingStream implements device.MarkingStream, too.
+// markingStream also implements device.MarkingStream.
 type markingStream struct {
 	stream
 	ns C.int64_t
@@ -209,7 +209,7 @@ func (e *event) Done() bool {
 	return C.ht_do_event_done(e.dev.api, e.ptr) != 0
 }
 
-// held runs call while the event cannot be closed.
+// held runs call, and prevents that the event is closed during the call.
 func (e *event) held(call func() C.ht_result) error {
 	if !e.holds.acquire() {
 		return fmt.Errorf("%s: event is closed", e.dev.info.Name)

@@ -11,7 +11,7 @@ import (
 // Setting is an environment variable that is set while a library initialises, unless the process has set it.
 type Setting struct{ Name, Value string }
 
-// Library is a loaded native library. This build of the program cannot load any.
+// Library is a loaded native library. This build of the program cannot load libraries.
 type Library struct{}
 
 // Load returns device.ErrUnavailable: this program was built without cgo, or not for Linux.

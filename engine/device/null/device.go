@@ -26,13 +26,13 @@ type Model struct {
 var Typical = Model{FLOPS: 10e12, BytesPerSecond: 400e9, CopyBytesPerSecond: 12e9, LaunchSeconds: 5e-6,
 	MemoryBytes: 16 << 30}
 
-// Driver opens null devices. The zero value opens Typical ones.
+// Driver opens null devices. The zero value opens devices with the model Typical.
 type Driver struct{ Model Model }
 
 // Kind implements device.Driver.
 func (Driver) Kind() string { return Kind }
 
-// Open implements device.Driver; each index from 0 on is another device.
+// Open implements device.Driver. Every index from 0 on is valid, and gives another device.
 func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("null: index: got %d, want at least 0", index)

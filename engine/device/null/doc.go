@@ -1,5 +1,5 @@
-// Package null is a device that allocates no device memory and computes nothing: it only models time. Tests of the
-// planner, of overlap and of balancing use it. A process can open a thousand null devices.
+// Package null is a device that only models time: it does not allocate device memory, and does not compute values.
+// Tests of the planner, of overlap and of balancing use it. A process can open a thousand null devices.
 //
 // # Time
 //
@@ -10,7 +10,7 @@
 // clocks. RunTimed reports modelled durations.
 //
 // If Model.RealTime is above 0, a call also sleeps for RealTime seconds per modelled second. A program sleeps before it
-// completes an event, and at its end. Other goroutines therefore see events at their modelled times.
+// completes an event, and at its end. For other goroutines, events therefore complete at their modelled times.
 //
 // # Memory
 //

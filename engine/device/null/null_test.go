@@ -103,7 +103,7 @@ func (b rig) must(err error) {
 	}
 }
 
-// round is a model with round figures: 1 GFLOP/s, 1 GB/s, copies at 100 MB/s, 1 ms per launch.
+// round is a model with round numbers: 1 GFLOP/s, 1 GB/s, copies at 100 MB/s, 1 ms per launch.
 var round = Model{FLOPS: 1e9, BytesPerSecond: 1e9, CopyBytesPerSecond: 1e8, LaunchSeconds: 1e-3, MemoryBytes: 1 << 40}
 
 func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
@@ -266,7 +266,7 @@ func TestCompletionFromTheHostCarriesItsTime(t *testing.T) {
 	if got, want := b.stream.Clock(), 59*time.Millisecond; got != want || reduced.CompletedAt() != 50*time.Millisecond {
 		t.Errorf("got a clock of %v, want %v; the event completed at %v", got, want, reduced.CompletedAt())
 	}
-	b.must(reduced.Complete()) // completion without a modelled time: delays no stream
+	b.must(reduced.Complete()) // completion without a modelled time does not delay the stream
 	b.must(b.stream.Run(wait))
 	if got, want := b.stream.Clock(), 68*time.Millisecond; got != want {
 		t.Errorf("after a completion outside the model: got %v, want %v", got, want)

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 )
 
-// Stream has a clock, which its work advances.
+// Stream is a stream with a clock. The modelled times of its work advance the clock.
 type Stream struct {
 	device.Stream
 	clock *clock
@@ -60,7 +60,8 @@ func (c *clock) Settle() {
 	c.dev.reached(c.now)
 }
 
-// Passed counts the time until the completion of the event as slept, because this time has really passed.
+// Passed counts the time until the completion of the event as slept, because the stream has really waited for this
+// time.
 func (c *clock) Passed(at time.Duration) {
 	c.now = max(c.now, at)
 	c.slept = c.now

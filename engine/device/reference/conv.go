@@ -11,13 +11,14 @@ func init() {
 	add(conv2DDiffWeights[float32], conv2DDiffWeights[float64])
 }
 
-// products are n products of a convolution, dst[d+i] += src[s+i·step]·weight[w] for i < n: those of one weight and one
-// row of dst.
+// products are the n products of a convolution for one weight and one row of dst: dst[d+i] += src[s+i·step]·weight[w]
+// for i < n.
 type products struct{ s, step, w, d, n int }
 
 // eachProduct calls f once for all products of a convolution. Both gradients are sums over the same products, so one
-// loop nest serves all three ops. The products of an element of dst come in the order of the weights, or, if backwards,
-// the products of an element of src in the order of dst. Those of an element of weight always come in the order of dst.
+// loop nest serves all three ops. The products of an element of dst are in the order of the weights. If backwards is
+// set, the products of an element of src are in the order of dst instead. The products of an element of weight are
+// always in the order of dst.
 //
 //	src (N, C, H, W)   weight (O, C/Groups, KH, KW)   dst (N, O, OH, OW)
 func eachProduct(op device.Conv2D, src, weight, dst tensor.Shape, backwards bool, f func(products)) {

@@ -4,8 +4,8 @@
 // # Numbers
 //
 // An op with f64 operands is computed in f64; its result is the truth. An op with f32, bf16 or f16 operands is computed
-// in f32, and sums are accumulated in f32 in row-major order. This is the plain f32 run: tests judge the error of
-// faster devices by the error of this run. Operands are converted to the computing type when a launch starts. Results
+// in f32, and sums are accumulated in f32 in row-major order. This is the plain f32 run: tests compare the errors of
+// faster devices with the error of this run. Operands are converted to the computing type when a launch starts. Results
 // are rounded once, to nearest even, when the launch ends.
 //
 // # Strictness

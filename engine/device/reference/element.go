@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// real is the type in which ops compute. A product that is added to a value is written T(a*b). The conversion prevents
-// a fused multiply-add, which would round only once.
+// real is the type in which ops compute. Write a product that is added to a value as T(a*b), because the conversion
+// prevents a fused multiply-add, which would round only once.
 type real interface{ float32 | float64 }
 
 // operand is one bound tensor.

@@ -91,7 +91,7 @@ func add[Op device.Op](narrow, wide func(op Op, in, out []operand)) {
 	addChecked(of(narrow), of(wide))
 }
 
-// compute runs the kernel of an op. An op from outside package device has its own (device.Computer).
+// compute runs the kernel of an op. An op from outside package device implements its kernel itself (device.Computer).
 func compute(op device.Op, wide bool, in, out []operand) error {
 	if own, ok := op.(device.Computer); ok {
 		computeOwn(own, in, out)

@@ -31,7 +31,7 @@ func gradControl(op device.GradControl, in, out []operand) {
 	}
 	norm := math.Sqrt(sum) * unscale
 	factor := unscale
-	if ratio := op.MaxNorm / norm; op.MaxNorm != 0 && ratio < 1 { // a NaN norm changes nothing, because ok is then 0
+	if ratio := op.MaxNorm / norm; op.MaxNorm != 0 && ratio < 1 { // if norm is NaN, ok is 0, and scale has no effect
 		factor = unscale * ratio
 	}
 	ok := 1.0

@@ -1,10 +1,10 @@
 package reference
 
 // The functions of this file add the products of each sum in ascending order, so a sum does not depend on the number of
-// sums that a loop computes at once.
+// sums that a loop computes concurrently.
 
-// dots sets dst[k] to the inner product of row and the elements of rows from k·stride on. It computes four sums at
-// once, because an addition waits for the previous one of its sum.
+// dots sets dst[k] to the inner product of row and the elements of rows from k·stride on. It computes four sums in the
+// same loop, because each addition must wait for the previous addition of the same sum.
 func dots[T real](dst, row, rows []T, stride int) {
 	n, k := len(row), 0
 	for ; k+4 <= len(dst); k += 4 {

@@ -1,6 +1,6 @@
-// meter_main.cc: runs regions of a team of two threads, with a Meter and after a Meter whose code threw an exception.
-// Prints whether the regions read the CPU time of their threads. The clock returns 0, so that no region is long
-// enough to be measured without a Meter.
+// meter_main.cc: runs regions of a team of two threads, with a Meter, and after an exception in the scope of a Meter.
+// Prints whether the regions read the CPU time of their threads. The clock returns 0, so that no region is long enough
+// to be measured without a Meter.
 #include <time.h>
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // compile, binds programs, owns events and runs streams. A concrete device embeds a Device and adds Info and the work
 // of its streams ([Work]).
 //
-// The package is strict. It refuses all arguments that the contract calls wrong. It also refuses operands that overlap
+// The package is strict. It refuses all arguments that violate the contract. It also refuses operands that overlap
 // without permission, kernels bound to host memory, and closing a device while memory is allocated. Every layout is
 // Plain.
 package bookkeeping

@@ -27,7 +27,7 @@ type outcome struct {
 	at   time.Duration // time of completion on the device's clock, if the device models time
 }
 
-// settled holds the outcome for waiters, also if the event is reset before they wake.
+// settled holds the outcome for waiters, even if the event is reset before they wake.
 type settled struct {
 	done chan struct{} // closed when outcome is valid
 	outcome

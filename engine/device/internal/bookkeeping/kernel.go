@@ -181,8 +181,8 @@ func contains(list []int, n int) bool {
 	return false
 }
 
-// inPlace returns the pairs that may share memory. The device decodes operands before it writes outputs, so it could
-// allow any pair of equal size. The result contains the pairs that other devices usually allow.
+// inPlace returns the pairs that may share memory. A device of this package decodes operands before it writes outputs,
+// so it could allow any pair of equal size. inPlace returns only the pairs that other devices usually allow.
 func inPlace(op device.Op, in, out []device.TensorSpec) []device.Alias {
 	var inputs []int // inputs whose memory one output may use
 	output := 0

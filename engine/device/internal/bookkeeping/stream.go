@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Work is the part of a stream that differs between devices: execution, and the clock that it advances.
+// Work is the part of a stream that differs between devices: the execution of work, and a clock.
 type Work interface {
 	// Launch runs or models a checked launch.
 	Launch(s Step) error
