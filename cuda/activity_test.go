@@ -79,7 +79,7 @@ func (r *activeRig) run(times int) {
 	}
 }
 
-// note calls run while the device records its activities, and returns the activities.
+// note calls run, with the given number of times, while the device records its activities. It returns the activities.
 func (r *activeRig) note(times int) (device.Activities, error) {
 	r.t.Helper()
 	if err := r.noter.StartActivity(); err != nil {
@@ -191,7 +191,7 @@ func TestActivitiesWithoutNodesKeepTheirNames(t *testing.T) {
 	}
 }
 
-// 9 runs have 27 kernels. With copies and calls these are several buffers of 16 records.
+// 9 runs have 27 kernels. With copies and calls, the records fill several buffers of 16 records.
 func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 	r := newActiveRig(t)
 	r.run(2)

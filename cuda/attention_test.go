@@ -40,7 +40,8 @@ func TestAttentionConformsWithoutTensorCores(t *testing.T) {
 	conform(t, loadShim(t), "/values/transformer/^attention(_diff)? ", tensor.BF16, 20)
 }
 
-// CUDA takes milliseconds to answer a query of all properties of a device, and a model compiles many kernels.
+// A query of all properties of a device takes CUDA milliseconds, and a model compiles many kernels, so kernels must not
+// make such queries.
 func TestKernelsDoNotQueryTheDevice(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	queries := filepath.Join(t.TempDir(), "queries")

@@ -75,9 +75,9 @@ func wantAll(t *testing.T, what string, got devicetest.Tensor, want float64) {
 	}
 }
 
-// Weight gradients of bf16 operands are f32, and are not rounded to bf16 on any of cuDNN's engines. 257 is not a bf16
-// number, so a rounded result would be 256. With a bias, the forward result is rounded once: 257.0 + 1.5 becomes 258,
-// but 256 + 1.5 would be rounded to another value.
+// Weight gradients of bf16 operands are f32, and must not be rounded to bf16 by any of cuDNN's engines. 257 is not a
+// bf16 number, so a rounded result would be 256. With a bias, the forward result must be rounded only once: 257.0 + 1.5
+// becomes 258, but 256 + 1.5 would be rounded to another value.
 func TestResultsAreRoundedOnceInEveryWay(t *testing.T) {
 	diff := device.Conv2DDiffWeights{Conv2D: device.Conv2D{Window: unitWindow, Groups: 1}, Kernel: [2]int{1, 1},
 		Bias: true}

@@ -126,7 +126,7 @@ const queuesVariable = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 // widen requests the maximum number of queues. A stream can wait for a memory word that later work writes
 // (src/event.h). CUDA does not know this dependency: if the wait and the work were in the same queue, the wait would
-// block the work for ever. If the user has set a value, widen keeps it.
+// block the work forever. If the user has set a value, widen keeps it.
 func widen() error {
 	if _, set := os.LookupEnv(queuesVariable); set {
 		return nil
@@ -137,7 +137,8 @@ func widen() error {
 // driverFiles exist if a driver is installed, natively or in WSL.
 var driverFiles = []string{"/proc/driver/nvidia/version", "/dev/dxg"}
 
-// notBuilt is the error of a program without the library. On a machine with a driver it says how to build the library.
+// notBuilt returns the error of a program without the library. On a machine with a driver, the error states how to
+// build the library.
 func notBuilt(missing error, driverFiles []string) error {
 	for _, file := range driverFiles {
 		if _, err := os.Stat(file); err == nil {

@@ -20,8 +20,8 @@ import (
 // Binding describes how this build queries the driver.
 const Binding = "asks the driver"
 
-// start initialises the driver, once in a process, and returns an error if no GPU can be used. It creates no context,
-// so a process that only counts GPUs takes none of their memory.
+// start initialises the driver, once in a process, and returns an error if no GPU can be used. It does not create a
+// context, so a process that only counts GPUs does not use memory of the GPUs.
 var start = sync.OnceValue(func() error {
 	var why *C.char
 	if result := C.hetero_libcuda_open(&why); result != 0 {
@@ -49,7 +49,7 @@ func seen() (count int, asked bool, err error) {
 	return count, true, nil
 }
 
-// kept is a device that holds its primary context while it is open. The run-time library, cuDNN and NCCL use this
+// kept is a device that holds its primary context while it is open. The run-time library, cuDNN and NCCL also use this
 // context, and none of them can destroy it in the meantime.
 type kept struct {
 	*native.Device
@@ -95,7 +95,7 @@ func opened(lib *native.Library, index int, opts device.Options) (device.Device,
 	}
 	dev, err := lib.Open(index, opts)
 	if err != nil {
-		_ = gpu.ReleasePrimaryCtx() // the error of opening matters more
+		_ = gpu.ReleasePrimaryCtx() // the error of opening is returned instead
 		return nil, err
 	}
 	own, ok := dev.(*native.Device)

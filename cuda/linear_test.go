@@ -35,8 +35,8 @@ func copyFile(t *testing.T, name, dir string) string {
 	return path
 }
 
-// freshShim returns the device's library in the state of a new process: a copy of the library has its own static data,
-// such as cached choices. The copy is in a folder with the fake cuDNN and the given libraries.
+// freshShim returns the device's library in the state of a new process. It loads a copy of the library, because a copy
+// has its own static data, such as cached choices. The copy is in a folder with the fake cuDNN and the given libraries.
 func freshShim(t *testing.T, beside ...string) *native.Library {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "lib", "hetero-train")
@@ -417,7 +417,7 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told string
 		dt   tensor.DType
-		diff tensor.DType // if it differs, the gradient is cast, and the sums read the gradient before the cast
+		diff tensor.DType // if it differs, the gradient is cast, and the sums use the gradient before the cast
 		want string
 	}{{"", tensor.BF16, tensor.BF16, "one pass a3"}, {"sums", tensor.BF16, tensor.BF16, "a3"},
 		{"", tensor.F32, tensor.F32, "a3"},
@@ -438,8 +438,9 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 	}
 }
 
-// Two ways add the bias of a 16-bit layer; the faster one is chosen. The cuBLASLt call of the product needs no f32
-// workspace; a separate kernel does. Both must conform, and must compute with operands at odd addresses.
+// The bias of a 16-bit layer is added by the cuBLASLt call of the product, or by a separate kernel, whichever is
+// faster. Only the separate kernel needs an f32 workspace. Both must conform, and must support operands at odd
+// addresses.
 func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told, want string
@@ -448,7 +449,7 @@ func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
 		t.Run(c.told+" "+c.want, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			t.Setenv("HETERO_FAKE_CUBLASLT", c.told)
-			t.Setenv("HETERO_SHIM_REVERSED", "1") // an f32 product in the memory of the result would show
+			t.Setenv("HETERO_SHIM_REVERSED", "1") // shows an f32 product in the memory of the result
 			lib := freshShim(t, fakeCublasLt)
 			dev := open(t, lib)
 			const rows, inputs, outputs = 64, 16, 128

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The host simulates times, so the figures have no meaning. The test checks which limits are measured, and which limits
-// a GPU lacks.
+// The host simulates times, so the measured values have no meaning. The test checks which limits are measured, and
+// which limits a GPU lacks.
 func TestPeaksAreMeasured(t *testing.T) {
 	lib := loadShim(t)
 	measure := func(what device.Peak) error {

@@ -102,7 +102,7 @@ func (b *bench) alloc(bytes int64, host bool) device.Buffer {
 	return m
 }
 
-// program creates a program of one launch of op, with its own buffers. Freeing all of them is work that is kept for
+// program creates a program of one launch of op, with its own buffers. Freeing all of these must be delayed until
 // quiescence.
 func (b *bench) program(op device.Op, in ...device.TensorSpec) (device.Program, error) {
 	k, err := compiled(b.dev, op, in...)
@@ -155,8 +155,8 @@ var kinds = []struct {
 		[]device.TensorSpec{device.Spec(tensor.F32, 2, 4, 5, 5), device.Spec(tensor.F32, 8, 4, 1, 1)}},
 }
 
-// The first run of a program must load no code. This must hold both if algorithms were timed in this process, and if
-// another process has made the choice.
+// The first run of a program must not load code, whether algorithms were timed in this process or another process has
+// made the choice.
 func TestAFirstRunLoadsNothing(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, timed := range []bool{true, false} {
@@ -202,7 +202,7 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 		must(t, err)
 	}
 	running, stats := device.Spec(tensor.F32, 8), device.Spec(tensor.F32, 1, 8)
-	// its kernel has a table
+	// the kernel of this op has a table in device memory
 	_, err := b.program(device.BatchNormRunning{Momentum: 0.1, Counts: []int64{4}}, running, running, stats, stats)
 	must(t, err)
 	const most = 5 << 20
@@ -232,7 +232,7 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 func TestAWaitEndsWhenTheGPUIsLost(t *testing.T) {
 	t.Setenv("HETERO_SHIM_LOST_AFTER", "1")
 	lib := freshShim(t, fakeCublasLt)
-	dev, err := lib.Open(0, device.Options{}) // not closed: nothing on a lost GPU can be closed
+	dev, err := lib.Open(0, device.Options{}) // not closed, because nothing on a lost GPU can be closed
 	must(t, err)
 	e, err := dev.NewEvent()
 	must(t, err)

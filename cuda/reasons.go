@@ -39,8 +39,8 @@ func startError(result int, why string) error {
 	return fmt.Errorf("%w: cuda: the driver does not start: CUDA error %d", device.ErrUnavailable, result)
 }
 
-// versionError returns an error if the driver is older than the toolkit. Within one major version an older driver runs
-// the code of a newer toolkit.
+// versionError returns an error if the driver is older than the toolkit. Within one major version, an older driver can
+// run the code of a newer toolkit.
 func versionError(driver, toolkit int) error {
 	if driver/1000 >= toolkit/1000 {
 		return nil

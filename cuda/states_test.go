@@ -18,7 +18,7 @@ import (
 
 const probeVariable = "HETERO_CUDA_PROBE"
 
-// TestProbe tests nothing itself. TestDriverStates runs it in a process that finds another driver.
+// TestProbe does not test anything itself. TestDriverStates runs it in a process that finds another driver.
 func TestProbe(t *testing.T) {
 	switch os.Getenv(probeVariable) {
 	case "count":
@@ -37,7 +37,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// The test checks the message for every state of a driver, and that counting GPUs creates no context.
+// The test checks the message for every state of a driver, and that counting GPUs does not create a context.
 func TestDriverStates(t *testing.T) {
 	built := nativetest.Need(t, "cpu", "fake_driver/libcuda.so.1")
 	shim := t.TempDir()

@@ -12,7 +12,7 @@ import (
 )
 
 // Statistics must stay accurate if the mean is far from zero. Sums of x and x² in f32, which cuDNN's engines offer
-// behind a convolution (GenStats), lose this accuracy: -v prints both errors.
+// after a convolution (GenStats), lose this accuracy. The flag -v prints both errors.
 func TestVarianceFarFromZero(t *testing.T) {
 	dev, err := loadShim(t).Open(0, device.Options{})
 	if err != nil {

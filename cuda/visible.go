@@ -16,7 +16,7 @@ const VisibleVariable = "CUDA_VISIBLE_DEVICES"
 // Visible is the parsed variable.
 type Visible struct {
 	Set   bool     // the variable exists
-	Names []string // numbers, "GPU-…" and "MIG-…", up to the first invalid name: CUDA hides all later ones
+	Names []string // numbers, "GPU-…" and "MIG-…", up to the first invalid name; CUDA hides all later ones
 	Rest  []string // the first invalid name and all later ones
 }
 
@@ -69,7 +69,7 @@ func (v Visible) String() string {
 	return fmt.Sprintf("%s=%q", VisibleVariable, strings.Join(append(slices.Clone(v.Names), v.Rest...), ","))
 }
 
-// hidden returns the error of a list that hides all GPUs, or names one twice.
+// hidden returns an error if the list hides all GPUs, or names a GPU twice.
 func (v Visible) hidden() error {
 	if v.Set && len(v.Names) == 0 {
 		if len(v.Rest) > 0 && v.Rest[0] != "-1" {

@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The test checks the GPUs that NVIDIA documents for each value, and the errors for values that silently hide GPUs.
+// The test checks that each value selects the GPUs that NVIDIA documents, and that values which silently hide GPUs
+// cause errors.
 func TestVisibleDevices(t *testing.T) {
 	const a, b = "MIG-0a1b", "MIG-2c3d"
 	for _, c := range []struct {

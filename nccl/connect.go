@@ -23,7 +23,7 @@ func Available() error {
 }
 
 // Loaded returns the version of NCCL and the path of its library. The first call opens the library, so call
-// [Settings.Apply] before.
+// [Settings.Apply] first.
 func Loaded() (version Version, path string, err error) {
 	lib, err := openLibrary("")
 	if err != nil {
@@ -48,8 +48,8 @@ const connectTime = 5 * time.Minute
 // controlOps is the number of operations that joining runs on Control.
 const controlOps = 3
 
-// Connect joins all ranks and returns when all have joined. All ranks must call it. It fails when ctx ends or Control
-// fails. It returns ErrUnusable, the same on all ranks, if these ranks cannot have an NCCL communicator.
+// Connect joins all ranks, and returns when all have joined. All ranks must call it. It fails when ctx ends or Control
+// fails. If these ranks cannot have an NCCL communicator, it returns the same ErrUnusable on all ranks.
 func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
 	dev, err := c.check()
 	if err != nil {
@@ -112,7 +112,7 @@ func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, erro
 	return e, nil
 }
 
-// introduce returns the message that describes this rank to the other ranks.
+// introduce opens the library, and returns the message that describes this rank to the other ranks.
 func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) {
 	own = hello{Host: c.Host, ShareGPU: c.ShareGPU}
 	lib, err := openLibrary(c.library)
@@ -159,9 +159,9 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 }
 
 // connectEarly makes NCCL connect all peers when ranks join, unless the user has set the variable. Since version 2.22,
-// NCCL by default connects peers in the first operation of each kind, and then allocates memory. The allocation may
-// wait until all streams of the GPU are idle. If a stream is blocked until this operation ends, the result is a
-// deadlock.
+// NCCL by default connects peers in the first operation of each kind, and allocates memory in this operation. The
+// allocation may wait until all streams of the GPU are idle. If a stream is blocked until this operation ends, the
+// result is a deadlock.
 func connectEarly() error {
 	const name = "NCCL_RUNTIME_CONNECT"
 	if os.Getenv(name) != "" {
@@ -170,8 +170,8 @@ func connectEarly() error {
 	return os.Setenv(name, "0")
 }
 
-// shareGPU lets NCCL put several ranks on one GPU. Older versions do not support this. For them the ranks pretend to be
-// on different machines, and communicate through the network.
+// shareGPU lets NCCL use one GPU for several ranks. Older versions do not support this. With such a version, the ranks
+// pretend to be on different machines, and communicate through the network.
 func shareGPU(v Version, rank int) error {
 	if v.Has(MultiRankGPU) {
 		return os.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")

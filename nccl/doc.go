@@ -6,15 +6,15 @@
 // # Two data paths
 //
 // NCCL transfers GPU memory, on a stream of the communicator. [Config].Control, a host communicator, transfers host
-// memory. Control also performs Max and Min of floating-point numbers, because NCCL loses NaN, which the contract of
-// package collective forbids. If all parts have the same size, all-gather and reduce-scatter use NCCL's own operations.
-// Otherwise they use a group of broadcasts or reductions.
+// memory. Control also performs Max and Min of floating-point numbers, because NCCL's versions lose NaN, which the
+// contract of package collective forbids. If all parts have the same size, all-gather and reduce-scatter use NCCL's own
+// operations. Otherwise they use a group of broadcasts or reductions.
 //
 // Control also exchanges information that NCCL does not provide:
 //
-//   - As soon as an operation is enqueued, the ranks exchange its description. A mismatch is therefore found before
-//     NCCL starts. NCCL itself would hang or corrupt memory.
-//   - Control reports which rank died, aborted or closed, and the cause.
+//   - As soon as an operation is enqueued, the ranks exchange its description. A mismatch is therefore detected before
+//     NCCL starts; NCCL itself would hang or corrupt memory.
+//   - Control reports which rank ended, aborted or closed, and the cause.
 //   - When ranks join, Control exchanges NCCL's unique id, versions and GPUs.
 //
 // # Course of an operation
@@ -24,19 +24,20 @@
 // page-locked memory. No call to NCCL blocks, because the NCCL communicator is created with blocking = 0.
 //
 // A program remains one graph launch. NCCL's kernels are launched separately and are not captured in the graph, for
-// three reasons. A captured collective could not be stopped when a rank dies. It would also tie every plan to one
-// communicator. A change of shares would require new graphs on all ranks. The stream also does not wait for After on
-// the GPU, because a collective that waits for a word that is never written could not be aborted. Instead, the
-// communicator's thread polls the word and then launches the collective. This costs some microseconds per operation.
-// Transfers of other buckets hide this cost, except for the last bucket.
+// three reasons. A captured collective could not be stopped when a rank ends. It would also tie every plan to one
+// communicator. A change of shares would require new graphs on all ranks.
+//
+// The stream also does not wait for After on the GPU, because a collective that waits for a word that is never written
+// could not be aborted. Instead, the communicator's thread polls the word and then launches the collective. This costs
+// some microseconds per operation. Transfers of other buckets hide this cost, except for the last bucket.
 //
 // MaxCTAs limits the number of multiprocessors that NCCL takes from the backward pass. NCCL's stream has the highest
-// priority, so that NCCL's blocks start at once.
+// priority, so that NCCL's blocks start before other waiting blocks.
 //
-// # Same bits everywhere
+// # Bit-equal results
 //
 // NCCL chooses the order of reduction (rings, trees, switches). The order is the same in every run with the same ranks,
-// GPUs, version and settings, and all ranks receive the same bits. These bits differ from those of the host
+// GPUs, version and settings, and results are bit-equal on all ranks. They are not bit-equal to those of the host
 // communicators. NCCL may round sums of bf16 at every hop; use f32 for a single rounding.
 //
 // # Failure
@@ -44,8 +45,8 @@
 // Failures follow the contract of package collective. If an operation fails, ncclCommAbort removes it from the GPU
 // before Done completes. A time-out before the call of NCCL names the ranks that did not enqueue the operation. A
 // time-out within NCCL cannot name the late rank. If no time-out is set, an operation may hang within NCCL while all
-// ranks live; it then ends only when a rank aborts. NCCL has ten seconds to abort. After that, NCCL's threads and
-// memory are leaked, and Close returns an error that reports the leak.
+// ranks are running; it then ends only when a rank aborts. NCCL has ten seconds to abort. After that, NCCL's threads
+// and memory are leaked, and Close returns an error that reports the leak.
 //
 // # Settings
 //

@@ -115,7 +115,7 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 	return s, warnings, nil
 }
 
-// refused reports whether a variable names code to load or a file to write, by the words in its name.
+// refused reports whether the words in a variable's name indicate that it names code to load or a file to write.
 func refused(name string) bool {
 	return strings.Contains(name, "PLUGIN") || strings.Contains(name, "_DUMP") ||
 		slices.ContainsFunc([]string{"_FILE", "_PATH", "_DIR", "_LIB"}, func(end string) bool {
@@ -147,9 +147,9 @@ func check(name, value string) string {
 }
 
 // checkList returns the fault of a choice of algorithms or protocols, or "". A choice is a list of names separated by
-// commas; a leading ^ means all names but these. From StrictChoice on, further lists for one operation each may follow
-// after semicolons: "Ring,Tree;allreduce:^Tree". NCCL itself ignores unknown names or, from StrictChoice on, fails at
-// the first use.
+// commas; a leading ^ means all names except these. From StrictChoice on, lists for single operations may follow after
+// semicolons: "Ring,Tree;allreduce:^Tree". NCCL itself ignores unknown names or, from StrictChoice on, fails at the
+// first use.
 func checkList(value string, names []string) string {
 	for i, part := range strings.Split(value, ";") {
 		operation, list, forOne := strings.Cut(part, ":")

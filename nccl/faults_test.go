@@ -90,7 +90,7 @@ func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 	}
 }
 
-// apart runs the calling test again in its own process, with a fault of the fake NCCL, because a process opens NCCL
+// apart runs the calling test again in a separate process, with a fault of the fake NCCL, because a process opens NCCL
 // only once. It returns true in that process.
 func apart(t *testing.T, fault string) bool {
 	t.Helper()
@@ -245,7 +245,7 @@ func TestOperationsEnd(t *testing.T) {
 	}
 }
 
-// Operations that NCCL performs as the contract requires must not go through the host.
+// Operations that NCCL performs as the contract requires must not use the host communicator.
 func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	t.Setenv(faults, "reject:0@3") // fails the third operation that NCCL performs
 	r := prepare(conformance.Go(t), shim(t), 1, 0)
@@ -278,7 +278,7 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	}
 }
 
-// The test uses its own process, because a process opens NCCL only once.
+// The test uses a separate process, because a process opens NCCL only once.
 func TestOldNCCLIsRefused(t *testing.T) {
 	lib := shim(t)
 	if !apart(t, "version=21703") {

@@ -142,7 +142,7 @@ func (e *end) run(op collective.Op, sig *signature.Signature, limit time.Duratio
 	return status(C.nccl_run(e.api, e.ptr, e.call, memory, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts)))))
 }
 
-// why returns the reason why the last run was not completed.
+// why returns the reason why the last run did not complete.
 func (e *end) why() string { return C.GoString(&e.call.text[0]) }
 
 func (e *end) stop() { C.nccl_stop(e.api, e.ptr) }

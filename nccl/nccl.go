@@ -24,7 +24,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("nccl: rank %d: %s: %s", e.Rank, e.Op, e.Why) }
 
-// Config describes a group from the view of one rank.
+// Config describes a process group for one of its ranks.
 type Config struct {
 	// Control is a host communicator for the same ranks. It must also transfer device memory (package staged). Its
 	// time-out must equal Timeout. Connect takes ownership of Control, even if Connect fails.
@@ -32,12 +32,12 @@ type Config struct {
 	// Device is this rank's GPU.
 	Device device.Device
 	// Timeout limits an operation; 0: no limit. Without a limit, an operation that hangs within NCCL while all ranks
-	// live ends only when the communicator is aborted.
+	// are running ends only when the communicator is aborted.
 	Timeout time.Duration
 	// MinCTAs and MaxCTAs bound the number of thread blocks of an operation, and thereby the multiprocessors that the
 	// operation takes from concurrent computation; 0: NCCL's choice.
 	MinCTAs, MaxCTAs int
-	// ShareGPU permits several ranks on one GPU, to test the code but not its speed.
+	// ShareGPU permits several ranks on one GPU, for functional tests; their speed has no meaning.
 	ShareGPU bool
 	// Host names the machine, to detect two ranks on one GPU.
 	Host string

@@ -12,7 +12,7 @@ import (
 )
 
 // slot holds an in-flight operation and the matching operation on the control communicator. The matching operation is a
-// gather of the ranks' descriptions. If NCCL cannot satisfy the contract, it is the operation itself. Slots are reused.
+// gather of the ranks' descriptions, or the operation itself if NCCL cannot satisfy the contract. Slots are reused.
 type slot struct {
 	op     collective.Op
 	number uint64

@@ -34,7 +34,7 @@ type transport struct {
 	enqueuing sync.Mutex // ensures that the queue and Control get their operations in the same order
 	number    uint64
 
-	// Threads other than the communicator's hold mu for reading while they use the endpoint. Close holds mu for
+	// Threads other than the communicator's thread hold mu for reading while they use the endpoint. Close holds mu for
 	// writing.
 	mu     sync.RWMutex
 	end    *end
@@ -201,7 +201,7 @@ func (t *transport) translate(err error) error {
 // numbered converts an operation number of the control communicator to a number of this communicator.
 func (t *transport) numbered(control uint64) uint64 { return control - min(control, controlOps) }
 
-// look adopts a failure of the control communicator.
+// look fails this communicator if the control communicator has failed.
 func (t *transport) look() {
 	if err := t.control.Err(); err != nil {
 		t.queue.Fail(t.translate(err))

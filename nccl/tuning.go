@@ -53,7 +53,7 @@ type Trial struct {
 	BusGBytes float64 `json:"bus_gbytes_per_second"`
 }
 
-// Fastest returns the fastest trial of each size, ascending by size. Of equal trials the first one wins.
+// Fastest returns the fastest trial of each size, ascending by size. Of equally fast trials, it returns the first one.
 func Fastest(trials []Trial) (best []Trial) {
 	for _, t := range trials {
 		at := slices.IndexFunc(best, func(b Trial) bool { return b.Bytes == t.Bytes })
@@ -72,8 +72,8 @@ func Fastest(trials []Trial) (best []Trial) {
 // are noise.
 const worthwhile = 0.97
 
-// Recommend returns the combination with the least total time over the sizes from from to to, in bytes: the sizes of
-// gradient buckets. It returns the zero combination (NCCL's own choice) if the gain is too small.
+// Recommend returns the combination with the least total time over the sizes between from and to, in bytes, which are
+// the sizes of gradient buckets. It returns the zero combination (NCCL's own choice) if the gain is too small.
 func Recommend(trials []Trial, from, to int64) (best Combination, gain float64) {
 	type sum struct {
 		seconds float64
@@ -181,12 +181,12 @@ func Pairs(size int) (list [][2]int) {
 	return list
 }
 
-// slowFraction is the fraction of the median rank's bandwidth below which a rank is slow. The bandwidth of a rank is
-// the bandwidth of its best link.
+// A rank is slow if its bandwidth is below slowFraction of the median rank's bandwidth. The bandwidth of a rank is that
+// of its best link.
 const slowFraction = 0.7
 
-// SlowRanks returns the ranks whose links are all slow: even the best link is far below the median rank's best link. A
-// single slow pair makes neither of its ranks slow.
+// SlowRanks returns the ranks whose best link is far slower than the median rank's best link. A rank with a single slow
+// link therefore does not count as slow.
 func SlowRanks(size int, pairs []Pair) (slow []int) {
 	best := make([]float64, size)
 	for _, p := range pairs {

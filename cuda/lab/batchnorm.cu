@@ -1,6 +1,6 @@
-// batchnorm.cu: two experiments, compared with the kernels of cuda/src/batchnorm.cu. Statistics of each channel:
-// variants differ in the shape of blocks, the number of rows in flight, and the threads that add the blocks' sums.
-// Batch normalisation + ReLU: variants differ in the number of rows in flight.
+// batchnorm.cu: two experiments, compared with the kernels of cuda/src/batchnorm.cu. For the statistics of each
+// channel, variants differ in the shape of blocks, in the number of rows in flight, and in the threads that add the
+// blocks' sums. For batch normalisation with ReLU, variants differ in the number of rows in flight.
 #include <algorithm>
 
 #include "lab.h"
@@ -52,7 +52,7 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   float sum[2 * V] = {};
   const Pack<T> origin = pack_at(x + (s.end ? s.c : 0));
   for (int64_t r = s.first; r < s.end; r += K * s.step) {
-    Pack<T> p[K]; // beyond the end: row 0 again, which adds nothing
+    Pack<T> p[K]; // beyond the end, use row 0, whose contribution is 0
     for (int k = 0; k < K; k++) p[k] = pack_at(x + (r + k * s.step < s.end ? r + k * s.step : 0) * b.channels + s.c);
     for (int k = 0; k < K; k++)
       for (int v = 0; v < V; v++) {
@@ -74,7 +74,7 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   for (int v = 0; v < 2 * V; v++) out[v < V ? v : b.channels + v - V] = sums[v][thread];
 }
 
-// Adds a channel's sums of all blocks. A team does this: one thread, as in cuda/src, or a warp. Writes means, then
+// Adds a channel's sums of all blocks with a team, which is one thread, as in cuda/src, or a warp. Writes means, then
 // variances.
 template <class T, int Team> __global__ void finish(Rows b, const T *x, const float *partial, float *out) {
   for (int64_t c = first_index() / Team; c < b.channels; c += index_stride() / Team) {

@@ -28,7 +28,7 @@ template <class Body> auto with_type(const Images &images, Body body) {
   return images.dtype == HT_F32 ? body(float{}) : body(bf16{});
 }
 
-// Memory of the device.
+// Memory on the device.
 class Memory {
 public:
   explicit Memory(int64_t bytes) {

@@ -1,4 +1,4 @@
-// cublaslt.cc: a fake cuBLASLt for tests. It checks its arguments as the library does and computes with plain loops.
+// cublaslt.cc: a fake cuBLASLt for tests. It checks its arguments as the library does, and computes with plain loops.
 //
 // It offers a few algorithms with different requirements and fixed times, so that choices are deterministic:
 //
@@ -120,14 +120,14 @@ struct Product {
   }
 
   void compute(const Known &how, const void *pa, const void *pb, void *pd) const {
-    for (uint64_t j = 0; j < n; j++) // spoils operands that overlap D
+    for (uint64_t j = 0; j < n; j++) // overwrites operands that overlap D, so that tests detect them
       for (uint64_t i = 0; i < m; i++) write(pd, d.type, j * uint64_t(d.ld) + i, NAN);
     const uint64_t a_ld = uint64_t(a.ld), b_ld = uint64_t(b.ld);
     const bool a_turned = desc.transpose[0], b_turned = desc.transpose[1];
     const std::vector<float> rows = factors(pa, a.type, m, a_turned ? a_ld : 1, a_turned ? 1 : a_ld),
                              columns = factors(pb, b.type, n, b_turned ? 1 : b_ld, b_turned ? b_ld : 1);
     const uint64_t part = (k + uint64_t(how.split) - 1) / uint64_t(how.split);
-    constexpr uint64_t kAtOnce = 8; // sums; an addition waits for the previous one of its sum
+    constexpr uint64_t kAtOnce = 8; // sums in one loop, because each addition waits for the previous one of its sum
     for (uint64_t j = 0; j < n; j++) {
       const float *column = columns.data() + j * k;
       for (uint64_t i = 0; i < m; i += kAtOnce) {
@@ -301,7 +301,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const bool slow = (told("sums") && x.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) ||
                     (told("bias") && x.desc.epilogue == CUBLASLT_EPILOGUE_BIAS);
   auto work = [=] {
-    if (how->workspace) std::memset(workspace, 0xff, how->workspace); // spoils operands that overlap the workspace
+    if (how->workspace) std::memset(workspace, 0xff, how->workspace); // overwrites operands that overlap the workspace
     x.compute(*how, a, b, d);
     log_product(*how);
   };

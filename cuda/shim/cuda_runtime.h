@@ -3,8 +3,8 @@
 // A launch runs blocks in turn. The threads of a block are fibers, so barriers and shuffles work. A stream is a thread
 // that runs later than the calls. A captured graph is a list of its work. Memory is host memory.
 //
-// A free waits for the whole GPU. So does the first launch of a kernel, which loads its code. If a stream is blocked on
-// a word at that time, the shim refuses these calls, because on a GPU they could wait for ever.
+// A free waits for the whole GPU, and so does the first launch of a kernel, which loads its code. If a stream is
+// blocked on a word at that time, the shim refuses these calls, because on a GPU they could wait forever.
 //
 // HETERO_SHIM_GPUS sets the number of GPUs (1). Events measure a modelled time. Every launch, copy and memset advances
 // it by a microsecond, and fake libraries advance it by fixed times, so choices by timing are the same in every run.
@@ -34,12 +34,12 @@ struct dim3 {
 };
 
 namespace shim {
-// Of the running thread: its indices, and the sizes of its block and grid.
-// __thread: thread_local would call a function for each access.
+// Indices of the running thread, and the sizes of its block and grid. They are __thread, because thread_local would
+// call a function for each access.
 extern __thread dim3 block_index, thread_index, block_size, grid_size;
 // shared: bytes of a block's dynamic shared memory. Each block finds NaN in it.
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread, size_t shared = 0);
-// enqueue runs work at its turn on the stream, or at once without a stream. ns is the work's modelled time.
+// enqueue runs work at its turn on the stream, or immediately without a stream. ns is the work's modelled time.
 bool lost(bool one_more = false); // whether the GPU has fallen off the bus
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
 // Loads the code of a kernel on the device of the calling thread, once; in a capture, when the graph is created.
@@ -47,11 +47,11 @@ void enqueue(void *stream, int64_t ns, std::function<void()> work);
 bool load(void *stream, const std::string &code);
 constexpr int64_t kLaunch = 1000; // modelled time of a launch, copy or memset, in ns
 void barrier();
-// Passes value to the other lanes of the warp and returns the value of lane; for a missing lane, returns the caller's
-// own.
+// Passes value to the other lanes of the warp, and returns the value of `lane`. If this lane does not exist, returns
+// the caller's value.
 uint64_t exchange(uint64_t value, unsigned lane);
-// An instruction of a whole warp: compute turns the lanes' operands, each of up to kOperand bytes, into 16 bytes for
-// each lane. All lanes of the warp must call it.
+// An instruction of a whole warp. compute converts the operands of all lanes, each of up to kOperand bytes, to 16 bytes
+// for each lane. All lanes of the warp must call it.
 constexpr size_t kOperand = 48, kResult = 16;
 using WarpOperands = const unsigned char *const (&)[32];
 using WarpResults = unsigned char *const (&)[32];
@@ -65,7 +65,7 @@ char *dynamic_shared(); // of the running block
 void copy_later(void *to, const void *from, unsigned bytes, unsigned valid);
 void end_copy_group();
 void await_copies(unsigned groups);        // until at most this number of the thread's groups is pending
-[[noreturn]] void fault(const char *what); // what a GPU reports as an error of the kernel
+[[noreturn]] void fault(const char *what); // ends the process for a fault that a GPU reports as an error of the kernel
 
 template <class T> T shuffle(T value, unsigned from) {
   uint64_t bits = 0;

@@ -2,8 +2,8 @@
 //
 // Engine 0 is offered but accepts no graph. Engine 1 is nondeterministic and engine 2 uses Winograd; both are fast and
 // wrong. Engine 3 simulates tensor cores: it accepts chains and channels in multiples of 16 bytes, needs workspace, and
-// rounds f32 operands to TF32. Engine 4 accepts single convolutions. Engine 5 accepts them too, but is slow and only a
-// fallback. The tensors of a single convolution have one type.
+// rounds f32 operands to TF32. Engine 4 accepts single convolutions. Engine 5 also accepts these, but is slow and only
+// a fallback. The tensors of a single convolution have one type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -274,7 +274,7 @@ void compute(int64_t engine, const Object &graph, const Object &pack) {
   }
   if (engine == 1 || engine == 2)
     for (double &v : sum) v += 0.01;
-  if (engine == 3) { // uses the workspace, so that a workspace that is too small is noticed
+  if (engine == 3) { // uses the whole workspace, so that tests detect a workspace that is too small
     auto *workspace = reinterpret_cast<double *>(pack.number(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
     std::memcpy(workspace, sum.data(), 8 * sum.size());
     std::memcpy(sum.data(), workspace, 8 * sum.size());

@@ -142,8 +142,8 @@ struct Fake final : shimWatcher {
 
 Fake fake;
 
-// Delivers an empty buffer on another thread, and waits for it. A caller that holds a lock needed by the buffer
-// callbacks would wait for ever.
+// Delivers an empty buffer on another thread, and waits until it is delivered. A caller that holds a lock which the
+// buffer callbacks need would wait forever.
 void meanwhile(const char *function) {
   static thread_local bool within = false;
   if (within || !fake.complete || !setting("locks")) return;

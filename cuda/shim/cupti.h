@@ -1,5 +1,5 @@
-// cupti.h: replaces CUPTI's header where tests compile the device for the host. It contains only what the device uses.
-// Records have the fields that the device reads, in an order that differs from CUPTI's.
+// cupti.h: replaces CUPTI's header where tests compile the device for the host. It contains only the declarations that
+// the device uses. Records have the fields that the device reads, in another order than CUPTI's records.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -35,9 +35,9 @@ constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
 // A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
-// those of its warp, and misses its turns until they have arrived. If the next fiber has not begun, it runs on the
-// stack of a fiber that has ended, so a kernel without barriers needs no switches. Stacks outlive their block and are
-// reused for the next block. setjmp and longjmp switch without a system call.
+// those of its warp, and does not run again until these have arrived. If the next fiber has not begun, it runs on the
+// stack of a fiber that has ended, so a kernel without barriers needs no switches. The next block reuses the stacks.
+// setjmp and longjmp switch without a system call.
 struct Block {
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
@@ -66,7 +66,7 @@ struct Block {
     bool begun = false, ended = false;
     const Group *awaited = nullptr; // the group that the fiber waits for, and its turn at that time
     unsigned turn = 0;
-    uint64_t values[2] = {}; // given to the other lanes of the warp at its even and odd turns
+    uint64_t values[2] = {}; // passed to the other lanes of the warp, at even and at odd turns of the warp
     alignas(16) unsigned char operand[kOperand] = {}, result[kResult] = {}; // of an instruction of the warp
     std::vector<Copy> copies;                                               // pending
     unsigned copy_groups = 0;                                               // ended
@@ -87,7 +87,7 @@ struct Block {
 
 __thread Block *block = nullptr; // of this thread
 
-// Makes the next fiber current that can run.
+// Selects the next fiber that can run as the current one.
 void choose() {
   Block &b = *block;
   do {
@@ -205,9 +205,9 @@ void add_fiber(Block &b) {
   b.fibers.emplace_back(std::make_unique<Block::Fiber>())->stack = std::move(stack);
 }
 
-// A thread's block. A thread that ends leaves its block, with the stacks of the fibers, to a later thread. Tests open
-// thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep addresses
-// of variables of its own thread.
+// A thread's block. When a thread ends, a later thread reuses its block with the stacks of the fibers, because tests
+// open thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep
+// addresses of variables of its own thread.
 struct Lease {
   std::unique_ptr<Block> own;
 

@@ -1,5 +1,5 @@
 // streams.cc: streams and events of the fake CUDA run-time library. A stream has a thread that runs enqueued work some
-// time after the call has returned, so tests expose data that is read or written too early, or freed too soon.
+// time after the call has returned. Tests therefore detect data that are read, written or freed too early.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <time.h>
@@ -120,7 +120,7 @@ struct Stream final : shimStream {
       ns += takes;
       shimWatcher *const w = watcher;
       if (!w || takes <= 0) return;
-      // A timeline has times of both clocks: the work must not end before its time by events.
+      // A timeline contains times of both clocks, so the work must not end earlier than its modelled time.
       if (const int64_t left = begin + takes - clock_ns(); left > 0)
         std::this_thread::sleep_for(std::chrono::nanoseconds(left));
       w->did(seen.kind, seen.bytes, seen.node, number, begin, clock_ns());
@@ -168,7 +168,7 @@ struct shimEvent {
 namespace {
 
 thread_local cudaStream_t capturing =
-    nullptr; // stream that this thread captures; the thread must neither wait nor allocate meanwhile
+    nullptr; // stream that this thread captures; during the capture, the thread must neither wait nor allocate
 
 std::mutex streams_mutex;
 std::set<Stream *> streams;
@@ -300,8 +300,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSuccess; }
 
-// CUDA allows these calls in a relaxed capture. The shim refuses these calls, because the device's kernels never
-// allocate.
+// CUDA allows these calls in a relaxed capture. The shim refuses them, because the device's kernels never allocate.
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   // Exactly n bytes, so that the address sanitizer reports an access to the byte behind them.

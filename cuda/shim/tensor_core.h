@@ -15,7 +15,8 @@ namespace shim {
 inline float widen(__nv_bfloat16 v) { return __bfloat162float(v); }
 inline float widen(__half v) { return __half2float(v); }
 
-// d += A·B. A GPU adds the 16 products in an order of its own, and truncates; here they are rounded one by one.
+// d += A·B. A GPU adds the 16 products in an unspecified order, and truncates. This function adds them in order, and
+// rounds each sum.
 template <class T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const uint32_t words[6] = {a[0], a[1], a[2], a[3], b0, b1};
   float own[12], sum[4]; // own: 8 elements of A, 4 of B

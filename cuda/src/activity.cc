@@ -170,8 +170,8 @@ void Notebook::begin() {
   session_++;
 }
 
-// CUPTI's clock minus the host's clock, ns. Of several tries the fastest applies, because the system may preempt the
-// thread between the two readings.
+// Returns CUPTI's clock minus the host's clock, in ns. Of several attempts, the fastest one counts, because the system
+// may preempt the thread between the two readings.
 int64_t clock_offset() {
   int64_t offset = 0, least = INT64_MAX;
   for (int i = 0; i < 8; i++) {

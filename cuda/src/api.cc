@@ -1,8 +1,8 @@
 // api.cc: the C ABI of the CUDA device. It checks arguments and converts exceptions to statuses.
 //
-// The device works in its primary context, which the run-time library, cuDNN and NCCL use, too. Each OS thread has its
+// The device works in its primary context, which the run-time library, cuDNN and NCCL also use. Each OS thread has its
 // own current device, so every call that may come from any thread first selects the device. Calls that free objects do
-// the same: otherwise the run-time library would create a context on GPU 0.
+// the same, because the run-time library would otherwise create a context on GPU 0.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -50,10 +50,12 @@ void try_use(ht_device *d) {
   cudaSetDevice(d->index);
 }
 
-// Number of streams of this program that need hardware queues: passes, batches, copies to other ranks, NCCL, timing.
+// Number of hardware queues that the streams of this program need: passes, batches, copies to other ranks, NCCL,
+// timing.
 constexpr int kLeastQueues = 16;
 
-// A blocked stream blocks all later work in its hardware queue, including the work of other streams.
+// Notes a small number of hardware queues: a blocked stream blocks all later work in its queue, including the work of
+// other streams.
 void note_queues(Notes &notes) {
   const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (!text || !*text || std::atoi(text) >= kLeastQueues) return;
@@ -62,7 +64,7 @@ void note_queues(Notes &notes) {
             " or unset: a stream that waits for other ranks may block the work for which it waits");
 }
 
-// Throws now if a library is missing, so that planning does not fail later.
+// Throws if a library is missing, so that planning does not fail later.
 void want_libraries() {
   products_by(); // opens cuBLASLt
   Dnn::get();    // opens cuDNN, which uses the cuBLASLt that is already open
@@ -171,8 +173,8 @@ ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t para
   });
 }
 
-// Deletes an object of the C ABI, with the object's device selected, at quiescence, because it owns memory, code or
-// graphs.
+// Deletes an object of the C ABI at quiescence, because the object owns memory, code or graphs. Selects the object's
+// device first.
 template <class Object> void free_on_device(Object *o) {
   try_use(o->device);
   o->device->quiet.later([o] { delete o; });

@@ -27,8 +27,8 @@ struct Heads {
 struct TileOrigin {
   int64_t n, h, first, length;
 
-  // In a causal op, later tiles of queries have more keys, and earlier tiles of keys have more queries. The longer ones
-  // start first, so that the last blocks to run are short.
+  // In a causal op, later tiles of queries have more keys, and earlier tiles of keys have more queries. The longer
+  // tiles start first, so that the last blocks to run are short.
   __device__ TileOrigin(const Heads &a, int rows, bool of_keys = false) {
     const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
     first = (of_keys ? b % tiles : tiles - 1 - b % tiles) * rows;
@@ -40,7 +40,7 @@ struct TileOrigin {
     length = a.lengths[n] < 0 ? 0 : a.lengths[n] < a.t ? a.lengths[n] : a.t;
   }
   __device__ int64_t keys(const Heads &a, int64_t i) const { return a.causal && i + 1 < length ? i + 1 : length; }
-  // Offset of this head in the sample's first row; of_kv: of its head of k and v.
+  // Offset of this head in the sample's first row. of_kv returns the offset of the key/value head that it reads.
   __device__ int64_t at(const Heads &a, int64_t stride) const { return n * a.t * stride + h * a.d; }
   __device__ int64_t of_kv(const Heads &a) const { return n * a.t * a.kv_stride + h / a.group * a.d; }
   __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; } // of lse
@@ -109,7 +109,7 @@ struct AttentionShape {
   template <class T> T *part(void *const *base, int which) const {
     return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
   }
-  // One block for each tile of `rows` queries of a head of q, or of keys of a head of k and v.
+  // The grid with one block for each tile of `rows` queries of a query head, or of `rows` keys of a key/value head.
   Grid grid(int rows, int threads, int shared = 0, bool of_keys = false) const {
     return {heads.n * (of_keys ? heads.shared : heads.heads) * ((heads.t + rows - 1) / rows), 1, 1, threads, shared};
   }
@@ -118,8 +118,8 @@ struct AttentionShape {
 // Launches inner (N, Heads, T) = diff_dst·dst of each row of a head. T is f32, bf16 or f16.
 template <class T> void launch_inner_products(const Heads &a, const T *diff, const T *dst, float *inner, void *queue);
 
-// The kernels on tensor cores, for 16-bit types. They return nullptr if the type is f32, or if the GPU's tensor cores
-// lack the type: products of f32 in TF32 would round the operands.
+// Return the kernels on tensor cores, for 16-bit types. Return nullptr if the type is f32, because TF32 would round the
+// operands, or if the GPU's tensor cores do not support the type.
 std::unique_ptr<Kernel> make_tensor_attention(const AttentionShape &s);
 std::unique_ptr<Kernel> make_tensor_attention_diff(const AttentionShape &s);
 

@@ -12,7 +12,7 @@
 //   diff_queries  a warp has 16 queries. For each 16 keys: diff_q += dS·K
 //
 // The four warps of a block share tiles of the other operands in shared memory. While a tile is in use, the next one is
-// copied. Each element of a gradient is the sum of one warp in one order, so its bits are the same in every run.
+// copied. One warp sums each element of a gradient in a fixed order, so gradients are bit-equal in every run.
 //
 // Legend: D channels of a head, padded with zeros to 64 or 128; a tile's rows are kStride = D + 8 elements apart
 // (tile.h).
@@ -28,8 +28,8 @@ constexpr int kWarps = 4, kBlock = 32 * kWarps;
 constexpr int kChunk = 32; // keys of attend whose scores are in registers; larger: more registers
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// Sizes of the tiles. More queries of a warp: each load of keys serves more products, but there are fewer blocks, and a
-// warp needs more registers.
+// Sizes of the tiles. With more queries per warp, each load of keys is used by more products, but there are fewer
+// blocks, and a warp needs more registers.
 template <int D> struct Sizes {
   static constexpr int stride = D + 8;
   static constexpr int high = D <= 64 ? 2 : 1; // attend: A's of a warp, with 16 queries each
@@ -95,7 +95,8 @@ __device__ void write(const float (&sums)[D / 8][4], const float (&factor)[2], T
   }
 }
 
-// Draws what dropout keeps. Each Philox word of 32 bits decides about one pair, and a call about four adjacent keys.
+// Determines the pairs that dropout keeps. Each Philox word of 32 bits decides about one pair, so one call of Philox
+// decides about four adjacent keys.
 struct Draw {
   uint64_t threshold;
   uint32_t stream, key[2];
@@ -270,8 +271,8 @@ __device__ void begin_copy_statistics(float *lses, float *inners, const float *l
   copy4(inners + r, real ? inner + first + r : inner, real);
 }
 
-// The weight and the gradient of the score of one pair. In: score, and the gradient of the weight; lse is in units of
-// log 2, as scale.
+// Computes the weight and the gradient of the score of one pair. On entry, score is the score, and diff is the gradient
+// of the weight. lse is in units of log 2, like scale.
 __device__ inline void differentiate(float &score, float &diff, float scale, float lse, float inner, bool real,
                                      bool kept, float factor) {
   const float probability = fast_exp2(fmaf(score, scale, -lse));
@@ -294,7 +295,7 @@ __global__ void __launch_bounds__(kBlock)
   const int begin = a.causal ? first : 0, end = first < length ? length : 0;
   const int64_t of_kv = p.of_kv(a);
   const float scale = a.scale * kLog2E, factor = a.ids ? a.factor : 1;
-  constexpr bool kHeld = D <= 64; // registers suffice for the warp's keys and values; otherwise each use loads them
+  constexpr bool kHeld = D <= 64; // the warp's keys and values fit in registers; otherwise each use loads them
   uint32_t key[kHeld ? D / 16 : 1][4], value[kHeld ? D / 16 : 1][4];
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   const auto copy = [&](int from, int to) {

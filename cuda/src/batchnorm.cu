@@ -1,5 +1,5 @@
 // batchnorm.cu: batch normalisation over groups of samples, forward and backward, split where ranks exchange
-// statistics. op_batchnorm.go has the formulas.
+// statistics. op_batchnorm.go contains the formulas.
 //
 // A row is the channels of one pixel. In nhwc a row is contiguous, and a thread processes 16 bytes of channels. The
 // thread keeps the parameters of these channels in registers while it iterates over the rows of its chunk. Plain images
@@ -60,7 +60,7 @@ __device__ int64_t place(const Norm &b, int64_t row, int64_t c) {
   return b.nhwc ? row * b.channels + c : (row / b.pixels * b.channels + c) * b.pixels + row % b.pixels;
 }
 
-// Statistics and parameters of V channels of a group.
+// Statistics and parameters of V channels, for one group.
 template <int V> struct Channels {
   float mean[V], inverse[V], gamma[V], beta[V];
 
@@ -274,7 +274,7 @@ __global__ void merge(int64_t ranks, int64_t channels, const float *stats, const
   }
 }
 
-// The order of operations is part of the op, because ranks on all kinds of devices must get the same bits.
+// The op defines the order of operations, because results must be bit-equal on all kinds of devices.
 __global__ void move_running(int64_t groups, int64_t channels, double momentum, const int64_t *counts,
                              const float *mean, const float *var, float *running_mean, float *running_var) {
   for (int64_t c = first_index(); c < channels; c += index_stride()) {
@@ -284,7 +284,7 @@ __global__ void move_running(int64_t groups, int64_t channels, double momentum, 
       m = m + static_cast<double>(mean[g * channels + c]);
       v = v + static_cast<double>(var[g * channels + c]) * (n > 1 ? n / (n - 1) : 1);
     }
-    if (m - m != 0 || v - v != 0) continue; // a skipped step changes nothing
+    if (m - m != 0 || v - v != 0) continue; // a skipped step must not change running statistics
     const double old_mean = running_mean[c], old_var = running_var[c], all = static_cast<double>(groups);
     running_mean[c] = static_cast<float>(old_mean + momentum * (m / all - old_mean));
     running_var[c] = static_cast<float>(old_var + momentum * (v / all - old_var));

@@ -1,5 +1,5 @@
 // bias_gelu.cu: dst = gelu(src + bias) on rows of C channels, and its gradients. The sum is not rounded before the
-// function. diff_bias is a sum in two stages (pieces.h), of gradients before they are rounded.
+// function. diff_bias is a sum, in two stages (pieces.h), of the gradients before rounding.
 #include "gelu.h"
 #include "gpu.h"
 #include "ops.h"

@@ -23,8 +23,8 @@ void refit(const Block &src, const void *from, const Block &dst, void *to, const
 // Converts n contiguous numbers to another type.
 void cast(int64_t n, int32_t src_dtype, const void *from, int32_t dst_dtype, void *to, void *queue);
 
-// The sum of each channel, in f32, with the same bits every time. partial: memory of channel_sums_workspace bytes, a
-// multiple of 16.
+// Computes the sum of each channel, in f32; repeated sums are bit-equal. partial: memory of channel_sums_workspace
+// bytes, at a multiple of 16.
 int64_t channel_sums_workspace(const Block &src);
 void channel_sums(const Block &src, const void *from, float *sums, void *partial, void *queue);
 

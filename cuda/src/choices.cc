@@ -1,9 +1,9 @@
 // choices.cc: times candidates with events.
 //
-// Each timed launch starts with a cold level-2 cache. In a step all other tensors pass through the cache between two
-// runs of a kernel; cached operands would favour candidates that read them twice. Overwriting the cache also keeps the
-// GPU busy while the host enqueues, so the measured time contains no gap. Candidates alternate, so that a change of
-// clocks affects all of them.
+// Each timed launch starts with a cold level-2 cache, because in a training step all other tensors pass through the
+// cache between two runs of a kernel. Cached operands would favour candidates that read operands twice. Overwriting the
+// cache also keeps the GPU busy while the host enqueues, so the measured time contains no gap. Candidates alternate, so
+// that a change of clocks affects all of them.
 #include "choices.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace hetero {
 namespace {
 
 constexpr int kTurns = 7;      // timed launches per candidate; the median of their times is compared
-constexpr float kHopeless = 3; // a candidate slower than this multiple of the best time drops out
+constexpr float kHopeless = 3; // a candidate slower than this multiple of the best time is removed
 
 // --- timing ---------------------------------------------------------------------------------------
 
@@ -40,7 +40,8 @@ public:
       check(cudaMalloc(&flush_, flush_bytes_), "allocate scratch memory for the comparison");
       check(cudaEventCreate(&begin_), "create an event for the comparison");
       check(cudaEventCreate(&end_), "create an event for the comparison");
-      // Small numbers in every float type: zeros would draw less power than real data and raise the clock.
+      // Fill with small numbers in every float type, because zeros would draw less power than real data and raise the
+      // clock.
       check(cudaMemsetAsync(scratch_, 0x3c, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_),
             "fill the scratch memory");
     } catch (...) {
@@ -133,7 +134,7 @@ private:
   std::string none_works() const {
     return "none of " + std::to_string(comparison_.candidates.size()) + " candidates works: " + reason_;
   }
-  // Runs work for a candidate, which drops out if work throws.
+  // Runs work for a candidate. If work throws, the candidate is removed.
   template <class Work> void attempt(size_t candidate, Work work) {
     try {
       work();
@@ -219,7 +220,7 @@ size_t fastest(const Comparison &comparison) {
     Timing timing(comparison);
     timing.prepare();
     if (!Quiet::now([&] { timing.start(); })) {
-      // Release the locks first: the stream may be blocked on a rank that waits for this lock.
+      // Release the locks first, because the stream may be blocked on a rank that waits for this lock.
       others.reset();
       hold.unlock();
       Quiet::moment([&] { timing.start(); });
@@ -238,7 +239,7 @@ size_t fastest(const Comparison &comparison) {
       }
       refuse("the file cannot be written");
     }
-    const size_t i = timing.first(); // a choice that is not stored could be another one in another process
+    const size_t i = timing.first(); // without a stored choice, another process could choose another way
     mine[key] = {comparison.candidates[i].name, "not timed"};
     return i;
   } catch (const OutOfMemory &) {

@@ -2,9 +2,9 @@
 // memory and on disk.
 //
 // On disk (choice_file.h), there is one file per kind of GPU and driver. If several processes need the same choice at
-// once, one process times the candidates, and the other processes use its choice. Ranks of one machine therefore
-// compute alike. If no lock protects the stored choices, or if they cannot be written, nothing is timed: otherwise two
-// processes could make different choices. The first candidate that works is then used, with a note.
+// the same time, one process times the candidates, and the other processes use its choice. Ranks of one machine
+// therefore use the same kernels. If the stored choices cannot be locked or written, the candidates are not timed,
+// because two processes could make different choices. The first candidate that works is then used, with a note.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,7 +20,7 @@ namespace hetero {
 using Attempt = std::function<void(void *scratch, cudaStream_t)>;
 
 struct Candidate {
-  std::string name; // without tabs and line ends; a way has the same name in every process
+  std::string name; // without tabs and line ends; the same in every process
   // Called only if the candidate is timed. Throws if the candidate cannot be used, which removes it from the
   // comparison.
   std::function<Attempt()> prepare;

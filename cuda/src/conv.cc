@@ -1,9 +1,9 @@
 // conv.cc: Conv2D and its gradients on cuDNN.
 //
-// A convolution can be computed in several ways. A way determines what cuDNN gets: channels padded with zeros to the
-// granularity of tensor cores, operands or results of other types, a bias to add. Kernels in this folder do the
-// remaining work, in the workspace. Every way keeps sums in f32 and rounds a result once. The program uses the
-// combination of way and engine that is fastest (choices.h).
+// A convolution can be computed in several ways. A way determines the operands of cuDNN: whether channels are padded
+// with zeros to the granularity of tensor cores, the types of operands and results, and whether cuDNN adds a bias.
+// Kernels in this folder do the remaining work, in the workspace. Every way keeps sums in f32, and rounds a result
+// once. The program uses the fastest combination of a way and an engine (choices.h).
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -75,7 +75,7 @@ int64_t channels_for(int64_t n, int32_t dtype) {
   return (n + unit - 1) / unit * unit;
 }
 
-// An operand in the form in which cuDNN gets it.
+// Returns an operand in the form in which cuDNN reads or writes it.
 Dense asked(const Convolution &c, const Way &way, int role) {
   Dense d = c.own[role];
   if (d.dtype == 0 || (role == kBias && !way.fused)) return {};
@@ -128,7 +128,7 @@ std::vector<Ways> ways_of(const Convolution &c) {
   return priorities;
 }
 
-// A plan owns code, so it is destroyed at quiescence, even if the creation of its owner fails.
+// Destroys a plan at quiescence, because the plan owns code, even if the creation of the plan's owner fails.
 struct DiscardPlan {
   void operator()(ConvPlan *plan) const { Quiet::discard(std::unique_ptr<ConvPlan>(plan)); }
 };

@@ -1,10 +1,10 @@
 // conv_plan.h: a convolution as a cuDNN graph, the engine configurations that are allowed for it, and a configuration
 // that is ready to run.
 //
-// The rules keep training reproducible and results as accurate as the element types. Not allowed are engines with
+// The rules keep training reproducible, and results as accurate as the element types. Not allowed are engines with
 // cuDNN's notes nondeterministic, down-converted inputs, reduced-precision sums, and Winograd and FFT transforms.
-// Engines that use tensor cores for f32 operands are not allowed either, because they round to TF32. They are allowed
-// if TF32 represents all values of the operands.
+// Engines that use tensor cores for f32 operands round to TF32. They are allowed only if TF32 represents all values of
+// the operands.
 #pragma once
 
 #include <array>

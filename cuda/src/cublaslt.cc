@@ -51,7 +51,7 @@ const char *text_of(cublasStatus_t status) {
 } // namespace
 
 const CublasLt &cublaslt() {
-  static const CublasLt functions = open(); // after an exception the next call tries again
+  static const CublasLt functions = open(); // after an exception, the next call opens it again
   return functions;
 }
 

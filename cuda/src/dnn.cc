@@ -36,7 +36,7 @@ static void open_compiler() {
 }
 
 const Dnn &Dnn::get() {
-  static const Dnn *const dnn = (open_compiler(), new Dnn); // after an exception the next call tries again
+  static const Dnn *const dnn = (open_compiler(), new Dnn); // after an exception, the next call opens it again
   return *dnn;
 }
 

@@ -43,13 +43,13 @@ struct DnnError : std::runtime_error {
 
 void check_dnn(cudnnStatus_t status, const char *what); // throws DnnError
 
-// A handle of the current device. One thread at a time may use it, while that thread holds lock.
+// A handle of the current device. Only a thread that holds lock may use it.
 struct DnnHandle {
   std::mutex lock;
   cudnnHandle_t handle = nullptr;
 };
 
-// Handles live as long as the process. Building a plan can take a second, so launches use a handle of their own.
+// Handles exist until the process ends. Building a plan can take a second, so launches use another handle.
 DnnHandle &building_handle();
 DnnHandle &running_handle();
 

@@ -1,4 +1,4 @@
-// dropout.cu: zeroes elements by a counter-based generator, the same elements as on every other device.
+// dropout.cu: zeroes elements that a counter-based generator selects, the same elements on every kind of device.
 //
 // philox.h is the generator. If the sizes permit, a thread processes 16 bytes at a time: adjacent elements, or, in
 // (N, H, W, C) images, adjacent channels of four adjacent pixels.

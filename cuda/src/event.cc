@@ -26,7 +26,7 @@ void Pulse::feel() {
   if (now - asked < kAskEvery || !asked_ns_.compare_exchange_strong(asked, now)) return;
   check(cudaSetDevice(device_), "the GPU does not answer");
   size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "the GPU does not answer"); // the driver must query the GPU for this
+  check(cudaMemGetInfo(&free, &total), "the GPU does not answer"); // the driver must access the GPU for this
 }
 
 Event::Event(Pulse &pulse) : pulse_(pulse) {

@@ -1,7 +1,7 @@
-// event.h: a point in a stream for which the host and other streams wait, or which the host completes.
+// event.h: a point in a stream for which the host and other streams wait, or a point that the host completes.
 //
-// The state is a word in page-locked memory that host and GPU access. A stream writes it (cuStreamWriteValue32) and
-// waits for it (cuStreamWaitValue32) without a kernel, also in a captured graph. The host can complete an event for
+// The state is a word in page-locked memory that host and GPU access. A stream writes the word (cuStreamWriteValue32)
+// and waits for it (cuStreamWaitValue32) without a kernel, even in a captured graph. The host can complete an event for
 // which a stream waits.
 #pragma once
 
@@ -13,11 +13,11 @@
 namespace hetero {
 
 // Checks whether a GPU still works. Waiting threads call it from time to time, because a GPU that has fallen off the
-// bus writes no word.
+// bus does not write the words of events.
 class Pulse {
 public:
   explicit Pulse(int device) : device_(device) {}
-  // Checks, unless a check was made a moment ago. Throws std::runtime_error with the GPU's error.
+  // Checks the GPU, unless the last check was a moment ago. Throws std::runtime_error with the GPU's error.
   void feel();
 
 private:

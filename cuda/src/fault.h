@@ -10,10 +10,10 @@
 
 namespace hetero {
 
-// A word that kernels on the device write and the host reads. One per operand of a compiled kernel.
+// A word that kernels on the device write and the host reads. A compiled kernel has one for each checked operand.
 class Fault {
 public:
-  // text turns a bad element, its index and its value, into the error.
+  // Returns the error text for a bad element with this index and value.
   using Text = std::function<std::string(int64_t element, int64_t got)>;
   explicit Fault(Text text);
   uint64_t *word() const; // the word for mark; host and device use the same address
@@ -27,10 +27,10 @@ private:
 // Throws the error of a fault on this device, if there is one, and clears it. Call it after waiting for a stream.
 void check_faults(int device);
 
-// The error of an id outside its table.
+// Returns the error text for an id outside of its table.
 Fault::Text bad_id(const char *operand, int64_t rows);
 
-// The word holds the last fault that a thread wrote: index + 1 and value, 32 bits each. Of several faults, any may
+// The word holds the last fault that a thread wrote: index + 1 and value, 32 bits each. Of several faults, any one may
 // remain.
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
 __device__ inline void mark(uint64_t *word, int64_t element, int32_t got) {

@@ -1,4 +1,4 @@
-// gpu.cc: facts of the device, names of layouts, and tables in device memory.
+// gpu.cc: properties of the device, names of layouts, and tables in device memory.
 #include "gpu.h"
 
 #include <map>
@@ -68,7 +68,7 @@ bool choose_image_layout(Kernel &kernel, const Request &request, const Positions
 Table::Table(const void *data, size_t bytes) {
   void *p = nullptr;
   check(cudaMalloc(&p, bytes ? bytes : 1), "allocate a kernel's table");
-  memory_ = std::shared_ptr<void>(p, [](void *q) { // runs also if the kernel's creation fails
+  memory_ = std::shared_ptr<void>(p, [](void *q) { // runs even if the kernel's creation fails
     Quiet::discard(std::shared_ptr<void>(q, [](void *r) { Quiet::freed(cudaFree(r), "a kernel's table"); }));
   });
   if (!bytes) return;

@@ -27,7 +27,8 @@ namespace hetero {
 // The layout (N, H, W, C) of images, which this device prefers to plain (N, C, H, W).
 constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE;
 
-// Default threads per block: a multiple of a warp. On the host, where a thread is a fiber, smaller blocks are faster.
+// Default number of threads per block, a multiple of a warp. On the host, where a thread is a fiber, smaller blocks are
+// faster.
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 #else
@@ -126,9 +127,9 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   throw Unsupported("element type: got " + describe(spec) + ", want f32, bf16 or f16");
 }
 
-// Gives images at these positions one layout, plain or nhwc, and returns whether it is nhwc. The layout is the first of
-// these that exists: the layout of a bound output; the layout for which an opaque input at made_for (-1: none) was
-// made; the layout of the first input that has one; nhwc.
+// Sets one layout, plain or nhwc, for the images at these positions, and returns whether it is nhwc. The layout is the
+// first of these that exists: the layout of a bound output; the layout for which an opaque input at made_for (-1: none)
+// was made; the layout of the first input with a definite layout; nhwc.
 bool choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                          int made_for = -1);
 
@@ -154,8 +155,8 @@ template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Bod
   return k;
 }
 
-// The properties of a device. query_facts asks CUDA, which takes milliseconds, and keeps the answer; cuda_open calls
-// it. device_facts returns the kept answer for the device in use.
+// Return the properties of a device. query_facts queries CUDA, which takes milliseconds, and caches the result;
+// cuda_open calls it. device_facts returns the cached result for the device in use.
 cudaDeviceProp query_facts(int device);
 cudaDeviceProp device_facts();
 

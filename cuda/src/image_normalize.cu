@@ -1,7 +1,7 @@
 // image_normalize.cu: network input from bytes: dst = src·a + b, a = 1/(255·std), b = -mean/std.
 //
-// The product is rounded before the sum (no operation here is contracted), so all devices have the same bits. A thread
-// computes 16 bytes of dst.
+// The product is rounded before the sum (no operation here is contracted), so results are bit-equal on all devices. A
+// thread computes 16 bytes of dst.
 #include "gpu.h"
 #include "ops.h"
 

@@ -9,7 +9,7 @@
 //   6. third_party/.cuda relative to the program and in this library's source tree, where `make cuda-toolchain` puts
 //      them
 //
-// The first file that opens is used. The error names a file that exists but does not open.
+// The first file that can be opened is used. The error names a file that exists but cannot be opened.
 #include "libraries.h"
 
 #include <cuda_runtime.h>
@@ -106,7 +106,8 @@ std::string joined(const Folders &list) {
   return text;
 }
 
-// Opens the first of these files that opens. damaged collects the errors of files that exist but do not open.
+// Opens the first of these files that can be opened. damaged collects the errors of files that exist but cannot be
+// opened.
 void *open_first(const Folders &patterns, const std::string &file, std::string &path, std::string &damaged) {
   void *handle = nullptr;
   for (const std::string &pattern : patterns) {

@@ -28,7 +28,7 @@ namespace hetero {
 namespace {
 
 constexpr int kAlign = 16;  // usual alignment of addresses, bytes
-constexpr int kVersion = 2; // of the kernels here that take part in a choice: a change of their speed increases it
+constexpr int kVersion = 2; // of the kernels here that are part of a choice; increase it if their speed changes
 
 // partial (pieces, O) of src (N, O): the sums over the rows of each piece, with `stride` elements from one row of src
 // to the next. A block has a piece of 32·V columns; a thread adds every kThreads/32nd row of V of them. Then the sums
@@ -149,9 +149,9 @@ struct LinearKernel : Kernel {
   bool is_wide(const Way &way) const { return way.shape.result != out[0].dtype; }
 };
 
-// Chooses the fastest of the shapes and their algorithms, which differ in their epilogues. For a shape without an
-// epilogue, other kernels add the bias or sum the rows of the gradient. Their time counts, as does that of rounding the
-// bias.
+// Chooses the fastest combination of a shape and an algorithm. The shapes differ in their epilogues. For a shape
+// without an epilogue, other kernels add the bias or sum the rows of the gradient. The measured times include these
+// kernels and the rounding of the bias.
 Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
   const ProductShape &s = shapes.back();
   const ht_spec &gradient = k.in[size_t(1 - k.a)]; // B, or the tensor from which B is cast
@@ -160,7 +160,7 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
                 d = padded(s.m * s.n * dtype_size(s.result)),
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)}),
                 dst = padded(k.wide_bytes ? k.out[0].bytes : 0);
-  // The type of a gradient that is cast is part of the key, because sums then read that type and have no epilogue.
+  // If a gradient is cast, its type is part of the key, because sums then read this type and have no epilogue.
   const std::string version = " version " + std::to_string(kVersion),
                     rest = k.sums              ? version + " " + type_name(gradient.dtype) + " and sums"
                            : shapes.size() > 1 ? version + " and bias"
@@ -191,12 +191,12 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
   return ways[fastest(comparison)];
 }
 
-// Sets how the product is computed. shapes are all suitable shapes. Operands of any alignment are computed by the shape
-// that was chosen, or by the last shape.
+// Sets how the product is computed. shapes are all suitable shapes. Operands with another alignment use the chosen
+// shape, or the last one.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
   k->fast = choose(*k, shapes);
   for (const ProductShape &shape : {k->fast.shape, shapes.back()}) {
-    // Sums in the call of the product are chosen only for the usual alignment: elsewhere a kernel sums.
+    // Sums in the call of the product are used only with the usual alignment; otherwise a kernel computes the sums.
     if (k->sums && shape.epilogue != ProductShape::none) continue;
     const auto careful = algorithms_for(shape, static_cast<int>(dtype_size(shape.factors)));
     if (k->anywhere || careful.empty()) continue;

@@ -1,6 +1,7 @@
 // linear_loss.cu: the cross-entropy of a linear layer over a vocabulary, whose logits are computed in parts.
 //
-// A part has the logits of a block of rows for a chunk of classes. Its products are those of the ops of linear layers:
+// A part consists of the logits of a block of rows for a chunk of classes. Its products are those of the ops of linear
+// layers:
 //
 //   logits (B, K) = src (B, C) · weight (K, C)ᵀ        forward: adds to the statistics of each row
 //   backward, with d (B, K) the gradient of logits, rounded to src's type, in the memory of the logits:
@@ -43,9 +44,9 @@ __device__ bool counts(int32_t label, int64_t classes, int64_t row, uint64_t *fa
   return false;
 }
 
-// Computes the logit of each row's own label. Its sum has another order than the sums of the product. If a class and
-// the label score the same except for rounding, the label's position among the classes may therefore differ between
-// devices.
+// Computes the logit of each row's own label. The order of its sum differs from that of the product. If the scores of a
+// class and the label are equal except for rounding, the label's position among the classes may therefore differ
+// between devices.
 template <class T>
 __global__ void begin(int64_t rows, int64_t channels, int64_t classes, const T *src, const T *weight,
                       const int32_t *labels, const float *bias, uint64_t *fault, Stats *stats) {
@@ -110,7 +111,7 @@ __global__ void finish(int64_t rows, int64_t classes, const int32_t *labels, con
   }
 }
 
-// Elements of `size` bytes from one row of n logits in memory to the next.
+// The distance between two rows of n logits in memory, in elements of `size` bytes.
 __host__ __device__ int64_t stride_of(int64_t n, int64_t size) { return n * int64_t{sizeof(float)} / size; }
 
 // Overwrites logits (rows, n) by their gradient in type T: row r of the gradient begins where row r of the logits
@@ -206,7 +207,7 @@ struct LinearLoss : Kernel {
         if (r && c) parts.emplace_back(r, c, channels, dtype, backward, biased);
   }
 
-  // Reserves `bytes` of the workspace and returns where.
+  // Reserves `bytes` of the workspace, and returns their offset.
   int64_t reserve(int64_t bytes) {
     const int64_t at = workspace;
     workspace += up(bytes);

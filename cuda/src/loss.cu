@@ -5,7 +5,8 @@
 //
 // A warp processes a sample. With m the largest logit, the loss is a sum of differences from m, so that a common offset
 // of the logits costs no accuracy. A mixed sample has lambda·one_hot(label) + (1 - lambda)·one_hot(second) instead of
-// one_hot(label). A label above the classes, which the host refuses earlier, gives NaN and reads no memory.
+// one_hot(label). A label above the last class gives NaN, and no memory is read for it; the host refuses such labels
+// earlier.
 #include <cmath>
 
 #include "gpu.h"

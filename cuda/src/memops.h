@@ -1,5 +1,5 @@
-// memops.h: functions of the driver that the run-time library lacks, resolved at the first use. With them, streams
-// write and wait for a word of page-locked memory, and GPUs are identified.
+// memops.h: functions of the driver that the run-time library lacks, resolved at the first use. They let streams write
+// a word of page-locked memory and wait for it, and they identify GPUs.
 #pragma once
 
 #include <cuda.h>

@@ -1,8 +1,9 @@
 // move.cu: ops that only move elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
 //
-// All of these ops use one kernel, which copies a box of elements. For src and for dst, a box has the offset of its
-// first element and its strides. Threads process the box in the order of its dimensions, the last fastest, which is
-// dst's memory order. If whole rows of 16 bytes stay contiguous, 16 bytes count as an element.
+// All of these ops use one kernel, which copies a box of elements. A box consists of its dimensions and, for src and
+// for dst, of the offset of the first element and the strides. Threads process the box in the order of its dimensions,
+// the last fastest, which is dst's memory order. If whole rows of 16 bytes stay contiguous, 16 bytes count as an
+// element.
 #include "channels.h"
 #include "gpu.h"
 #include "ops.h"
@@ -20,7 +21,7 @@ struct Box {
     for (int d = 0; d < ndim; d++) n *= dims[d];
     return n;
   }
-  // The same box with as few dimensions as possible.
+  // Returns the same box with as few dimensions as possible.
   Box merged() const;
   // Returns whether all groups of V elements are contiguous and aligned on both sides. If so, packed returns the box of
   // such groups.

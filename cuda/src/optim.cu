@@ -6,7 +6,7 @@
 //   moving_average  a = a + w·(x - a), in the order of op_optim.go
 //
 // Every operation is rounded separately, in the order of op_optim.go (this library is compiled without contraction).
-// Sums have the order of the CPU device, so all devices have the same bits. Elements outside all segments stay
+// Sums have the order of the CPU device, so results are bit-equal on all devices. Elements outside of all segments stay
 // unchanged.
 #include <cmath>
 
@@ -98,7 +98,7 @@ Optimizer optimizer(const Request &request) {
 }
 
 // Calls body(number, i) for count elements from first on; number is 4 or 1. If wide, the buffers are aligned to 16
-// bytes: body then gets 4 elements at a time between multiples of 4. All other elements are passed one by one.
+// bytes, and body gets 4 elements at a time between multiples of 4. All other elements are passed one by one.
 template <class Body> __device__ void each_of(int64_t first, int64_t count, bool wide, Body body) {
   const int64_t end = first + count, own = threadIdx.x;
   const int64_t begin = wide && (first + 3) / 4 * 4 < end ? (first + 3) / 4 * 4 : end,

@@ -1,5 +1,6 @@
-// peak.cu: measures the limits of a GPU. Memory: kernels that move 16 bytes at a time. f32: multiply-adds in registers.
-// bf16 and f16: a large product through cuBLASLt, whose rate is the rate that tensor cores reach in practice.
+// peak.cu: measures the limits of a GPU. The memory bandwidth is that of kernels that move 16 bytes at a time. The f32
+// rate is that of multiply-adds in registers. The bf16 and f16 rates are those of a large product with cuBLASLt, which
+// tensor cores reach in practice.
 #include "peak.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // philox.h: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key
 // (key[0], key[1]) and counter (position/4, stream, low half of the sample id, high half). Word position%4 decides
-// whether dropout keeps an element, equally on every device.
+// whether dropout keeps an element, in the same way on every device.
 #pragma once
 
 #include "gpu.h"

@@ -1,5 +1,5 @@
 // pieces.h: sums over rows in two stages. First each piece of the rows is summed. Then the sums of the pieces are added
-// in order, so the bits depend only on the shape.
+// in order, so the result depends only on the operands, not on the order of execution.
 #pragma once
 
 #include <algorithm>

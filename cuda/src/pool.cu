@@ -1,9 +1,8 @@
 // pool.cu: max, average and global average pooling.
 //
 // Gradients are gathered: a thread sums the contributions of the windows over its pixel, in the order of the windows,
-// and writes the sum once. There are no atomics, so bits are the same every time. argmax holds the number of the
-// winning tap in its window, 2 bytes each, in dst's order. A thread processes 16 bytes of channels if they are
-// contiguous.
+// and writes the sum once. There are no atomics, so repeated runs are bit-equal. argmax contains the number of each
+// window's maximal tap, 2 bytes each, in dst's order. A thread processes 16 bytes of channels if they are contiguous.
 #include "gpu.h"
 #include "ops.h"
 
@@ -53,7 +52,7 @@ struct Pool {
 
 constexpr int16_t kNone = -1;
 
-// The winning taps of V channels.
+// The maximal taps of V channels.
 template <int V> struct alignas(2 * V) Taps { int16_t v[V]; };
 
 template <class T, int V> __global__ void max_pool(Pool p, const T *src, T *dst, int16_t *argmax) {

@@ -114,7 +114,7 @@ std::string ProductShape::text() const {
 }
 
 std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align) {
-  // The library derives a bias's alignment from its address, so pass an address with that alignment.
+  // The library derives the alignment of the bias from its address, so pass an address with this alignment.
   Description x(shape, reinterpret_cast<void *>(static_cast<uintptr_t>(align)));
   cublasLtMatmulPreferenceOpaque_t preference = preference_for(align);
   cublasLtMatmulHeuristicResult_t results[kMostAlgorithms] = {};

@@ -44,7 +44,7 @@ struct Algorithm {
 
 struct ProductOperands {
   const void *a, *b;
-  void *d, *bias;  // bias is read or written, as the epilogue says
+  void *d, *bias;  // the epilogue determines whether bias is read or written
   void *workspace; // address at a multiple of kProductAlign
 };
 
@@ -54,8 +54,8 @@ const char *type_name(int32_t dtype); // "f32", "bf16" or "f16"
 
 std::string products_by(); // the library, with its version
 
-// The library's algorithms for operands with this alignment in bytes, best guess first; empty if there is none. Each
-// algorithm gives the same bits in every run.
+// The library's algorithms for operands with this alignment in bytes, best guess first; empty if there is none. Results
+// of one algorithm are bit-equal in every run.
 std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align);
 
 void run_product(const ProductShape &shape, const Algorithm &algorithm, const ProductOperands &x, cudaStream_t stream);

@@ -23,8 +23,8 @@ Program::~Program() {
   if (done_) cudaEventDestroy(done_);
 }
 
-// A thread that waits for an event of this run must not see the previous run's completion. The previous run must not
-// write the event later.
+// Makes the events of this run pending, so that a thread that waits for one does not see its completion in the previous
+// run. The previous run must not write the events later.
 void Program::announce() {
   if (!records_) return;
   check(cudaEventSynchronize(done_), "wait for the last run of a program");
@@ -89,7 +89,8 @@ void Program::load(bool first) {
   graph_ = nullptr;
 }
 
-// The capture mode is relaxed: libraries load code when they first enqueue a kernel, and other modes may refuse that.
+// The capture mode is relaxed, because libraries load code when they first enqueue a kernel, which other modes may
+// refuse.
 void Program::make_graph(cudaStream_t scratch) {
   struct Captured {
     cudaGraph_t graph = nullptr;

@@ -1,5 +1,5 @@
 // program.h: lists of launches, which run as one CUDA graph. The graph is created and uploaded with the program. This
-// loads all code, including that of libraries, so a run loads none.
+// loads all code, including the code of libraries, so a run does not load code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,7 +26,7 @@ public:
 
 private:
   void announce();
-  // Announces the events, then runs body. If body throws, the events become failed, so that no thread waits for ever.
+  // Announces the events, then runs body. If body throws, the events become failed, so that no thread waits forever.
   template <class Body> void guarded_run(Body body);
   void enqueue(const Step &step, cudaStream_t stream);
   void enqueue_all(cudaStream_t stream);

@@ -31,7 +31,7 @@ void Quiet::enter() {
   entering_++;
 }
 
-// A GPU that returns an error no longer counts as blocked: the waiting thread gets that error.
+// A GPU that returns an error no longer counts as blocked, because the waiting thread receives this error.
 void Quiet::left(cudaStream_t stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   cudaEvent_t e = nullptr;

@@ -2,12 +2,12 @@
 // a host event.
 //
 // A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word:
-// an exchange between ranks. Some calls of CUDA may wait for the whole GPU and prevent all other threads from launching
-// work in the meantime: the first launch of a kernel, which loads its code (the programming guide's "Lazy Loading"),
-// frees of memory, and destruction of objects that own memory or code. If a stream is blocked, such a call could wait
-// for ever. The device therefore makes these calls at quiescence. Code is loaded when a program is created. The
-// creation waits for quiescence and delays work that would block a stream. Objects that are freed during training are
-// kept until the next quiescence.
+// an exchange between ranks. Some calls of CUDA may wait for the whole GPU, and prevent all other threads from
+// launching work in the meantime. These are the first launch of a kernel, which loads its code (the programming guide's
+// "Lazy Loading"), frees of memory, and destruction of objects that own memory or code. If a stream is blocked, such a
+// call could wait forever. The device therefore makes these calls only at quiescence. Code is loaded when a program is
+// created. The creation waits for quiescence and delays work that would block a stream. Objects that are freed during
+// training are kept until the next quiescence.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,16 +23,16 @@
 
 namespace hetero {
 
-// Any thread may call any function at any time, with the device selected.
+// Safe for concurrent use. The calling thread must have selected the device.
 class Quiet {
 public:
   // notes must outlive the object.
   explicit Quiet(Notes &notes) : notes_(notes) {}
-  // Frees the kept objects. Memory that a permanently blocked stream holds is left to the end of the process.
+  // Frees the kept objects. Memory that a permanently blocked stream uses is not freed before the process ends.
   ~Quiet();
   Quiet(const Quiet &) = delete;
 
-  // Runs enqueue, after which the stream may be blocked.
+  // Runs enqueue, which enqueues work that may block the stream.
   template <class Body> void stand(cudaStream_t stream, Body enqueue) {
     const Standing s(*this, stream);
     enqueue();
@@ -43,9 +43,9 @@ public:
     const Moment m(*this);
     body();
   }
-  // Calls free at quiescence: now, or at the next one. free must not throw.
+  // Calls free now if no stream is blocked, otherwise at the next quiescence. free must not throw.
   void later(std::function<void()> free);
-  // Frees the kept objects if no stream is blocked. Costs nothing if there are none.
+  // Frees the kept objects if no stream is blocked. Returns immediately if there are none.
   void sweep();
 
   // Static versions for the device of the calling thread, which choose has selected. Without a device they do not wait.
@@ -93,7 +93,7 @@ private:
   void enter();
   void left(cudaStream_t stream);
   void begin();
-  bool begun(); // calls begin if begin would not wait; returns whether it did
+  bool begun(); // calls begin if begin would not wait; returns whether it has called begin
   void end();
   bool stands(); // the caller must hold the lock
   void free_kept(std::unique_lock<std::mutex> &lock);

@@ -1,7 +1,7 @@
 // reduce.cu: sums, means and maxima over dimensions of a tensor.
 //
-// A warp reduces the values of one element of dst: each lane takes every 32nd value, then lanes are combined pairwise,
-// so bits depend only on the shape.
+// A warp reduces the values of one element of dst. Each lane takes every 32nd value, then lanes are combined pairwise.
+// The order of operations therefore depends only on the shape.
 #include <cmath>
 
 #include "gpu.h"

@@ -1,6 +1,6 @@
 // tile.h: products of a warp on tensor cores (mma.m16n8k16, compute capability 8.0), and asynchronous copies.
 //
-// A product has operands A (16, 16) and B (16, 8) of bf16 or fp16 in registers and adds to D (16, 8) in f32. With
+// A product has operands A (16, 16) and B (16, 8) of bf16 or fp16 in registers, and is added to D (16, 8) in f32. With
 // g = lane / 4 and t = lane % 4, a lane has these elements:
 //
 //   A  word 0: row g, columns 2t and 2t+1; word 1: row g+8; words 2 and 3: the same rows, columns 2t+8 and 2t+9
@@ -121,7 +121,7 @@ template <class T> __device__ void load_a(uint32_t (&a)[4], const T *tile, int s
 }
 
 // Loads two B's, words 0 and 1, and 2 and 3. Their columns are rows `n` to n + 15 of the tile, and their rows are
-// columns `k` to k + 15: products with them are products with the transposed tile.
+// columns `k` to k + 15. Products with these B's are products with the transposed tile.
 template <class T> __device__ void load_b_of_rows(uint32_t (&b)[4], const T *tile, int stride, int n, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   load_matrices(b, tile + (n + lane / 16 * 8 + lane % 8) * stride + k + lane / 8 % 2 * 8);

@@ -72,8 +72,8 @@ type BatchNormDiffReduce struct {
 //	out  diff_x (N, C, H, W)
 //
 // If ReLU is set, the caller passes diff_y as dz, because BatchNormDiffReduce returned no dz; this op then applies the
-// ReLU mask. If the sums include other ranks, Count is n over all ranks. If Count is 0, n is computed from the shape of
-// x.
+// ReLU mask. If the sums include other ranks, Count is n of a full group, over all ranks. If Count is 0, n is computed
+// from the shape of x.
 type BatchNormDiffApply struct {
 	Group int
 	Eps   float64

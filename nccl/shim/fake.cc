@@ -3,7 +3,7 @@
 // It behaves like a non-blocking NCCL communicator. Joining and the first operation stay in progress for a while. An
 // operation runs asynchronously on its stream when all ranks have reached it, in the order of ranks. NCCL_HOSTID is
 // read once per process. Two ranks that seem to use one GPU of one host get an error, unless the version and
-// NCCL_MULTI_RANK_GPU_ENABLE permit it. Unlike in NCCL this error comes with the first operation, because the fake
+// NCCL_MULTI_RANK_GPU_ENABLE permit it. Unlike NCCL, the fake returns this error in the first operation, because it
 // learns the GPU from the stream.
 //
 // HETERO_FAKE_NCCL requests faults, separated by commas:

@@ -23,7 +23,7 @@ int32_t say(char *error, int32_t status, const char *text) {
 }
 
 // While an object of this class exists, new threads block all signals, because the signal handlers of Go's runtime need
-// Go's stacks. Signals of faults stay unblocked.
+// Go's stacks. Signals that report faults stay unblocked.
 class NoSignals {
 public:
   NoSignals() {

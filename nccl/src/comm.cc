@@ -241,7 +241,7 @@ void Comm::fail(ncclResult_t result, const std::string &what) {
               what + ": " + nccl_.GetErrorString(result) + (more && *more ? std::string(": ") + more : "")};
 }
 
-// Calls the function that ends the communicator on a separate thread, so that a hang blocks no other thread.
+// Calls the function that ends the communicator on a separate thread, so that a hang does not block other threads.
 void Comm::begin_end(const char *what, ncclResult_t (*call)(ncclComm_t)) {
   ends_ = what;
   over_ = std::make_shared<std::atomic<bool>>(false);

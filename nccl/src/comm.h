@@ -25,7 +25,7 @@ public:
   ~Comm(); // call end first
   Comm(const Comm &) = delete;
 
-  // connect and run throw Ended or the exceptions of CUDA's checks. After a throw no operation is running.
+  // connect and run throw Ended or the exceptions of CUDA's checks. After an exception, no operation is running.
   void connect(int64_t timeout_ns);
   void run(const hetero_nccl_call &call, void *buffer, const int64_t *counts);
   void stop() { stopped_ = true; }

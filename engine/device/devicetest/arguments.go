@@ -340,7 +340,8 @@ func badCalls(t conformance.T, dev device.Device) {
 	must(t, p.Close())
 }
 
-// step returns the operands of an AttentionStep with t cached positions of each of two samples.
+// step returns the operands of an AttentionStep of one sample, with t new positions (only 1 is valid) and two cached
+// positions.
 func step(t, channels, shared int) []device.TensorSpec {
 	return specs(f32(1, t, channels), f32(1, t, shared), f32(1, t, shared), f32(1, 2, shared), f32(1, 2, shared),
 		device.Spec(tensor.I32, 1))

@@ -10,7 +10,7 @@
 //             gradients of all keys and values are summed in f32, too.
 //
 // One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types;
-// pair_attention.cc has kernels with products of bf16.
+// the kernels in pair_attention.cc multiply in bf16.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -73,7 +73,8 @@ struct AttentionKernel : Kernel {
     return static_cast<char *>(p.packed ? a.out[0] : a.out[which]) + offset(which, s, h, i);
   }
 
-  // Clears the gradients from row `from` on of q of head h, and of k and v if h is the first head of its group.
+  // Sets the gradients of q of head h to zero, from row `from` on. If h is the first head of its group, does the same
+  // for k and v.
   void clear(const Args &a, int64_t s, int64_t h, int64_t from) const {
     for (int which = 0; which < (h % group == 0 ? 3 : 1); which++)
       for (int64_t i = from; i < t; i++) std::memset(result(a, which, s, h, i), 0, size_t(d * size));
@@ -86,8 +87,8 @@ struct AttentionKernel : Kernel {
 
   int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
 
-  // Writes for keys from … from+count-1 a byte, which is 1 if dropout keeps the pair of query i and this key. from is a
-  // multiple of 64.
+  // Writes one byte for each of the keys from … from+count-1: 1 if dropout keeps the pair of query i and this key, else
+  // 0. from is a multiple of 64.
   void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
     const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
     const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);

@@ -68,8 +68,8 @@ struct BatchNorm : Kernel {
     return {group, part, {unit, units, begin + n * part / parts, begin + n * (part + 1) / parts}};
   }
 
-  // Returns the number of elements per channel of a group. If the op states the total over all ranks (p.count), a full
-  // group has that number.
+  // Returns the number of elements per channel of a group. If the op states the total over all ranks (p.count), this
+  // total is the number for a full group.
   double full_count(int64_t group) const {
     const int64_t n = std::min(group_samples, samples - group * group_samples);
     if (p.count > 0 && n == group_samples) return double(p.count);
@@ -100,8 +100,8 @@ private:
 
 bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
 
-// Sets the lanes of all units of all groups, on several threads if there are many. The statistics of group g are row g
-// of in[1] and in[2] if grouped; otherwise all groups use the same row.
+// Sets the lanes of all units of all groups, on several threads if there are many. If grouped, the statistics of group
+// g are row g of in[1] and in[2]; otherwise all groups use the same row.
 void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *lanes, const float *diff_gamma = nullptr,
                 const float *diff_beta = nullptr) {
   const auto vectors = [&](int64_t g) -> NormVectors {
@@ -142,8 +142,8 @@ struct Stats final : BatchNorm {
       combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
-  // Merges the moments of the parts in order. Means are weighted by their counts, and squared deviations include the
-  // difference of the means.
+  // Merges the moments of the parts in order. The mean is weighted by the counts of the parts, and squared deviations
+  // include the differences of the means.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
     Moments all{};
     for (int64_t part = 0; part < parts; part++) {
@@ -294,7 +294,7 @@ struct DiffApply final : BatchNorm {
 
 // --- the statistics of several ranks -------------------------------------------------------------
 
-// The op defines the order of operations, because every rank must get the same bits.
+// The op defines the order of operations, because results must be bit-equal on all ranks.
 struct Merge final : Kernel {
   explicit Merge(const Request &request) {
     want_operands(request, 2, 2);
@@ -354,7 +354,7 @@ struct Running final : Kernel {
         v += var[g * channels + c] * (n > 1 ? n / (n - 1) : 1);
       }
       if (!std::isfinite(m) || !std::isfinite(v))
-        continue; // a step with non-finite statistics is skipped: running statistics must stay unchanged
+        continue; // the trainer skips a step with non-finite statistics, so running statistics must not change
       running_mean[c] = float(old_mean[c] + momentum * (m / double(groups) - old_mean[c]));
       running_var[c] = float(old_var[c] + momentum * (v / double(groups) - old_var[c]));
     }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kFirstTileRows = 64; // the first tile is read twice, because no mean is known yet for its pivot
 
-// For tensors that exceed the caches (far). Rows are prefetched some KiB ahead, because hardware prefetchers handle two
-// streams badly. Results bypass the caches, so that the CPU does not read their cache lines first.
+// Prefetches a row some KiB ahead, for tensors that exceed the caches (far), because hardware prefetchers handle two
+// streams badly. Results of such tensors bypass the caches, so that the CPU does not read their cache lines first.
 template <bool far, class T> SIMD_INLINE void ahead(const T *a) {
   if (far) __builtin_prefetch(a + 4096 / sizeof(T));
 }

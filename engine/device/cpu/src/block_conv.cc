@@ -283,7 +283,7 @@ bool fits(const Request &r, const Operands &o) {
 }
 
 // Returns whether these kernels are faster than oneDNN 3.2. The limits were measured on Zen 5 with the images of
-// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. For equal times the answer is yes, because
+// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. For equal times, the result is true, because
 // the threads of oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier
 // can block for a scheduler tick.
 bool pays(const Request &r, const Operands &o) {
@@ -296,7 +296,7 @@ bool pays(const Request &r, const Operands &o) {
   case HT_CONV2D_DIFF_SRC: limit = !window ? 1 : strided || !f32 ? 196 : 4; break;
   default:
     limit = f32 ? (window && !strided ? 784 : 196) : (window || strided ? 784 : 196);
-    // There must be at least one tile per thread. A tile has one block of src and two blocks of dst.
+    // There must be at least one tile per thread. A tile reads one block of src and two blocks of dst.
     if ((o.dst.dims[1] / kBlock + 1) / 2 * (o.src.dims[1] / kBlock) < 2 * r.threads) return false;
   }
   return pixels_of(o.dst) <= limit;

@@ -3,7 +3,8 @@
 //
 // oneDNN's convolutions are optimised for images with many pixels. On the small images of a network's late layers (4x4,
 // 2x2, 1x1), they reach only a fraction of the machine's FLOP rate, and they multiply taps that read only padding. In
-// these kernels the samples of the batch are the long dimension, and each output pixel has a list of its taps:
+// the kernels of this file, the samples of the batch are the long dimension, and each output pixel has a list of its
+// taps:
 //
 //   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o),
 //                       one output pixel at a time
@@ -71,8 +72,8 @@ struct BlockKernels {
 BlockKernels avx512_block_kernels();     // kernels for f32
 BlockKernels avx512bf16_block_kernels(); // kernels for bf16
 
-// Returns the kernel for a request of HT_CONV2D, _DIFF_SRC or _DIFF_WEIGHTS, or nullptr if oneDNN is faster or an
-// operand is bound to another layout. The caller has checked the shapes.
+// Returns the kernel for a request of HT_CONV2D, _DIFF_SRC or _DIFF_WEIGHTS. Returns nullptr if oneDNN is faster, or if
+// an operand is bound to another layout. The caller has checked the shapes.
 std::unique_ptr<Kernel> make_block_conv(const Request &r);
 
 } // namespace hetero

@@ -1,4 +1,4 @@
-// choice_sample.h: the work that represents an op when its kernels are compared.
+// choice_sample.h: the work that represents an op when its kernels are timed.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-// A request like that of the op, with fewer samples, rows or classes where this hardly affects the comparison.
+// A request like that of the op, but with fewer samples, rows or classes if this hardly affects the comparison.
 struct Sample {
   Request request;
   double flops; // floating-point operations of a launch

@@ -1,4 +1,4 @@
-// choices.cc: times candidates, and keeps the choices.
+// choices.cc: times candidates, and stores the choices.
 #include "choices.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@
 namespace hetero {
 namespace {
 
-constexpr int kVersion = 1;        // of this library's candidates: a change of their speed increases it
-constexpr double kFlops = 1e7;     // an op with less work takes microseconds, so that its kernel hardly matters
+constexpr int kVersion = 1;        // of this library's candidates; increase it if their speed changes
+constexpr double kFlops = 1e7;     // an op with less work takes microseconds, so its kernel hardly matters
 constexpr int kLeastTurns = 3;     // timed launches of each candidate, at least
 constexpr int kMostTurns = 9;      // and at most
 constexpr double kBudget = 20'000; // us: time of the launches of a comparison, unless kLeastTurns take longer
@@ -88,8 +88,8 @@ Notes &notes() {
 
 enum class Outcome { done, unsupported, failed };
 
-// Runs work of a candidate, which drops out if it does not support the op or fails. A failure is noted once. Lack of
-// memory is not a fault of the candidate.
+// Runs work of a candidate. The candidate is removed if it does not support the op, or if it fails. A failure is noted
+// once. Lack of memory is not a fault of the candidate.
 template <class Work> Outcome attempt(ht_op op, const char *name, Work work) {
   try {
     work();
@@ -118,9 +118,9 @@ std::map<std::string, double> given_times() {
   return times;
 }
 
-// Sets the least time of each candidate, and removes candidates that drop out. Returns whether one of them failed. The
-// candidates alternate, so that a change of load or clock affects all. The first launch also touches the memory: a
-// candidate that is far slower even then is not timed again.
+// Sets the least time of each candidate, and removes candidates that do not support the op or that fail. Returns
+// whether a candidate failed. The candidates alternate, so that a change of load or clock affects all of them. The
+// first launch also touches the memory; a candidate that is far slower than the others even then is not timed again.
 bool time_all(Benches &benches, ht_op op) {
   if (const auto given = given_times(); !given.empty()) {
     for (const auto &b : benches)
@@ -147,7 +147,7 @@ bool time_all(Benches &benches, ht_op op) {
   return failed;
 }
 
-// Returns the candidate with the least time; the first one if it is about as fast.
+// Returns the candidate with the least time, or the first candidate if it is about as fast.
 const Bench &winner(const Benches &benches) {
   const Bench *best = benches.front().get();
   const double limit = kMargin * best->least;
@@ -209,7 +209,8 @@ Preference preference() {
 
 using Candidates = std::array<Candidate, 2>;
 
-// Returns the kernel of candidate i; if there is none, or if it fails, that of the other candidate.
+// Returns the kernel of candidate i. If candidate i has no kernel, or if it fails, returns the kernel of the other
+// candidate.
 std::unique_ptr<Kernel> make_from(const Request &r, const Candidates &candidates, size_t i) {
   std::unique_ptr<Kernel> kernel;
   if (attempt(r.op, candidates[i].name, [&] { kernel = candidates[i].make(r); }) == Outcome::done && kernel)
@@ -235,8 +236,8 @@ bool prepare(const Sample &sample, const Candidates &candidates, Benches &benche
   return failed;
 }
 
-// Returns the name of the fastest candidate. A choice after a fault or without enough memory is not stored: it holds
-// for this process, so that equal ops have equal kernels.
+// Returns the name of the fastest candidate. A choice after a fault or without enough memory is not stored in the file.
+// It applies to this process, so that equal ops have equal kernels.
 std::string choose(const Sample &sample, const Candidates &candidates) {
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // choices that this process has read or stored, by file
@@ -261,7 +262,7 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
   };
   if (const std::string name = chosen(); !name.empty()) return name;
   if (refused.count(path)) return guess;
-  // A choice that is not stored could be another one in the next run.
+  // Without a stored choice, the next run could choose another kernel.
   const auto refuse = [&](const std::string &reason) {
     refused.insert(path);
     notes().add("kernels are not chosen by timing, because the choices cannot be stored in " + path + ": " + reason);
@@ -271,7 +272,8 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
     notes().add("a kernel is not chosen by timing, because there is not enough memory: " + key);
     return own[key] = guess;
   };
-  // Own choices win, because a user may have deleted the file: within a process, equal ops have equal kernels.
+  // Choices of this process take precedence, because a user may have deleted the file, and equal ops of a process must
+  // have equal kernels.
   const auto read_stored = [&] {
     const Choices stored = read_choices(path);
     mine.insert(stored.begin(), stored.end());

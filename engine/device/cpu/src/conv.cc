@@ -1,6 +1,6 @@
-// conv.cc: Conv2D and its gradients. On a CPU with AMX they use the faster of the kernels of tile_conv.h and of the
-// library (choices.h). In the library, block_conv.h computes convolutions of small images, and oneDNN's primitives
-// compute the others. Plain kernels compute convolutions that oneDNN does not support.
+// conv.cc: Conv2D and its gradients. On a CPU with AMX, they use the kernels of tile_conv.h or those of other CPUs,
+// whichever are faster (choices.h). On other CPUs, block_conv.h computes convolutions of small images, oneDNN's
+// primitives compute most others, and plain kernels compute convolutions that oneDNN does not support.
 #include "block_conv.h"
 #include "choices.h"
 #include "convolution.h"

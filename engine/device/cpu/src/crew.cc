@@ -7,8 +7,8 @@ namespace hetero {
 
 namespace {
 
-// A comparison has kTurns turns per thread count, of kTurn windows each. The first window of a turn does not count. The
-// scheduler takes about this time to divide the CPUs again among groups of processes.
+// A comparison has kTurns turns per thread count, of kTurn windows each. The first window of a turn does not count,
+// because the scheduler takes about this time to divide the CPUs again among groups of processes.
 constexpr int kTurns = 2, kTurn = 3;
 // Seconds between two comparisons. The pause grows while the outcome stays the same, so that comparisons take a
 // decreasing part of the time.

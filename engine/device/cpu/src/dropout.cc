@@ -1,8 +1,8 @@
 // dropout.cc: dst = src·factor if an element of src (N, …) is kept, else 0.
 //
-// The choice depends only on (key, stream, sample id, row-major position in the sample). The op is therefore its own
-// gradient, and no mask is stored. In image layouts, the positions of a channel are processed in order, at their
-// addresses in the layout. The generator is in dropout_simd.h.
+// Which elements are kept depends only on (key, stream, sample id, row-major position in the sample). The op is
+// therefore its own gradient, and no mask is stored. In image layouts, the positions of a channel are processed in
+// order, at their addresses in the layout. The generator is in dropout_simd.h.
 #include <algorithm>
 #include <cmath>
 

@@ -75,7 +75,7 @@ template <class T> void dropout(const DropoutSample &s, int64_t from, int64_t n,
     each_vector(n - block < 64 ? n - block : 64, [&](int64_t i, auto full, int lanes) {
       const F32 f = load(factors + i);
       const F32 x = load_row<full.value>(src + block + i, lanes);
-      // A select instead of a product: a dropped element is 0 even if it was infinite.
+      // A select and not a product, so that a dropped element is 0 even if it was infinite.
       store_row<full.value>(dst + block + i, select(f > zero(), x * f, zero()), lanes);
     });
   }

@@ -1,4 +1,4 @@
-// embedding.cc: dst (N, T, C) is the sum of one row of each table; and the gradient of a table.
+// embedding.cc: Embedding, whose dst (N, T, C) is the sum of one row of each table, and the gradient of a table.
 //
 // The gradient sorts the rows of diff_dst by id. The counting sort keeps the order of rows with the same id. A row of
 // the table is the sum of the rows with its id in this order, for any number of threads. Threads divide ids and
@@ -18,7 +18,7 @@ void want_i32(const char *name, const ht_spec &s) {
   if (s.dtype != HT_I32) throw Invalid(std::string(name) + ": got " + describe(s) + ", want i32");
 }
 
-// Checks the ids, which come from device memory. An id outside the table would access foreign memory.
+// Checks the ids, which come from device memory. An id outside of the table would access memory outside of the table.
 void check_ids(const char *name, const int32_t *ids, int64_t n, int64_t rows) {
   for (int64_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= rows)

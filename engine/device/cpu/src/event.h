@@ -7,8 +7,8 @@
 namespace hetero {
 
 // An event is pending until it is first recorded. It is also pending from the announcement of a recording until the
-// stream reaches the recording. If a failure prevents the recording, the event is failed. Waiting threads sleep on a
-// futex. Any thread may call any function at any time.
+// stream reaches the recording. If a failure prevents the recording, the event has failed. Waiting threads sleep on a
+// futex. All functions are safe for concurrent use.
 class Event {
 public:
   enum State : uint32_t { complete, pending, failed };

@@ -1,4 +1,4 @@
-// gemm_arm64.cc: the tiles of f32, and the loops over tasks, blocks and tiles.
+// gemm_arm64.cc: the kernel of f32 tiles, and the loops over tasks, blocks and tiles.
 #include "gemm_arm64.h"
 
 #include <arm_neon.h>
@@ -56,8 +56,8 @@ Gemm::Gemm(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16, int thread
     : batch_(batch), m_(m), n_(n), k_(k), threads_(threads), bf16_(bf16), split_(split),
       rows_(block_of(m, kBlockRows, kTileRows)) {
   row_blocks_ = (m + rows_ - 1) / rows_;
-  // Fewer columns than kBlockColumns, if there are too few blocks for the threads otherwise; but enough that packing a
-  // takes little time.
+  // A block has fewer columns than kBlockColumns if there were too few blocks for the threads otherwise, but enough
+  // that packing a takes little time.
   const int64_t wanted = (2 * threads_ + batch * row_blocks_ - 1) / (batch * row_blocks_);
   columns_ = block_of(n, std::clamp<int64_t>(n / wanted, 4 * kTileColumns, kBlockColumns), kTileColumns);
   column_blocks_ = (n + columns_ - 1) / columns_;

@@ -2,9 +2,9 @@
 //
 //   c (m, n) = a (m, k) · b (k, n)      for each product of a batch; the batch has the groups of a convolution
 //
-// A task computes a block of c. For each kDepth products it packs its rows of a and its columns of b into panels, so
-// that tiles read both in sequence. The sums of a task stay in its scratch memory, and the owner of the operands stores
-// them. One thread computes each task.
+// A task computes a block of c. For each kDepth products, it packs its rows of a and its columns of b into panels, so
+// that tiles read both in sequence. The sums of a task stay in its scratch memory until the owner of the operands
+// stores them. One thread computes each task.
 //
 // Panels hold f32, or bf16 where the CPU has bfmmla:
 //
@@ -22,8 +22,8 @@ constexpr int64_t kDepth = 256;      // products of a block; a panel of b then f
 constexpr int64_t kBlockRows = 192; // a block of a has 192 KiB, and one of b 240 KiB, for a second-level cache of 1 MiB
 constexpr int64_t kBlockColumns = 240;
 
-// How a tile begins and ends. Sums that are continued are one chain of fused multiply-adds in the order of k, as in
-// TransformerTable.chain. Sums that are added are more exact if k is large.
+// How the sums of a tile begin. Continued sums are one chain of fused multiply-adds in the order of k, as in
+// TransformerTable.chain. Added sums are more exact if k is large.
 enum class Start { zero, continued, added };
 
 // Computes a tile of c from a panel of a and a panel of b with k products; for bf16, k is a multiple of 4.
@@ -31,12 +31,12 @@ using Tile = void (*)(int64_t k, const void *a, const void *b, float *c, int64_t
 void tile_f32(int64_t k, const void *a, const void *b, float *c, int64_t c_row, Start start);
 void tile_bf16(int64_t k, const void *a, const void *b, float *c, int64_t c_row, Start start); // only if has_bfmmla()
 
-// The operands of a batch of products. Calls may come from several threads.
+// The operands of a batch of products. Safe for concurrent use.
 struct GemmOperands {
   virtual ~GemmOperands() = default;
   // Packs rows [row, row + rows) of a, or columns of b, with the products [k, k + depth), into panels. Missing rows and
-  // columns of the last panel, and missing products of the last group of bf16, are zero. scratch has the bytes that the
-  // owner asked for.
+  // columns of the last panel, and missing products of the last group of bf16, are zero. scratch has the size that the
+  // owner requested.
   virtual void pack_a(int64_t batch, int64_t row, int64_t rows, int64_t k, int64_t depth, void *to) const = 0;
   virtual void pack_b(int64_t batch, int64_t column, int64_t columns, int64_t k, int64_t depth, void *to,
                       char *scratch) const = 0;
@@ -48,8 +48,8 @@ struct GemmOperands {
 class Gemm {
 public:
   // own_scratch is the number of bytes that pack_b needs. If split is set, sums are added, and few but long products
-  // are divided along k; their bits then depend on the number of threads. Otherwise sums are continued, and their bits
-  // depend on the operands only.
+  // are divided along k; the results then depend on the number of threads. Otherwise sums are continued, and the
+  // results depend only on the operands.
   Gemm(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16, int threads, bool split, int64_t own_scratch = 0);
   int64_t workspace() const { return threads_ * scratch_ + (splits_ > 1 ? splits_ * batch_ * m_ * n_ * 4 : 0); }
   void run(const GemmOperands &operands, void *workspace) const;

@@ -8,9 +8,10 @@ namespace hetero {
 // Returns whether the spec is bf16. Throws Unsupported unless it is f32 or bf16.
 bool is_bf16(const ht_spec &spec);
 
-// Gives the images at these positions one of the layouts plain, nhwc, nChw8c and nChw16c, and returns this layout. The
-// first of these rules that applies determines the layout:
-//   - the layout for which the opaque input (mask, argmax) at position made_for >= 0 was made, which its spec contains
+// Sets the layout of the images at these positions to plain, nhwc, nChw8c or nChw16c, and returns it. The first of
+// these rules that applies determines the layout:
+//   - the layout for which the opaque input (mask, argmax) at position made_for >= 0 was made; its spec contains this
+//     layout
 //   - the layout of a bound output
 //   - the layout of the first input with one of the four layouts
 //   - the layout that suits the instruction set

@@ -1,5 +1,5 @@
 // isa.h: the instruction set of the kernels, determined once at the first query. Only the exclusion of AMX follows
-// changes of the environment.
+// later changes of the environment variable.
 //
 // HETERO_CPU_ISA limits the instruction set, for tests. It cannot select instructions that the CPU lacks.
 //

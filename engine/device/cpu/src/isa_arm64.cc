@@ -1,4 +1,4 @@
-// isa_arm64.cc: isa.cc for arm64, where NEON is what every CPU has.
+// isa_arm64.cc: isa.cc for arm64, where every CPU has NEON.
 #include "isa_arm64.h"
 
 #include <sys/auxv.h>
@@ -21,7 +21,8 @@ bool has_bfmmla() {
 
 Isa isa() { return Isa::generic; }
 
-// The callers ask for fast products of bf16. Other code that asks is compiled for x86-64 only.
+// The callers on arm64 only need to know whether products of bf16 are fast. All other callers are compiled only for
+// x86-64.
 bool has_avx512bf16() { return has_bfmmla(); }
 
 bool has_amx_bf16() { return false; }

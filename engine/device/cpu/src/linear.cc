@@ -1,5 +1,5 @@
-// linear.cc: Linear and its gradients. They use the faster of the kernels of panel_linear.h and of oneDNN's inner
-// products (choices.h). Plain kernels compute what neither supports.
+// linear.cc: Linear and its gradients. They use the kernels of panel_linear.h or oneDNN's inner products, whichever are
+// faster (choices.h). Plain kernels compute requests that neither supports.
 #include "linear.h"
 
 #include "choices.h"
@@ -65,8 +65,9 @@ std::unique_ptr<Kernel> make(const Request &, Pass) { return nullptr; }
 
 #endif
 
-// Products of rows by panels pack the weight for each panel, which takes most of the time with few rows. The limit is a
-// power of two, like the limits of the classes of rows: all requests of a class have the same best guess.
+// Products of rows by panels pack the weight for each panel, which takes most of the time if there are few rows. The
+// limit is a power of two, like the limits of the classes of numbers of rows, so that all requests of a class have the
+// same best guess.
 constexpr int64_t kFewRows = 64;
 
 std::unique_ptr<Kernel> choose(const Request &r, Pass pass, Factory tiles, Factory library) {

@@ -1,4 +1,5 @@
-// linear.h: Linear and its gradients on oneDNN's inner products, or on plain kernels where oneDNN has none.
+// linear.h: Linear and its gradients with oneDNN's inner products, or with plain kernels if oneDNN does not support the
+// request.
 //
 // The factories of ops.h also offer the kernels of panel_linear.h.
 #pragma once

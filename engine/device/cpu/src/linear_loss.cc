@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t kClasses = 2048; // classes of a chunk: more need a larger block of logits, fewer read src more often
 constexpr int64_t kBlock = 256; // rows of a block: more need a larger block of logits and waste more of the last block
 
-// A product whose weight is reordered to the layout that the product's kernel needs.
+// A product. Its weight is reordered to the layout that its kernel needs.
 struct Product {
   std::unique_ptr<Kernel> kernel, reorder; // reorder is null if the kernel needs a plain weight
   int64_t packed = 0, scratch = 0;         // offsets of the packed weight and of the scratch
@@ -273,7 +273,7 @@ bool has_float_panels(const Request &r) {
   return float_panels() && r.in.size() >= 3 && r.in[0].dtype == HT_F32 && r.in[1].dtype == HT_F32;
 }
 
-// The kernels on tiles: those of bf16 keep the logits in registers.
+// Makes the kernels on tiles. The kernels for bf16 keep the logits in registers.
 std::unique_ptr<Kernel> make_tiled_forward(const Request &r) {
   return has_float_panels(r) ? std::make_unique<Forward>(r, kPanelProducts) : make_pair_linear_loss(r);
 }

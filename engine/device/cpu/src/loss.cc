@@ -64,7 +64,8 @@ struct Loss : Kernel {
     return l;
   }
 
-  // Checks the labels, which come from device memory. A label above the classes would access foreign memory.
+  // Checks the labels, which come from device memory. A label above the last class would access memory outside of the
+  // row.
   void check(const Labels &l) const {
     for (int64_t n = 0; n < samples; n++) {
       if (l.first[n] >= classes)

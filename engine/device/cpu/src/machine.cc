@@ -39,7 +39,7 @@ std::string group_path(const std::string &controller) {
 }
 
 // Calls visit for the group's folder below root and for each of its parents, because each of them may set a limit. In a
-// container, the path may contain folders that only the host sees. These folders are unreadable and are skipped.
+// container, the path may contain folders that exist only on the host. Such folders cannot be read, and are skipped.
 template <class Visit> void walk_up(const std::string &root, std::string path, Visit visit) {
   for (;;) {
     visit(root + path);

@@ -49,8 +49,8 @@ struct Copy {
       ndim = 1;
       extent[0] = dst_stride[0] = src_stride[0] = 1;
     }
-    // If src and dst have different inner dimensions (a transpose), both become inner dimensions and are processed in
-    // squares.
+    // If src and dst have different innermost dimensions (a transpose), these two become the inner dimensions, and are
+    // processed in squares.
     for (int d = 0; d < ndim - 1; d++) {
       if (src_stride[d] != 1 || src_stride[ndim - 1] == 1) continue;
       std::rotate(extent + d, extent + d + 1, extent + ndim - 1);
@@ -75,7 +75,7 @@ struct Copy {
     const int inner = ndim - 1;
     int64_t lines = 1;
     for (int d = 0; d < inner; d++) lines *= extent[d];
-    // A single long line is divided among threads, too.
+    // A single long line is also divided among threads.
     const int64_t cuts = lines == 1 ? (extent[inner] + kPiece - 1) / kPiece : 1;
     const int64_t pieces = cuts > 1 ? cuts : std::min(lines, (lines * extent[inner] + kPiece - 1) / kPiece);
 #pragma omp parallel for schedule(static) if (worth_threads(lines * extent[inner] * size))

@@ -36,11 +36,11 @@ ht_spec spec_in(const ht_spec &spec, const Desc &desc, int64_t groups = 0);
 // Returns the groups in a layout number; 0 for none.
 int64_t layout_groups(uint32_t layout);
 
-// Returns the quality of an implementation, judged by its name: 2 optimised, 1 im2col with GEMM, 0 reference.
+// Returns the quality of an implementation, according to its name: 2 optimised, 1 im2col with GEMM, 0 reference.
 int implementation_priority(const char *name);
 
 // A chain of primitives on the operands of one launch. If the main primitive needs an operand in another format or type
-// than the spec's, the chain copies the operand to the workspace.
+// than that of the spec, the chain copies the operand to the workspace.
 class PrimitiveChain {
 public:
   // The memory of an argument.
@@ -61,8 +61,8 @@ public:
   void add(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments);
   // Appends a reorder. Returns false and appends nothing if oneDNN has none.
   bool add_reorder(const Operand &from, const Operand &to);
-  // Appends a primitive whose operands exist in other formats. arguments has the formats that the primitive needs, and
-  // outer has the existing format of each argument. If the two differ, a reorder of the input precedes the primitive,
+  // Appends a primitive whose operands exist in other formats. arguments contains the formats that the primitive needs,
+  // and outer the existing format of each argument. If the two differ, a reorder of the input precedes the primitive,
   // or a reorder of the output follows it.
   void add_staged(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments,
                   const std::vector<Desc> &outer);
@@ -80,7 +80,7 @@ private:
   };
   std::vector<Link> links_;
   int64_t workspace_ = 0;
-  std::mutex mutex_; // a run sets the memory objects, and two streams may run one kernel at once
+  std::mutex mutex_; // a run sets the memory objects, and two streams may run one kernel concurrently
 };
 
 // A kernel that consists of a chain.

@@ -66,7 +66,7 @@ struct GradControl final : Kernel {
   }
 };
 
-// The state that the optimizers have in common: segments, and the pieces for threads.
+// The common state of the optimizers: segments, and the pieces for threads.
 struct Optimizer : Kernel {
   std::vector<ht_segment> segments;
   OptimFactors fixed{};

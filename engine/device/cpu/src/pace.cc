@@ -12,7 +12,7 @@ namespace hetero {
 namespace {
 
 constexpr double chunk_ns = 1e6;
-// A process that was stopped during a sleep must not count the whole stop as idle time.
+// If the process was stopped during a sleep, only this time counts as idle time, not the whole stop.
 constexpr double most_credit_ns = 20e6;
 
 } // namespace

@@ -1,4 +1,4 @@
-// pace.h: slows a device down, so that equal machines can act as unequal ones.
+// pace.h: slows down a device, to simulate unequal machines on equal ones.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// The slowdown factor of a device, and its total effect. Any thread may call any function at any time.
+// The slowdown factor of a device, and its total effect. Safe for concurrent use.
 class Slowdown {
 public:
   double factor() const { return factor_.load(std::memory_order_relaxed); }
@@ -21,7 +21,8 @@ private:
 };
 
 // The idle time that one stream owes: (factor - 1) times the time of its launches. A stream sleeps for at least a
-// millisecond at a time, because each sleep ends about 0.05 ms late. The excess of a sleep counts for later launches.
+// millisecond at a time, because each sleep ends about 0.05 ms late. The excess time of a sleep is deducted from later
+// sleeps.
 class Pace {
 public:
   explicit Pace(Slowdown &slowdown) : slowdown_(slowdown) {}

@@ -26,7 +26,7 @@ constexpr int64_t kKeys = 192;    // keys of a backward block: whole panels, and
 constexpr int64_t kRows = 64;     // queries of a backward block: its scores stay in the second-level cache
 constexpr int64_t kWide = 32;     // columns of a tile of Dp
 
-// Hands out parts of a task's memory. Without memory it only counts bytes.
+// Allocates parts of a task's memory. Without memory, it only counts bytes.
 struct Memory {
   char *memory = nullptr;
   int64_t bytes = 0;

@@ -11,7 +11,7 @@
 // Logits exist only in one tile at a time: the statistics or gradients of a tile are computed directly after its
 // logits. The gradients of a chunk are stored in the two forms that the products of the backward pass read. All chunks
 // use the same panels of src. One task computes a whole sum, or the sum is divided into a number of parts that does not
-// depend on threads.
+// depend on the number of threads.
 #include <cmath>
 
 #include "layout.h"
@@ -128,8 +128,8 @@ struct PairForward final : PairLoss {
     return stats[row / kPanel * kSplits + part];
   }
 
-  // Computes the logit of each row's label with the same instructions as the other logits, so that equal scores have
-  // equal bits.
+  // Computes the logit of each row's label with the same instructions as the other logits, so that equal scores are
+  // bit-equal.
   void own_logits(const Args &a, char *memory, int64_t p, int64_t count, float *own) const {
     const auto *labels = reinterpret_cast<int32_t *>(memory + labels_at) + p * kPanel;
     float sums[kPanel];

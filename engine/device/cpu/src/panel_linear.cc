@@ -7,8 +7,8 @@
 //   diff_src       R x I                  diff_dst      weight, units of outputs
 //   diff_weights   O x I                  diff_dst      src, units of rows
 //
-// A task multiplies a few panels at a time, which fit in a second-level cache: each row is then read once for all of
-// them. Each task packs its own panels: with hundreds of rows, packing takes one percent of the time of the products.
+// A task multiplies a few panels at a time, which fit in a second-level cache, so that each row is read once for all of
+// them. Each task packs its own panels; with hundreds of rows, packing takes one percent of the time of the products.
 // All operands stay plain, so the f32 values of parameters and their bf16 copies have one layout for all three
 // products.
 #include "panel_linear.h"
@@ -64,8 +64,7 @@ struct RowsByPanels : Kernel {
     const int64_t panels = (columns + kPanel - 1) / kPanel;
     wide = panels_at_once(units, panels, parts);
     groups = (panels + wide - 1) / wide;
-    // Rows are divided only if there are fewer tasks than the threads need, because each division packs the panels
-    // again.
+    // Rows are divided only if there are too few tasks for the threads, because each part packs the panels again.
     splits = std::clamp<int64_t>((2 * parts + groups - 1) / groups, 1, std::max<int64_t>(1, rows / 128));
     part_bytes = up(wide * units * kPanel * kUnit + kTileRows * kPanel * int64_t(sizeof(float)), 64);
     workspace = parts * part_bytes;
@@ -117,7 +116,7 @@ struct DiffWeights : Kernel {
     groups = up(outputs, kPanel) / kTileRows;
     panel = block / loops.elements * kPanel;
     group = block / loops.elements * kTileRows +
-            16; // a line more, or all groups would compete for the same lines of the cache
+            16; // one additional cache line; otherwise all groups would compete for the same cache lines
     workspace = (panels * panel + groups * group) * kUnit;
     workspace += parts * kTileRows * kPanel * int64_t(sizeof(float));
   }
@@ -158,7 +157,7 @@ struct DiffWeights : Kernel {
                  float *to = weights + o * inputs + at;
                  const bool whole = n % 16 == 0, add = from > 0;
                  PanelTile t{units, lines + g * group, 1, kTileRows, columns + p * panel, kPanel, to, inputs, add};
-                 if (!whole) { // the tile writes whole vectors, so it writes to sums first
+                 if (!whole) { // the tile writes whole vectors, so it must write to sums first
                    t.out = sums, t.out_row = kPanel, t.add = false;
                  }
                  loops.tile[height - 1][vectors(n) - 1](t);

@@ -1,13 +1,13 @@
 // panel_product.h: matrix products in register tiles, with f32 sums, for AVX-512.
 //
-// A unit is 32 bits of the summed dimension: one f32, or a pair of adjacent bf16, which the instruction vdpbf16ps
-// multiplies with another pair. A tile reads one operand unit by unit and broadcasts each unit. The other operand is a
+// A unit is 32 bits of the summed dimension. It is one f32, or a pair of adjacent bf16, which the instruction vdpbf16ps
+// multiplies with another pair. A tile reads one operand unit by unit, and broadcasts each unit. The other operand is a
 // panel, whose rows are vectors:
 //
 //   out (rows, columns) += a(row, k) · panel(k, column)    k counts units
 //
 // A panel has kPanel columns; columns beyond those of the matrix are zero. Each sum is one chain of instructions in the
-// order of k. Its bits depend neither on the number of rows of the tile nor on the number of threads.
+// order of k. It does not depend on the number of rows of the tile or on the number of threads.
 #pragma once
 
 #include <stdint.h>
@@ -49,7 +49,7 @@ struct PanelTable {
   void (*finish[2])(int64_t rows, int64_t columns, const float *src, const float *bias, void *dst, int64_t dst_row);
 };
 
-// Returns the loops for f32, or nullptr if the CPU lacks the instructions. Those for bf16 are part of pair_table().
+// Returns the loops for f32, or nullptr if the CPU lacks the instructions. The loops for bf16 are part of pair_table().
 const PanelTable *float_panels();
 
 } // namespace hetero

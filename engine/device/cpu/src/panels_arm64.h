@@ -36,8 +36,8 @@ inline void convert(const float *from, uint16_t *to, int n) {
 }
 inline void convert(const Bf16 *from, uint16_t *to, int n) { std::memcpy(to, from, size_t(n) * 2); }
 
-// Writes a panel product by product. row(k, buffer) returns the W elements of product k, in place or in buffer; it is
-// called for k = 0, 1 … depth-1.
+// Writes a panel, one product after another. row(k, buffer) returns the W elements of product k, in place or in buffer;
+// it is called for k = 0, 1 … depth-1.
 template <int W, class P, class S, class Row> void pack_rows(P *panel, int64_t depth, Row row) {
   S buffer[W];
   if constexpr (std::is_same_v<P, float>) {

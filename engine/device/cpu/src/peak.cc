@@ -1,4 +1,4 @@
-// peak.cc: times the inner loops on all threads at once.
+// peak.cc: times the inner loops on all threads at the same time.
 #include "peak.h"
 
 #include <omp.h>
@@ -64,7 +64,7 @@ struct Times {
   }
 };
 
-// Runs pass(thread) on all threads at once.
+// Runs pass(thread) on all threads at the same time.
 template <class Pass> Times timed(int threads, Pass pass) {
   Times times{std::vector<Clock::time_point>(static_cast<size_t>(threads)),
               std::vector<Clock::time_point>(static_cast<size_t>(threads))};
@@ -84,12 +84,12 @@ struct alignas(64) Sink {
 };
 
 // The length of a pass in seconds. It is long compared with the start of a team, which takes microseconds. It is
-// shorter than the scheduler's time slice of about 3 ms: on a busy machine, a longer pass would lose its CPUs to
-// another process.
+// shorter than the scheduler's time slice of about 3 ms, because other processes on a busy machine would interrupt a
+// longer pass.
 constexpr double pass_seconds = 0.002;
 
 // Returns the sum over threads of each thread's best pass. On a busy machine, hardly any pass is undisturbed on all
-// threads at once.
+// threads at the same time.
 double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threads) {
   std::vector<Sink> sinks(static_cast<size_t>(threads));
   std::vector<int64_t> done(static_cast<size_t>(threads));
@@ -109,8 +109,8 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
 }
 
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
-  // The buffer must exceed the caches, whose size a virtual machine may overstate. A larger buffer only costs page
-  // faults.
+  // The buffer must exceed the caches. A virtual machine may report too large caches, but a larger buffer only costs
+  // page faults.
   int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) /
                  threads / 4096 * 4096;

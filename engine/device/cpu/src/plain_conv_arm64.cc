@@ -6,8 +6,8 @@
 //   diff_src       diff_src (I, pixels)    = weight (I, O·taps)     · diff_dst through the taps (O·taps, pixels)
 //   diff_weights   diff_weight (O, I·T)    = diff_dst (O, N·OH·OW)  · src through the taps (N·OH·OW, I·T)
 //
-// With strides (sy, sx), the pixels of diff_src fall into sy·sx lattices, and each tap reaches the pixels of one of
-// them. Each lattice is a product of its own, so no product multiplies zeros between the pixels of diff_dst.
+// With strides (sy, sx), the pixels of diff_src are divided into sy·sx lattices, and each tap affects the pixels of
+// only one lattice. Each lattice is a separate product, so no product multiplies zeros between the pixels of diff_dst.
 #include <algorithm>
 #include <vector>
 

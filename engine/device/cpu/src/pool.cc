@@ -54,8 +54,8 @@ struct Axis {
   }
 };
 
-// The state that the four windowed poolings have in common. large is the image under the windows; small has one pixel
-// per window.
+// The common state of the four poolings with windows. large is the image under the windows; small has one pixel per
+// window.
 struct Pool : Kernel {
   ht_pool2d_params p;
   bool bf16;

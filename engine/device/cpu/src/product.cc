@@ -40,8 +40,8 @@ Choice attempt(const Builder &build, const Product &p, const Formats &wanted) {
 bool is_private(const ht_spec &s) { return s.layout >= HT_LAYOUT_FIRST_PRIVATE; }
 bool is_bound(const ht_spec &output) { return output.layout != HT_LAYOUT_ANY; }
 
-// Returns the best choice. Among equal choices it returns the one that is tried first, which suits the layouts of the
-// neighbours best.
+// Returns the best choice. Among equal choices, it returns the first one, which suits the layouts of the neighbouring
+// ops best.
 Choice choose(const Builder &build, const Product &p) {
   Formats any = any_formats(p);
   bool src_given = p.pass == Pass::diff_src ? is_bound(p.src) : is_private(p.src);
@@ -112,7 +112,7 @@ Product product_of(const Request &r, Pass pass, int64_t groups) {
   }
   for (const ht_spec *s : {&p.src, &p.weight, &p.dst})
     if (s->dtype != HT_F32 && s->dtype != HT_BF16) throw Unsupported(describe(*s) + ": want f32 or bf16");
-  // oneDNN's gradients need images of one type. If the request mixes f32 and bf16, the chain converts them.
+  // oneDNN's gradients need images of one type. If the request mixes f32 and bf16, the chain converts the images.
   if (pass == Pass::diff_src) p.dst.dtype = p.src.dtype = p.weight.dtype;
   if (pass == Pass::diff_weights) p.dst.dtype = p.src.dtype;
   if (pass == Pass::diff_weights && p.weight.dtype != HT_F32)
@@ -159,7 +159,7 @@ static void want_countable(const Request &r) {
 
 // A weight gradient whose samples are divided among the threads. Each thread runs its own primitive on its samples;
 // then the sums of the parts are added in order. oneDNN divides the samples in the same way, but its threads wait for
-// each other in a spinning barrier. While one of them waits for a CPU, the others waste the CPU time that it needs.
+// each other in a spinning barrier. While one thread waits for a CPU, the others waste CPU time that this thread needs.
 struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;

@@ -2,11 +2,12 @@
 //
 // oneDNN offers several formats for each operand. These rules determine the choice:
 //   - An image keeps its private layout, or the layout to which it is bound, if an optimised implementation accepts it.
-//   - Other gradients use the image formats of the forward pass. backward-data alone prefers nhwc for some shapes, and
-//     then every neighbour would need a reorder.
+//   - Other gradients use the image formats of the forward pass. For some shapes, only backward-data prefers nhwc, and
+//     every neighbouring op would then need a reorder.
 //   - Weights keep a private layout that the request offers if that costs nothing; otherwise the implementation
 //     chooses.
-//   - One batch size determines the format of the weight gradient for all, because optimizer state uses this format.
+//   - One batch size determines the format of the weight gradient for all batch sizes, because optimizer state uses
+//     this format.
 //   - If an output is bound to another layout than that of the best implementation, a reorder follows.
 #pragma once
 
@@ -42,7 +43,7 @@ using Builder = std::function<PrimitiveDesc(const Product &p, const Formats &)>;
 // Assigns roles to the operands of a request.
 Product product_of(const Request &r, Pass pass, int64_t groups);
 
-// Binds the weight gradient of a request of pass diff_weights to a layout, unless it is bound already. For every batch
+// Binds the weight gradient of a request of pass diff_weights to a layout, unless it is already bound. For every batch
 // size, this is the layout that oneDNN chooses for canonical_batch.
 void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int64_t canonical_batch);
 

@@ -1,9 +1,10 @@
 // simd.h: vectors of sixteen f32 lanes, for the instruction set of the including file.
 //
 // A vector is one register with AVX-512, two with AVX2, and four otherwise (SSE2, NEON). Kernels are written once on
-// these types. They are compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. There is no
-// fused multiply-add and no approximate operation. Every lane has the result of IEEE f32 arithmetic, so results are
-// bit-equal for all instruction sets. One exception: the bf16 instruction of AVX-512 stores denormal numbers as zeros.
+// these types. They are compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. Kernels do
+// not use fused multiply-adds or approximate operations. Every lane has the result of IEEE f32 arithmetic, so results
+// are bit-equal for all instruction sets. There is one exception: the bf16 instruction of AVX-512 stores denormal
+// numbers as zeros.
 //
 // All code is in unnamed namespaces and includes only C headers. If a function had external linkage, the linker could
 // use its AVX-512 version for the whole library, and the program would crash on a CPU without AVX-512.

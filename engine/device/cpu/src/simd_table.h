@@ -30,7 +30,7 @@ struct OptimFactors {
 };
 
 // Optimizers on n elements of the flat buffers. Operations are rounded separately in the order of op_optim.go, so that
-// all instruction sets give the same bits.
+// results are bit-equal for all instruction sets.
 struct OptimTable {
   double (*sum_squares)(int64_t n, const float *x);
   void (*sgd[2][2])(int64_t n, const OptimFactors &, float *value, const float *grad,

@@ -47,8 +47,8 @@ int64_t clock_ns(clockid_t c) {
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
-// Takes one turn of spinning. The turns of kSpin assume that this takes tens of cycles, during which the core leaves
-// the memory system and the other threads of the core undisturbed.
+// Takes one turn of spinning. kSpin assumes that a turn takes tens of cycles. During a turn, the core does not disturb
+// the memory system and the other threads of the core.
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -99,7 +99,7 @@ thread_local std::vector<Place> outer; // position before each region that this 
 thread_local int wanted = 1;           // number of threads of the next regions
 thread_local bool together = false;
 
-// A word describes a region: its number, the number of threads that are called, and the number of its parts. The word 0
+// A word describes a region: its number, the number of threads that take part, and the number of its parts. The word 0
 // ends the team.
 struct Word {
   uint64_t number;
@@ -196,7 +196,7 @@ public:
   }
 
   void barrier(int parts) {
-    // If parts are unclaimed, all threads are called: the threads called so far may already wait at this barrier.
+    // If parts are unclaimed, call all threads, because the threads called so far may already wait at this barrier.
     if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) {
       counts_ = false;
       word_.store(Word::of(number_, size_, parts));
@@ -254,8 +254,8 @@ private:
   }
   static constexpr uint64_t number_of_none() { return 1; } // not a valid word, because regions have more than one part
 
-  // Waits for a word other than seen, and returns it. It also returns if parts of the region have had no thread for the
-  // time of a nap; the word is then still seen, and needed is set.
+  // Waits for a word other than seen, and returns this word. If no thread takes some parts of the region for the time
+  // of a nap, it sets needed and returns seen.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
@@ -415,8 +415,8 @@ extern "C" {
 void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads) {
   outer.push_back(place);
   const int n = threads ? int(threads) : wanted;
-  // Runs on this thread alone: a nested region, or a region that requests more threads than the team has. Only foreign
-  // code requests more threads.
+  // A nested region runs on this thread alone, and so does a region that requests more threads than the team has. Only
+  // code from outside this library requests more threads.
   if (n == 1 || place.team || !own || n > own->size()) {
     Team *team = place.team;
     place = {};
@@ -475,8 +475,8 @@ namespace hetero {
 int most_threads() { return omp_get_thread_limit(); }
 
 // Starts the workers with signals blocked, because Go's signal handlers expect the stacks of Go's threads. If OpenMP
-// binds threads (OMP_PROC_BIND), it may bind the workers. It must not bind this thread, from which Go starts other
-// threads.
+// binds threads (OMP_PROC_BIND), it may bind the workers. It must not bind this thread, because Go starts other threads
+// from this thread, which would inherit the affinity.
 void use_team(int n) {
   static thread_local int team = 0;
   if (team == n) return;
@@ -507,7 +507,7 @@ Together::~Together() {}
 Alone::Alone() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
 Alone::~Alone() { omp_set_num_threads(before_); }
 
-// These threads report no CPU time, so the meter is a clock.
+// These threads do not report CPU time, so the meter is a clock.
 static int64_t clock_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,8 +1,8 @@
-// team.h: the threads of a launch, also if other processes occupy CPUs.
+// team.h: the threads of a launch; other processes on the CPUs delay them little.
 //
 // A parallel region has a fixed number of parts, one for each thread of the team, so results depend only on the size of
-// the team. Threads choose parts while the region runs: each thread starts with its own part, then takes any part that
-// no thread has started. A thread that waits for a CPU therefore delays a region by at most one part.
+// the team. Each thread starts with its own part, and then takes any part that no thread has started. A thread that
+// waits for a CPU therefore delays a region by at most one part.
 //
 // If the threads of a team get less than half of a CPU each, half as many threads may be faster, with two parts each
 // (Crew).
@@ -22,8 +22,8 @@ void use_team(int n);
 int most_threads(); // largest size of a team
 
 // While an object of this class exists on the calling OS thread, all threads of its team take part in each region at
-// once. Use it for code whose parts wait for each other without GOMP_barrier, as some parts of oneDNN do. Without this
-// object, such a region also ends, but possibly only after a nap (team.cc).
+// the same time. Use it for code whose parts wait for each other without GOMP_barrier, as some code of oneDNN does.
+// Without this object, such a region also ends, but possibly only after a nap (team.cc).
 class Together {
 public:
   explicit Together(bool wanted = true);
@@ -31,7 +31,7 @@ public:
   Together(const Together &) = delete;
   Together &operator=(const Together &) = delete;
 
-#if HT_OWN_TEAM // other OpenMP libraries always run all threads at once
+#if HT_OWN_TEAM // other OpenMP libraries always run all threads at the same time
 private:
   bool before_;
 #endif
@@ -65,7 +65,8 @@ private:
   int64_t start_ns_;
 };
 
-// Decides how many threads of a team compute, from the CPU time that they got. It reads no clock: the caller measures.
+// Decides how many threads of a team compute, from the CPU time that the threads used. It does not read a clock: the
+// caller passes the times.
 //
 // If the active threads get less than half of a CPU each, Crew compares their number with half of it. The two thread
 // counts alternate, so that changing load affects both. The faster count is used until the next comparison.

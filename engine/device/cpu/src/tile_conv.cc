@@ -70,7 +70,8 @@ struct TileGather : Kernel {
   bool few_weights; // whether the weights of a task fit in the second-level cache
 
   // A task computes some samples, pixels and outputs. If its weights fit in the second-level cache, they are read once
-  // for each pair of row tiles. Otherwise its part of the input fits, and is read once for each pair of output tiles.
+  // for each pair of row tiles. Otherwise its part of the input fits in the cache, and is read once for each pair of
+  // output tiles.
   void divide(int threads) {
     const int64_t sample = in_pixels * in_channels * 2;
     strip = std::max(kPair, std::min(kCache / sample, samples) / kPair * kPair);
@@ -131,9 +132,9 @@ struct TileGather : Kernel {
   }
 };
 
-// Computes diff_weights. Both images are packed, so that samples are the innermost dimension. A step is a chunk of
-// samples and a band of dst pixels; its images of two src tiles and two dst tiles fit into the second-level cache. If
-// there are few tiles, the steps are divided into parts, whose sums are added in order.
+// Computes diff_weights. Both images are packed, so that samples are the innermost dimension. A step processes a chunk
+// of samples and a band of dst pixels. Its images of two src tiles and two dst tiles fit into the second-level cache.
+// If there are few tiles, the steps are divided into parts, whose sums are added in order.
 struct TileOuter : Kernel {
   const TileTable &tiles = *tile_table();
   int64_t samples, image_pixels, src_channels, dst_channels, src_pixels, dst_pixels, num_taps;

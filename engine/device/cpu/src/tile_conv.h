@@ -1,8 +1,8 @@
 // tile_conv.h: convolutions in bf16 on the tile registers of AMX (tile_product.h).
 //
-// The rows of the products are samples: a row of a left tile is an input pixel of one sample, and each output pixel has
-// a list of its taps, so padding costs nothing and every window is supported. In a 1x1 convolution without stride, all
-// pixels are rows.
+// The rows of the products are samples: a row of a left tile is an input pixel of one sample. Each output pixel has a
+// list of its taps, so padding takes no time, and every window is supported. In a 1x1 convolution without stride, all
+// pixels of all samples are rows.
 //
 //   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o), by output pixel
 //   diff_weights        dw(tap, c, o) = sum over (src pixel, dst pixel) of the tap and n of src(n, c) · diff_dst(n, o)

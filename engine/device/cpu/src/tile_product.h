@@ -2,10 +2,10 @@
 //
 // A tile has 16 rows of 64 bytes. The instruction tdpbf16ps multiplies a left tile (16 rows, 32 elements of the summed
 // dimension) with a right tile (16 pairs of the summed dimension, 16 columns, 2 elements), and adds the result to a
-// tile of sums (16 rows, 16 columns). All loops below keep two by two tiles of sums, that is 32 rows and 32 columns:
-// each loaded tile is used twice, and four independent sums hide the latency.
+// tile of sums (16 rows, 16 columns). All loops below keep two by two tiles of sums, which are 32 rows and 32 columns.
+// Each loaded tile is used twice, and four independent sums hide the latency.
 //
-// Each sum is one chain of instructions in a fixed order, so its bits do not depend on the number of threads.
+// Each sum is one chain of instructions in a fixed order, so it does not depend on the number of threads.
 #pragma once
 
 #include <stdint.h>

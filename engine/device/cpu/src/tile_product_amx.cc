@@ -9,8 +9,8 @@ namespace hetero {
 
 namespace {
 
-// The configuration of palette 1: eight tiles of 16 rows of 64 bytes. It is constant data because the compiler does not
-// know that ldtilecfg reads 64 bytes.
+// The configuration of palette 1: eight tiles of 16 rows of 64 bytes. It must be constant data, because the compiler
+// does not know that ldtilecfg reads 64 bytes.
 struct alignas(64) Configuration {
   unsigned char palette, start_row, reserved[14];
   unsigned short row_bytes[16];

@@ -116,7 +116,7 @@ void normalize(int64_t c, const void *src_, const void *residual_, const float *
       const F32 x = load_row<full.value>(src + i, lanes) + load_row<full.value>(residual + i, lanes);
       store_row<full.value>(sum + i, x, lanes);
     });
-    src = sum; // the rounded sum, which the gradient reads, too
+    src = sum; // use the rounded sum, because the gradient also reads it
   }
   F32 total = zero(), squares = zero();
   each_vector(c, [&](int64_t i, auto full, int lanes) { total = total + load_row<full.value>(src + i, lanes); });

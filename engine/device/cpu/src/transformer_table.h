@@ -1,10 +1,11 @@
 // transformer_table.h: the vectorised loops of the ops of transformers, compiled once per instruction set.
 //
 // Each loop works in one thread. Index bf16 is 0 for f32 tensors and 1 for bf16 tensors. Arithmetic is in f32. product
-// and chain use fused multiply-adds if the instruction set has them, as oneDNN's products do. All other loops give the
-// same bits for all instruction sets.
+// and chain use fused multiply-adds if the instruction set has them, as oneDNN's products do. The results of all other
+// loops are bit-equal for all instruction sets.
 //
-// With AVX-512 BF16, the loops of pair_product.h replace most of these for bf16 tensors. Their results have other bits.
+// With AVX-512 BF16, the loops of pair_product.h replace most of these for bf16 tensors. Their results are not
+// bit-equal.
 #pragma once
 
 #include <stdint.h>

@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// Counts the requested bytes, without the rounding of the system. Any thread may call any function at any time.
+// Counts the requested bytes, without the rounding of the system. Safe for concurrent use.
 class Account {
 public:
   void add(int64_t bytes) {

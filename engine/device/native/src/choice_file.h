@@ -1,7 +1,7 @@
 // choice_file.h: choices between kernels by timing, stored on disk for all processes of one machine.
 //
-// The folder <user's cache folder>/hetero-train/choices has one file per kind of device. Users can delete the files
-// safely.
+// The folder <user's cache folder>/hetero-train/choices contains one file per kind of device. Users may delete the
+// files.
 #pragma once
 
 #include <map>
@@ -26,11 +26,11 @@ std::string file_name_of(std::string text);
 // Reads a file. A file that is missing, damaged or of another version counts as empty. Damaged lines are ignored.
 Choices read_choices(const std::string &path);
 
-// Replaces the file as a whole. Returns false if the system refuses.
+// Replaces the file atomically. Returns false if the system refuses.
 bool write_choices(const std::string &path, const Choices &choices);
 
-// Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so a process
-// that hangs does not block other processes for ever. The lock is not held after too long a wait. Nor is it held if the
+// Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so that a
+// process that hangs does not block other processes forever. The lock is not held if the wait was too long, if the
 // folder is "" or cannot be written, or if its file system has no locks.
 class ChoiceLock {
 public:

@@ -6,10 +6,10 @@
 
 namespace hetero {
 
-// Any thread may call any function at any time.
+// Safe for concurrent use.
 class Notes {
 public:
-  // Adds a text, once.
+  // Adds a text, unless it is already present.
   void add(const std::string &text) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (text_.find(text) == std::string::npos) text_ += (text_.empty() ? "" : "; ") + text;

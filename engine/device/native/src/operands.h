@@ -22,14 +22,14 @@ void take_plain(Kernel &kernel, const Request &request);
 uint32_t bound_layout(const Request &request, const Positions &out);
 
 // The same, with an opaque input (mask, argmax) at position made_for; made_for < 0: no such input. The result is then
-// the layout for which the opaque input was made, which its spec contains. Throws Unsupported if an output is bound to
-// another layout.
+// the layout for which the opaque input was made; its spec contains this layout. Throws Unsupported if an output is
+// bound to another layout.
 uint32_t bound_layout(const Request &request, const Positions &out, int made_for);
 
 void give_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out, uint32_t layout);
 
-// Chooses one layout for elementwise work on tensors of one shape, which works in any layout. The layout is that of a
-// bound output, else that of the first input with a definite layout, else plain.
+// Chooses one layout for elementwise work on tensors of one shape, because such work is possible in any layout. The
+// layout is that of a bound output, else that of the first input with a definite layout, else plain.
 uint32_t choose_shared_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out);
 
 } // namespace hetero
