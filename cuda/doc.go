@@ -19,8 +19,8 @@
 // # Errors
 //
 //   - device.ErrUnavailable: no GPU can be used. If the error is a device.AbsentError, this is not a fault: there is no
-//     driver, no GPU, or all GPUs are hidden. Any other message describes a fault to repair: a driver older than the
-//     toolkit, a GPU below the lowest supported architecture, or a list of GPUs that do not exist.
+//     driver, no GPU, or all GPUs are hidden. Any other message describes a fault to repair, such as a driver older
+//     than the toolkit, a GPU below the lowest supported architecture, or a list of GPUs that do not exist.
 //   - device.ErrDevice: a GPU exists, but opening it failed.
 //   - A kernel that finds an id or a label beyond its table records the fault. Stream.Sync returns the error, which
 //     names the operand, the element and the value. If there are several such values, the error names one of them.

@@ -94,8 +94,8 @@ func (v *valleys) least(seconds float64) (units []int, sum int) {
 	return units, sum
 }
 
-// solve finds the shortest time in which the largest numbers of units of the ranks sum to at least the total, and the
-// smallest numbers sum to at most the total.
+// Within a time, each rank can finish a smallest and a largest number of units. solve finds the shortest time in which
+// the largest numbers sum to at least the total, and the smallest numbers to at most the total.
 func (v *valleys) solve() []int {
 	seconds, _ := Slowest(v.ascents, v.shares(v.units.fill(v.ascents)))
 	highest := seconds

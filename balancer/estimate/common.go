@@ -61,9 +61,9 @@ func (t *commonMode) learn(mean, chance float64) {
 	t.weight = keep + tells
 }
 
-// withoutCommon removes from the logs of a window the change that all ranks have in common from step to step, except
-// for its mean, which [commonMode] estimates. noise is the variance of the log of a step of one rank. With two ranks, a
-// common change cannot be estimated.
+// withoutCommon removes the common change of all ranks from step to step from the logs of a window. It keeps the mean
+// of this change, which [commonMode] estimates. noise is the variance of the log of a step of one rank. With two ranks,
+// a common change cannot be estimated.
 func withoutCommon(logs [][]float64, noise float64) {
 	steps, ranks := 0, make([]int, 0, len(logs))
 	for r, l := range logs {

@@ -66,9 +66,9 @@ func (e *posterior) then(m *reading, common float64) (variance float64, ok bool)
 	return common + float64(e.away)*stat.Square(e.wander), e.before != nil && m.samples > 0 && m.slope == 0
 }
 
-// ended reports whether a reading shows that the disturbance has ended: two readings agree with the state before the
-// disturbance, and the first one is much more likely in that state than in the current one. One reading may agree by
-// chance, and so may a level that moves steadily.
+// ended reports whether a reading shows that the disturbance has ended. Two successive readings must agree with the
+// state before the disturbance. The first one must be much more likely in that state than in the current state. One
+// reading may agree by chance, and so may a level that moves steadily.
 func (e *posterior) ended(m *reading, common float64) bool {
 	common, ok := e.then(m, common)
 	if !ok {
@@ -87,9 +87,9 @@ func (e *posterior) ended(m *reading, common float64) bool {
 	return false
 }
 
-// mayEnd reports whether the state before the disturbance explains a reading better than a level at random, and an
-// earlier share would be faster in that state than in the current one. Only a measurement of such a share distinguishes
-// the two states.
+// mayEnd reports whether the disturbance may have ended. The state before it must explain the reading better than a
+// random level, and an earlier share must be faster in that state than in the current one. Only a measurement of such a
+// share distinguishes the two states.
 func (e *posterior) mayEnd(m *reading, common float64) bool {
 	common, ok := e.then(m, common)
 	if !ok || e.trend != 0 {
@@ -104,8 +104,8 @@ func (e *posterior) mayEnd(m *reading, common float64) bool {
 	})
 }
 
-// likelihood returns the log of the probability density of the log of a reading, up to a constant, and the distance of
-// the reading from its prediction in standard deviations.
+// likelihood returns the log of the probability density of a reading's log, up to a constant. off is the distance of
+// the reading from its prediction, in standard deviations.
 func (e *posterior) likelihood(m *reading, common float64) (log, off float64) {
 	expected, doubt := e.expect(m.samples)
 	if math.IsNaN(expected) {

@@ -203,7 +203,7 @@ const (
 	drawnEvery = 8  // windows
 )
 
-// follows scales the curve of a rank by the change of its time at the share in use, and reports whether the curve needs
+// follows scales the curve of a rank by the change of its time at the share in use. It reports whether the curve needs
 // no new fit in this window. With many ranks, each curve is fitted again only every few windows, unless its measured
 // shares change.
 func (m *Model) follows(rank int, share float64) bool {

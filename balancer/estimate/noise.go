@@ -19,10 +19,10 @@ type openingNoise struct {
 	squares stat.Mean // square deviation of the log of a step's time from the mean of its window
 }
 
-// pool sets the noise of all ranks to the noise in the first windows of all ranks together, because the few steps of
-// one rank say little about its noise. It uses the median over the ranks, so that a few disturbed ranks count little.
-// It also corrects the variance of the measured times. Otherwise a rank that underestimated its noise in the first
-// steps would trust these steps for many windows.
+// pool sets the noise of all ranks to that in the first windows of all ranks together, because few steps of one rank
+// say little about its noise. It uses the median over the ranks, so that a few disturbed ranks count little. It also
+// corrects the variance of the measured times. Otherwise a rank that underestimated its noise in the first steps would
+// trust these steps for many windows.
 func (o *openingNoise) pool(ranks []*posterior, window [][]float64) {
 	var variances, roots []float64
 	n := 0 // degrees of freedom of all variances

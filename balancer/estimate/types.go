@@ -169,7 +169,7 @@ func (e *posterior) levelVariance(samples float64) float64 {
 
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the
-// standard deviation of the true levels: the estimate of DerSimonian and Laird for random effects, but at least
+// standard deviation of the true levels. It is the estimate of DerSimonian and Laird for random effects, but at least
 // levelSpread. One of many ranks hardly changes this estimate, so for a rank far from the mean, tau is at least its
 // distance / sureSigmas.
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {

@@ -127,8 +127,8 @@ func (p *allox) rank(s *State) {
 	}
 }
 
-// seconds returns the running time of a job on GPUs of a type, or +Inf if the job does not run there, or if too few of
-// these GPUs are available.
+// seconds returns the running time of a job on GPUs of a type. It is +Inf if the job does not run there, or if too few
+// of these GPUs are available.
 func (p *allox) seconds(s *State, job, typ int) float64 {
 	if float64(s.Workload.Jobs[job].GPUs) > p.size[typ] {
 		return math.Inf(1)

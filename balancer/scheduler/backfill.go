@@ -33,8 +33,8 @@ func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 }
 
 // around finds the free GPUs on which a job is fastest, among those where it does not delay the job with the
-// reservation. begins is the time in s from now until the reservation. why completes the sentence "this job …". Call
-// reserve first. The slice is valid until the next call.
+// reservation. begins is the time until the reservation, in s. why completes the sentence "this job …". Call reserve
+// first. The slice is valid until the next call.
 func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why string, ok bool) {
 	defer func() { p.free = p.counts }()
 	p.free = p.now

@@ -57,9 +57,9 @@ func (c *Cluster) Uniform(gpus []int) bool {
 	return true
 }
 
-// Fit returns the speed in steps/s of a job of the queue on GPUs, without the limits of the network, or the reason why
-// the job cannot start there. If another job runs on exactly these GPUs, the two jobs share them. Fit does not change
-// the state.
+// Fit returns the speed of a job of the queue on GPUs, in steps/s, without the limits of the network. If the job cannot
+// start there, Fit returns the reason. If another job runs on exactly these GPUs, the two jobs share them. Fit does not
+// change the state.
 func (s *State) Fit(job int, gpus []int) (speed float64, why Refusal) {
 	if why := s.admit(job, gpus); why != Fits {
 		return 0, why
@@ -317,8 +317,8 @@ const maxMachines = 64
 // Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. If several
 // machines can hold the whole job, Place takes the one with the fewest free GPUs after the start; ties go to the lower
 // machine. If no machine can, Place takes machines with the most usable GPUs first, so that the job spans few machines.
-// ok is false if too few GPUs of the type have the CPU cores and the memory that the job needs, or if the job does not
-// run on these GPUs. speed is the speed that [State.Fit] returns.
+// ok is false if the job does not run on these GPUs, or if too few of them have the CPU cores and the memory that the
+// job needs. speed is the speed that [State.Fit] returns.
 func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[typ].Memory {

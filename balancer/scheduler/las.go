@@ -7,8 +7,8 @@ import (
 
 // las gives priority to jobs that have had little service, because the work of a job is often not known before it ends.
 // It follows the rule 2D-LAS of Tiresias (Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning,
-// NSDI 2019) with two queues. The service of a job is the number of its GPUs times the time for which it had them,
-// without the time in which it wrote its checkpoint after a stop.
+// NSDI 2019) with two queues. The service of a job is the number of its GPUs times the time for which it had them. It
+// does not include the time in which the job wrote its checkpoint after a stop.
 //
 // Jobs with less service than [lasService] are in the first queue, the others in the second. Within a queue, jobs start
 // in the order of arrival. A job of the first queue that finds no free GPUs stops jobs of the second queue. Jobs of the

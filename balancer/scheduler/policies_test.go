@@ -131,8 +131,7 @@ func TestDecisions(t *testing.T) {
 				0, 1).run(1, 1, 2), Action{Verb: Start, Job: 3, GPUs: []int{3}},
 			"can start in 2 s, the first of 2 in the queue; this job ends before that"},
 
-		// A resumed job is too late because of the time to load: 2 s of work and 1 s of loading are more than the 2 s
-		// until the reservation.
+		// The resumed job ends too late: 2 s of work and 1 s of loading are more than the 2 s until the reservation.
 		{"a job that loads is late", "easy", still(Job{Work: 80, GPUs: 2}, Job{Work: 2, GPUs: 1}, Job{Work: 9, GPUs: 2},
 			Job{Work: 3, GPUs: 1, Kind: 3}).run(0, 4, 0, 1).run(1, 1, 2).did(3, 1), Action{}, ""},
 		// The first job needs both slow GPUs and all 8 cores of their machine, which job 1 frees in 2 s.

@@ -17,7 +17,7 @@ type Speeds interface {
 // MeasuredSpeeds are Speeds that can state which measurement [Speeds.Mixed] lacks.
 type MeasuredSpeeds interface {
 	Speeds
-	// Lacks returns the first missing measurement without which Mixed has no speed, and its type of GPU, or -1 if it
-	// does not belong to a type. figure is "" if no measurement is missing.
+	// Lacks returns the first missing measurement without which Mixed has no speed; figure is "" if none is missing.
+	// gpuType is the type of GPU of this measurement, or -1 if it does not belong to a type.
 	Lacks(kind int, counts []int, spread bool) (gpuType int, figure string)
 }

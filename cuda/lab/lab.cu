@@ -31,9 +31,8 @@ const std::vector<Experiment> kExperiments = {
 // The first layers are the largest. Copying them gives the upper limit of the bandwidth.
 const std::vector<Images> kLayers = {{256, 112, 64, 0}, {256, 56, 256, 0},  {256, 56, 64, 0},
                                      {256, 28, 512, 0}, {256, 14, 1024, 0}, {256, 7, 2048, 0}};
-// Small layers for the check, in this order: more packs than a grid has threads; several blocks of rows; threads
-// without channels; fewer rows than a block has.
-// a block has.
+// Small layers for the check, in this order: more packs than threads in a grid; several blocks of rows; threads without
+// channels; fewer rows than a block has.
 const std::vector<Images> kSmall = {{5, 65, 64, 0}, {3, 5, 24, 0}, {1, 2, 256, 0}, {5, 7, 520, 0}};
 
 template <int K> __global__ void copy_packs(int64_t n, const Pack16 *from, Pack16 *to) {

@@ -1,5 +1,5 @@
-// activity.h: records of the GPU's activity from CUPTI, with times of the GPU's clock: kernels, copies and fills,
-// including each node of graphs, and the host's calls of CUDA.
+// activity.h: records of the GPU's activity from CUPTI, with times of the GPU's clock. They contain kernels, copies and
+// fills, including each node of graphs, and the host's calls of CUDA.
 //
 // CUPTI is opened at the first use. It delivers records in buffers, on its own thread, and supports one subscriber per
 // process.

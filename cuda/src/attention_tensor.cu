@@ -123,8 +123,9 @@ struct Draw {
     const unsigned upper = odd ? other : own, lower = odd ? own : other;
     return (upper >> shift & 3) | (lower >> shift & 3) << 2;
   }
-  // For two adjacent D's whose rows are keys from j on and whose columns are queries from i on: bit 4·x + e for element
-  // e of D x. The four lanes of four adjacent keys need the same keys of four queries; each lane draws for one query.
+  // For two adjacent D's: bit 4·x + e for element e of D x. Their rows are keys from j on, and their columns are
+  // queries from i on. The four lanes of four adjacent keys need the same keys of four queries; each lane draws for one
+  // query.
   __device__ unsigned of_keys(int i, int j) const {
     const int lane = lane_row() % 4, query = i + lane_column() + lane % 2 + lane / 2 * 8, from = j + lane_row() / 4 * 4;
     unsigned bits = (four(query, from) | four(query, from + 8) << 4) << 8 * lane; // 8 keys of the query

@@ -1,9 +1,9 @@
 // conv.cc: Conv2D and its gradients on cuDNN.
 //
-// A convolution can be computed in several ways. A way determines the operands of cuDNN: whether channels are padded
-// with zeros to the granularity of tensor cores, the types of operands and results, and whether cuDNN adds a bias.
-// Kernels in this folder do the remaining work, in the workspace. Every way keeps sums in f32, and rounds a result
-// once. The program uses the fastest combination of a way and an engine (choices.h).
+// A convolution can be computed in several ways. A way determines the types of cuDNN's operands and results, whether
+// cuDNN adds a bias, and whether channels are padded with zeros to the granularity of tensor cores. Kernels in this
+// folder do the remaining work, in the workspace. Every way keeps sums in f32, and rounds a result once. The program
+// uses the fastest combination of a way and an engine (choices.h).
 #include <algorithm>
 #include <cstdlib>
 #include <functional>

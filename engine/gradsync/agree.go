@@ -13,9 +13,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Fingerprint returns the properties that must be equal on all ranks, one per line: parameters, statistics, buckets,
-// and the exchanges of p, which is any plan of the model. Callers put further properties (version, settings) before
-// these lines, and pass all lines to Compare.
+// Fingerprint returns the properties that must be equal on all ranks, one per line: parameters, statistics, buckets and
+// exchanges. p is any plan of the model. Callers put further properties (version, settings) before these lines, and
+// pass all lines to Compare.
 func (s *Sync) Fingerprint(p *plan.Plan) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }

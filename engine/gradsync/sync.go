@@ -25,8 +25,8 @@ type Options struct {
 	// bucket starts before the last exchange of the backward pass.
 	Group *Group
 
-	// Ends are the ends of buckets, ascending, in bytes of the gradient buffer, at ends of parameters. nil means ByCap
-	// with FirstBytes and CapBytes, where 0 means the default.
+	// Ends are the ends of buckets in bytes of the gradient buffer, ascending. They must be ends of parameters. nil
+	// means ByCap with FirstBytes and CapBytes, where 0 means the default.
 	Ends                 []int64
 	FirstBytes, CapBytes int64
 
@@ -303,7 +303,7 @@ func (s *Sync) Bytes() int64 {
 func (s *Sync) Buckets() []Bucket { return s.bucket }
 
 // fail aborts both communicators and returns the cause of a failed step. If a communicator had already failed, fail
-// prefers the error nearest to the cause: ranks forward failures, so the error with the fewest hops names the rank that
+// prefers the error nearest to the cause. Ranks forward failures, so the error with the fewest hops names the rank that
 // failed.
 func (s *Sync) fail(err error) error {
 	for _, c := range s.communicators() {

@@ -15,9 +15,9 @@ type Times struct {
 	// Exposed is the part of Busy that the training goroutine waited for in Finish, after the backward pass. Hidden is
 	// the rest.
 	Exposed, Hidden time.Duration
-	// Exchanges is the time that the passes of all micro-batches were blocked on exchanges of batch normalisation:
-	// waiting for slower ranks, and transfer without other work to do. If time is modelled, Exchanges is 0. If the
-	// device does not measure waiting, Exchanges is the whole time of the exchanges.
+	// Exchanges is the time for which the passes of all micro-batches were blocked on exchanges of batch normalisation.
+	// It consists of waiting for slower ranks, and of transfers without other work to do. If time is modelled,
+	// Exchanges is 0. If the device does not measure waiting, Exchanges is the whole time of the exchanges.
 	Exchanges time.Duration
 
 	Bytes   int64 // size of the summed buffers, in their type on the wire

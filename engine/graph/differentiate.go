@@ -8,9 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rule appends the nodes that compute the gradients of a node's inputs. d[i] lists the contributions to the gradient of
-// output i; it is empty if the loss does not depend on output i. need(i) reports whether input i needs a gradient. rule
-// returns one gradient per input, or nil for inputs that need none.
+// rule appends the nodes that compute the gradients of n's inputs. It returns one gradient per input, or nil for inputs
+// that need none. d[i] lists the contributions to the gradient of output i, and is empty if the loss does not depend on
+// output i. need(i) reports whether input i needs a gradient.
 type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
 // Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the loss of

@@ -12,9 +12,9 @@ import (
 // Differentiable is implemented by ops from outside package device that define their gradient.
 type Differentiable interface {
 	device.Op
-	// Gradient appends the nodes that compute the gradients of n's inputs. diff[j] is the gradient of output j; nil if
-	// the loss does not depend on output j. need(i) reports whether input i needs a gradient. Gradient returns one
-	// gradient per input, of the input's shape, or nil.
+	// Gradient appends the nodes that compute the gradients of n's inputs. It returns one gradient per input, of the
+	// input's shape, or nil for inputs that need none. diff[j] is the gradient of output j, or nil if the loss does not
+	// depend on output j. need(i) reports whether input i needs a gradient.
 	Gradient(g *Graph, n *Node, diff []*Value, need func(i int) bool) []*Value
 }
 

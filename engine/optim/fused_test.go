@@ -19,9 +19,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// unfused updates each parameter with separate operations, like a framework that executes one operation at a time:
-// momentum *= factor; momentum += gradient; update = momentum * rate; value += update. It exists only for the
-// comparison with the fused update.
+// unfused updates each parameter with separate operations, like a framework that executes one operation at a time. The
+// operations are momentum *= factor; momentum += gradient; update = momentum * rate; value += update. It exists only
+// for the comparison with the fused update.
 type unfused struct {
 	program device.Program
 	scalars device.Buffer // factor of the momentum, negative rate

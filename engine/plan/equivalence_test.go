@@ -139,7 +139,7 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// The central property of this package must hold for all layouts that a device may prefer: the results of a plan are
+// The central property of this package must hold for all layouts that a device may prefer. The results of a plan are
 // bit-equal to those of the oracle, and live tensors do not share memory. The second run starts with a used arena, with
 // changed running statistics, and with the copies of parameters from the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
@@ -165,8 +165,8 @@ func TestPlansEqualTheOracle(t *testing.T) {
 	})
 }
 
-// tenancy is the lifetime of one tensor according to the launches of a plan: from the launch that first writes its
-// memory until the launch that last reads it.
+// tenancy is the lifetime of one tensor according to the launches of a plan. It lasts from the launch that first writes
+// its memory until the launch that last reads it.
 type tenancy struct {
 	version     *version
 	from, until int

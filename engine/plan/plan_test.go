@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// twoConvs builds a network with all cases that a plan distinguishes: a convolution that needs no gradient of its
-// source, a convolution that needs one, a normalisation between them, and a pooling with saved state.
+// twoConvs builds a network with all cases that a plan distinguishes. It has a convolution that needs no gradient of
+// its source, a convolution that needs one, a normalisation between them, and a pooling with saved state.
 func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})

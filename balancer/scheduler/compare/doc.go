@@ -1,7 +1,7 @@
 // Package compare compares scheduling policies that ran on the same workloads.
 //
 // A comparison has one run of each policy for each seed. A seed gives the same jobs to all policies, so the comparison
-// is paired: each figure of a policy is divided by the figure of the baseline with the same seed. This removes the
+// is paired. Each figure of a policy is divided by the figure of the baseline with the same seed. This removes the
 // variation between workloads from the comparison.
 //
 // # Figures

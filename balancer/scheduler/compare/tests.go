@@ -67,8 +67,8 @@ func studentP(differences []float64) float64 {
 // it, the normal approximation has an error below 0.001.
 const mostExact = 200
 
-// wilcoxonP is the exact two-sided p value of the signed-rank test: the probability that random signs give a rank sum
-// at least as far from the mean as the observed one. Above mostExact differences, wilcoxonP uses the normal
+// wilcoxonP returns the exact two-sided p value of the signed-rank test. It is the probability that random signs give a
+// rank sum at least as far from the mean as the observed one. Above mostExact differences, wilcoxonP uses the normal
 // approximation. It leaves out differences of 0; differences of equal size have their mean rank.
 func wilcoxonP(differences []float64) float64 {
 	nonzero := slices.DeleteFunc(slices.Clone(differences), func(d float64) bool { return d == 0 })

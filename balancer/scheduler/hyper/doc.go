@@ -36,9 +36,10 @@
 // An [Affinity] remembers placements: a job, a GPU, and how well the job ran on the GPU. A placement is Bind(J, G). J
 // is the record of the job (kind, class, priority, requested resources), in which the kind has three times the weight
 // of another fact. G is Bind(model, R), where R is the record of the GPU's numbers (memory, bandwidth, compute,
-// utilization). The efficiency of a placement is the work that the job did there, divided by the work that the job
-// would have done in the same time alone on its fastest type of GPU. The memory M is the bundle of the last
-// Options.Window placements. A placement with an efficiency below Options.Well has the opposite sign in the bundle.
+// utilization). The efficiency of a placement is a quotient. The dividend is the work that the job did there. The
+// divisor is the work that the job would have done in the same time alone on its fastest type of GPU. The memory M is
+// the bundle of the last Options.Window placements. A placement with an efficiency below Options.Well has the opposite
+// sign in the bundle.
 //
 //	score(job, GPU) = similarity(Bind(J, G), M)
 //

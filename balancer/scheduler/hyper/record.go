@@ -219,7 +219,7 @@ func (e *Encoder) encodeGPU(dst Vector, k gpuKey) {
 	e.bundle.Majority(dst)
 }
 
-// nameWeight is the weight of the kind in the record of a job, and of the model in the record of a GPU; all other facts
+// nameWeight is the weight of the kind in the record of a job, and of the model in the record of a GPU. All other facts
 // have weight 1. With 1, records of jobs of different kinds with equal requests are almost equal, so an affinity cannot
 // distinguish them. With 4 or more, the other facts are lost in the noise of queries. With an odd weight, a record
 // without unknown facts (6 or 4 other facts) has no ties.

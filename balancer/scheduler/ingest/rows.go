@@ -45,8 +45,9 @@ const (
 
 	leastSpeed = 1e-9 // steps/s: a step takes 32 years
 
-	// spareCells is the number of cells that a row may have in addition to the columns of its table, so that a row with
-	// some faults gets an error for each. With more cells, the time would grow with the square of their number.
+	// spareCells is the number of cells that a row may have in addition to the columns of its table. A row with some
+	// unknown cells therefore gets an error for each. With more cells, the time would grow with the square of their
+	// number.
 	spareCells = 64
 )
 

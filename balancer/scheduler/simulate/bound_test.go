@@ -10,7 +10,7 @@ import (
 )
 
 // With many jobs, jobs of 8 GPUs wait for days under gang alone. With the default bound, the longest wait for each
-// number of GPUs must be at most twice that of EASY backfilling, and as many jobs per hour must end.
+// number of GPUs must be at most twice that of EASY backfilling. As many jobs per hour must end.
 func TestNoJobStarves(t *testing.T) {
 	setup := workload.Default()
 	for seed := range uint64(3) {

@@ -36,7 +36,7 @@
 // # Errors
 //
 // [New] returns faults of the inputs, and an [*scheduler.UnplaceableError] for a job that no GPUs can hold. [Sim.Apply]
-// returns an [*ActionError] for an impossible action, and then changes nothing. [Run] returns a [*StalledError] if no
-// further event can occur and the policy does not start the remaining jobs, and a [*NeverError] if no further event can
-// occur although jobs run.
+// returns an [*ActionError] for an impossible action, and then changes nothing. If no further event can occur, [Run]
+// returns a [*StalledError] if no job runs and the policy does not start the remaining jobs, and a [*NeverError] if
+// jobs run.
 package simulate

@@ -184,9 +184,9 @@ func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
 // Mixed implements [scheduler.Speeds]. The samples of a step, Batch for each GPU, are divided among all GPUs by the
 // solver of the trainer, which minimises the time of the slowest GPU. Mixed adds the communication time of the gang to
 // this time. For each type, the communication time is the measured time of a step on that number of GPUs minus the time
-// on one GPU; the longest one counts. If the cluster has fewer GPUs of the type (Have), the largest measured number
-// counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a measurement
-// is missing ([Table.Lacks]).
+// on one GPU. The longest of these times counts. If the cluster has fewer GPUs of the type (Have), the largest measured
+// number counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a
+// measurement is missing ([Table.Lacks]).
 func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
 	k := &t.Kinds[kind]
 	if _, figure := t.Lacks(kind, counts, spread); figure != "" {

@@ -1,8 +1,9 @@
 // Package cpu is the device for CPUs; it uses all cores of the machine. oneDNN computes most convolutions and linear
 // layers. Vector kernels in src/ compute all other ops, and convolutions of small images.
 //
-// On arm64 the device does not use oneDNN: it computes convolutions and linear layers as matrix products with NEON
-// (src/gemm_arm64.h), and in bf16 with bfmmla if the CPU has it. Images and weights then have plain layouts.
+// On arm64, the device does not use oneDNN. It computes convolutions and linear layers as matrix products with NEON
+// (src/gemm_arm64.h), or in bf16 with bfmmla if the CPU has this instruction. Images and weights then have plain
+// layouts.
 //
 // # The library
 //

@@ -32,8 +32,8 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 		return worked, idle
 	}
 	for _, factor := range []float64{3, 1.5} {
-		// the larger factor comes first, because the idle time that is still owed after the first factor must be small
-		// compared with the idle time for the second one
+		// the larger factor comes first, so that the idle time still owed after it is small compared with that for the
+		// second factor
 		if err := s.SetSlowdown(factor); err != nil {
 			t.Fatal(err)
 		}

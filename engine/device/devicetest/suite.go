@@ -96,8 +96,8 @@ type valueCase struct {
 	types     []tensor.DType // types that the case runs with; nil: every type
 	chain     bool           // tensors of type Types.Float are stored between ops
 	nan       bool           // inputs hold NaN
-	// terms returns the norm of the terms whose sum is output i, if they can cancel, because a sum that is smaller than
-	// its terms has the rounding errors of the terms. nil: no cancellation.
+	// terms returns the norm of the terms whose sum is output i; nil: the terms cannot cancel. A sum that is smaller
+	// than its terms has the rounding errors of the terms.
 	terms func(in []Tensor, i int) float64
 	large bool // runs only under policy Free, to save time; smaller cases of the op run under every policy
 }

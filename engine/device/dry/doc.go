@@ -6,7 +6,7 @@
 //	replica.PredictedBytes()               // exact number of bytes that training on the real device would take
 //
 // The real device compiles the kernels, so their layouts and workspaces are exact. If the real device chooses between
-// kernels by timing, the compilation runs the kernels on small samples and stores the choices; a later training run
+// kernels by timing, the compilation runs the kernels on small samples and stores the choices. A later training run
 // uses the same choices. Nothing else runs. The dry device counts device memory but does not allocate it
 // ([device.Buffer].Host is nil). It does allocate host memory. Programs, streams and events do nothing, and waits
 // return immediately. Values read from a dry device are meaningless.

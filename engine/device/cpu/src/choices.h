@@ -1,14 +1,14 @@
 // choices.h: chooses between kernels of several origins for one op, by timing.
 //
-// The first time that a process of this machine compiles such an op, it times the candidates on a sample of the op
-// (choice_sample.h) and stores the choice on disk (choice_file.h). Later processes use the stored choice, so repeated
+// The first process of this machine that compiles such an op times the candidates on a sample of the op
+// (choice_sample.h). It stores the choice on disk (choice_file.h). Later processes use the stored choice, so repeated
 // runs are bit-equal. If the choice cannot be stored, the candidates are not timed, and the first one is used. The
 // times do not include waiting for a CPU (Meter in team.h), so load hardly affects them.
 //
-// A choice depends on the op, the type, the dimensions except the number of rows, the class of that number, the number
-// of threads, the CPU, and the versions of the kernels. Classes of numbers of rows are powers of two, and all large
-// numbers are one class, so that a new share of the batch rarely needs a timing. The weight gradient of a linear layer
-// has only one class. Its layout is that of optimizer state, so it must not depend on the share.
+// A choice depends on the op, the type, the dimensions, the number of threads, the CPU, and the versions of the
+// kernels. Instead of the number of rows, it depends on the class of this number. The limits of classes are powers of
+// two, and all large numbers are one class, so that a new share of the batch rarely needs a timing. The weight gradient
+// of a linear layer has only one class. Its layout is that of optimizer state, so it must not depend on the share.
 //
 // A candidate that fails on the sample is removed, with a note. If the file of choices cannot be locked, the first
 // candidate is used, because two processes that start at the same time could otherwise make different choices.

@@ -50,9 +50,10 @@ private:
   int before_;
 };
 
-// Measures the time that work of the calling OS thread and its team would take on idle CPUs: the CPU time of the caller
-// outside of regions, plus the CPU time of the longest part of each region. Waiting for a CPU does not count. If
-// another OpenMP library provides the threads, a Meter measures the elapsed time. Only one Meter exists at a time.
+// Measures the time that work of the calling OS thread and its team would take on idle CPUs. This is the CPU time of
+// the caller outside of regions, plus the CPU time of the longest part of each region. Waiting for a CPU does not
+// count. If another OpenMP library provides the threads, a Meter measures the elapsed time. Only one Meter exists at a
+// time.
 class Meter {
 public:
   Meter(); // starts
