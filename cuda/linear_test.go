@@ -388,7 +388,8 @@ func TestProcessesThatStartTogetherTimeOnce(t *testing.T) {
 	}
 }
 
-// Otherwise two processes could make different choices, and their results would not be bit-equal.
+// Without a cache folder, nothing may be timed. Otherwise two processes could make different choices, and their results
+// would not be bit-equal.
 func TestWithoutACacheFolderNothingIsTimed(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/proc/no/such/place")
 	log := logProducts(t)

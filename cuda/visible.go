@@ -56,8 +56,8 @@ func (v Visible) Slices() int {
 	return n
 }
 
-// Of returns the value of the variable for process number local of several processes; "" if the process needs no value
-// of its own. It assigns one slice of a GPU to each process.
+// Of returns the value of the variable for process number local of several processes; "" if the value need not change
+// for this process. It assigns one slice of a GPU to each process.
 func (v Visible) Of(local int) string {
 	if v.Slices() < 2 || local >= len(v.Names) {
 		return ""

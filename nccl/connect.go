@@ -64,7 +64,7 @@ func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
 		if failed := c.Control.Err(); failed != nil {
 			err = failed // this error names the rank that failed first
 		}
-		if !errors.Is(err, ErrUnusable) { // every rank detects ErrUnusable on its own
+		if !errors.Is(err, ErrUnusable) { // every rank detects ErrUnusable itself
 			c.Control.Abort(err)
 		}
 		return nil, errors.Join(fmt.Errorf("nccl: rank %d of %d: join: %w", rank, size, err), c.Control.Close())
@@ -131,7 +131,7 @@ func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) 
 	return lib, own
 }
 
-// joinAll returns when all ranks have joined and know that all have joined.
+// joinAll returns when all ranks have joined, and when each rank has the message that all have joined.
 func (e *end) joinAll(ctx context.Context, control collective.Communicator) error {
 	limit := connectTime
 	if deadline, ok := ctx.Deadline(); ok {

@@ -65,8 +65,8 @@ var allowed = map[string]rule{
 }
 
 // Settle combines the variables of a configuration (table, pairs of name and value) with those of the environment. If
-// both set a variable, the configuration wins. Variables that load code or write files are an error. Other unknown
-// variables of the environment stay in place, with a warning. The error names every faulty variable.
+// both set a variable, the configuration takes precedence. Variables that load code or write files are an error. Other
+// unknown variables of the environment stay in place, with a warning. The error names every faulty variable.
 func Settle(table [][2]string, environ []string) (s Settings, warnings []string, err error) {
 	var faults []string
 	for _, v := range table {

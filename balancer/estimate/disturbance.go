@@ -14,7 +14,7 @@ import (
 // state predicts the times again, at any share.
 
 // sureRatio is the least log of the ratio of likelihoods at which a rank returns to its state before a disturbance.
-// Smaller: more chance agreements. Larger: more disturbances whose end remains unnoticed.
+// Smaller: more ranks return because of chance agreement. Larger: the end of more disturbances is not detected.
 const sureRatio = 2.0
 
 // keep stores the state of a rank after a window without a surprise.

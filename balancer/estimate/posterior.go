@@ -24,7 +24,7 @@ const (
 const (
 	jitterRate  = 0.05    // fraction of a window's excess over the noise of its steps that goes into jitter
 	leastWander = 0.00002 // standard deviation by which the level of a steady rank moves, log a window
-	reshape     = 0.25    // fraction of wander by which each unmeasured share moves on its own
+	reshape     = 0.25    // fraction of wander by which each unmeasured share moves independently
 	// wanderRate is the log of the change of wander per window, for each unit by which the innovation agrees with
 	// earlier ones.
 	wanderRate = 0.1
@@ -269,7 +269,7 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 				}
 			}
 			innovation, jump, jumped = 0, false, true
-			if e.moved && e.away <= e.since+1 { // the level had not moved at all: there is no disturbance
+			if e.moved && e.away <= e.since+1 { // the level had not moved at all, so there is no disturbance
 				e.before = nil
 			}
 		}

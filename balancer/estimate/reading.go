@@ -36,8 +36,8 @@ type reading struct {
 	slope                float64 // log per step, if the level moved steadily
 }
 
-// newest removes the steps before a jump within the window. These are the longest beginning of the window that
-// certainly differs from the rest.
+// newest returns the logs after a jump within the window. It removes the longest beginning of the window that certainly
+// differs from the rest.
 func newest(logs []float64, noise float64) []float64 {
 	const least, jump = 3, 0.1
 	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step

@@ -84,8 +84,8 @@ func TestShapeGetsSurerWithData(t *testing.T) {
 		}
 		ratios = append(ratios, e.fit(float64(at)).sigma(float64(at))/first)
 	}
-	// 21 equal windows would give 1/sqrt(21) = 0.22. The estimate gives old windows less weight, and it does not know
-	// the noise exactly.
+	// 21 equal windows would give 1/sqrt(21) = 0.22. The estimate gives old windows less weight, and its noise is not
+	// exact.
 	if middle, most := stat.Median(ratios), slices.Max(ratios); middle > 0.4 || most > 0.9 {
 		t.Errorf("after 20 more windows the standard deviation is %.2f of what it was, at most %.2f, want 0.4 and 0.9",
 			middle, most)

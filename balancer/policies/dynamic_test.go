@@ -178,8 +178,8 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 		slower float64 // rank 1, a fraction
 		change bool
 	}{{0, false}, {0.05, false}, {0.08, false}, {0.2, true}} {
-		// shares change by about a fifth of that fraction: performance counts 0.4, and half of the change is on each
-		// side
+		// shares change by about a fifth of this fraction: performance has the weight 0.4, and each rank's share
+		// changes by half
 		p, err := policies.New("dynamic", o)
 		if err != nil {
 			t.Fatal(err)

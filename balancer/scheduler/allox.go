@@ -85,7 +85,7 @@ func (p *allox) Decide(s *State) Action {
 	return Action{}
 }
 
-// measure counts the available GPUs of each type, and the remaining times of the jobs on them.
+// measure counts the available GPUs of each type, and sums the remaining times of the jobs on these GPUs.
 func (p *allox) measure(s *State) {
 	clear(p.busy)
 	clear(p.size)

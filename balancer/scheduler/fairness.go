@@ -4,7 +4,7 @@ package scheduler
 // type t. The level is the rate that all jobs reach, unless their best rate is lower.
 //
 //	rate[j][t]   speed of job j on type t, in any unit that makes jobs comparable; 0: does not run there
-//	gpus[j]      GPUs that job j uses at once
+//	gpus[j]      GPUs of job j
 //	size[t]      GPUs of type t
 //
 //	max level  such that  sum over t of rate[j][t] * x[j][t] >= min(level, best rate of j)  for all j

@@ -67,7 +67,8 @@ type Action struct {
 	Reason string  // one sentence, for `schedule explain`; empty without Options.Explain
 }
 
-// Policy decides. The simulator calls Decide until it returns Wait, then advances to the next event.
+// Policy decides which jobs start and stop. The simulator calls Decide until it returns Wait, then advances to the next
+// event.
 type Policy interface {
 	// Name is the name that users select.
 	Name() string

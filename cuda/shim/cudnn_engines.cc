@@ -1,9 +1,9 @@
 // cudnn_engines.cc: graphs, engines and execution of the fake cuDNN.
 //
 // Engine 0 is offered but accepts no graph. Engine 1 is nondeterministic and engine 2 uses Winograd; both are fast and
-// wrong. Engine 3 simulates tensor cores: it accepts chains and channels in multiples of 16 bytes, needs workspace, and
-// rounds f32 operands to TF32. Engine 4 accepts single convolutions. Engine 5 also accepts these, but is slow and only
-// a fallback. The tensors of a single convolution have one type.
+// wrong. Engine 3 simulates tensor cores: it accepts chains, needs channels in multiples of 16 bytes and a workspace,
+// and rounds f32 operands to TF32. Engine 4 accepts single convolutions. Engine 5 also accepts these, but is slow and
+// only a fallback. The tensors of a single convolution have one type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

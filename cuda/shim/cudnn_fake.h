@@ -59,7 +59,7 @@ struct Conv {
 };
 Conv conv_of_operation(const Object &operation);
 void check_conv(const Conv &c);          // throws Refused if shapes do not fit
-Conv conv_of_graph(const Object &graph); // throws Refused if no engine knows the pattern
+Conv conv_of_graph(const Object &graph); // throws Refused if no engine supports the pattern
 
 // cudnn_engines.cc
 constexpr int64_t kEngines = 6, kCompiled = 3; // kCompiled: the engine that is compiled on creation

@@ -57,7 +57,7 @@ __device__ float binary(int func, float a, float b) {
   case HT_SUB: return a - b;
   case HT_MUL: return a * b;
   case HT_DIV: return a / b;
-  case HT_MAX: return a > b || a != a ? a : b; // NaN wins
+  case HT_MAX: return a > b || a != a ? a : b; // NaN stays NaN
   default: return a < b || a != a ? a : b;
   }
 }

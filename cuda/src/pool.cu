@@ -69,7 +69,7 @@ template <class T, int V> __global__ void max_pool(Pool p, const T *src, T *dst,
         if (!p.inside(y, x)) continue;
         load_row<V>(src, p.at(n, c, y, x, p.h, p.w), value);
         for (int v = 0; v < V; v++)
-          if (winner.v[v] == kNone || value[v] > best[v] || (value[v] != value[v] && best[v] == best[v])) { // NaN wins
+          if (winner.v[v] == kNone || value[v] > best[v] || (value[v] != value[v] && best[v] == best[v])) { // or a NaN
             best[v] = value[v];
             winner.v[v] = static_cast<int16_t>(ky * p.kw + kx);
           }

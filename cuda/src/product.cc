@@ -76,7 +76,7 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   return preference;
 }
 
-// The configuration as text, without attributes that this version of the library does not know.
+// Returns the configuration as text, without attributes that this version of the library does not support.
 std::string name_of(const cublasLtMatmulAlgo_t &algorithm) {
   std::ostringstream text;
   auto add = [&](const char *name, cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// This package, the planner and the devices know only the ops of package device. An op from outside the module
+// This package, the planner and the devices support only the ops of package device. An op from outside the module
 // implements the interfaces below. It also implements device.Computer if it has a kernel in Go.
 
 // Differentiable is implemented by ops from outside package device that define their gradient.

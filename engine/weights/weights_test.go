@@ -43,7 +43,7 @@ func file(t *testing.T, tensors ...checkpoint.Tensor) *checkpoint.File {
 	return f
 }
 
-// foreign returns the tensors of the model as another program saves them, after the changes by change.
+// foreign returns the tensors of the model as another program saves them. change may then modify them.
 func foreign(d tensor.DType, prefix string, change func(map[string]checkpoint.Tensor)) []checkpoint.Tensor {
 	all := map[string]checkpoint.Tensor{}
 	for _, m := range model() {

@@ -66,7 +66,7 @@ type Affinity struct {
 	since   int // placements since the last update of the scores
 	version int // of the scores
 
-	// All jobs with equal facts share one record, and so do all GPUs with equal facts, also from different runs.
+	// All jobs with equal facts share one record, even from different runs. The same applies to GPUs.
 	jobRecords records[jobKey]
 	gpuRecords records[gpuKey]
 	gpuFacts   []GPUFacts // by record: the first facts with this record

@@ -19,7 +19,7 @@ func ExampleEncoder() {
 		panic(err)
 	}
 	record := space.New()
-	for _, model := range []string{"T4", "Radeon VII", "V100"} { // the item memory knows these models
+	for _, model := range []string{"T4", "Radeon VII", "V100"} { // the item memory contains these models
 		encoder.GPU(record, &hyper.GPUFacts{Model: model, Memory: 16 << 30, Bandwidth: 900e9, Compute: 15.7e12,
 			Utilization: 0.25})
 	}

@@ -267,7 +267,7 @@ func TestRestlessPolicyIsAnError(t *testing.T) {
 	}
 }
 
-// idler starts its job, then asks for a decision every second.
+// idler starts its job, then decides again every second.
 type idler struct{ restless }
 
 func (p *idler) Decide(s *scheduler.State) scheduler.Action {

@@ -393,7 +393,8 @@ func TestChoicesOfGivenTimesAreStoredApart(t *testing.T) {
 	}
 }
 
-// Otherwise the next run could make another choice, and its losses would not be bit-equal.
+// If choices cannot be stored, the best guess must be used. Otherwise the next run could make another choice, and its
+// losses would not be bit-equal.
 func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
 	dev := choosing(t)
 	op := choices(256)[0]

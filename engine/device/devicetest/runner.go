@@ -325,8 +325,8 @@ func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kerne
 	return k
 }
 
-// answers compares a kernel's specs with the requested specs. If binding is set, the kernel must have the requested
-// layouts that are not Any.
+// answers compares the specs that a kernel returns with the requested specs. If binding is set, the kernel must have
+// the requested layouts that are not Any.
 func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	if len(asked) != len(got) {
 		return fmt.Errorf("got %d %ss, want %d", len(got), side, len(asked))

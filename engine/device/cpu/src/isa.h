@@ -6,7 +6,7 @@
 //   avx512_bf16   no AMX
 //   avx512        neither AMX nor the bf16 instructions of AVX-512
 //   avx2, generic
-//   amx           no limit; kernels are chosen as on a CPU with AMX (expects_amx), also if the CPU lacks AMX
+//   amx           no limit; kernels are chosen as on a CPU with AMX (expects_amx), even if the CPU lacks AMX
 #pragma once
 
 namespace hetero {
