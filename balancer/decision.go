@@ -17,8 +17,8 @@ type Decision struct {
 	Explanation
 }
 
-// Stay sets Next to the shares in use if they are a valid division of the batch. The shares in use may differ from
-// those of the policy, because the caller may have set others.
+// Stay sets Next to the shares in use, or to start if these shares are not a valid division of the batch. The caller
+// may have set other shares than those of the policy.
 func (d *Decision) Stay(o *Options, start []int) {
 	d.Next = d.Shares
 	if !o.Accepts(d.Shares, start) {

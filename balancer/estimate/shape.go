@@ -148,7 +148,8 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 }
 
 // keep selects the hypotheses that predictions use. The misfit reduces the probability of some hypotheses. keep
-// therefore also considers the next less probable hypothesis, as long as it can still be among the most probable ones.
+// therefore also considers less probable hypotheses, as long as the next one can be more probable than all considered
+// ones together.
 func (f *shape) keep() {
 	order := make([]int, len(tiles))
 	for i := range order {

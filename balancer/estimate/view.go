@@ -114,8 +114,8 @@ func (m *Model) SharesType(rank int) bool {
 // The time at a new share may differ from the curve because the curve is wrong, or because the level of the rank has
 // changed. Only a measurement of an earlier share distinguishes the two. After such a difference, AskAgain returns the
 // earlier share that is nearest to the share near. It returns 0 if no new share is in doubt, or if near already is an
-// earlier share. It returns each share only once for a difference, because repeated measurements cost more than they
-// gain.
+// earlier share. A second call for the same difference also returns 0, because repeated measurements cost more than
+// they gain.
 func (m *Model) AskAgain(rank, near int) (share int) {
 	e := m.ranks[rank]
 	if e.surprise == 0 || e.confirmed {

@@ -74,7 +74,8 @@ func (d *dynamic) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	return out, true
 }
 
-// Changes of shares up to keepSamples, or up to keepFraction, count as noise.
+// Changes of shares up to keepSamples samples (or units), or up to the fraction keepFraction of a share, count as
+// noise.
 const (
 	keepSamples  = 1
 	keepFraction = 0.02

@@ -39,8 +39,8 @@ type Observation struct {
 //
 // Some sensors measure lost time directly, for example the time for which a CPU quota stops the rank. If this time
 // exceeds the sensor's noise, the limit is lower. A window is then slow if a slowdown of up to the measured size
-// explains the ratio better than noise does. For the next 20 windows, the usual ratio and the healthy sensor values of
-// the rank are not updated, because noise may hide a part of the slowdown.
+// explains the ratio better than noise does. During the first 20 windows of such a slowdown, the usual ratio and the
+// healthy sensor values of the rank are not updated, because noise may hide a part of the slowdown.
 //
 // For healthy ranks with lognormal noise, false verdicts begin in two of a million windows at a deviation of 5 %, in
 // three at 10 % and at 15 %, and never at 2 %.

@@ -270,7 +270,7 @@ typedef struct ht_attention_params {
   double p; /* probability of dropout */
   uint32_t stream;
   int32_t heads, packed, causal, lengths;
-  int32_t kv_heads; /* heads of k and v, a divisor of heads */
+  int32_t kv_heads; /* number of key/value heads, a divisor of heads */
 } ht_attention_params;
 
 /* The op has no parameters: params is NULL. */

@@ -12,7 +12,8 @@ namespace hetero {
 namespace {
 
 constexpr double chunk_ns = 1e6;
-// If the process was stopped during a sleep, only this time counts as idle time, not the whole stop.
+// The largest excess of a sleep that is deducted from later sleeps. It is limited because the process may have been
+// stopped during the sleep.
 constexpr double most_credit_ns = 20e6;
 
 } // namespace
