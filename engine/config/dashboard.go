@@ -9,6 +9,9 @@ type Dashboard struct {
 	Hosts          []string
 	TokenFile      string
 	Insecure       bool
+	BasePath       string // "" or such as "/user/me/proxy/8501"
+	CertFile       string
+	KeyFile        string
 }
 
 // Keys implements [Options].
@@ -23,7 +26,13 @@ func (d *Dashboard) Keys() []Key {
 		Int(&d.RefreshSeconds, "refresh_seconds", 0).Unit("s").AtMost(30).
 			Doc("Time between two updates of the page. 0: the page is updated as soon as a run changes."),
 		Strings(&d.Hosts, "hosts").
-			Doc("Further host names under which browsers reach the server, for example that of a proxy. Requests for other names are refused."),
+			Doc("Further host names under which browsers reach the server, for example that of a proxy. Requests for other names, and requests of pages of other hosts, are refused."),
+		String(&d.BasePath, "base_path", "").
+			Doc("Path below which a proxy serves the page, such as `/user/me/proxy/8501/`, if the proxy does not remove this path from the requests. Requests without this path are served, too. Empty: the proxy removes its path, or there is no proxy."),
+		String(&d.CertFile, "cert_file", "").Path().
+			Doc("Certificate of the server (PEM, followed by those of the authorities between). With `key_file`, the server speaks only HTTPS. A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
+		String(&d.KeyFile, "key_file", "").Path().
+			Doc("Private key of `cert_file` (PEM). The same users as of `token_file` may have access to it."),
 		String(&d.TokenFile, "token_file", "").Path().
 			Doc("File with the secret that a browser must send. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, `hetero-train dashboard` makes one and prints it, and `train --dashboard` refuses to start."),
 		Bool(&d.Insecure, "insecure", false).

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,6 +46,17 @@ var rules = []rule{
 		}
 		return unless(set == 0 || set == 3, "parallel.ca_file, cert_file and key_file must be set together",
 			fmt.Sprintf("%d of the three", set), "all three or none")
+	}},
+	{key: "dashboard.cert_file", with: []string{"dashboard.key_file"}, check: func(c *Config) *Fault {
+		return pair("dashboard", c.Dashboard.CertFile, c.Dashboard.KeyFile)
+	}},
+	{key: "dashboard.base_path", check: func(c *Config) *Fault {
+		_, err := url.PathUnescape(c.Dashboard.BasePath)
+		return unless(err == nil && basePath.MatchString(c.Dashboard.BasePath), "not a path of the address of a page",
+			quote(c.Dashboard.BasePath), `"", or a path such as "/user/me/proxy/8501/"`)
+	}},
+	{key: "metrics.cert_file", with: []string{"metrics.key_file"}, check: func(c *Config) *Fault {
+		return pair("metrics", c.Metrics.CertFile, c.Metrics.KeyFile)
 	}},
 	{key: "train.resume", check: func(c *Config) *Fault { return notEmpty(c.Train.Resume) }},
 	{key: "metrics.max_bytes", check: func(c *Config) *Fault {
@@ -291,4 +303,13 @@ func (l *loader) faultAt(key string, f Fault) {
 		at = origin{name: l.file, line: l.tableLine[table]}
 	}
 	l.fault(at, key, f)
+}
+
+// basePath matches a path whose parts are not empty and do not begin with a dot.
+var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~@%+=:,-][A-Za-z0-9_~@%+=:,.-]*)*/?$`)
+
+// pair refuses a certificate without its key, and a key without its certificate.
+func pair(table, certificate, key string) *Fault {
+	return unless((certificate == "") == (key == ""), fmt.Sprintf("%s.cert_file and key_file must be set together", table),
+		fmt.Sprintf("%s and %s", quote(certificate), quote(key)), "both or none")
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,44 @@ import (
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 const cookieName = "hetero_dashboard"
+
+// below removes the base path from requests whose proxy has not removed it. Requests without it stay as they are: the
+// base path of one proxy must not prevent the use of another one, or of a tunnel.
+func (s *Server) below(next http.Handler) http.Handler {
+	base := strings.TrimSuffix(s.options.BasePath, "/")
+	if base == "" {
+		return next
+	}
+	want, err := url.PathUnescape(base)
+	if err != nil {
+		want = base
+	}
+	parts := strings.Count(base, "/") + 1
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Proxies escape different characters, such as "@". The path below the base path must stay escaped, so that
+		// guard refuses what it would refuse without a base path.
+		head := strings.SplitAfterN(r.URL.EscapedPath(), "/", parts+1)
+		rest := ""
+		if len(head) > parts {
+			rest = head[parts]
+		}
+		got, err := url.PathUnescape(strings.TrimSuffix(strings.Join(head[:min(parts, len(head))], ""), "/"))
+		switch {
+		case err != nil || got != want:
+			next.ServeHTTP(w, r)
+		case len(head) == parts: // without the slash, the addresses in the page are those of the folder above
+			redirect(w, "./"+path.Base(base)+"/")
+		default:
+			inner := r.Clone(r.Context())
+			inner.URL.RawPath = "/" + rest
+			if inner.URL.Path, err = url.PathUnescape(inner.URL.RawPath); err != nil {
+				http.Error(w, "the path has characters that are not allowed", http.StatusBadRequest)
+				return
+			}
+			next.ServeHTTP(w, inner)
+		}
+	})
+}
 
 // guard refuses requests that do not come from a page of this server, and adds headers to all answers.
 func (s *Server) guard(next http.Handler) http.Handler {
@@ -39,7 +78,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !s.isOwnName(r.Host):
 			http.Error(w, "unknown host name in the request; if it is a name of this server, add it to dashboard.hosts",
 				http.StatusForbidden)
-		case !sameOrigin(r):
+		case !s.sameOrigin(r):
 			http.Error(w, "the request is from a page of another server", http.StatusForbidden)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead &&
 			(r.Method != http.MethodPost || !isForm(r.URL.Path)):
@@ -105,8 +144,7 @@ func plainPath(r *http.Request) bool {
 // numeric address cannot be rebound.
 func (s *Server) isOwnName(hostport string) bool {
 	host := strings.ToLower(strings.TrimSuffix(httpguard.Host(hostport), "."))
-	if host == "localhost" ||
-		slices.ContainsFunc(s.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
+	if host == "localhost" || s.isListed(host) {
 		return true
 	}
 	ip := net.ParseIP(host)
@@ -117,8 +155,14 @@ func (s *Server) isOwnName(hostport string) bool {
 	return ip != nil || err == nil && host != "" && strings.EqualFold(own, host)
 }
 
-// sameOrigin reports whether a request comes from a page of this server, or from no page.
-func sameOrigin(r *http.Request) bool {
+// isListed reports whether dashboard.hosts names a host.
+func (s *Server) isListed(host string) bool {
+	return slices.ContainsFunc(s.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
+}
+
+// sameOrigin reports whether a request comes from a page of this server, or from no page. Some proxies replace the Host
+// header by the address of this server; the page then has one of the listed names.
+func (s *Server) sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") &&
 		!(r.Method == http.MethodGet && r.URL.Path == "/") {
 		return false
@@ -129,7 +173,13 @@ func sameOrigin(r *http.Request) bool {
 	}
 	u, err := url.Parse(origins[0])
 	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
-		strings.EqualFold(u.Host, r.Host)
+		(strings.EqualFold(u.Host, r.Host) || s.isListed(u.Hostname()))
+}
+
+// isEncrypted reports whether a browser has sent a request with TLS, to this server or to a proxy. The origin comes from
+// the browser, and guard has checked it. A client that states a wrong one gets a cookie that its browser does not send.
+func isEncrypted(r *http.Request) bool {
+	return r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https:")
 }
 
 // mayRead reports whether the client has sent the token, or needs none. wrong means that it has sent another token.
@@ -207,7 +257,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	// Without a path, browsers send the cookie to the folder of this request only: other programs behind the same proxy
 	// do not get it, and other dashboards do not replace it.
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+		SameSite: http.SameSiteStrictMode, Secure: isEncrypted(r)})
 	redirect(w, "./")
 }
 

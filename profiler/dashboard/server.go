@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -37,7 +38,9 @@ type Options struct {
 	Token string // secret that clients must send; "": no token
 	// only this machine can reach the server: Host headers must be loopback addresses or localhost
 	Loopback bool
-	Hosts    []string      // further names of the server in Host headers, without ports
+	Hosts    []string      // further names of the server in Host and Origin headers, without ports
+	BasePath string        // escaped path that a proxy leaves in the requests; "" or "/": none
+	TLS      *tls.Config   // nil: plain HTTP
 	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
 	Version  string        // version of the program, which the page shows
 	// soft limit of the process's memory while Serve runs, without connections, in bytes; 0: unchanged
@@ -89,7 +92,7 @@ func New(o Options) (*Server, error) {
 	mux.HandleFunc("POST /api/compare", s.compare)
 	mux.HandleFunc("GET /api/stream", s.stream)
 	mux.HandleFunc("POST /login", s.login)
-	s.handler = s.guard(mux)
+	s.handler = s.below(s.guard(mux))
 	return s, nil
 }
 
@@ -112,7 +115,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	limited := httpguard.Limit(server, listener, s.places)
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(limited) }()
+	go func() { done <- httpguard.Serve(server, limited, s.options.TLS) }()
 	select {
 	case err := <-done:
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"strings"
@@ -14,11 +15,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
+// Serve serves s on l until s is closed. With a configuration of TLS, it accepts only HTTPS. All connections use
+// HTTP/1.1, for which the limits of this package and of s hold: with HTTP/2, one connection has many requests.
+func Serve(s *http.Server, l net.Listener, secure *tls.Config) error {
+	if secure == nil {
+		return s.Serve(l)
+	}
+	s.TLSConfig, s.Protocols = secure, new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+	return s.ServeTLS(l, "", "")
+}
+
 // Limit lets s have at most most open connections on l, which it returns wrapped. If all places are taken, a connection
 // without a Prove gives up its place to the new one; package crowd chooses it. If every connection has a Prove, the new
 // one is closed at once, so that its client gets an error instead of waiting.
 func Limit(s *http.Server, l net.Listener, most int) net.Listener {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if secure, ok := conn.(*tls.Conn); ok {
+			conn = secure.NetConn()
+		}
 		return context.WithValue(ctx, guestKey{}, conn.(*counted).guest)
 	}
 	return &limited{Listener: l, crowd: crowd.New(most)}

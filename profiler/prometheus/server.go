@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +29,10 @@ var ErrExposed = errors.New("other machines can reach this address, and there is
 
 // ServerOptions configure a server.
 type ServerOptions struct {
-	Address  string // HOST:PORT; port 0: any free port
-	Token    string // secret that scrapers send; "": none
-	Insecure bool   // allow an address that other machines can reach, without a token
+	Address  string      // HOST:PORT; port 0: any free port
+	Token    string      // secret that scrapers send; "": none
+	Insecure bool        // allow an address that other machines can reach, without a token
+	TLS      *tls.Config // nil: plain HTTP
 	Metrics  *Metrics
 }
 
@@ -73,7 +75,7 @@ func Listen(o ServerOptions) (*Server, error) {
 	limited := httpguard.Limit(s.http, httpguard.Paced(l), mostConnections)
 	go func() {
 		defer close(s.served)
-		s.http.Serve(limited) // returns after Close
+		httpguard.Serve(s.http, limited, o.TLS) // returns after Close
 	}()
 	return s, nil
 }

@@ -2,11 +2,13 @@ package prometheus
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,6 +252,38 @@ func TestAFloodDoesNotStarveScrapers(t *testing.T) {
 		r.Body.Close()
 		if r.StatusCode != http.StatusOK {
 			t.Fatalf("got status %d", r.StatusCode)
+		}
+	}
+}
+
+// Prometheus over TLS with a token. The server refuses plain HTTP, and limits silent clients as without TLS.
+func TestMetricsOverTLS(t *testing.T) {
+	front := httptest.NewUnstartedServer(nil)
+	front.StartTLS()
+	defer front.Close()
+	s := serve(t, ServerOptions{Address: "127.0.0.1:0", Token: "s3cr3t",
+		TLS: &tls.Config{Certificates: front.TLS.Certificates}})
+	if status, _ := answer(t, s, "GET", "/metrics", nil); status != 400 {
+		t.Errorf("plain HTTP: got %d, want 400", status)
+	}
+	for _, c := range []struct {
+		token string
+		want  int
+	}{{"Bearer s3cr3t", 200}, {"Bearer other", 401}} {
+		r, err := http.NewRequest("GET", "https://"+s.Address()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", c.token)
+		resp, err := front.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != c.want || strings.Contains(string(body), "hetero_train_run_info") != (c.want ==
+			200) {
+			t.Errorf("%s: got %s, %v, want %d", c.token, resp.Status, err, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 
@@ -40,7 +41,8 @@ func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 	if err != nil {
 		return "", exit.Usagef("metrics.address: %w", err)
 	}
-	return token, nil
+	_, err = process.ServerTLS("metrics", c.CertFile, c.KeyFile, env, slog.New(slog.DiscardHandler))
+	return token, err
 }
 
 // openMetrics starts the server of metrics on the ranks that metrics.ranks selects.
@@ -71,17 +73,25 @@ func (tr *training) openMetrics(context.Context) error {
 			return err
 		}
 	}
+	log := tr.process.Opts.LogOf(logs.ComponentProfiler)
+	secure, err := process.ServerTLS("metrics", c.CertFile, c.KeyFile, tr.process.Opts.Env, log)
+	if err != nil {
+		return err
+	}
 	exporter := observe.NewExporter(tr.run, ranks)
 	server, err := prometheus.Listen(prometheus.ServerOptions{Address: address, Token: token, Insecure: c.Insecure,
-		Metrics: exporter.Metrics})
+		TLS: secure, Metrics: exporter.Metrics})
 	if err != nil {
 		return exit.Usagef("metrics.address: %w; choose another port, or port 0", err)
 	}
 	tr.process.Later(server.Close)
 	tr.exporter = exporter
 	tr.balancing.Watch(exporter.Decided)
-	log := tr.process.Opts.LogOf(logs.ComponentProfiler)
-	log.Info(fmt.Sprintf("metrics for Prometheus at http://%s/metrics", server.Address()), "ranks", len(ranks))
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	}
+	log.Info(fmt.Sprintf("metrics for Prometheus at %s://%s/metrics", scheme, server.Address()), "ranks", len(ranks))
 	if c.Insecure && token == "" {
 		log.Warn("metrics.insecure: every program that can connect to this port can read the metrics", "address",
 			server.Address())

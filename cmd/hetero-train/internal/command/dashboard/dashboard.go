@@ -31,6 +31,9 @@ const long = `Show running and finished runs on a web page.
 communicate with the runs. The page lists all runs. For each run, it shows ranks, loss, throughput, step times, shares with the reason
 of each decision, lost time, bottlenecks and alerts.
 
+Behind a proxy, no path and no host name is needed if the proxy removes its path from the requests and sends the Host header of the browser
+or "localhost". Otherwise set --base-path and dashboard.hosts.
+
 By default, only programs on this machine can read the page. With another --address, a browser must send a token once.
 HETERO_DASHBOARD_TOKEN or the file of --token-file contains the token. If neither is set, the command creates a token and prints it.
 
@@ -76,6 +79,10 @@ func New(a *cli.App) *cobra.Command {
 	a.AddKeyFlag(cmd, "token-file", "dashboard.token_file", "string", "file with the secret that a browser must send")
 	a.AddKeyFlag(cmd, "server.address", "dashboard.address", "string", "same as --address")
 	a.AddKeyFlag(cmd, "server.port", "dashboard.port", "int", "same as --port")
+	a.AddKeyFlag(cmd, "base-path", "dashboard.base_path", "string",
+		"path below which a proxy serves the page, if the proxy does not remove it from the requests")
+	a.AddKeyFlag(cmd, "cert-file", "dashboard.cert_file", "string", "certificate of the server, for HTTPS")
+	a.AddKeyFlag(cmd, "key-file", "dashboard.key_file", "string", "private key of --cert-file")
 	a.AddSwitch(cmd, "insecure", "dashboard.insecure", "let other machines read without a token")
 	for _, hidden := range []string{"server.address", "server.port", "with-training"} {
 		cmd.Flags().Lookup(hidden).Hidden = true
@@ -154,6 +161,14 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 			"dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token),
 			process.LeastTokenBytes)
 	}
+	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+	if err != nil {
+		return err
+	}
+	secure, err := process.ServerTLS("dashboard", d.CertFile, d.KeyFile, a.Env, log)
+	if err != nil {
+		return err
+	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(d.Address, strconv.Itoa(d.Port)))
 	if err != nil {
 		return exit.Usagef("dashboard: %w: set another --address or --port", err)
@@ -168,22 +183,18 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 		}
 		token, made = rand.Text(), true
 	}
-	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
 	if unindexed != nil {
 		log.Info("each start of the dashboard reads all records, because there is no folder for their index",
 			"error", unindexed)
 	}
 	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: loopback, Hosts: d.Hosts,
-		Refresh: time.Duration(d.RefreshSeconds) * time.Second,
+		BasePath: d.BasePath, TLS: secure, Refresh: time.Duration(d.RefreshSeconds) * time.Second,
 		Version: version.Text(), Memory: memoryLimit, Log: log})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	out := a.Env.Stdout
-	fmt.Fprintf(out, "dashboard of %s: %s\n", input, pageOf(at))
+	fmt.Fprintf(out, "dashboard of %s: %s\n", input, pageOf(at, secure != nil))
 	switch {
 	case made:
 		fmt.Fprintf(out, "token for the page: %s\n", token)
@@ -201,7 +212,11 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 }
 
 // pageOf returns the address of the page for a browser.
-func pageOf(at *net.TCPAddr) string {
+func pageOf(at *net.TCPAddr, secure bool) string {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
 	host := at.IP.String()
 	switch {
 	case at.IP.IsLoopback():
@@ -209,5 +224,5 @@ func pageOf(at *net.TCPAddr) string {
 	case at.IP.IsUnspecified():
 		host = "THIS_HOST"
 	}
-	return "http://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + "/"
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + "/"
 }

@@ -57,18 +57,18 @@ func listeners(c *config.Config) []listener {
 			open = "each; the port plus the number of the rank on its machine"
 		}
 		list = append(list, listener{"metrics for Prometheus", open, address, "the whole run", "scrapers",
-			guarded(address, c.Metrics.Insecure)})
+			guarded(address, c.Metrics.Insecure, c.Metrics.CertFile != "")})
 	}
 	if c.Dashboard.Enabled {
 		address := net.JoinHostPort(c.Dashboard.Address, strconv.Itoa(c.Dashboard.Port))
 		list = append(list, listener{"dashboard", "rank 0's", address, "the whole run", "browsers",
-			guarded(address, c.Dashboard.Insecure)})
+			guarded(address, c.Dashboard.Insecure, c.Dashboard.CertFile != "")})
 	}
 	return list
 }
 
 // guarded describes the protection of a web server.
-func guarded(address string, insecure bool) string {
+func guarded(address string, insecure, encrypted bool) string {
 	host, _, _ := net.SplitHostPort(address) // the configuration is valid
 	ip := net.ParseIP(host)
 	switch {
@@ -76,6 +76,8 @@ func guarded(address string, insecure bool) string {
 		return "loopback only"
 	case insecure:
 		return noSecret
+	case encrypted:
+		return "token, TLS"
 	}
 	return "token, plain HTTP"
 }

@@ -41,7 +41,10 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		"--set", fmt.Sprintf("dashboard.address=%q", d.Address), "--set", fmt.Sprint("dashboard.port=", d.Port),
 		"--set", fmt.Sprint("dashboard.refresh_seconds=", d.RefreshSeconds),
 		"--set", fmt.Sprintf("dashboard.token_file=%q", d.TokenFile), "--set",
-		fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]")
+		fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]",
+		"--set", fmt.Sprintf("dashboard.base_path=%q", d.BasePath),
+		"--set", fmt.Sprintf("dashboard.cert_file=%q", d.CertFile),
+		"--set", fmt.Sprintf("dashboard.key_file=%q", d.KeyFile))
 	cmd.Env = opts.Env.Environ
 	// Ctrl-C ends only the training, which then ends the dashboard
 	platform.OwnGroup(cmd)

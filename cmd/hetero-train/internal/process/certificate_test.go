@@ -1,0 +1,96 @@
+package process
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+)
+
+// writeCertificate writes a certificate with a name, and its key.
+func writeCertificate(t *testing.T, files [2]string, name string, until time.Time) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: until.AddDate(-1, 0, 0), NotAfter: until}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err = errors.Join(err,
+		os.WriteFile(files[0], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644),
+		os.WriteFile(files[1], pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server uses a renewed certificate without a restart, and keeps the previous one while the files do not match.
+func TestACertificateIsRenewed(t *testing.T) {
+	dir := t.TempDir()
+	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
+	writeCertificate(t, files, "first", time.Now().AddDate(0, 1, 0))
+	var said strings.Builder
+	c, err := ServerTLS("dashboard", files[0], files[1], session.Environment{},
+		slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.GetCertificate(nil)
+	if err != nil || first.Leaf.Subject.CommonName != "first" {
+		t.Fatalf("got %v, %v", first, err)
+	}
+	r := &renewed{table: "dashboard", files: files, log: slog.New(slog.NewTextHandler(&said, nil)), own: first}
+	writeCertificate(t, [2]string{files[0], filepath.Join(dir, "other.pem")}, "second", time.Now().AddDate(0, 1, 0))
+	if got, err := r.get(nil); err != nil || got != first || !strings.Contains(said.String(), "keeps the previous one") {
+		t.Errorf("a certificate without its key: got %v, %v, log %q", got.Leaf.Subject, err, said.String())
+	}
+	writeCertificate(t, files, "third", time.Now().AddDate(0, 1, 0))
+	r.versions, r.looked = [2]version{}, time.Time{}
+	if got, err := r.get(nil); err != nil || got.Leaf.Subject.CommonName != "third" {
+		t.Errorf("a renewed certificate: got %v, %v", got.Leaf.Subject, err)
+	}
+}
+
+func TestCertificatesOfAServerThatAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	good, old := [2]string{in("good.pem"), in("good-key.pem")}, [2]string{in("old.pem"), in("old-key.pem")}
+	writeCertificate(t, good, "good", time.Now().AddDate(0, 1, 0))
+	writeCertificate(t, old, "old", time.Now().Add(-time.Hour))
+	open := in("open-key.pem")
+	text, err := os.ReadFile(good[1])
+	if err = errors.Join(err, os.WriteFile(open, text, 0o644), os.Chmod(open, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, certificate, key, want string }{
+		{"an expired certificate", old[0], old[1], "expired on"},
+		{"another key", good[0], old[1], "private key"},
+		{"a key that others can read", good[0], open, "other users can read"},
+		{"no certificate", in("none"), good[1], "metrics.cert_file"},
+		{"no key", good[0], in("none"), "metrics.key_file"},
+	} {
+		if _, err := ServerTLS("metrics", c.certificate, c.key, session.Environment{}, slog.Default()); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+	if c, err := ServerTLS("metrics", "", "", session.Environment{}, slog.Default()); c != nil || err != nil {
+		t.Errorf("no files: got %v, %v", c, err)
+	}
+}
