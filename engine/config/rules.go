@@ -310,6 +310,6 @@ var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~@%+=:,-][A-Za-z0-9_~@%+=:,.-]*
 
 // pair refuses a certificate without its key, and a key without its certificate.
 func pair(table, certificate, key string) *Fault {
-	return unless((certificate == "") == (key == ""), fmt.Sprintf("%s.cert_file and key_file must be set together", table),
+	return unless((certificate == "") == (key == ""), table+".cert_file and key_file must be set together",
 		fmt.Sprintf("%s and %s", quote(certificate), quote(key)), "both or none")
 }

@@ -33,7 +33,7 @@
 // cases:
 //
 //   - The Host header is not a name of the server (DNS rebinding).
-//   - The Origin is another site.
+//   - The Origin is another site: neither the host of the Host header nor one of Options.Hosts.
 //   - The path contains an escaped character.
 //   - A header is too long.
 //
@@ -41,6 +41,11 @@
 // (Content-Security-Policy). Names of runs have a fixed alphabet, and files are opened through os.Root. Only the key
 // experiment.log_dir of a run's settings leads out of the folder of runs, to the files of records in the folder that it
 // names. Clients that do not read their answers are disconnected.
+//
+// # Proxies
+//
+// All addresses in the page, in redirects and in scripts are relative, so a proxy may serve the page below a path. If
+// the proxy leaves its path in the requests, Options.BasePath removes it. The server reads no X-Forwarded header.
 //
 // # User interface
 //

@@ -176,8 +176,9 @@ func (s *Server) sameOrigin(r *http.Request) bool {
 		(strings.EqualFold(u.Host, r.Host) || s.isListed(u.Hostname()))
 }
 
-// isEncrypted reports whether a browser has sent a request with TLS, to this server or to a proxy. The origin comes from
-// the browser, and guard has checked it. A client that states a wrong one gets a cookie that its browser does not send.
+// isEncrypted reports whether a browser has sent a request with TLS, to this server or to a proxy. The origin comes
+// from the browser, and guard has checked it. A client that states a wrong one gets a cookie that its browser does not
+// send.
 func isEncrypted(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https:")
 }

@@ -281,8 +281,8 @@ func TestMetricsOverTLS(t *testing.T) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode != c.want || strings.Contains(string(body), "hetero_train_run_info") != (c.want ==
-			200) {
+		served := strings.Contains(string(body), "hetero_train_run_info")
+		if err != nil || resp.StatusCode != c.want || served != (c.want == 200) {
 			t.Errorf("%s: got %s, %v, want %d", c.token, resp.Status, err, c.want)
 		}
 	}

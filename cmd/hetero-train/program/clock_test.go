@@ -27,6 +27,7 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/internal/command/doctor/doctor.go":    "differences between the clocks of machines",
 	"cmd/hetero-train/internal/command/profile/show.go":     "when a profile was made, for its reader",
 	"cmd/hetero-train/internal/command/runs/runs.go":        "when a run was updated, for its reader",
+	"cmd/hetero-train/internal/process/certificate.go":      "when a certificate expires, and whether its file has changed",
 	"cmd/hetero-train/internal/rebalance/scores.go":         "likewise",
 	"cmd/hetero-train/internal/run/bridge_steps.go":         "when a step of a script ended, for readers of the records",
 	"profiler/profiles/cache.go":                            "when figures were measured, for their reader",
