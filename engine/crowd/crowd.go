@@ -162,12 +162,14 @@ func Address(text string) string {
 	if err != nil {
 		return text
 	}
+	return network(ip)
+}
+
+// network returns the address or the network of a client that counts as one.
+func network(ip netip.Addr) string {
 	if ip = ip.Unmap(); ip.Is4() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
 		return ip.String()
 	}
-	network, err := ip.WithZone("").Prefix(64)
-	if err != nil {
-		return text
-	}
-	return network.String()
+	prefix, _ := ip.WithZone("").Prefix(64) // fails only for IPv4
+	return prefix.String()
 }

@@ -11,12 +11,7 @@ func TestThePaceOfEachAddress(t *testing.T) {
 	var p Pace
 	now := time.Now()
 	admit := func(from string) (time.Duration, bool) {
-		conn := &named{from: from}
-		wait, ok := p.Admit(conn, now)
-		if ok == conn.closed {
-			t.Fatalf("admitted: %v, closed: %v", ok, conn.closed)
-		}
-		return wait, ok
+		return p.Admit(Address(from), now)
 	}
 	const waiting = int(mostWait / every)
 	for _, address := range []string{"10.0.0.1:1", "10.0.0.2:1"} { // a flood of one does not concern the other
@@ -26,16 +21,6 @@ func TestThePaceOfEachAddress(t *testing.T) {
 				t.Fatalf("%s: connection %d: got a wait of %v, %v, want %v", address, i, wait, ok, want)
 			}
 		}
-	}
-	now = now.Add(time.Hour)
-	var rests time.Duration
-	for range 1000 {
-		if wait, ok := admit("10.0.0.1:2"); !ok {
-			rests, now = rests+wait, now.Add(wait+rest/10)
-		}
-	}
-	if rests <= 0 || rests > time.Second {
-		t.Errorf("the server rests for %v while it closes 1000 connections", rests)
 	}
 	now = now.Add(time.Hour)
 	for _, ok := admit("10.0.0.1:2"); ok; _, ok = admit("10.0.0.1:2") {
@@ -48,8 +33,8 @@ func TestThePaceOfEachAddress(t *testing.T) {
 		}
 		admit("10.0.0.1:3")
 	}
-	if passed != 500 {
-		t.Errorf("%d connections admitted in 10 s, want 500", passed)
+	if want := int(10 * time.Second / every); passed != want {
+		t.Errorf("%d connections admitted in 10 s, want %d", passed, want)
 	}
 	now = now.Add(time.Hour)
 	if wait, ok := admit("10.0.0.1:4"); !ok || wait > 0 {
@@ -61,7 +46,7 @@ func TestThePaceOfEachAddress(t *testing.T) {
 func TestThePaceOfManyAddresses(t *testing.T) {
 	var p Pace
 	for i := range 10 * mostPaced {
-		wait, ok := p.Admit(&named{from: fmt.Sprintf("10.%d.%d.1:1", i/256, i%256)}, time.Now())
+		wait, ok := p.Admit(fmt.Sprintf("10.%d.%d.1", i/256, i%256), time.Now())
 		if !ok || wait > 0 || len(p.due) > mostPaced {
 			t.Fatalf("connection %d: a wait of %v, %v; %d addresses are stored", i, wait, ok, len(p.due))
 		}

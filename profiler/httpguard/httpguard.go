@@ -67,26 +67,20 @@ func (l *limited) Accept() (net.Conn, error) {
 
 // Paced delays and closes the connections of an address above the rate of a crowd.Pace, for a server in the process of
 // a rank. It accepts all connections at once, so that those of one address do not keep others waiting.
-func Paced(l net.Listener) net.Listener { return &paced{Listener: l} }
+func Paced(l net.Listener) net.Listener { return &paced{l, crowd.Gate{Listener: l}} }
 
 type paced struct {
 	net.Listener
-	pace crowd.Pace
+	gate crowd.Gate
 }
 
 // Accept implements net.Listener.
 func (p *paced) Accept() (net.Conn, error) {
-	for {
-		conn, err := p.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		wait, ok := p.pace.Admit(conn, time.Now())
-		if ok {
-			return &delayed{Conn: conn, wait: wait}, nil
-		}
-		time.Sleep(wait)
+	conn, wait, err := p.gate.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return &delayed{Conn: conn, wait: wait}, nil
 }
 
 // delayed is a connection whose first read waits. One goroutine at a time reads from it.

@@ -77,9 +77,9 @@ func (s *server) local() net.Conn {
 func (s *server) accept() {
 	// All ranks of a complete group are connected. Only late ranks, which the server refuses with a reason, and
 	// strangers connect then.
-	var visits crowd.Pace
+	gate := crowd.Gate{Listener: s.listener, Limited: s.isFormed}
 	for {
-		conn, err := s.listener.Accept()
+		conn, wait, err := gate.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -90,14 +90,6 @@ func (s *server) accept() {
 			case <-time.After(50 * time.Millisecond):
 			}
 			continue
-		}
-		var wait time.Duration
-		if s.isFormed() {
-			var ok bool
-			if wait, ok = visits.Admit(conn, time.Now()); !ok {
-				time.Sleep(wait)
-				continue
-			}
 		}
 		if guest := s.door.Enter(conn); guest != nil {
 			s.running.Go(func() {
