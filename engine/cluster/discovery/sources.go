@@ -175,29 +175,47 @@ func fromMPI(in *input) (claim, string) {
 	return c, "neither PMI_RANK, OMPI_COMM_WORLD_RANK nor MV2_COMM_WORLD_RANK is set"
 }
 
+// ResourceConfigVariable is the variable with the text of resourceconfig.json, a file of SageMaker. The toolkit of
+// SageMaker sets it; without the toolkit, the caller of Find does.
+const ResourceConfigVariable = "SM_RESOURCE_CONFIG"
+
+// fromSageMaker reads the variables that the toolkit of SageMaker sets in its images, or the file of all images.
 func fromSageMaker(in *input) (claim, string) {
 	c := unknown()
 	list, current := in.variable("SM_HOSTS"), in.variable("SM_CURRENT_HOST")
-	if !list.given() && !current.given() {
+	whole := in.variable(ResourceConfigVariable)
+	if !list.given() && !current.given() && !whole.given() {
 		return c, "SM_HOSTS is not set"
 	}
 	c.byNode, c.addrWant = true, ""
 	var hosts []string
-	if err := json.Unmarshal([]byte(list.Text), &hosts); err != nil || len(hosts) == 0 || len(hosts) > maxHosts ||
-		!allValid(hosts) {
-		in.fault("SM_HOSTS", got(list.Text), `a list of host names as JSON, such as ["algo-1","algo-2"]`)
+	var err error
+	names := "SM_HOSTS"
+	if list.given() || current.given() {
+		err = json.Unmarshal([]byte(list.Text), &hosts)
+	} else { // an image without the toolkit of SageMaker
+		var resources struct {
+			Hosts   []string `json:"hosts"`
+			Current string   `json:"current_host"`
+		}
+		err = json.Unmarshal([]byte(whole.Text), &resources)
+		names, list = "hosts of "+ResourceConfigVariable, whole
+		hosts, current = resources.Hosts, Value{resources.Current, "current_host of " + ResourceConfigVariable}
+	}
+	if err != nil || len(hosts) == 0 || len(hosts) > maxHosts || !allValid(hosts) {
+		in.fault(names, got(list.Text), `a list of host names as JSON, such as ["algo-1","algo-2"]`)
 		return c, ""
 	}
 	c.nodes = len(hosts)
 	if c.node = slices.Index(hosts, current.Text); c.node < 0 {
-		in.fault("SM_CURRENT_HOST", got(current.Text), "one of SM_HOSTS %q", hosts[:min(len(hosts), 8)])
+		in.fault(current.From, got(current.Text), "one of %s %q", names, hosts[:min(len(hosts), 8)])
 	}
 	if gpus := in.variable("SM_NUM_GPUS"); gpus.given() {
 		if n := in.number(gpus, 0, maxRanks, "the number of GPUs of this host"); n > 0 {
 			c.perNode = n
 		}
 	}
-	c.addr = Value{hosts[0], "first host of SM_HOSTS"}
+	c.addr = Value{hosts[0], "first host of " + strings.TrimPrefix(names, "hosts of ")}
 	return c, ""
 }
 

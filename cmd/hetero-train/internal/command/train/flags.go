@@ -21,6 +21,7 @@ import (
 // trainFlags are the flags of command train that do more than set a key.
 type trainFlags struct {
 	balancing bool // --enable-load-balancing is given
+	sageMaker bool // --sagemaker is given
 
 	cli.LauncherFlags
 }
@@ -52,6 +53,8 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		"address on which rank 0 serves metrics for Prometheus, for example 127.0.0.1:9464")
 	flags := new(trainFlags)
 	cli.AddLauncherFlags(&flags.LauncherFlags, cmd, a)
+	cmd.Flags().BoolVar(&flags.sageMaker, sageMakerFlag, false,
+		"in a job of SageMaker: read its hyperparameters, and write runs and failures where it keeps them")
 	a.AddSwitch(cmd, "enable-profiling", "profile.enabled", "write metric records")
 	a.AddSwitch(cmd, "dashboard", "dashboard.enabled", "show all runs on a web page during this run")
 	cmd.Flags().BoolFunc(enableFlag, "divide the batch among the ranks according to their speed (balance.policy)",

@@ -48,7 +48,12 @@ func New(a *cli.App) *cobra.Command {
 	}
 	flags := addTrainFlags(cmd, a)
 	AddResume(cmd, a)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return Start(cmd.Context(), a, flags) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if flags.sageMaker {
+			return startSageMaker(cmd.Context(), a, flags)
+		}
+		return Start(cmd.Context(), a, flags)
+	}
 	return cmd
 }
 

@@ -1,0 +1,91 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+const sageMakerFlag = "sagemaker"
+
+// mostFailureBytes is the length of a failure text that SageMaker shows.
+const mostFailureBytes = 1024
+
+// startSageMaker is Start in a container of SageMaker.
+func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
+	base := process.SageMakerFolder(a.Env)
+	err := func() error {
+		overrides, err := sageMakerOverrides(base)
+		if err != nil {
+			return err
+		}
+		a.Overrides = append(overrides, a.Overrides...) // the command line overrides SageMaker's files
+		return Start(ctx, a, flags)
+	}()
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); err == nil || supervised {
+		return err
+	}
+	switch exit.Code(err) {
+	case exit.Terminated, exit.Interrupted: // SageMaker itself stops the job
+		return err
+	}
+	text := a.Hide.Text(err.Error())
+	if len(text) > mostFailureBytes {
+		text = strings.ToValidUTF8(text[:mostFailureBytes], "")
+	}
+	if failed := os.WriteFile(filepath.Join(base, "output", "failure"), []byte(text+"\n"), 0o644); failed != nil {
+		a.Warn(fmt.Errorf("the reason of the failure is not in SageMaker: %w", failed))
+	}
+	return err
+}
+
+// sageMakerOverrides returns the settings from the files of SageMaker: the hyperparameters, and the folder of runs,
+// whose files SageMaker keeps.
+func sageMakerOverrides(base string) ([]config.Override, error) {
+	runs := filepath.Join(base, "checkpoints") // exists if the job has a place for checkpoints
+	if info, err := os.Stat(runs); err != nil || !info.IsDir() {
+		runs = filepath.Join(base, "output", "data")
+	}
+	text, err := json.Marshal(runs) // a string of TOML, too
+	if err != nil {
+		return nil, err
+	}
+	overrides := []config.Override{{Origin: "--" + sageMakerFlag, Key: "experiment.output_dir", Value: string(text),
+		Default: true}}
+	path := filepath.Join(base, "input", "config", "hyperparameters.json")
+	file, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return overrides, nil
+	}
+	var parameters map[string]string
+	if err == nil {
+		err = json.Unmarshal(file, &parameters)
+	}
+	if err != nil {
+		return nil, exit.Usagef("--%s: %s: %w, want an object whose values are texts", sageMakerFlag, path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		switch {
+		case strings.Contains(name, "."):
+			overrides = append(overrides, config.Override{Origin: "hyperparameter " + name, Key: name,
+				Value: parameters[name]})
+		case !strings.HasPrefix(name, "sagemaker_") && !strings.HasPrefix(name, "_tuning_"): // names of SageMaker itself
+			return nil, exit.Usagef("--%s: %s: got the hyperparameter %q, want the name of a key, such as optimizer.lr",
+				sageMakerFlag, path, name)
+		}
+	}
+	return overrides, nil
+}
