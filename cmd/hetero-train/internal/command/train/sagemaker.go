@@ -32,6 +32,9 @@ func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		if err != nil {
 			return err
 		}
+		if err := sageMakerToken(a, base); err != nil {
+			return err
+		}
 		a.Overrides = append(overrides, a.Overrides...) // the command line overrides SageMaker's files
 		return Start(ctx, a, flags)
 	}()
@@ -50,6 +53,33 @@ func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		a.Warn(fmt.Errorf("the reason of the failure is not in SageMaker: %w", failed))
 	}
 	return err
+}
+
+// sageMakerToken reads the secret of the run from the channel "token", unless the environment has one. Other users can
+// read the files of a channel, but the container has no other users.
+func sageMakerToken(a *cli.App, base string) error {
+	for _, name := range []string{process.TokenVariable, process.TokenFileVariable} {
+		if text, _ := a.Env.Lookup(name); text != "" {
+			return nil
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(base, "input", "data", "token", "*"))
+	if err != nil || len(files) == 0 {
+		return nil // the pattern is valid; there is no such channel
+	}
+	if len(files) > 1 {
+		return exit.Usagef("--%s: the channel \"token\" has %d files, want one, with the token of the run", sageMakerFlag,
+			len(files))
+	}
+	text, err := os.ReadFile(files[0])
+	if err == nil && strings.TrimSpace(string(text)) == "" {
+		err = errors.New("the file is empty")
+	}
+	if err != nil {
+		return exit.Usagef("--%s: the channel \"token\": %w", sageMakerFlag, err)
+	}
+	a.Env.Environ = append(slices.Clone(a.Env.Environ), process.TokenVariable+"="+strings.TrimSpace(string(text)))
+	return nil
 }
 
 // sageMakerOverrides returns the settings from the files of SageMaker: the hyperparameters, and the folder of runs,

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -43,6 +45,30 @@ func TestSettingsOfSageMaker(t *testing.T) {
 		"synthetic_image" || cfg.Experiment.OutputDir != filepath.Join(base, "checkpoints") ||
 		cfg.Train.Resume != "auto" {
 		t.Errorf("got %+v", cfg)
+	}
+	a := &cli.App{Env: session.Environment{Environ: []string{"X=1"}}}
+	if err := sageMakerToken(a, base); err != nil || len(a.Env.Environ) != 1 {
+		t.Errorf("no channel with a token: got %q, %v", a.Env.Environ, err)
+	}
+	channel := filepath.Join(base, "input", "data", "token")
+	if err := errors.Join(os.MkdirAll(channel, 0o755),
+		os.WriteFile(filepath.Join(channel, "token"), []byte("0123456789abcdef\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := sageMakerToken(a, base); err != nil || a.Env.Environ[1] != "HETERO_TOKEN=0123456789abcdef" {
+		t.Errorf("a channel with a token: got %q, %v", a.Env.Environ, err)
+	}
+	own := []string{"HETERO_TOKEN=own"}
+	a.Env.Environ = own
+	if err := sageMakerToken(a, base); err != nil || len(a.Env.Environ) != 1 {
+		t.Errorf("a token in the environment: got %q, %v", a.Env.Environ, err)
+	}
+	a.Env.Environ = nil
+	if err := os.WriteFile(filepath.Join(channel, "second"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := sageMakerToken(a, base); err == nil || !strings.Contains(err.Error(), "2 files") {
+		t.Errorf("two tokens: got %v", err)
 	}
 	for text, want := range map[string]string{
 		`{"learning-rate":"0.1"}`: `"learning-rate", want the name of a key`,

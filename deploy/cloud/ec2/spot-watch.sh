@@ -1,0 +1,78 @@
+#!/bin/sh
+# Waits for the interruption notice of an EC2 spot instance, then runs a command once, and ends with its exit code.
+#
+#   spot-watch.sh systemctl stop hetero-train.service
+#
+# SPOT_REBALANCE=1 also runs the command at a rebalance recommendation, which may come earlier, or without an interruption.
+# SPOT_INTERVAL is the time between two looks, 5 s by default; the notice comes two minutes before the interruption.
+# AWS_EC2_METADATA_SERVICE_ENDPOINT replaces the address of the metadata service, as in the tools of AWS.
+# docs/cloud.md explains this file.
+set -u
+if [ $# -eq 0 ]; then
+	echo "spot-watch.sh: got no command, want one, such as: spot-watch.sh systemctl stop hetero-train.service" >&2
+	exit 2
+fi
+endpoint=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
+endpoint=${endpoint%/}
+interval=${SPOT_INTERVAL:-5}
+paths=/latest/meta-data/spot/instance-action
+[ "${SPOT_REBALANCE:-0}" != 1 ] || paths="$paths /latest/meta-data/events/recommendations/rebalance"
+token=
+state=unknown
+
+# get PATH [OPTION...]: the body, and the status in a last line. A header with the token is on standard input of curl,
+# because all users of the machine can read command lines.
+get() {
+	path=$1
+	shift
+	printf 'header = "%s"\n' "$header" |
+		curl --silent --max-time 5 --noproxy '*' --config - --write-out '\n%{http_code}' "$@" "$endpoint$path"
+}
+
+# look PATH: 0 if the service has this notice, which is then in $answer.
+look() {
+	header="X-aws-ec2-metadata-token: $token"
+	answer=$(get "$1")
+	status=${answer##*
+}
+	answer=${answer%
+*}
+	[ "$status" = 200 ]
+}
+
+# say STATE TEXT: logs a change of the state once.
+say() {
+	[ "$state" = "$1" ] || echo "spot-watch.sh: $2" >&2
+	state=$1
+}
+
+notice() {
+	if [ -z "$token" ]; then
+		header="X-aws-ec2-metadata-token-ttl-seconds: 21600"
+		answer=$(get /latest/api/token --request PUT)
+		[ "${answer##*
+}" = 200 ] || {
+			say silent "no answer of the metadata service at $endpoint; it is asked again every $interval s"
+			return 1
+		}
+		token=${answer%
+*}
+	fi
+	for path in $paths; do
+		if look "$path"; then
+			return 0
+		fi
+		case $status in
+		404) say quiet "waiting for the notice of an interruption" ;;
+		401) token= ;; # the token has expired
+		*) say silent "no answer of the metadata service at $endpoint; it is asked again every $interval s" ;;
+		esac
+	done
+	return 1
+}
+
+until notice; do
+	sleep "$interval"
+done
+echo "spot-watch.sh: $path: $answer; running: $*" >&2
+exec "$@"
