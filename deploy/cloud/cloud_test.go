@@ -75,8 +75,8 @@ func TestASpotNoticeRunsTheCommandOnce(t *testing.T) {
 			said, _ := cmd.CombinedOutput()
 			text, err := os.ReadFile(ran)
 			if cmd.ProcessState.ExitCode() != 7 || err != nil || string(text) != "once\n" {
-				t.Fatalf("got exit code %d, %q, %v, want that of the command: %s", cmd.ProcessState.ExitCode(), text, err,
-					said)
+				t.Fatalf("got exit code %d, %q, %v, want that of the command: %s", cmd.ProcessState.ExitCode(), text,
+					err, said)
 			}
 			if !strings.Contains(string(said), `"action": "terminate"`) || strings.Contains(string(said), "AQAEA") {
 				t.Errorf("got %q, want the notice, and no token", said)

@@ -68,8 +68,8 @@ func sageMakerToken(a *cli.App, base string) error {
 		return nil // the pattern is valid; there is no such channel
 	}
 	if len(files) > 1 {
-		return exit.Usagef("--%s: the channel \"token\" has %d files, want one, with the token of the run", sageMakerFlag,
-			len(files))
+		return exit.Usagef("--%s: the channel \"token\" has %d files, want one, with the token of the run",
+			sageMakerFlag, len(files))
 	}
 	text, err := os.ReadFile(files[0])
 	if err == nil && strings.TrimSpace(string(text)) == "" {
@@ -112,7 +112,8 @@ func sageMakerOverrides(base string) ([]config.Override, error) {
 		case strings.Contains(name, "."):
 			overrides = append(overrides, config.Override{Origin: "hyperparameter " + name, Key: name,
 				Value: parameters[name]})
-		case !strings.HasPrefix(name, "sagemaker_") && !strings.HasPrefix(name, "_tuning_"): // names of SageMaker itself
+		case strings.HasPrefix(name, "sagemaker_"), strings.HasPrefix(name, "_tuning_"): // of SageMaker itself
+		default:
 			return nil, exit.Usagef("--%s: %s: got the hyperparameter %q, want the name of a key, such as optimizer.lr",
 				sageMakerFlag, path, name)
 		}

@@ -37,7 +37,8 @@ func TestSettingsOfSageMaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	// the command line overrides both
-	cfg, err := config.Load("", config.Catalog{}, append(o, config.Override{Origin: "--set", Key: "train.steps", Value: "3"})...)
+	o = append(o, config.Override{Origin: "--set", Key: "train.steps", Value: "3"})
+	cfg, err := config.Load("", config.Catalog{}, o...)
 	if err != nil {
 		t.Fatal(err)
 	}
