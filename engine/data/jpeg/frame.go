@@ -15,7 +15,7 @@ type frame struct {
 	ended         bool
 	scans         int  // passes over the pixels
 	whole         bool // the only scan has all channels and is not progressive
-	adobe         bool // Adobe's marker states how the channels are stored
+	kind          byte // marker of the frame header
 }
 
 // frameOf reads the markers of an image up to its end marker, as decoders do: bytes before a marker are skipped, and a
@@ -52,11 +52,9 @@ func frameOf(data []byte) (f frame) {
 		case marker == 0xDA:
 			f.scans++
 			f.whole = f.scans == 1 && !progressive && len(contents) > 0 && int(contents[0]) == f.channels
-		case marker == 0xEE:
-			f.adobe = f.adobe || len(contents) >= 12 && bytes.HasPrefix(contents, []byte("Adobe"))
 		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC &&
 			len(contents) >= 6:
-			progressive = marker > 0xC1
+			progressive, f.kind = marker > 0xC1, marker
 			f.bits, f.channels = int(contents[0]), int(contents[5])
 			f.height, f.width = int(binary.BigEndian.Uint16(contents[1:])), int(binary.BigEndian.Uint16(contents[3:]))
 		}
@@ -82,15 +80,4 @@ func (f frame) image(data []byte) ([]byte, error) {
 		return nil, errCut
 	}
 	return data[:f.end], nil
-}
-
-// withInks adds Adobe's marker to an image of four inks that lacks it. image/jpeg refuses such images. They are stored
-// as those with the marker, as Pillow reads them.
-func (f frame) withInks(data []byte) []byte {
-	if f.channels != 4 || f.adobe || len(data) < 2 {
-		return data
-	}
-	// the last byte: the inks are not transformed
-	marker := []byte{0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0}
-	return append(append(bytes.Clone(data[:2]), marker...), data[2:]...)
 }

@@ -3,29 +3,29 @@ package jpeg
 import (
 	"errors"
 	"fmt"
-	"image/jpeg"
 )
 
 // Limits for progressive images. Each scan of such an image is a pass over all pixels. Encoders use about ten scans.
 // Without limits, decoding a file of 100 KB could take minutes.
 const (
 	maxScans      = 500
+	maxSide       = 65500   // pixels, a limit of libjpeg
 	maxScanPixels = 1 << 30 // limit of scans times pixels: 16 scans of the 64 megapixels that a data set permits
 )
 
 // Header contains the properties of an image that are known before decoding.
 type Header struct {
 	Width, Height int // pixels
-	viaGo         bool
 	frame         frame
 }
 
 // Decoder decodes one image at a time and reuses its buffers.
 type Decoder struct {
-	native *native // nil: image/jpeg decodes all images
+	native  *native // nil: Go decodes all images
+	picture picture
 }
 
-// NewDecoder returns a Decoder that uses libturbojpeg if it is available, and image/jpeg otherwise.
+// NewDecoder returns a Decoder that uses libturbojpeg if it is available, and Go otherwise.
 func NewDecoder() (*Decoder, error) {
 	lib, _ := openLibrary()
 	if lib == nil {
@@ -53,6 +53,9 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 	if scans > maxScans {
 		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
 	}
+	if max(f.width, f.height) > maxSide {
+		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d along a side", f.width, f.height, maxSide)
+	}
 	h, err := d.size(data, f)
 	h.frame = f
 	pixels := h.Width * h.Height
@@ -69,28 +72,26 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 // size reads the size with the library that will decode the image.
 func (d *Decoder) size(data []byte, f frame) (Header, error) {
 	if d.native != nil {
-		if h, err := d.native.header(data); err == nil {
-			return h, nil
-		}
-		// image/jpeg may support an image that libturbojpeg does not support, so return the error of image/jpeg.
+		return d.native.header(data)
 	}
-	h, err := goHeader(data)
-	if unsupported := jpeg.UnsupportedError(""); d.native == nil && errors.As(err, &unsupported) {
-		err = fmt.Errorf("%w; libturbojpeg may read it: install it, and build the program again", err)
+	if f.width < 1 || f.height < 1 {
+		return Header{}, errors.New("jpeg: no frame header with a size")
 	}
-	return h, err
+	if f.kind > 0xC2 {
+		return Header{}, unsupportedFrame(f.kind)
+	}
+	return Header{Width: f.width, Height: f.height}, checkFrame(f.bits, f.channels)
 }
 
 // Decode decodes data to RGB bytes (height, width, 3). h is the Header of data. The result is in buf if buf is large
-// enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up, if the library supports it.
-// Otherwise the result has full size.
+// enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up.
 func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int,
 	err error) {
 	if data, err = h.frame.image(data); err != nil {
 		return nil, 0, 0, err
 	}
-	if d.native == nil || h.viaGo {
-		return goDecode(h.frame.withInks(data), h, buf)
+	if d.native == nil {
+		return d.picture.decode(data, h, denominator, buf)
 	}
 	width, height = (h.Width+denominator-1)/denominator, (h.Height+denominator-1)/denominator
 	pix = grow(buf, 3*width*height)
@@ -103,24 +104,16 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 // Choice describes the library in use.
 type Choice struct {
 	Native bool
-	Name   string // "libturbojpeg (PATH)" or "image/jpeg"
-	Path   string // path of libhetero_jpeg.so; "" for image/jpeg
+	Name   string // "libturbojpeg (PATH)" or "Go"
+	Path   string // path of libhetero_jpeg.so; "" for Go
 	Reason string // reason why libturbojpeg is not in use; "" if it is
-}
-
-// Library returns the name of the library without its path. All versions of libturbojpeg give the same pixels.
-func (c Choice) Library() string {
-	if c.Native {
-		return "libturbojpeg"
-	}
-	return c.Name
 }
 
 // InUse returns the library that decodes images, for the log.
 func InUse() Choice {
 	lib, err := openLibrary()
 	if lib == nil {
-		return Choice{Name: "image/jpeg", Reason: err.Error()}
+		return Choice{Name: "Go", Reason: err.Error()}
 	}
 	return Choice{Native: true, Name: fmt.Sprintf("libturbojpeg (%s)", lib.name()), Path: lib.path}
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // decoders returns a decoder for each available library.
 func decoders(t testing.TB) map[string]*Decoder {
 	t.Helper()
-	all := map[string]*Decoder{"image/jpeg": {}}
+	all := map[string]*Decoder{"Go": {}}
 	if c := InUse(); c.Native {
 		d, err := NewDecoder()
 		if err != nil {
@@ -118,20 +118,21 @@ func TestDecodesColourAndGreyToRGB(t *testing.T) {
 }
 
 func TestScaledDecodeIsASmallerImageOfTheSame(t *testing.T) {
-	d := nativeDecoder(t)
-	for _, size := range [][2]int{{500, 375}, {257, 511}, {9, 9}} {
-		whole := gradient(size[0], size[1])
-		contents := encode(t, whole)
-		for _, n := range []int{2, 4, 8} {
-			pix, w, h, err := decode(d, contents, n)
-			if err != nil || w != (size[0]+n-1)/n || h != (size[1]+n-1)/n || len(pix) != 3*w*h {
-				t.Fatalf("%v / %d: %d x %d, %d bytes, %v", size, n, w, h, len(pix), err)
-			}
-			for i := range w * h {
-				// The centre of the square of original pixels that this pixel represents.
-				c := whole.RGBAAt(min(i%w*n+n/2, size[0]-1), min(i/w*n+n/2, size[1]-1))
-				if got := pix[3*i]; max(got, c.R)-min(got, c.R) > tolerance {
-					t.Fatalf("%v / %d: pixel %d is %d, want %d", size, n, i, got, c.R)
+	for name, d := range decoders(t) {
+		for _, size := range [][2]int{{500, 375}, {257, 511}, {9, 9}} {
+			whole := gradient(size[0], size[1])
+			contents := encode(t, whole)
+			for _, n := range []int{2, 4, 8} {
+				pix, w, h, err := decode(d, contents, n)
+				if err != nil || w != (size[0]+n-1)/n || h != (size[1]+n-1)/n || len(pix) != 3*w*h {
+					t.Fatalf("%s, %v / %d: %d x %d, %d bytes, %v", name, size, n, w, h, len(pix), err)
+				}
+				for i := range w * h {
+					// The centre of the square of original pixels that this pixel represents.
+					c := whole.RGBAAt(min(i%w*n+n/2, size[0]-1), min(i/w*n+n/2, size[1]-1))
+					if got := pix[3*i]; max(got, c.R)-min(got, c.R) > tolerance {
+						t.Fatalf("%s, %v / %d: pixel %d is %d, want %d", name, size, n, i, got, c.R)
+					}
 				}
 			}
 		}
@@ -156,16 +157,17 @@ func TestPaddingBeforeAMarkerIsHarmless(t *testing.T) {
 	contents := encode(t, gradient(64, 64))
 	end := len(contents) - 2
 	padded := append(append(bytes.Clone(contents[:end]), make([]byte, 30)...), contents[end:]...)
-	d := nativeDecoder(t)
-	want, _, _, err := decode(d, contents, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _, _, err := decode(d, padded, 1); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("padding: %v", err)
-	}
-	if _, _, _, err := decode(d, padded[:len(padded)-2], 1); err == nil {
-		t.Error("padding without an end marker is decoded without an error")
+	for name, d := range decoders(t) {
+		want, _, _, err := decode(d, contents, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, _, err := decode(d, padded, 1); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: padding: %v", name, err)
+		}
+		if _, _, _, err := decode(d, padded[:len(padded)-2], 1); err == nil {
+			t.Errorf("%s: padding without an end marker is decoded without an error", name)
+		}
 	}
 }
 
@@ -227,19 +229,21 @@ func TestManyScansAreRefused(t *testing.T) {
 }
 
 func TestDecodeReusesItsBufferAndAllocatesNothing(t *testing.T) {
-	d := nativeDecoder(t)
-	contents := encode(t, gradient(64, 48))
-	buf := make([]byte, 3*64*48)
-	if n := testing.AllocsPerRun(50, func() {
-		h, err := d.Header(contents)
-		if err != nil {
-			t.Fatal(err)
+	for name, d := range decoders(t) {
+		for _, contents := range [][]byte{encode(t, gradient(64, 48)), progressive(64, 48, 3)} {
+			buf := make([]byte, 3*64*48)
+			if n := testing.AllocsPerRun(50, func() {
+				h, err := d.Header(contents)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if pix, _, _, err := d.Decode(contents, h, 1, buf); err != nil || &pix[0] != &buf[0] {
+					t.Fatal("another buffer, or ", err)
+				}
+			}); n != 0 {
+				t.Errorf("%s: %.1f allocations an image", name, n)
+			}
 		}
-		if pix, _, _, err := d.Decode(contents, h, 1, buf); err != nil || &pix[0] != &buf[0] {
-			t.Fatal("another buffer, or ", err)
-		}
-	}); n != 0 {
-		t.Errorf("%.1f allocations an image", n)
 	}
 }
 
@@ -308,7 +312,12 @@ func BenchmarkFolder(b *testing.B) {
 	if err != nil || len(files) == 0 {
 		b.Fatalf("%d files: %v", len(files), err)
 	}
-	d := nativeDecoder(b)
+	for name, d := range decoders(b) {
+		b.Run(name, func(b *testing.B) { benchmarkFiles(b, d, files) })
+	}
+}
+
+func benchmarkFiles(b *testing.B, d *Decoder, files [][]byte) {
 	var buf []byte
 	pass := func(n int) {
 		for i := range n {

@@ -144,17 +144,25 @@ type native struct {
 
 func (l *library) newDecoder() (*native, error) {
 	n := &native{api: l.api}
-	var d *C.hetero_jpeg_decoder
-	if C.hetero_create(l.api, &d, &n.text[0], errorBytes) != 0 {
+	if C.hetero_create(l.api, &n.decoder, &n.text[0], errorBytes) != 0 {
 		return nil, n.err()
 	}
-	n.decoder = d
 	return n, nil
 }
 
 func (n *native) close() {
 	C.hetero_destroy(n.api, n.decoder)
 	n.decoder = nil
+}
+
+// renew replaces the decoder. After a damaged header, libturbojpeg expects the rest of that header in the next image.
+func (n *native) renew() error {
+	n.close()
+	if C.hetero_create(n.api, &n.decoder, &n.text[0], errorBytes) != 0 {
+		n.decoder = nil
+		return fmt.Errorf("restart libturbojpeg: %w", n.err())
+	}
+	return nil
 }
 
 func (n *native) err() error { return errors.New("jpeg: " + C.GoString(&n.text[0])) }
@@ -164,7 +172,7 @@ func (n *native) header(data []byte) (Header, error) {
 	status := C.hetero_header(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), info,
 		&n.text[0], errorBytes)
 	if status != 0 {
-		return Header{}, n.err()
+		return Header{}, errors.Join(n.err(), n.renew())
 	}
 	return Header{Width: int(info.width), Height: int(info.height)}, nil
 }

@@ -4,9 +4,9 @@ package jpeg
 
 import "errors"
 
-// This program cannot open libhetero_jpeg.so, so image/jpeg decodes all images.
+// This program cannot open libhetero_jpeg.so, so Go decodes all images.
 var errNoLibraries = errors.New(
-	"this program was built without cgo, or not for Linux, so Go's image/jpeg decodes all images")
+	"this program was built without cgo, or not for Linux")
 
 type library struct{ path string }
 

@@ -1,72 +1,78 @@
 package jpeg
 
 import (
-	"errors"
-	"image/jpeg"
+	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
-// TestPixelsAreThoseOfPillow decodes the images of scripts/jpeg_goldens.py with both decoders. libturbojpeg gives the
-// same pixels. Without it, only the inverse cosine transform of image/jpeg rounds differently, by one level of a
-// channel as stored: by up to 3 levels of red, green and blue.
+// TestPixelsAreThoseOfPillow decodes the images of scripts/jpeg_goldens.py with both decoders.
 func TestPixelsAreThoseOfPillow(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.jpg")
 	if err != nil || len(names) == 0 {
 		t.Fatal("no images", err)
 	}
-	d, err := NewDecoder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	off, values := 0, 0
-	for _, name := range names {
-		encoded, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := os.ReadFile(name + ".rgb")
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, err := d.Header(encoded)
-		if err != nil && !strings.Contains(name, "cmyk420") { // image/jpeg does not read these factors
-			t.Fatal(err)
-		}
-		check := func(with string, decode func() ([]byte, int, int, error), most int) (sum int) {
-			pix, width, height, err := decode()
+	for with, d := range decoders(t) {
+		for _, name := range names {
+			encoded, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(name + ".rgb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			pix, width, height, err := decode(d, encoded, 1)
 			if err != nil || width*height*3 != len(want) || len(pix) != len(want) {
-				t.Fatalf("%s, %s: %d x %d pixels, %v", with, name, width, height, err)
+				t.Errorf("%s, %s: %d x %d pixels, %v", with, name, width, height, err)
+				continue
 			}
 			for i := range pix {
-				difference := max(pix[i], want[i]) - min(pix[i], want[i])
-				if sum += int(difference); int(difference) > most {
-					t.Fatalf("%s, %s: value %d is %d, want %d", with, name, i, pix[i], want[i])
+				if pix[i] != want[i] {
+					t.Errorf("%s, %s: value %d is %d, want %d", with, name, i, pix[i], want[i])
+					break
 				}
 			}
-			return sum
-		}
-		most := 3
-		if strings.Contains(name, "grey") {
-			most = 1
-		}
-		if strings.Contains(name, "cmyk420") {
-			if _, _, _, err := goDecode(encoded, h, nil); !errors.As(err, new(jpeg.UnsupportedError)) {
-				t.Errorf("%s: got %v, want an unsupported subsampling", name, err)
-			}
-		} else {
-			off, values = off+check("image/jpeg", func() ([]byte, int, int, error) {
-				return goDecode(h.frame.withInks(encoded), h, nil)
-			}, most), values+len(want)
-		}
-		if d.native != nil {
-			check("libturbojpeg", func() ([]byte, int, int, error) { return d.Decode(encoded, h, 1, nil) }, 0)
 		}
 	}
-	if mean := float64(off) / float64(values); mean > 0.1 {
-		t.Errorf("image/jpeg: the pixels differ by %.3f in the mean, want at most 0.1", mean)
+}
+
+// TestBothDecodersGiveTheSamePixels compares the decoders at all sizes, with images of all samplings.
+func TestBothDecodersGiveTheSamePixels(t *testing.T) {
+	native, other := nativeDecoder(t), &Decoder{}
+	all := map[string][]byte{}
+	names, err := filepath.Glob("testdata/*.jpg")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no images", err)
+	}
+	for _, name := range names {
+		if all[name], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, factors := range [][][2]int{
+		{{2, 2}, {1, 1}, {1, 2}}, {{2, 2}, {1, 1}, {2, 2}}, {{2, 1}, {2, 1}, {1, 1}}, {{1, 2}, {1, 1}, {1, 1}},
+		{{4, 1}, {1, 1}, {1, 1}}, {{4, 2}, {1, 1}, {1, 1}}, {{1, 4}, {1, 1}, {1, 1}}, {{2, 4}, {1, 1}, {1, 1}},
+		{{1, 1}, {2, 2}, {2, 1}}, {{3, 1}, {1, 1}, {1, 1}}, {{4, 1}, {2, 1}, {2, 1}}, {{2, 2}}, {{4, 3}},
+		{{2, 2}, {1, 1}, {1, 1}, {2, 2}}, {{2, 1}, {1, 1}, {1, 1}, {1, 1}},
+	} {
+		for _, size := range [][2]int{{47, 33}, {9, 70}, {3, 3}, {64, 64}, {5, 17}} {
+			o := odd{width: size[0], height: size[1], factors: factors}
+			all[o.String()] = o.encode()
+		}
+	}
+	for name, contents := range all {
+		for _, n := range []int{1, 2, 4, 8} {
+			want, w, h, err := decode(native, contents, n)
+			if err != nil {
+				t.Errorf("%s / %d: libturbojpeg: %v", name, n, err)
+				continue
+			}
+			got, gotW, gotH, err := decode(other, contents, n)
+			if err != nil || gotW != w || gotH != h || !bytes.Equal(got, want) {
+				t.Errorf("%s / %d: %d x %d, want %d x %d, other pixels, or %v", name, n, gotW, gotH, w, h, err)
+			}
+		}
 	}
 }

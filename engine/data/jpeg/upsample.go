@@ -1,143 +1,204 @@
 package jpeg
 
-import "image"
+import "fmt"
 
-// Colours as libjpeg and libjpeg-turbo compute them by default ("fancy upsampling", jdsample.c; jdcolor.c), so that the
-// pixels without libturbojpeg equal those with it. A subsampled colour is interpolated linearly between the centres of
-// its neighbours: 3/4 of the nearer one and 1/4 of the other. Half of the results round up, half down, so that the mean
-// does not change. image/jpeg repeats the nearest colour instead.
+// Colours as libjpeg and libjpeg-turbo compute them by default ("fancy upsampling", jdsample.c; jdcolor.c). A subsampled
+// channel is interpolated linearly between the centres of its neighbours: 3/4 of the nearer one and 1/4 of the other.
+// Half of the results round up, half down, so that the mean does not change.
 
-// upsampler writes the pixels of one image.
+// upsampler holds the rows of an image at full size.
 type upsampler struct {
-	img           *image.YCbCr
-	width, height int      // pixels
-	wide, tall    bool     // a colour belongs to 2 columns, to 2 rows
-	columns, rows int      // number of stored colours
-	line          [2][]int // colours of one row of pixels, for both channels
-	sums          []int    // (columns): a row of colours, interpolated vertically, times 4
+	lines [4][]byte // one row of each channel
+	sums  []int32   // a row of samples, interpolated vertically, times 4
 }
 
-func newUpsampler(img *image.YCbCr) *upsampler {
-	u := &upsampler{img: img, width: img.Rect.Dx(), height: img.Rect.Dy()}
-	switch img.SubsampleRatio {
-	case image.YCbCrSubsampleRatio422:
-		u.wide = true
-	case image.YCbCrSubsampleRatio420:
-		u.wide, u.tall = true, true
-	case image.YCbCrSubsampleRatio440:
-		u.tall = true
-	}
-	u.columns, u.rows = u.width, u.height
-	if u.wide {
-		u.columns = (u.width + 1) / 2
-	}
-	if u.tall {
-		u.rows = (u.height + 1) / 2
-	}
-	if u.wide && u.columns <= 2 { // too narrow: libjpeg repeats colours
-		u.wide, u.tall = false, false
-	}
-	for k := range u.line {
-		u.line[k] = make([]int, u.width+1)
-	}
-	u.sums = make([]int, u.columns)
-	return u
+// expansion describes how often the samples of a channel occur.
+type expansion struct {
+	h, v   int
+	smooth bool // samples are interpolated
 }
 
-// rgb writes all pixels to pix (height, width, 3).
-func (u *upsampler) rgb(pix []byte) {
-	for y := range u.height {
-		u.colours(u.line[0], u.img.Cb, y)
-		u.colours(u.line[1], u.img.Cr, y)
-		luma := u.img.Y[u.img.YOffset(u.img.Rect.Min.X, u.img.Rect.Min.Y+y):][:u.width]
-		row := pix[3*y*u.width:][:3*u.width]
-		for x, v := range luma {
-			row[3*x], row[3*x+1], row[3*x+2] = rgbOf(int(v), u.line[0][x], u.line[1][x])
+// expansion returns the expansion of a channel.
+func (p *picture) expansion(c *channel) (expansion, error) {
+	h, v := c.h*c.size/p.smallest, c.v*c.size/p.smallest
+	if p.hMost%h != 0 || p.vMost%v != 0 {
+		return expansion{}, fmt.Errorf("jpeg: sampling factors %d x %d of %d x %d, want a whole number of pixels", c.h,
+			c.v, p.hMost, p.vMost)
+	}
+	e := expansion{h: p.hMost / h, v: p.vMost / v}
+	fancy := p.smallest > 1
+	switch e {
+	case expansion{h: 2, v: 1}, expansion{h: 2, v: 2}:
+		e.smooth = fancy && c.width > 2
+	case expansion{h: 1, v: 2}:
+		e.smooth = fancy
+	}
+	return e, nil
+}
+
+// write writes the pixels of the image to pix (height, width, 3).
+func (p *picture) write(pix []byte, width, height int) error {
+	var expansions [4]expansion
+	for i, c := range p.channels {
+		e, err := p.expansion(c)
+		if err != nil {
+			return err
 		}
+		expansions[i] = e
+		p.lines[i] = grow(p.lines[i], width+4)
+	}
+	stored := p.stored()
+	var rows [4][]byte
+	for y := range height {
+		for i, c := range p.channels {
+			rows[i] = p.row(p.lines[i], c, expansions[i], y)[:width]
+		}
+		to := pix[3*y*width:][:3*width]
+		switch stored {
+		case grey:
+			for x, v := range rows[0] {
+				to[3*x], to[3*x+1], to[3*x+2] = v, v, v
+			}
+		case rgb:
+			interleave(to, rows[0], rows[1], rows[2])
+		case ycc:
+			fromYCC(to, rows[0], rows[1], rows[2])
+		case ycck:
+			fromYCC(to, rows[0], rows[1], rows[2])
+			for i, v := range to {
+				to[i] = 255 - v
+			}
+			withBlack(to, rows[3])
+		case cmyk:
+			interleave(to, rows[0], rows[1], rows[2])
+			withBlack(to, rows[3])
+		}
+	}
+	return nil
+}
+
+// row returns row y of a channel at full size: in line, or where it is stored.
+func (p *picture) row(line []byte, c *channel, e expansion, y int) []byte {
+	stride := c.stride * c.size
+	at := func(row int) []byte { return c.plane[row*stride:][:stride] }
+	near := at(y / e.v)
+	if !e.smooth {
+		switch e.h {
+		case 1:
+			return near
+		case 2:
+			for x := range min(len(line)/2, stride) {
+				line[2*x], line[2*x+1] = near[x], near[x]
+			}
+		default:
+			for x := range line {
+				line[x] = near[min(x/e.h, stride-1)]
+			}
+		}
+		return line
+	}
+	near = near[:c.width]
+	if e.v == 1 {
+		widen(line, near)
+		return line
+	}
+	// The other row is the one above for an even row of pixels, otherwise the one below.
+	other := at(min(max(0, y/2+2*(y%2)-1), c.height-1))[:c.width]
+	if e.h == 1 {
+		bias := int32(1 + y%2)
+		for x, v := range near {
+			line[x] = byte((3*int32(v) + int32(other[x]) + bias) >> 2)
+		}
+		return line
+	}
+	if cap(p.sums) < c.width {
+		p.sums = make([]int32, c.width)
+	}
+	sums := p.sums[:c.width]
+	for x, v := range near {
+		sums[x] = 3*int32(v) + int32(other[x])
+	}
+	widenSums(line, sums)
+	return line
+}
+
+// widen interpolates a row of at least 3 samples to pairs of samples.
+func widen(line, row []byte) {
+	this := int32(row[0])
+	line = line[:2*len(row)]
+	line[0] = row[0]
+	for x := 1; x < len(row); x++ {
+		next := int32(row[x])
+		pair := line[2*x-1 : 2*x+1 : 2*x+1]
+		pair[0], pair[1] = byte((3*this+next+2)>>2), byte((3*next+this+1)>>2)
+		this = next
+	}
+	line[len(line)-1] = byte(this)
+}
+
+// widenSums interpolates a row of at least 3 samples, times 4, to pairs of samples.
+func widenSums(line []byte, sums []int32) {
+	this := sums[0]
+	line = line[:2*len(sums)]
+	line[0] = byte((4*this + 8) >> 4)
+	for x := 1; x < len(sums); x++ {
+		next := sums[x]
+		pair := line[2*x-1 : 2*x+1 : 2*x+1]
+		pair[0], pair[1] = byte((3*this+next+7)>>4), byte((3*next+this+8)>>4)
+		this = next
+	}
+	line[len(line)-1] = byte((4*this + 7) >> 4)
+}
+
+func interleave(to, r, g, b []byte) {
+	for x, v := range r {
+		to[3*x], to[3*x+1], to[3*x+2] = v, g[x], b[x]
 	}
 }
 
-// colours writes the values of one channel for row y to line.
-func (u *upsampler) colours(line []int, plane []byte, y int) {
-	min := u.img.Rect.Min
-	if !u.wide && !u.tall {
-		for x := range u.width {
-			line[x] = int(plane[u.img.COffset(min.X+x, min.Y+y)])
-		}
-		return
-	}
-	if !u.tall {
-		u.widen(line, plane[u.img.COffset(min.X, min.Y+y):])
-		return
-	}
-	near := y / 2
-	other := near + 2*(y%2) - 1 // the row above of an even row, otherwise the row below
-	other = max(0, other)
-	if other >= u.rows {
-		other = u.rows - 1
-	}
-	at := func(row int) []byte { return plane[u.img.COffset(min.X, min.Y+2*row):][:u.columns] }
-	a, b := at(near), at(other)
-	for i := range u.sums {
-		u.sums[i] = 3*int(a[i]) + int(b[i])
-	}
-	if !u.wide {
-		for x := range u.width {
-			line[x] = (u.sums[x] + 1 + y%2) >> 2
-		}
-		return
-	}
-	last := u.columns - 1
-	put := func(x, v int) {
-		if x < len(line) {
-			line[x] = v
-		}
-	}
-	for i, this := range u.sums {
-		left, right := (4*this+8)>>4, (4*this+7)>>4
-		if i > 0 {
-			left = (3*this + u.sums[i-1] + 8) >> 4
-		}
-		if i < last {
-			right = (3*this + u.sums[i+1] + 7) >> 4
-		}
-		put(2*i, left)
-		put(2*i+1, right)
-	}
-}
-
-// widen interpolates one row horizontally.
-func (u *upsampler) widen(line []int, row []byte) {
-	last := u.columns - 1
-	for i := range u.columns {
-		this := int(row[i])
-		left, right := this, this
-		if i > 0 {
-			left = (3*this + int(row[i-1]) + 1) >> 2
-		}
-		if i < last {
-			right = (3*this + int(row[i+1]) + 2) >> 2
-		}
-		line[2*i] = left
-		if 2*i+1 < len(line) {
-			line[2*i+1] = right
-		}
-	}
-}
-
-// Factors of the conversion from YCbCr to RGB (JFIF), in 16-bit fixed point.
-const (
-	redOfCr   = 91881  // 1.40200
-	blueOfCb  = 116130 // 1.77200
-	greenOfCr = 46802  // 0.71414
-	greenOfCb = 22554  // 0.34414
-	half      = 1 << 15
+// Products of the conversion from YCbCr to RGB (JFIF), in 16-bit fixed point; those of red and blue are rounded to
+// whole numbers, those of green have half a level added.
+var (
+	redOfCr, blueOfCb    [256]int32
+	greenOfCr, greenOfCb [256]int32
 )
 
-func rgbOf(y, cb, cr int) (r, g, b uint8) {
-	cb, cr = cb-128, cr-128
-	return clamp(y + (redOfCr*cr+half)>>16), clamp(y + (-greenOfCb*cb-greenOfCr*cr+half)>>16),
-		clamp(y + (blueOfCb*cb+half)>>16)
+func init() {
+	const half = 1 << 15
+	for i := range 256 {
+		v := int32(i - 128)
+		redOfCr[i], blueOfCb[i] = (91881*v+half)>>16, (116130*v+half)>>16 // 1.40200, 1.77200
+		greenOfCr[i], greenOfCb[i] = -46802*v, -22554*v+half              // 0.71414, 0.34414
+	}
 }
 
-func clamp(v int) uint8 { return uint8(min(max(v, 0), 255)) }
+func fromYCC(to, luma, cb, cr []byte) {
+	cb, cr = cb[:len(luma)], cr[:len(luma)]
+	to = to[:3*len(luma)]
+	for x, v := range luma {
+		y, b, r := int32(v), cb[x], cr[x]
+		pixel := to[3*x : 3*x+3 : 3*x+3]
+		pixel[0] = clamp(y + redOfCr[r])
+		pixel[1] = clamp(y + (greenOfCb[b]+greenOfCr[r])>>16)
+		pixel[2] = clamp(y + blueOfCb[b])
+	}
+}
+
+func clamp(v int32) uint8 {
+	if uint32(v) > 255 {
+		return uint8(^(v >> 31))
+	}
+	return uint8(v)
+}
+
+// withBlack converts three inks in to, and black, to RGB with Pillow's arithmetic. Like Pillow, it takes the bytes as
+// inverted: 255 is no ink.
+func withBlack(to, black []byte) {
+	for x, k := range black {
+		light := int(k)
+		for i := 3 * x; i < 3*x+3; i++ {
+			product := (255-int(to[i]))*light + 128
+			to[i] = byte(light - (product>>8+product)>>8) // a quotient by 255, rounded
+		}
+	}
+}
