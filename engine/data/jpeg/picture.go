@@ -27,6 +27,7 @@ const (
 type channel struct {
 	id            byte
 	h, v          int // sampling factors
+	fileV         int // v in the file: it differs for a single channel
 	table         byte
 	quant         [64]uint16 // in the order of a block; those of its first scan
 	known         bool       // quant is known
@@ -124,7 +125,8 @@ func (p *picture) scans(h Header) error {
 			if found == 0 {
 				return errors.New("jpeg: no scan")
 			}
-			return p.finish()
+			p.finish()
+			return nil
 		case marker == 0x01, marker >= 0xD0 && marker <= 0xD7: // without contents
 			continue
 		case marker < 0xC0, marker == 0xC8, marker == 0xD8, marker >= 0xF0 && marker < 0xFE:
@@ -284,7 +286,7 @@ func (p *picture) start(contents []byte, h Header) error {
 	for i := range count {
 		c, at := &p.four[i], 6+3*i
 		*c = channel{id: contents[at], h: int(contents[at+1] >> 4), v: int(contents[at+1] & 15), table: contents[at+2],
-			plane: c.plane, coefficients: c.coefficients}
+			fileV: int(contents[at+1] & 15), plane: c.plane, coefficients: c.coefficients}
 		if c.h < 1 || c.h > 4 || c.v < 1 || c.v > 4 {
 			return fmt.Errorf("jpeg: sampling factors %d x %d, want 1 to 4", c.h, c.v)
 		}

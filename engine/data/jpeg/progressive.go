@@ -56,27 +56,6 @@ func (s *scan) progress() error {
 	return nil
 }
 
-// incomplete reports whether libjpeg would smooth the blocks of an image, because its scans leave out a part of the
-// coefficients. This decoder does not smooth.
-func (p *picture) incomplete() bool {
-	if !p.progressive {
-		return false
-	}
-	found := false
-	for _, c := range p.channels {
-		if c.accuracy[0] < 0 {
-			return false
-		}
-		for k := range 10 {
-			if c.quant[natural[k]] == 0 {
-				return false
-			}
-			found = found || k > 0 && c.accuracy[k] != 0
-		}
-	}
-	return found
-}
-
 // noQuant leaves coefficients as they are.
 var noQuant = func() (q [64]uint16) {
 	for i := range q {
@@ -215,21 +194,22 @@ func (s *scan) refine(b *block, k, zeros int, bit int16) int {
 }
 
 // finish transforms the blocks of an image with several scans.
-func (p *picture) finish() error {
+func (p *picture) finish() {
 	if !p.several {
-		return nil
+		return
 	}
-	if p.incomplete() {
-		return unsupported("a progressive image without the last bits of its coefficients, which libjpeg smooths")
-	}
+	smooth := p.smooth()
 	var b block
 	for _, c := range p.channels {
 		stride := c.stride * c.size
 		for y := range c.blocksHigh {
 			for x := range c.blocksWide {
-				kept := (*block)(c.coefficients[64*(y*c.stride+x):])
+				b = block(c.coefficients[64*(y*c.stride+x):])
+				if smooth {
+					c.estimate(&b, y, x)
+				}
 				rest := int16(0)
-				for i, v := range kept {
+				for i, v := range b {
 					b[i] = int16(int32(v) * int32(c.quant[i]))
 					if i > 0 {
 						rest |= v
@@ -243,5 +223,4 @@ func (p *picture) finish() error {
 			}
 		}
 	}
-	return nil
 }
