@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes engine/data/jpeg/testdata: small JPEG images with every usual subsampling, each with the pixels (NAME.rgb) that
-Pillow, with libjpeg-turbo, decodes. The script needs Pillow and numpy."""
+Pillow, with libjpeg-turbo, decodes, and some with their pixels at 1/2, 1/4 and 1/8 (NAME.2.rgb). The script needs
+Pillow 12 or newer, and numpy."""
 import pathlib
 import sys
 
@@ -23,9 +24,30 @@ def expect(name):
     (out / (name + ".rgb")).write_bytes(Image.open(out / name).convert("RGB").tobytes())
 
 
-def write(name, image, **options):
-    image.save(out / name, quality=85, **options)
+def write(name, image, quality=85, **options):
+    image.save(out / name, quality=quality, **options)
     expect(name)
+
+
+def reduced(name):
+    """Records the pixels that the decoder gives at reduced size."""
+    for divisor in (2, 4, 8):
+        image = Image.open(out / name)
+        full = image.size
+        image.draft("RGB", (full[0] // divisor, full[1] // divisor))
+        assert image.size == (-(-full[0] // divisor), -(-full[1] // divisor)), name
+        (out / f"{name}.{divisor}.rgb").write_bytes(image.convert("RGB").tobytes())
+
+
+def segments(encoded):
+    """Yields the position, the marker and the end of each segment; the bits of a scan belong to it."""
+    at = 2
+    while at < len(encoded):
+        marker, begun = encoded[at + 1], at
+        at += 2 if marker == 0xD9 else 2 + int.from_bytes(encoded[at + 2:at + 4], "big")
+        while marker == 0xDA and (encoded[at] != 0xFF or encoded[at + 1] == 0 or 0xD0 <= encoded[at + 1] <= 0xD7):
+            at += 1
+        yield begun, marker, at
 
 
 for w, h in ((37, 27), (16, 16), (5, 3), (3, 9), (1, 1)):
@@ -47,3 +69,29 @@ adobe = (out / "cmyk-37x27.jpg").read_bytes()
 at = adobe.index(b"Adobe") + 11  # Adobe's transform: 2 is YCCK
 (out / "ycck-37x27.jpg").write_bytes(adobe[:at] + b"\2" + adobe[at + 1:])
 expect("ycck-37x27.jpg")
+
+for quality in (1, 30, 100):  # coefficients with the largest and the smallest quantization factors
+    write(f"q{quality}-37x27.jpg", picture(37, 27), quality, subsampling=2)
+write("rgb-37x27.jpg", picture(37, 27), keep_rgb=True, subsampling=0)
+write("progressive444-37x27.jpg", picture(37, 27), subsampling=0, progressive=True, restart_marker_blocks=3)
+for name in ("444-37x27.jpg", "422-37x27.jpg", "420-37x27.jpg", "440-27x37.jpg", "grey-37x27.jpg", "cmyk420-37x27.jpg",
+             "progressive-37x27.jpg"):
+    reduced(name)
+# The blocks of a 4:2:0 image are also those of a 4:1:1 image with units of another form.
+stored = bytearray((out / "420-37x27.jpg").read_bytes())
+at = stored.index(b"\xff\xc0") + 5
+stored[at:at + 4], stored[at + 6] = bytes((0, 13, 0, 75)), 0x41
+(out / "411-75x13.jpg").write_bytes(stored)
+expect("411-75x13.jpg")
+reduced("411-75x13.jpg")
+# Motion JPEG omits the usual Huffman tables.
+stored = (out / "420-37x27.jpg").read_bytes()
+kept = b"".join(stored[begun:end] for begun, marker, end in segments(stored) if marker != 0xC4)
+(out / "motion-37x27.jpg").write_bytes(stored[:2] + kept)
+expect("motion-37x27.jpg")
+# Progressive images without their last scans, whose blocks are smoothed.
+stored = (out / "progressive-37x27.jpg").read_bytes()
+scans = [end for _, marker, end in segments(stored) if marker == 0xDA]
+for count in (1, 2, 5):
+    (out / f"first{count}-37x27.jpg").write_bytes(stored[:scans[count - 1]] + b"\xff\xd9")
+    expect(f"first{count}-37x27.jpg")

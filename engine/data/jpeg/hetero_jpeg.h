@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define HETERO_JPEG_VERSION 3
+#define HETERO_JPEG_VERSION 4
 
 typedef struct hetero_jpeg_decoder hetero_jpeg_decoder;
 
@@ -45,8 +45,9 @@ typedef struct hetero_jpeg_api {
                     char *error, size_t error_bytes);
 
   /* Decodes to 8-bit RGB, (height, width, 3) without padding. The width and the height are divided by denominator
-   * (1, 2, 4 or 8) and rounded up. pixel_bytes must equal the size of the result. A truncated or damaged image is an
-   * error. */
+   * (1, 2, 4 or 8) and rounded up. pixel_bytes must equal the size of the result. Every warning of libturbojpeg is an
+   * error: it keeps only the text of the first one, which may be harmless, and does not tell an error from a warning
+   * then. */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 

@@ -95,10 +95,15 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 	}
 	width, height = (h.Width+denominator-1)/denominator, (h.Height+denominator-1)/denominator
 	pix = grow(buf, 3*width*height)
-	if err := d.native.decode(data, denominator, pix); err != nil {
+	if err = d.native.decode(data, denominator, pix); err == nil {
+		return pix, width, height, nil
+	}
+	// libturbojpeg also warns of images whose pixels are intact. Go tells these from damaged ones.
+	again, width, height, other := d.picture.decode(data, h, denominator, pix)
+	if errors.As(other, new(unsupported)) {
 		return nil, 0, 0, err
 	}
-	return pix, width, height, nil
+	return again, width, height, other
 }
 
 // Choice describes the library in use.

@@ -129,14 +129,14 @@ func (p *picture) scans(h Header) error {
 			return nil
 		case marker == 0x01, marker >= 0xD0 && marker <= 0xD7: // without contents
 			continue
-		case marker < 0xC0, marker == 0xC8, marker == 0xD8, marker >= 0xF0 && marker < 0xFE:
+		case marker < 0xC0, marker == 0xC8, marker == 0xD8, marker == 0xDE, marker == 0xDF, marker >= 0xF0 && marker < 0xFE:
 			return fmt.Errorf("jpeg: unexpected marker %#02x", marker)
 		}
 		if p.at+2 > len(p.data) {
 			return errCut
 		}
-		length := max(int(binary.BigEndian.Uint16(p.data[p.at:])), 2)
-		if p.at+length > len(p.data) {
+		length := int(binary.BigEndian.Uint16(p.data[p.at:]))
+		if length < 2 || p.at+length > len(p.data) {
 			return errCut
 		}
 		contents := p.data[p.at+2 : p.at+length]

@@ -4,33 +4,41 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 // TestPixelsAreThoseOfPillow decodes the images of scripts/jpeg_goldens.py with both decoders.
 func TestPixelsAreThoseOfPillow(t *testing.T) {
-	names, err := filepath.Glob("testdata/*.jpg")
-	if err != nil || len(names) == 0 {
-		t.Fatal("no images", err)
+	goldens, err := filepath.Glob("testdata/*.rgb")
+	if err != nil || len(goldens) < 60 {
+		t.Fatalf("%d images, %v", len(goldens), err)
 	}
 	for with, d := range decoders(t) {
-		for _, name := range names {
+		for _, golden := range goldens {
+			name, divisor := strings.TrimSuffix(golden, ".rgb"), 1
+			if i := strings.IndexByte("..248", name[len(name)-1]); i > 0 {
+				divisor, name = 1<<(i-1), name[:len(name)-2]
+			}
+			if with != "Go" && strings.Contains(name, "first") {
+				continue // releases of libturbojpeg smooth incomplete images in different ways
+			}
 			encoded, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := os.ReadFile(name + ".rgb")
+			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}
-			pix, width, height, err := decode(d, encoded, 1)
+			pix, width, height, err := decode(d, encoded, divisor)
 			if err != nil || width*height*3 != len(want) || len(pix) != len(want) {
-				t.Errorf("%s, %s: %d x %d pixels, %v", with, name, width, height, err)
+				t.Errorf("%s, %s: %d x %d pixels, %v", with, golden, width, height, err)
 				continue
 			}
 			for i := range pix {
 				if pix[i] != want[i] {
-					t.Errorf("%s, %s: value %d is %d, want %d", with, name, i, pix[i], want[i])
+					t.Errorf("%s, %s: value %d is %d, want %d", with, golden, i, pix[i], want[i])
 					break
 				}
 			}
@@ -47,6 +55,9 @@ func TestBothDecodersGiveTheSamePixels(t *testing.T) {
 		t.Fatal("no images", err)
 	}
 	for _, name := range names {
+		if strings.Contains(name, "first") {
+			continue // see above
+		}
 		if all[name], err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@
 #include <turbojpeg.h>
 
 #include <cstdio>
-#include <cstring>
 #include <new>
 #include <vector>
 
@@ -22,19 +21,6 @@ int32_t fail(char *error, size_t error_bytes, const char *text) {
     std::snprintf(error, error_bytes, "%s", text);
   }
   return 1;
-}
-
-// Returns true if a warning of libjpeg leaves the pixels intact. Examples are padding between markers and odd
-// revision numbers. Warnings with "corrupt" or "premature" mean lost pixels.
-bool harmless(const char *warning) {
-  if (std::strstr(warning, "extraneous bytes") != nullptr) {
-    return true;
-  }
-  return std::strstr(warning, "orrupt") == nullptr && std::strstr(warning, "remature") == nullptr;
-}
-
-bool ends_with_marker(const uint8_t *data, size_t bytes) {
-  return bytes >= 2 && data[bytes - 2] == 0xFF && data[bytes - 1] == 0xD9;
 }
 
 // Pixels in memory: three bytes for RGB, four for inks.
@@ -53,25 +39,6 @@ void rgb_of_inks(uint8_t *rgb, const uint8_t *inks, size_t pixels) {
       rgb[c] = static_cast<uint8_t>(light - (((product >> 8) + product) >> 8)); // a quotient by 255, rounded
     }
   }
-}
-
-// Decodes an image that lacks its end marker. libjpeg stores the text of only the first warning of an image, and the
-// missing marker is one. With a marker at the end, every other warning means that pixels may be missing.
-int32_t decode_without_end(tjhandle handle, const uint8_t *data, size_t bytes, const surface &to, char *error,
-                           size_t error_bytes) {
-  std::vector<uint8_t> whole;
-  try {
-    whole.reserve(bytes + 2);
-    whole.assign(data, data + bytes);
-    whole.insert(whole.end(), {0xFF, 0xD9});
-  } catch (const std::bad_alloc &) {
-    return fail(error, error_bytes, "out of memory");
-  }
-  if (tjDecompress2(handle, whole.data(), whole.size(), to.pixels, to.width, to.pitch(), to.height, to.format,
-                    TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING) == 0) {
-    return 0;
-  }
-  return fail(error, error_bytes, "no end marker: truncated");
 }
 
 const char *library() {
@@ -126,14 +93,7 @@ int32_t decode_to(tjhandle handle, const uint8_t *data, size_t data_bytes, const
                     TJFLAG_ACCURATEDCT) == 0) {
     return 0;
   }
-  const char *text = tjGetErrorStr2(handle);
-  if (tjGetErrorCode(handle) == TJERR_FATAL) {
-    return fail(error, error_bytes, text);
-  }
-  if (!ends_with_marker(data, data_bytes)) {
-    return decode_without_end(handle, data, data_bytes, to, error, error_bytes);
-  }
-  return harmless(text) ? 0 : fail(error, error_bytes, text);
+  return fail(error, error_bytes, tjGetErrorStr2(handle));
 }
 
 int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, int32_t denominator, uint8_t *pixels,
