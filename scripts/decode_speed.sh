@@ -50,7 +50,7 @@ mapfile -d '' files < <(find "$folder" -name '*.jpg' -print0)
 passes=$((1500 / ${#files[@]} + 1))
 for ((i = 0; i < rounds; i++)); do
   own=$("$work/loop" $passes "${files[@]}")
-  ours=$(HETERO_BENCH_IMAGES=$folder "$work/jpeg.test" -test.run xxx -test.bench Folder -test.benchtime 1500x | awk '/images\/cpu-s/ {for (i = 2; i < NF; i++) if ($(i+1) == "images/cpu-s") print $i}')
+  ours=$(HETERO_BENCH_IMAGES=$folder "$work/jpeg.test" -test.run xxx -test.bench Folder/libturbojpeg -test.benchtime 1500x | awk '/images\/cpu-s/ {for (i = 2; i < NF; i++) if ($(i+1) == "images/cpu-s") print $i}')
   [ -n "$ours" ] || { echo "hetero-train does not use the native library: set HETERO_LIB_DIR"; exit 1; }
   echo "images per CPU second: libturbojpeg alone $own, the loader's decoder $ours; ratio $(awk "BEGIN {printf \"%.3f\", $ours / $own}")"
 done

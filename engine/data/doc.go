@@ -38,8 +38,7 @@
 // Random numbers come from a counter-based generator (Philox 4x32 with 10 rounds, Salmon et al. 2011). Its counter
 // contains the epoch, the index and the purpose. The order of an epoch is a Fisher-Yates shuffle with this generator.
 //
-// Two machines that decode a JPEG with different libraries (libturbojpeg and image/jpeg) may get slightly different
-// pixels. The values differ by up to 3 of 255 levels. Package jpeg reports the library in use.
+// Pixels of a JPEG do not depend on the decoder in use: libturbojpeg or Go; see package jpeg.
 //
 // Pixels in this package are bytes. The device subtracts the mean and divides by the standard deviation.
 // Normalization contains the usual values of both.

@@ -36,6 +36,6 @@
 //
 // Grey images become RGB. Transparency is dropped; the stored colours remain. 16-bit channels lose the lower 8 bits.
 // JPEGs with four inks (CMYK, YCCK) are decoded by Adobe's convention, as Pillow does. EXIF orientation is applied only
-// if DecodeOptions.Orient is set. libturbojpeg can decode JPEGs of more than data.FullDecodePixels pixels at 1/2, 1/4
-// or 1/8 of their size. It does so if the reduced size is sufficient.
+// if DecodeOptions.Orient is set. JPEGs of more than data.FullDecodePixels pixels are decoded at 1/2, 1/4 or 1/8 of
+// their size if the reduced size is sufficient.
 package images

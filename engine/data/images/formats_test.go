@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
 // differences returns the largest and the mean difference of two images.
@@ -49,10 +48,7 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 		}
 		defer d.Close()
 		var img data.Image
-		if err := d.Decode(contents, nil, &img); err != nil && strings.Contains(name, "cmyk420") &&
-			!jpeg.InUse().Native {
-			continue // image/jpeg refuses these sampling factors
-		} else if err != nil {
+		if err := d.Decode(contents, nil, &img); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -71,16 +67,8 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 			t.Errorf("%s: %d x %d pixels, want %d x %d", golden, img.Width, img.Height, width, height)
 			continue
 		}
-		// Decoding is exact, except that JPEG decoders round differently.
-		most, mean := 0, 0.0
-		inks := strings.Contains(name, "cmyk") || strings.Contains(name, "ycck")
-		photo := strings.Contains(name, ".jpg") && !strings.Contains(name, "webp")
-		if photo && !(inks && jpeg.InUse().Native) { // libturbojpeg gives Pillow's pixels
-			most, mean = 3, 0.3
-		}
-		if l, m := differences(img.Pix, want); l > most || m > mean {
-			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean, want at most %d and %g", golden, l, m, most,
-				mean)
+		if l, m := differences(img.Pix, want); l > 0 {
+			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean", golden, l, m)
 		}
 	}
 }

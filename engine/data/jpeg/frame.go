@@ -16,6 +16,39 @@ type frame struct {
 	scans         int  // passes over the pixels
 	whole         bool // the only scan has all channels and is not progressive
 	kind          byte // marker of the frame header
+	partial       bool // a progressive image whose scans leave out a part of the first coefficients of its blocks
+	ids           [4]byte
+	accuracy      [4][10]int8 // bits of these coefficients of each channel that are still missing; -1: all
+}
+
+// note notes the coefficients of a scan of a progressive image; contents is its header.
+func (f *frame) note(contents []byte) {
+	count := 0
+	if len(contents) > 0 {
+		count = int(contents[0])
+	}
+	if count > 4 || len(contents) < 4+2*count {
+		return // damaged
+	}
+	options := contents[1+2*count:]
+	for i := range count {
+		c := bytes.IndexByte(f.ids[:], contents[1+2*i])
+		for k := int(options[0]); c >= 0 && k <= min(int(options[1]), 9); k++ {
+			f.accuracy[c][k] = int8(options[2] & 15)
+		}
+	}
+}
+
+// left reports whether a coefficient is incomplete.
+func (f *frame) left() bool {
+	for _, accuracy := range f.accuracy[:min(max(f.channels, 0), 4)] {
+		for _, bits := range accuracy {
+			if bits != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // frameOf reads the markers of an image up to its end marker, as decoders do: bytes before a marker are skipped, and a
@@ -23,6 +56,7 @@ type frame struct {
 func frameOf(data []byte) (f frame) {
 	f.end = len(data)
 	progressive := false
+	defer func() { f.partial = progressive && f.left() }()
 	at := min(2, len(data)) // after the start marker
 	for {
 		next := bytes.IndexByte(data[at:], 0xFF)
@@ -50,11 +84,19 @@ func frameOf(data []byte) (f frame) {
 		at = min(at+length, len(data))
 		switch {
 		case marker == 0xDA:
-			f.scans++
+			if f.scans++; progressive {
+				f.note(contents)
+			}
 			f.whole = f.scans == 1 && !progressive && len(contents) > 0 && int(contents[0]) == f.channels
 		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC &&
 			len(contents) >= 6:
 			progressive, f.kind = marker > 0xC1, marker
+			for i := range f.ids {
+				f.accuracy[i] = [10]int8{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
+				if at := 6 + 3*i; at < len(contents) {
+					f.ids[i] = contents[at]
+				}
+			}
 			f.bits, f.channels = int(contents[0]), int(contents[5])
 			f.height, f.width = int(binary.BigEndian.Uint16(contents[1:])), int(binary.BigEndian.Uint16(contents[3:]))
 		}

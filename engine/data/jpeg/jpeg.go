@@ -90,7 +90,9 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 	if data, err = h.frame.image(data); err != nil {
 		return nil, 0, 0, err
 	}
-	if d.native == nil {
+	// Go decodes incomplete images, because releases of libturbojpeg smooth their blocks in different ways. It also
+	// decides about images of which libturbojpeg warns: their pixels may be intact or not.
+	if d.native == nil || h.frame.partial && h.frame.kind == 0xC2 {
 		return d.picture.decode(data, h, denominator, buf)
 	}
 	width, height = (h.Width+denominator-1)/denominator, (h.Height+denominator-1)/denominator
@@ -98,7 +100,6 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 	if err = d.native.decode(data, denominator, pix); err == nil {
 		return pix, width, height, nil
 	}
-	// libturbojpeg also warns of images whose pixels are intact. Go tells these from damaged ones.
 	again, width, height, other := d.picture.decode(data, h, denominator, pix)
 	if errors.As(other, new(unsupported)) {
 		return nil, 0, 0, err

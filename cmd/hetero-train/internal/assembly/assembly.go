@@ -29,7 +29,6 @@ type Run struct {
 	print   parts.Fingerprint // of Data; set on the leading rank only
 	// saidRepaired is set after the log states that only unreadable samples were repaired
 	saidRepaired bool
-	decoders     string // describes unlike JPEG decoders of the ranks; "" if they are equal
 	Lab          testbed.Testbed
 	Queue        *spool.Queue    // writes the files of the run; nil: they are written at once
 	Steps        int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
@@ -59,9 +58,6 @@ func (r *Run) Notes() []string {
 		notes = append(notes, r.Data.Note)
 	}
 	notes = append(notes, r.Data.LeftOutNotes()...)
-	if r.decoders != "" {
-		notes = append(notes, r.decoders)
-	}
 	if info := r.Rank.Device.Info(); info.Modelled {
 		notes = append(notes,
 			"device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")

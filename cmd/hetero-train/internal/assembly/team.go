@@ -3,17 +3,12 @@ package assembly
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
-	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
 // JoinTeam performs the rendezvous with the other ranks. It fails if the settings, the data or the programs of the
@@ -25,45 +20,7 @@ func (r *Run) JoinTeam(ctx context.Context) (err error) {
 	if err := r.Rank.Meet(ctx, r.facts()); err != nil {
 		return err
 	}
-	if err := r.compareDecoders(ctx); err != nil {
-		return err
-	}
 	return r.compareData(ctx)
-}
-
-// compareDecoders warns, and notes in the results, if the ranks decode JPEG images with different libraries. Like
-// different devices, they may train together, because every rank still gets the same gradient.
-func (r *Run) compareDecoders(ctx context.Context) error {
-	if r.Data == nil || r.Data.Tokens != nil ||
-		!slices.Contains([]string{"images", "webdataset", parts.HuggingFace}, r.Data.Name) {
-		return nil
-	}
-	own := jpeg.InUse().Library()
-	all, err := process.GatherAll(ctx, r.Rank.Team, "JPEG decoder", own)
-	if err != nil {
-		return err
-	}
-	if r.decoders = unlikeDecoders(all); r.decoders != "" && r.Rank.Team.Leads() {
-		r.Process.Opts.LogOf(logs.ComponentData).Warn(r.decoders)
-	}
-	return nil
-}
-
-// unlikeDecoders describes the decoders of the ranks; "" if all are equal.
-func unlikeDecoders(ranks []string) string {
-	ranksOf := map[string][]string{}
-	for rank, name := range ranks {
-		ranksOf[name] = append(ranksOf[name], strconv.Itoa(rank))
-	}
-	if len(ranksOf) < 2 {
-		return ""
-	}
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(ranksOf)) {
-		texts = append(texts, fmt.Sprintf("%s (ranks %s)", name, strings.Join(ranksOf[name], ", ")))
-	}
-	return fmt.Sprintf("the ranks decode JPEG images with different libraries, %s: pixels differ by up to 3 of 255 levels, and by more where libturbojpeg decodes large images at a reduced size; install libturbojpeg on all machines for equal pixels",
-		strings.Join(texts, " and "))
 }
 
 // local lists the settings that may differ between ranks. An entry that ends with a dot is the name of a table.

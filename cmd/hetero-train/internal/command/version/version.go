@@ -103,8 +103,7 @@ func libraryPart(name, purpose, file string, err error, inside string) part {
 	return p
 }
 
-// jpegPart describes the JPEG decoder, which is available even without a library, because the standard library can
-// decode JPEG.
+// jpegPart describes the JPEG decoder, which is available even without a library.
 func jpegPart() part {
 	c := jpeg.InUse()
 	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path,
