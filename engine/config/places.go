@@ -23,7 +23,7 @@ func (k Key) Objects() Key { k.place = checkObjects; return k }
 func CheckPathOrObjects(text string) error {
 	for part := range strings.SplitSeq(text, "::") {
 		check := CheckPath
-		if strings.HasPrefix(part, "s3://") {
+		if hasScheme(part) {
 			check = checkObjects
 		}
 		if err := check(part); err != nil {
@@ -33,12 +33,18 @@ func CheckPathOrObjects(text string) error {
 	return nil
 }
 
+// hasScheme reports whether a text names objects of S3, in small or capital letters.
+func hasScheme(text string) bool { return len(text) >= 5 && strings.EqualFold(text[:5], "s3://") }
+
 // checkObjects returns an error if text does not name objects of S3. Credentials and servers come from the environment.
 func checkObjects(text string) error {
 	rest, ok := strings.CutPrefix(text, "s3://")
 	bucket, _, _ := strings.Cut(rest, "/")
 	if text == "" {
 		return nil
+	}
+	if !ok && hasScheme(text) {
+		return fmt.Errorf("got %s, want small letters: s3://", quote(withoutSecrets(text)))
 	}
 	if !ok || bucket == "" || strings.ContainsAny(bucket, "@:?#") || strings.ContainsAny(rest, "?#") {
 		return fmt.Errorf("got %s, want s3://BUCKET/FOLDER without a server, a user and ?: they come from the environment (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID)",

@@ -23,7 +23,12 @@ type Client struct {
 	wait     time.Duration // before the second try
 	slots    chan struct{} // one for each request in flight
 
+	quiet time.Duration // without an answer before a report
+
 	requests, retries, received, sent, flying, highest atomic.Int64
+	answers                                            atomic.Int64 // to requests
+	gone                                               atomic.Int64 // last time at which all tries found no connection, as reported
+	reported                                           atomic.Int64 // time of the last report, ns of the Unix epoch
 }
 
 // Traffic counts what a Client has done.
@@ -61,6 +66,7 @@ func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := next.RoundTrip(r)
 	if err == nil {
+		t.c.answers.Add(1)
 		resp.Body = &countedBody{resp.Body, &t.c.received}
 	}
 	return resp, err
@@ -99,8 +105,18 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 		c.flying.Add(-1)
 		<-c.slots
 	}()
+	w := &waiting{op: op, name: name, begun: time.Now(), done: make(chan struct{})}
+	defer close(w.done)
 	wait := c.wait
+	answers := c.answers.Load()
+	late := time.AfterFunc(c.quiet, func() { c.watch(w, answers) })
+	defer late.Stop()
+	tries := mostTries
+	if time.Since(time.Unix(0, c.gone.Load())) < goneTime { // other operations have just tried
+		tries = 1
+	}
 	for n := 1; ; n++ {
+		w.tries.Store(int64(n))
 		err := func() error {
 			ctx, end := context.WithTimeoutCause(ctx, limit, errStuck)
 			defer end()
@@ -115,10 +131,15 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case n == mostTries || !c.passes(err):
+		case n >= tries || !c.passes(err):
+			if noConnection(err) {
+				c.gone.Store(time.Now().UnixNano())
+			}
 			return c.explain(op, name, n, err)
 		}
 		c.retries.Add(1)
+		cause := plain(err)
+		w.last.Store(&cause)
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
 		case <-ctx.Done():

@@ -51,6 +51,14 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Kind returns a text that is equal for errors of different objects with the same cause.
+func (e *Error) Kind() string {
+	if e.Status > 0 {
+		return fmt.Sprintf("%s %s: %d %s", e.Op, e.Name.Bucket, e.Status, e.Code)
+	}
+	return fmt.Sprintf("%s %s: %s", e.Op, e.Name.Bucket, e.Cure)
+}
+
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
@@ -95,6 +103,12 @@ func passes(err error, status int, code string) bool {
 	return errors.As(err, &url) || errors.As(err, &network) || errors.As(err, &refused) || errors.Is(err, errStuck) ||
 		errors.As(err, new(*cutError)) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// noConnection reports whether the server could not be reached.
+func noConnection(err error) bool {
+	var network *net.OpError
+	return errors.As(err, new(*net.DNSError)) || errors.As(err, &network) && network.Op == "dial"
 }
 
 var errCredentials = errors.New("there are no credentials")

@@ -28,6 +28,8 @@ const (
 	// transfer counts as stuck.
 	answerTime = 30 * time.Second
 	slowest    = 64 << 10
+	// connectTime limits the time to a connection.
+	connectTime = 10 * time.Second
 	// completeTime is the same as answerTime for the request that joins the parts of an object. Some servers copy the
 	// parts before they answer, which takes minutes for large objects.
 	completeTime = 10 * time.Minute
@@ -148,15 +150,15 @@ func newClient(s settings) (*Client, error) {
 	}
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: connectTime, KeepAlive: 15 * time.Second}).DialContext,
 		MaxIdleConns:          mostInFlight,
 		MaxIdleConnsPerHost:   mostInFlight,
 		IdleConnTimeout:       time.Minute,
-		TLSHandshakeTimeout:   10 * time.Second,
+		TLSHandshakeTimeout:   connectTime,
 		ResponseHeaderTimeout: answerTime,
 		DisableCompression:    true, // the bytes of an object are those that were stored
 	}
-	c := &Client{settings: s, host: host, wait: firstWait, slots: make(chan struct{}, mostInFlight)}
+	c := &Client{settings: s, host: host, wait: firstWait, quiet: quiet, slots: make(chan struct{}, mostInFlight)}
 	completing := transport.Clone()
 	completing.ResponseHeaderTimeout = completeTime
 	client, err := minio.New(host, &minio.Options{Creds: s.credentials(), Secure: secure, Region: s.region,

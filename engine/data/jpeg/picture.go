@@ -296,7 +296,7 @@ func (p *picture) start(contents []byte, h Header) error {
 		}
 		p.channels = append(p.channels, c)
 	}
-	if count == 1 { // the blocks of a single channel lie in rows, whatever its factors
+	if count == 1 { // the blocks of a single channel lie in rows, independent of its factors
 		p.four[0].h, p.four[0].v, p.hMost, p.vMost = 1, 1, 1, 1
 	}
 	p.unitsWide, p.unitsHigh = quotient(p.width, 8*p.hMost), quotient(p.height, 8*p.vMost)

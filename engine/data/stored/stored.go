@@ -130,7 +130,7 @@ func Plan(ctx context.Context, paths []string) error {
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := joined(errs); err != nil {
 		return err
 	}
 	state.Lock()
@@ -156,6 +156,30 @@ func Plan(ctx context.Context, paths []string) error {
 		}
 	}
 	return nil
+}
+
+// joined joins errors. Errors of several objects with the same cause become one, with their number.
+func joined(errs []error) error {
+	var kinds []error
+	count := map[string]int{}
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		kind := err.Error()
+		if failed := (*objects.Error)(nil); errors.As(err, &failed) {
+			kind = failed.Kind()
+		}
+		if count[kind]++; count[kind] == 1 {
+			kinds = append(kinds, err)
+		}
+	}
+	for k, err := range kinds {
+		if failed := (*objects.Error)(nil); errors.As(err, &failed) && count[failed.Kind()] > 1 {
+			kinds[k] = fmt.Errorf("%w (the same for %d other objects)", err, count[failed.Kind()]-1)
+		}
+	}
+	return errors.Join(kinds...)
 }
 
 // kept returns the cache, or nil if it keeps no objects.

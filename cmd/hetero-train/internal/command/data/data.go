@@ -24,6 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
 	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
+	"github.com/hetero-train/hetero-train/engine/objects"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -77,6 +78,11 @@ func namesTokens(cmd *cobra.Command, args []string) bool {
 // openNamed opens the data set that the arguments, or else the configuration, name. With skip, it leaves out damaged
 // parts for any value of data.corrupt.
 func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*parts.Opened, *config.Config, error) {
+	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+	if err != nil {
+		return nil, nil, err
+	}
+	objects.LogTo(log)
 	if len(args) == 1 {
 		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]},
 			{Origin: "PATH", Key: "data.dataset", Value: guessDataset(ctx, args[0])}}
@@ -88,10 +94,6 @@ func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*part
 	}
 	if skip {
 		cfg.Data.Corrupt = "skip"
-	}
-	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
-	if err != nil {
-		return nil, nil, err
 	}
 	set, err := parts.OpenStored(ctx, cfg, log)
 	return set, cfg, err
