@@ -37,6 +37,6 @@ func (d *DataInput) Keys() []Key {
 			Doc("Reaction to damaged data. `error`: the run ends (exit 3). `skip`: damaged files, and samples that are faulty when the data are opened, are left out, and the end of the run lists them; another sample replaces a sample that cannot be read during training, and the log counts the replacement. The replacement is the same on every rank and after every resume."),
 		Int(&d.CorruptLimit, "corrupt_limit", 100).Unit("samples").AtLeast(1).Operational().Only(
 			Is("data.corrupt", "skip")).
-			Doc("Maximum number of unreadable samples in one epoch or evaluation, over all ranks, and of samples that are left out when the data are opened. If there are more, the run ends (exit 3)."),
+			Doc("Maximum number of unreadable samples in one epoch or evaluation, over all ranks, each counted once, and of single samples that are left out when the data are opened. If there are more, the run ends (exit 3). It does not limit damaged files: the run ends if these are more than one and more than 10 % of the files."),
 	}
 }

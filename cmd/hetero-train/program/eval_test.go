@@ -49,7 +49,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 			t.Fatalf("%s: exit code %d, %v\n%s", path, o.code, err, o.stderr)
 		}
 		want := fmt.Sprintf("eval after step 20 (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | 16 samples",
-			got.Epoch, float64(got.Loss), 100*got.Top1, 100*got.Top5)
+			got.Epoch, float64(got.Loss), 100*got.Top1, 100*(*got.Top5))
 		if got.Step != 20 || got.Samples != 16 || got.Classes != 10 || !strings.Contains(printed, want) {
 			t.Errorf("%s: got %+v, want the figures of the run, which said\n%s", path, got, printed)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
@@ -111,11 +112,28 @@ func (r *Run) InitFrom() error {
 		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn(byNumber(f.About.Classes)+": its outputs are used in the order of the data set's classes; model.init_head = \"new\" starts with another classifier",
 			"file", f.Path(), "classes", weights.DescribeClasses(r.Data.Classes()))
 	}
+	r.warnOfMeaning(&f.About, f.Path(), own.Head, fresh)
 	if len(fresh) > 0 {
 		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("some layers start with random weights (model.init_head)",
 			"tensors", strings.Join(fresh, ", "), "why", why)
 	}
 	return nil
+}
+
+// warnOfMeaning warns of a classifier whose outputs meant something else when it was trained: the class of an image, or
+// whether an image has a label. fresh are the tensors that the file did not give.
+func (r *Run) warnOfMeaning(about *parts.Trained, path, head string, fresh []string) {
+	was, is := about.MultiLabel, r.Data.Sets != nil
+	if r.Data.Tokens != nil || about.Name == "" || was == is {
+		return
+	}
+	texts := map[bool]string{true: "several labels per image", false: "one class per image"}
+	what := "its classifier is kept, and its first outputs may be far off; model.init_head = \"new\" starts with a random one"
+	if slices.ContainsFunc(fresh, func(name string) bool { return strings.HasPrefix(name, head) }) {
+		what = "its classifier is not used"
+	}
+	r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("the weights of model.init_from were trained with "+texts[was]+
+		", and the data set has "+texts[is]+": "+what, "file", path)
 }
 
 // byNumber returns why the classes of a file and of the data set cannot be compared by name. names are those of the

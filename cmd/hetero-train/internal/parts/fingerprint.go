@@ -1,11 +1,10 @@
 package parts
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -132,23 +131,19 @@ func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, er
 	}
 	both.Write(labels)
 	p.Rest = digest(rest.Sum(nil))
-	reader, err := d.NewReader()
-	if err != nil {
-		return nil, err
-	}
-	defer reader.Close() // read only
-	n := min(d.Len(), identitySamples)
-	for k := range n {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		sum, err := writeSample(h, reader, sampleAt(k, n, p.Units))
-		if err != nil {
-			return nil, err
+	err := readSamples(ctx, d, min(d.Len(), identitySamples), func(k, i int, r *seen) {
+		sum := uint64(0)
+		if r.contents == nil {
+			fmt.Fprintf(h, "sample %d is unreadable\n", i)
+		} else {
+			h.Write(r.contents)
+			sum = data.SumOf(r.contents)
 		}
 		p.addSum(sum)
-	}
-	p.Bad, err = undecodable(ctx, d, n)
+		if r.faulty {
+			p.Bad = append(p.Bad, k)
+		}
+	})
 	return p, err
 }
 
@@ -158,73 +153,108 @@ type smallest struct{}
 // MinSize implements data.Sizer.
 func (smallest) MinSize(int, int) (width, height int) { return 1, 1 }
 
-// undecodable returns which of n evenly spaced samples cannot be decoded.
-func undecodable(ctx context.Context, d data.Dataset, n int) (bad []int, err error) {
-	faulty, errs := make([]bool, n), make([]error, n)
-	var next atomic.Int64
-	var all sync.WaitGroup
+// seen is what readSamples has read of a sample.
+type seen struct {
+	contents []byte // stored bytes, otherwise pixels; nil: unreadable
+	faulty   bool   // it cannot be decoded
+	err      error  // a lack of resources, or a failed request: another read might succeed
+}
+
+// readAtOnce is the number of samples that readSamples keeps in memory.
+const readAtOnce = 16
+
+// readSamples reads and decodes n evenly spaced samples, each once, and calls use for each in their order. k is the
+// number of the sample among the n, i its index.
+func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, r *seen)) error {
+	var readers []data.Reader
+	defer func() {
+		for _, r := range readers {
+			r.Close() // read only
+		}
+	}()
 	for range min(runtime.GOMAXPROCS(0), 8, n) {
 		r, err := d.NewReader()
 		if err != nil {
-			all.Wait()
-			return nil, err
+			return err
 		}
-		all.Go(func() {
-			defer r.Close() // read only
-			var image data.Image
-			for k := int(next.Add(1)) - 1; k < n && ctx.Err() == nil; k = int(next.Add(1)) - 1 {
-				err := decodeSample(r, sampleAt(k, n, int64(d.Len())), &image)
-				if data.Exhausted(err) { // another read might succeed
-					errs[k] = err
+		readers = append(readers, r)
+	}
+	at := func(k int) int { return sampleAt(k, n, int64(d.Len())) }
+	for lo := 0; lo < n; lo += readAtOnce {
+		var read [readAtOnce]seen
+		hi := min(lo+readAtOnce, n)
+		var next atomic.Int64
+		var all sync.WaitGroup
+		for _, r := range readers {
+			all.Go(func() {
+				var image data.Image
+				for k := lo + int(next.Add(1)) - 1; k < hi && ctx.Err() == nil; k = lo + int(next.Add(1)) - 1 {
+					read[k-lo] = readSample(r, at(k), &image)
 				}
-				faulty[k] = err != nil
+			})
+		}
+		all.Wait()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for k := lo; k < hi; k++ {
+			if err := read[k-lo].err; err != nil {
+				return err
 			}
-		})
-	}
-	all.Wait()
-	if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
-		return nil, err
-	}
-	for k, is := range faulty {
-		if is {
-			bad = append(bad, k)
+			use(k, at(k), &read[k-lo])
 		}
 	}
-	return bad, nil
+	return nil
+}
+
+// readSample reads and decodes sample i. It reads the sample again only if the data set gives the stored bytes in no
+// other way.
+func readSample(r data.Reader, i int, image *data.Image) (s seen) {
+	encoded, isEncoded := r.(data.Encoded)
+	image.Contents = nil
+	var sizer data.Sizer // nil: all pixels, which are compared
+	if isEncoded {
+		sizer = smallest{}
+	}
+	err := decodeSample(r, i, sizer, image)
+	if data.Exhausted(err) {
+		return seen{err: err}
+	}
+	s.faulty = err != nil
+	if isEncoded {
+		contents := image.Contents
+		if contents == nil {
+			var missing error
+			if contents, missing = encoded.Contents(i); data.Exhausted(missing) {
+				return seen{err: missing}
+			} else if missing != nil {
+				contents = nil
+			}
+		}
+		if contents != nil {
+			s.contents = bytes.Clone(contents)
+			return s
+		}
+		if err == nil {
+			err = decodeSample(r, i, nil, image)
+		}
+	}
+	if data.Exhausted(err) {
+		return seen{err: err}
+	} else if err == nil {
+		s.contents = bytes.Clone(image.Pix)
+	}
+	return s
 }
 
 // decodeSample decodes sample i. A decoder of the standard library may panic on a crafted file.
-func decodeSample(r data.Reader, i int, image *data.Image) (err error) {
+func decodeSample(r data.Reader, i int, sizer data.Sizer, image *data.Image) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("decoder panicked: %v", p)
 		}
 	}()
-	return r.Read(i, smallest{}, image)
-}
-
-// writeSample adds sample i to the digest: its stored bytes, otherwise its pixels, otherwise the fact that it is
-// unreadable. It returns the hash of the bytes or pixels, or 0. A lack of resources and a failed request are errors.
-func writeSample(h io.Writer, r data.Reader, i int) (uint64, error) {
-	if encoded, ok := r.(data.Encoded); ok {
-		file, err := encoded.Contents(i)
-		switch {
-		case err == nil:
-			h.Write(file)
-			return data.SumOf(file), nil
-		case data.Exhausted(err):
-			return 0, err
-		}
-	}
-	var image data.Image
-	if err := r.Read(i, nil, &image); data.Exhausted(err) {
-		return 0, err
-	} else if err != nil {
-		fmt.Fprintf(h, "sample %d is unreadable\n", i)
-		return 0, nil
-	}
-	h.Write(image.Pix)
-	return data.SumOf(image.Pix), nil
+	return r.Read(i, sizer, image)
 }
 
 // printLabelled returns the print of labelled texts.

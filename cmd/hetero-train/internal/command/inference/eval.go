@@ -118,8 +118,8 @@ type Evaluation struct {
 	Classes  int               `json:"classes"`
 	Loss     experiment.Number `json:"loss"` // mean loss; null if it is not finite
 	Top1     float64           `json:"top1"` // accuracy, as a fraction of the samples, or of samples and labels
-	Top5     float64           `json:"top5"`
-	// MultiLabel states that a sample may have any number of the classes. Top5 then has no meaning.
+	Top5     *float64          `json:"top5,omitempty"`
+	// MultiLabel states that a sample may have any number of the classes. There is no Top5 then.
 	MultiLabel bool `json:"multi_label,omitempty"`
 	// AveragePrecision is the mean over the classes that have samples, if there is MultiLabel.
 	AveragePrecision *float64 `json:"mean_average_precision,omitempty"`
@@ -202,7 +202,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	m.describe(&r, split)
 	m.describeClasses(&r, confusion, f.byClass)
 	if r.MultiLabel = sets != nil; r.MultiLabel {
-		r.Top5 = 0
+		r.Top5 = nil
 	}
 	return r, nil
 }
@@ -214,7 +214,7 @@ func (m *savedModel) evaluation(sums replica.Sums, took time.Duration, batch int
 		Model: m.run.Process.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
 		Dataset: m.run.Data.Name, Averaged: m.averaged, Note: joined(m.run.Data.Note, among.note(sums.Samples)),
 		Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
-		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(),
+		Top1: score.Top1, Top5: &score.Top5, Seconds: took.Seconds(),
 		PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: batch}
 }
@@ -280,7 +280,7 @@ func (r Evaluation) write(w io.Writer) error {
 			float64(r.Loss), ap, *r.F1, *r.MacroF1, 100*r.Top1, r.Seconds, r.PerSecond)
 	} else {
 		_, err = fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %%%s | %.2f s, %.0f img/s\n", float64(r.Loss),
-			100*r.Top1, 100*r.Top5, r.f1(), r.Seconds, r.PerSecond)
+			100*r.Top1, 100*(*r.Top5), r.f1(), r.Seconds, r.PerSecond)
 	}
 	r.writeClasses(w)
 	if r.Note != "" {

@@ -1,0 +1,83 @@
+package parts
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// countedImages are images of which every tenth cannot be decoded, and every twentieth not be read.
+type countedImages struct {
+	data.Dataset
+	reads *atomic.Int64
+	gives bool // Read sets Image.Contents
+}
+
+func (c countedImages) Len() int          { return 600 }
+func (c countedImages) Label(int) int     { return 0 }
+func (c countedImages) Classes() []string { return []string{"a"} }
+
+func (c countedImages) NewReader() (data.Reader, error) { return countedReader{c}, nil }
+
+type countedReader struct{ countedImages }
+
+func (r countedReader) Close() error { return nil }
+
+func (r countedReader) Read(i int, _ data.Sizer, img *data.Image) error {
+	r.reads.Add(1)
+	*img = data.Image{Pix: []byte{byte(i), byte(i >> 8), 0}, Width: 1, Height: 1}
+	if i%20 == 0 {
+		return errors.New("unreadable")
+	}
+	if r.gives {
+		img.Contents = []byte{1, byte(i), byte(i >> 8)}
+	}
+	if i%10 == 0 {
+		return errors.New("damaged")
+	}
+	return nil
+}
+
+func (r countedReader) Contents(i int) ([]byte, error) {
+	r.reads.Add(1)
+	if i%20 == 0 {
+		return nil, errors.New("unreadable")
+	}
+	return []byte{1, byte(i), byte(i >> 8)}, nil
+}
+
+func TestAPrintReadsEachSampleOnce(t *testing.T) {
+	var sums []string
+	for _, gives := range []bool{true, false} {
+		var reads atomic.Int64
+		set := countedImages{reads: &reads, gives: gives}
+		o := &Opened{Content: data.ContentOf(set), stored: data.Splits{Train: set}}
+		f, err := o.Print(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad, lost := 0, 0
+		for k := range f.Train.count() {
+			i := sampleAt(k, identitySamples, 600)
+			if f.Train.bad(k) != (i%10 == 0) || (f.Train.sum(k) == 0) != (i%20 == 0) {
+				t.Errorf("sample %d: unreadable %v, hash %x", i, f.Train.bad(k), f.Train.sum(k))
+			}
+			if i%10 == 0 {
+				bad++
+			}
+			if i%20 == 0 {
+				lost++
+			}
+		}
+		// Samples without stored bytes after the first read are read again.
+		if n := int(reads.Load()); gives && n != identitySamples+lost || f.Train.count() != identitySamples || bad == 0 {
+			t.Errorf("%d reads of %d samples, %d of them faulty", n, f.Train.count(), bad)
+		}
+		sums = append(sums, f.Digest)
+	}
+	if sums[0] != sums[1] || sums[0] == "" {
+		t.Errorf("the digests %q depend on how the bytes are read", sums)
+	}
+}
