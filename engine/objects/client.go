@@ -26,9 +26,11 @@ type Client struct {
 	quiet time.Duration // without an answer before a report
 
 	requests, retries, received, sent, flying, highest atomic.Int64
-	answers                                            atomic.Int64 // to requests
-	gone                                               atomic.Int64 // last time at which all tries found no connection, as reported
-	reported                                           atomic.Int64 // time of the last report, ns of the Unix epoch
+	// answers to requests
+	answers atomic.Int64
+	born    time.Time
+	// ns since born: of the last report, and of the last operation of which all tries found no connection; 0: none
+	reported, gone atomic.Int64
 }
 
 // Traffic counts what a Client has done.
@@ -112,7 +114,7 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 	late := time.AfterFunc(c.quiet, func() { c.watch(w, answers) })
 	defer late.Stop()
 	tries := mostTries
-	if time.Since(time.Unix(0, c.gone.Load())) < goneTime { // other operations have just tried
+	if gone := c.gone.Load(); gone > 0 && c.age()-gone < int64(goneTime) { // other operations have just tried
 		tries = 1
 	}
 	for n := 1; ; n++ {
@@ -133,7 +135,7 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 			return context.Cause(ctx)
 		case n >= tries || !c.passes(err):
 			if noConnection(err) {
-				c.gone.Store(time.Now().UnixNano())
+				c.gone.Store(c.age())
 			}
 			return c.explain(op, name, n, err)
 		}

@@ -40,7 +40,7 @@ func (c *Client) watch(w *waiting, answers int64) {
 		failed := w.last.Load() != nil
 		if now := c.answers.Load(); now != answers && !failed {
 			answers = now
-		} else if now := time.Now().UnixNano(); c.due(now) {
+		} else if c.due(c.age()) {
 			c.report(w)
 		}
 		select {
@@ -51,10 +51,13 @@ func (c *Client) watch(w *waiting, answers int64) {
 	}
 }
 
+// age returns the nanoseconds since the Client was made.
+func (c *Client) age() int64 { return int64(time.Since(c.born)) }
+
 // due reports whether no operation has reported for a while.
 func (c *Client) due(now int64) bool {
 	before := c.reported.Load()
-	return now-before >= int64(every) && c.reported.CompareAndSwap(before, now)
+	return (before == 0 || now-before >= int64(every)) && c.reported.CompareAndSwap(before, now)
 }
 
 func (c *Client) report(w *waiting) {

@@ -73,7 +73,7 @@ func TestAfterAServerWithoutConnectionRequestsFailAtOnce(t *testing.T) {
 			t.Errorf("request %d: tried %d times, want %d: %v", i, n, want, err)
 		}
 	}
-	c.gone.Store(time.Now().Add(-2 * goneTime).UnixNano())
+	c.born = c.born.Add(-2 * goneTime)
 	before := c.Traffic().Requests
 	if _, err := c.Stat(t.Context(), Name{"data", "x"}); err == nil || c.Traffic().Requests != before+mostTries {
 		t.Errorf("later: tried %d times", c.Traffic().Requests-before)

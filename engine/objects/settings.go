@@ -158,7 +158,8 @@ func newClient(s settings) (*Client, error) {
 		ResponseHeaderTimeout: answerTime,
 		DisableCompression:    true, // the bytes of an object are those that were stored
 	}
-	c := &Client{settings: s, host: host, wait: firstWait, quiet: quiet, slots: make(chan struct{}, mostInFlight)}
+	c := &Client{settings: s, host: host, wait: firstWait, quiet: quiet, born: time.Now(),
+		slots: make(chan struct{}, mostInFlight)}
 	completing := transport.Clone()
 	completing.ResponseHeaderTimeout = completeTime
 	client, err := minio.New(host, &minio.Options{Creds: s.credentials(), Secure: secure, Region: s.region,

@@ -64,7 +64,8 @@ func mutate(random *rand.Rand, b []byte) []byte {
 }
 
 // TestMutatedImagesAreDecodedOrRefused decodes 800 mutated images. With HETERO_HOSTILE=1 it continues for five
-// minutes (row S9). Both decoders refuse the same images, except that Go is stricter in a few cases. With make SANITIZE=address it detects accesses outside the decoder's memory.
+// minutes (row S9). Both decoders refuse the same images, except that Go is stricter in a few cases. With make
+// SANITIZE=address it detects accesses outside the decoder's memory.
 func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 	const seed = 9
 	random := rand.New(rand.NewPCG(seed, 0))

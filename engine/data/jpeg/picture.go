@@ -9,9 +9,10 @@ import (
 // natural lists the position of each coefficient of a block in the order of the file. The last entries are for
 // damaged files, whose runs of zeros may exceed a block.
 var natural = [64 + 16]uint8{
-	0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55,
-	62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+	0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33,
+	40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
+	29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
+	47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 }
 
 // Colours as stored.
@@ -129,7 +130,8 @@ func (p *picture) scans(h Header) error {
 			return nil
 		case marker == 0x01, marker >= 0xD0 && marker <= 0xD7: // without contents
 			continue
-		case marker < 0xC0, marker == 0xC8, marker == 0xD8, marker == 0xDE, marker == 0xDF, marker >= 0xF0 && marker < 0xFE:
+		case marker < 0xC0, marker == 0xC8, marker == 0xD8, marker == 0xDE, marker == 0xDF,
+			marker >= 0xF0 && marker < 0xFE:
 			return fmt.Errorf("jpeg: unexpected marker %#02x", marker)
 		}
 		if p.at+2 > len(p.data) {

@@ -2,9 +2,9 @@ package jpeg
 
 import "fmt"
 
-// Colours as libjpeg and libjpeg-turbo compute them by default ("fancy upsampling", jdsample.c; jdcolor.c). A subsampled
-// channel is interpolated linearly between the centres of its neighbours: 3/4 of the nearer one and 1/4 of the other.
-// Half of the results round up, half down, so that the mean does not change.
+// Colours as libjpeg and libjpeg-turbo compute them by default ("fancy upsampling", jdsample.c; jdcolor.c). A
+// subsampled channel is interpolated linearly between the centres of its neighbours: 3/4 of the nearer one and 1/4 of
+// the other. Half of the results round up, half down, so that the mean does not change.
 
 // upsampler holds the rows of an image at full size.
 type upsampler struct {

@@ -65,6 +65,9 @@ func Configure(o Options) {
 	}
 }
 
+// LogTo sets the logger of this process for servers that do not answer.
+func LogTo(log *slog.Logger) { objects.LogTo(log) }
+
 // Within sets the context of the run of this process. Its end ends the requests of all files that are opened from now
 // on, also if no caller closes them.
 func Within(ctx context.Context) {

@@ -72,7 +72,8 @@ func TestAPrintReadsEachSampleOnce(t *testing.T) {
 			}
 		}
 		// Samples without stored bytes after the first read are read again.
-		if n := int(reads.Load()); gives && n != identitySamples+lost || f.Train.count() != identitySamples || bad == 0 {
+		n := int(reads.Load())
+		if gives && n != identitySamples+lost || f.Train.count() != identitySamples || bad == 0 {
 			t.Errorf("%d reads of %d samples, %d of them faulty", n, f.Train.count(), bad)
 		}
 		sums = append(sums, f.Digest)

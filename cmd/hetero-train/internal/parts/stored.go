@@ -7,13 +7,15 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/stored"
-	"github.com/hetero-train/hetero-train/engine/objects"
 )
+
+// LogRequests sets the logger for servers of objects that do not answer.
+func LogRequests(log *slog.Logger) { stored.LogTo(log) }
 
 // keepObjects sets the cache of the objects that the data set reads. A local list may name objects, too. It refuses
 // objects for data sets that read other files only.
 func keepObjects(cfg *config.Config, log *slog.Logger) error {
-	objects.LogTo(log)
+	stored.LogTo(log)
 	d := &cfg.Data
 	named := strings.Contains(d.Path+d.ValPath, "s3://")
 	switch d.Dataset {

@@ -24,7 +24,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
 	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
-	"github.com/hetero-train/hetero-train/engine/objects"
 	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -82,7 +81,7 @@ func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*part
 	if err != nil {
 		return nil, nil, err
 	}
-	objects.LogTo(log)
+	parts.LogRequests(log)
 	if len(args) == 1 {
 		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]},
 			{Origin: "PATH", Key: "data.dataset", Value: guessDataset(ctx, args[0])}}
