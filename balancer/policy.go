@@ -38,6 +38,18 @@ type Learner interface {
 	Curves() []divide.Curve
 }
 
+// Sized is a policy that knows its memory.
+type Sized interface {
+	// Memory returns the memory that the policy holds, by purpose.
+	Memory() []Memory
+}
+
+// Memory is memory for one purpose.
+type Memory struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
 // Maker creates a policy.
 type Maker struct {
 	Name string

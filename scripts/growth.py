@@ -8,7 +8,7 @@ memory is the peak of the largest process. All parts together take about three m
 The program is ./hetero-train or $HETERO_TRAIN. --write replaces the tables of the measured parts in PAGE (docs/benchmarks/growth.md).
 Exit codes: 0 done; 1 a command failed; 2 bad arguments.
 """
-import argparse, math, os, resource, shutil, subprocess, sys, tempfile, time
+import argparse, json, math, os, resource, shutil, subprocess, sys, tempfile, time
 
 PROGRAM = os.path.abspath(os.environ.get("HETERO_TRAIN", "hetero-train"))
 LIMIT = 600  # seconds of one command
@@ -57,13 +57,15 @@ def network(folder):
 
 
 def simulated(folder):
-    for n in (100, 1000, 10000):
+    for n in (100, 1000, 10000, 100000):
         curves = "rank,batch,seconds\n" + "".join(
             f"{r},{b},{1e-3 * (1 + r % 5) * (0.5 + b / 8):.6f}\n" for r in range(n) for b in (1, 8, 32, 64))
         common = ["balance", "simulate", "--curves", "-", "--global-batch", str(16 * n), "--json"]
         few, _, _ = run([*common, "--steps", "40"], folder, curves)
-        many, memory, _ = run([*common, "--steps", "80"], folder, curves)
-        yield n, [("a decision, CPU ms", 1e3 * max(many - few, 1e-4) / 4), ("memory, MiB", memory)]
+        many, memory, out = run([*common, "--steps", "80"], folder, curves)
+        held = sum(part["bytes"] for part in json.loads(out)["memory"])
+        yield n, [("a decision, CPU ms", 1e3 * max(many - few, 1e-4) / 4), ("process, MiB", memory),
+                  ("its account, MiB", held / 2**20)]
 
 
 def jobs(folder):

@@ -125,12 +125,13 @@ func (c Curve) rising() Curve {
 	return out
 }
 
-// inverse returns the largest real share, at most limit, that a rising curve finishes within seconds.
-func (c Curve) inverse(seconds, limit float64) float64 {
+// inverse returns the largest real share, at most limit, that a rising curve finishes within seconds. end is the time
+// of limit.
+func (c Curve) inverse(seconds, limit, end float64) float64 {
 	if seconds < c[0].Seconds {
 		return 0
 	}
-	if c.At(limit) <= seconds {
+	if end <= seconds {
 		return limit
 	}
 	return min(c.passes(seconds, limit), limit)

@@ -86,11 +86,22 @@ func (u units) fill(curves []Curve) []int {
 		}
 	}
 	got := make([]int, len(open))
+	var guess []uint64
+	if low+1 < high {
+		guess = u.guess(curves, open, u.total-settled)
+	}
 	for low+1 < high { // positive floats are in the order of their bits
 		mid := low + (high-low)/2
-		sum, side := settled, few
+		if len(guess) > 0 {
+			next := guess[0]
+			if guess = guess[1:]; next <= low || next >= high {
+				continue
+			}
+			mid = next
+		}
+		sum, side, seconds := settled, few, math.Float64frombits(mid)
 		for i, r := range open {
-			got[i] = u.most(r, curves[r], math.Float64frombits(mid))
+			got[i] = u.between(r, curves[r], seconds, few[r], many[r])
 			sum += got[i]
 		}
 		if sum >= u.total {
@@ -109,6 +120,35 @@ func (u units) fill(curves []Curve) []int {
 		open = rest
 	}
 	return u.even(few, many)
+}
+
+// guess returns two times, as bits, between which the time of fill probably lies, or none if there are few ranks. The
+// times follow from a sample of the ranks. A wrong guess costs time, and does not change the result.
+func (u units) guess(curves []Curve, open []int, total int) []uint64 {
+	const sample, around = 1024, 1. / 32
+	if len(open) < 4*sample {
+		return nil
+	}
+	ranks := make([]int, sample)
+	for i := range ranks { // the golden ratio avoids the period in which types of ranks may alternate
+		_, part := math.Modf(float64(i) * (math.Phi - 1))
+		ranks[i] = open[int(part*float64(len(open)))]
+	}
+	whole := int(float64(total) * sample / float64(len(open)))
+	low, high := uint64(0), math.Float64bits(math.Inf(1))
+	for high-low > 1<<46 { // a relative precision of 1 / 64
+		mid, sum := low+(high-low)/2, 0
+		for _, r := range ranks {
+			sum += u.most(r, curves[r], math.Float64frombits(mid))
+		}
+		if sum >= whole {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	middle := math.Float64frombits(high)
+	return []uint64{math.Float64bits(middle * (1 - around)), math.Float64bits(middle * (1 + around))}
 }
 
 // few and many are the numbers of units that each rank finishes within two neighbouring step times. even returns few,
@@ -164,4 +204,35 @@ func (u units) most(rank int, c Curve, seconds float64) int {
 		samples -= u.rest
 	}
 	return max(samples/u.size, u.fewest(rank))
+}
+
+// between returns [units.most] for a time for which it is known to be between few and many.
+func (u units) between(rank int, c Curve, seconds float64, few, many int) int {
+	if few+1 < many && len(c) > 1 {
+		guess := c.passes(seconds, float64(u.samples(rank, many)))
+		if rank == u.last {
+			guess -= float64(u.rest)
+		}
+		n := int(min(max(guess/float64(u.size), float64(few)), float64(many)))
+		for step := 1; n > few && c.At(float64(u.samples(rank, n))) > seconds; step *= 2 {
+			many, n = n-1, max(n-step, few)
+		}
+		few = n
+		for step := 1; few < many; step *= 2 {
+			n = min(few+step, many)
+			if c.At(float64(u.samples(rank, n))) > seconds {
+				many = n - 1
+				break
+			}
+			few = n
+		}
+	}
+	for few < many {
+		if n := few + (many-few+1)/2; c.At(float64(u.samples(rank, n))) <= seconds {
+			few = n
+		} else {
+			many = n - 1
+		}
+	}
+	return few
 }

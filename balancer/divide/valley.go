@@ -97,7 +97,8 @@ func (v *valleys) least(seconds float64) (units []int, sum int) {
 // Within a time, each rank can finish a smallest and a largest number of units. solve finds the shortest time in which
 // the largest numbers sum to at least the total, and the smallest numbers to at most the total.
 func (v *valleys) solve() []int {
-	seconds, _ := Slowest(v.ascents, v.shares(v.units.fill(v.ascents)))
+	filled := v.units.fill(v.ascents)
+	seconds, _ := Slowest(v.ascents, v.shares(filled))
 	highest := seconds
 	for r, n := range v.lowest {
 		if v.limit[r] > 0 {
@@ -117,7 +118,13 @@ func (v *valleys) solve() []int {
 		}
 		floors, _ = v.least(math.Float64frombits(high))
 	}
-	u := v.units
+	u, same := v.units, true
+	for r := range floors {
+		same = same && (u.limit[r] == 0 || floors[r] == u.fewest(r))
+	}
+	if same {
+		return filled
+	}
 	u.floor = floors
 	return u.fill(v.ascents)
 }

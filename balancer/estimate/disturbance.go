@@ -19,15 +19,28 @@ const sureRatio = 2.0
 
 // keep stores the state of a rank after a window without a surprise.
 func (e *posterior) keep() {
-	c := *e
-	c.before, c.suspect, c.cells, c.cov = nil, 0, slices.Clone(e.cells), cloneRows(e.cov)
-	e.before, e.away, e.back, e.suspect = &c, 0, false, 0
+	c := e.before
+	if c == nil {
+		c = new(posterior)
+	}
+	cells, cov := c.cells[:0], c.cov
+	*c = *e
+	c.before, c.suspect, c.cells, c.cov = nil, 0, append(cells, e.cells...), copyRows(cov, e.cov)
+	e.before, e.away, e.back, e.suspect = c, 0, false, 0
 }
 
-func cloneRows(cov [][]float64) [][]float64 {
-	out := make([][]float64, len(cov))
+// copyRows returns a copy of a covariance. It uses the memory of out if out has as many rows.
+func copyRows(out, cov [][]float64) [][]float64 {
+	n := len(cov)
+	if len(out) != n {
+		flat := make([]float64, n*n)
+		out = make([][]float64, n)
+		for i := range out {
+			out[i] = flat[i*n : (i+1)*n : (i+1)*n]
+		}
+	}
 	for i, row := range cov {
-		out[i] = append(make([]float64, 0, mostShares+2), row...)
+		copy(out[i], row)
 	}
 	return out
 }
@@ -38,7 +51,7 @@ func cloneRows(cov [][]float64) [][]float64 {
 func (e *posterior) restore() {
 	now := *e
 	*e = *now.before
-	e.cells, e.cov = slices.Clone(e.cells), cloneRows(e.cov)
+	e.cells, e.cov = slices.Clone(e.cells), copyRows(nil, e.cov)
 	e.before, e.away, e.wander = now.before, now.away, now.wander
 	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
 		c := now.cells[i]

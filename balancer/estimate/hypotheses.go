@@ -1,6 +1,9 @@
 package estimate
 
-import "github.com/hetero-train/hetero-train/balancer/divide"
+import (
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
 
 // AlignedTiles returns the hypotheses that kernels are faster if the share is a multiple of the tile. The methods below
 // take a hypothesis as an index.
@@ -27,14 +30,15 @@ const leastProbed = 0.004
 // assumes a weight of the tile that is sigmas standard deviations above the expected weight. The results are 0 and nil
 // if the probability is too small, or if the fit fails numerically.
 func (m *Model) Under(tile, rank int, sigmas float64) (probability float64, curve divide.Curve) {
-	f := m.ranks[rank].shape
+	e := m.ranks[rank]
+	f := e.shape
 	if f == nil || f.chances[tile] < leastProbed {
 		return 0, nil
 	}
-	if curve = f.under(tile, sigmas, m.options.Limits[rank]); curve == nil {
+	if curve = e.under(tile, sigmas, m.options.Limits[rank]); curve == nil {
 		return 0, nil
 	}
-	return f.chances[tile], m.curves.bounds[rank].bound(times(curve, m.curves.shrunk[rank]))
+	return f.chances[tile], m.curves.bounds[rank].bound(times(curve, m.curves.shrunk[rank]*stat.Exp(e.lift)))
 }
 
 // Probability returns the posterior probability that a rank has a tile.

@@ -28,6 +28,7 @@ type Model struct {
 	types   deviceTypes
 	bends   belief // in the bends of all curves
 	curves
+	scratch []float64 // of levelOn
 
 	windows   int // so far
 	disturbed int // remaining windows of the disturbance; 0: there is none
@@ -166,35 +167,49 @@ func (m *Model) fit(shares []int, cautious bool, fitted []Fitted) (missing int) 
 	}
 	tiles := pooledTiles(m.ranks)
 	m.types.lend(m.ranks)
+	var borrowers []int // their lenders have curves first
 	for r, e := range m.ranks {
 		if e.current < 0 && shares[r] > 0 || len(e.cells) == 0 && m.options.Active[r] {
 			return r
 		}
-		if len(e.cells) == 0 {
-			continue
+		if m.types.mayBorrow(r) {
+			borrowers = append(borrowers, r)
+		} else if len(e.cells) > 0 && !m.fitRank(r, shares[r], &tiles, sigmas, fitted) {
+			return r
 		}
-		b0 := float64(shares[r])
-		if b0 == 0 {
-			b0 = e.cells[max(e.current, 0)].samples
-		}
-		if !m.follows(r, b0) {
-			cells, cov := m.types.knowledge(m.ranks, r)
-			if e.draw(cells, cov, &m.bends, tiles.without(e.shape), b0); e.shape == nil {
-				return r
-			}
-			m.curves.draw(r, e, m.options.Limits[r], sigmas)
-		}
-		if e.trend != 0 { // as of the middle of the next window
-			m.curves.scale(r, stat.Exp(e.trend*(boundarySteps+float64(m.options.Interval)/2)))
-		}
-		if shares[r] > 0 {
-			fitted[r] = Fitted{m.curves.mean[r].At(b0), e.shape.sigma(b0)}
+	}
+	for _, r := range borrowers {
+		if len(m.ranks[r].cells) > 0 && !m.fitRank(r, shares[r], &tiles, sigmas, fitted) {
+			return r
 		}
 	}
 	m.types.shrink(m.ranks, &m.curves, shares, fitted)
 	m.bends = pooledBends(m.ranks)
 	m.curves.bound()
 	return -1
+}
+
+// fitRank computes the curve of a rank with measurements around its share in use. It returns false if all fits fail
+// numerically.
+func (m *Model) fitRank(rank, share int, tiles *tilePool, sigmas float64, fitted []Fitted) bool {
+	e, b0 := m.ranks[rank], float64(share)
+	if b0 == 0 {
+		b0 = e.cells[max(e.current, 0)].samples
+	}
+	if !m.borrow(rank) && !m.follows(rank, b0) {
+		cells, cov := m.types.knowledge(m.ranks, rank)
+		if e.draw(cells, cov, &m.bends, tiles.without(e.shape), b0); e.shape == nil {
+			return false
+		}
+		m.curves.draw(rank, e, m.options.Limits[rank], sigmas)
+	}
+	if e.trend != 0 { // as of the middle of the next window
+		m.curves.scale(rank, stat.Exp(e.trend*(boundarySteps+float64(m.options.Interval)/2)))
+	}
+	if share > 0 {
+		fitted[rank] = Fitted{m.curves.mean[rank].At(b0), e.sigma(b0)}
+	}
+	return true
 }
 
 // Limits that keep a decision with many ranks fast. Larger values change the shares little.
@@ -209,8 +224,8 @@ const (
 func (m *Model) follows(rank int, share float64) bool {
 	e := m.ranks[rank]
 	f := e.shape
-	if len(m.ranks) <= manyRanks || (m.windows+rank)%drawnEvery == 0 || m.windows == settledAfter || f == nil ||
-		f.b0 != share || e.trend != 0 ||
+	if len(m.ranks) <= manyRanks || e.borrowed || f == nil ||
+		(m.windows+rank)%drawnEvery == 0 || m.windows == settledAfter || f.b0 != share || e.trend != 0 ||
 		len(f.known) < len(e.cells) ||
 		!slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
 		return false

@@ -78,9 +78,13 @@ type posterior struct {
 	away   int  // windows since that state
 	back   bool // the last reading was as before the disturbance
 
-	shape *shape  // as of the last decision
-	drawn float64 // log of the time of the share in use, as of the last drawn curve
-	level float64 // variance of the log of the time of the share at which shrink compares the rank; 0: not yet computed
+	shape *shape // as of the last decision
+	// borrowed: shape belongs to a lender of the rank's type; lift is the log of the rank's times relative to it
+	borrowed           bool
+	lift, liftVariance float64
+	drawn              float64 // log of the time of the share in use, as of the last drawn curve
+	// level is the variance of the log of the time of the share at which shrink compares the rank; 0: not yet computed
+	level float64
 }
 
 // cell is a measured share.
@@ -117,7 +121,7 @@ func (e *posterior) add(samples, value, variance float64) {
 	for i := range e.cov {
 		e.cov[i] = append(e.cov[i], 0)
 	}
-	e.cov = append(e.cov, make([]float64, n+1, mostShares+2))
+	e.cov = append(e.cov, make([]float64, n+1))
 	e.cov[n][n] = variance
 }
 
@@ -143,6 +147,10 @@ func (e *posterior) move(by, variance float64) {
 // measurements contradict each other so much that the fit fails numerically, draw uses only the nearest share.
 func (e *posterior) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
 	old := e.shape.ownGrid()
+	if e.borrowed || old != nil && e.shape.lent != nil { // other ranks still use its scratch memory
+		old = nil
+	}
+	e.borrowed, e.lift, e.liftVariance = false, 0, 0
 	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
 		return
 	}
@@ -163,7 +171,7 @@ func (e *posterior) expect(samples float64) (value, variance float64) {
 	if e.shape == nil {
 		return math.NaN(), 0
 	}
-	value, variance = e.shape.log(samples)
+	value, variance = e.log(samples)
 	return value, variance + e.wander*e.wander
 }
 

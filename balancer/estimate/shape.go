@@ -49,6 +49,7 @@ type shape struct {
 	chances  tileBelief
 	expected []float64 // bend, by tile
 	bends    belief
+	lent     *lentShape // what the ranks that borrow this curve have computed; nil: no rank borrows it
 }
 
 // grid is the part of a curve that depends only on the shares. It is valid while the measured shares and the share in

@@ -109,11 +109,11 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 	}
 }
 
-// With many ranks, each rank fits its curve in one of eight windows, and scales the curve in the others. Its time at
-// the share in use must still be that of a new curve, even if shrink moves the curves of one type in every window.
+// With many ranks, but few of each type, each rank fits its curve in one of eight windows, and scales the curve in the
+// others. Its time at the share in use must still be that of a new curve, even if shrink moves the curves of one type in every window.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1
-	for _, types := range [][]string{nil, slices.Repeat([]string{"one"}, ranks)} {
+	for _, types := range [][]string{nil, slices.Repeat([]string{"one", "two"}, ranks)[:ranks]} {
 		m := New(Options{Limits: slices.Repeat([]int{64 * ranks}, ranks), Active: slices.Repeat([]bool{true}, ranks),
 			Interval: 10, Types: types})
 		random := rand.New(rand.NewPCG(3, 99))
@@ -141,7 +141,7 @@ func TestCurvesOfManyRanksFollow(t *testing.T) {
 			t.Errorf("types %v: %d of %d ranks scale their curves, want most", types, followed, ranks)
 		}
 		if types != nil && moved < ranks/2 {
-			t.Errorf("shrink moved %d curves of %d ranks of one type, want most", moved, ranks)
+			t.Errorf("shrink moved %d curves of %d ranks of two types, want most", moved, ranks)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -23,6 +22,7 @@ const (
 type deviceTypes struct {
 	groups  [][]int // ranks of one type, at least two
 	lenders [][]int // by rank: ranks of the same type whose measurements it uses; nil: all ranks have different types
+	borrows []bool  // by rank: it uses the curve of a lender if its own measurements agree with that curve
 }
 
 // typesOf groups the ranks by their types; nil: unknown.
@@ -41,7 +41,7 @@ func typesOf(types []string) deviceTypes {
 	if len(groups) == 0 {
 		return deviceTypes{}
 	}
-	return deviceTypes{groups, make([][]int, len(types))}
+	return deviceTypes{groups, make([][]int, len(types)), make([]bool, len(types))}
 }
 
 // lend finds the lenders of each rank: the ranks of its type with the most measured shares. Ranks of one type run the
@@ -50,11 +50,22 @@ func typesOf(types []string) deviceTypes {
 // use.
 func (t *deviceTypes) lend(ranks []*posterior) {
 	for _, group := range t.groups {
-		list := slices.Clone(group)
-		slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(len(ranks[b].cells), len(ranks[a].cells)) })
-		list = list[:min(len(list), lenders+1)]
+		list := make([]int, 0, lenders+2)
 		for _, r := range group {
-			t.lenders[r] = list
+			at := len(list)
+			for at > 0 && len(ranks[r].cells) > len(ranks[list[at-1]].cells) {
+				at--
+			}
+			if at <= lenders {
+				list = slices.Insert(list, at, r)
+				list = list[:min(len(list), lenders+1)]
+			}
+		}
+		for _, r := range group {
+			t.lenders[r], t.borrows[r] = list, len(group) > manyRanks
+		}
+		for _, r := range list {
+			t.borrows[r] = false
 		}
 	}
 }
@@ -161,7 +172,7 @@ func (e *posterior) now(samples float64) (value, variance float64) {
 // fit, although the share may change a little until the next one.
 func (e *posterior) levelVariance(samples float64) float64 {
 	if e.level == 0 {
-		_, v := e.shape.log(samples)
+		_, v := e.log(samples)
 		e.level = max(v, leastVariance)
 	}
 	return e.level

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // Windows returns the number of windows so far.
@@ -40,7 +41,7 @@ func (m *Model) Sigma(rank, share int) float64 {
 	if m.ranks[rank].shape == nil {
 		return 0
 	}
-	return m.ranks[rank].shape.sigma(float64(share))
+	return m.ranks[rank].sigma(float64(share))
 }
 
 // Known reports whether the rank has a fitted curve.
@@ -64,11 +65,29 @@ func (m *Model) Shares(rank int) []float64 {
 	return shares
 }
 
+// Span returns the smallest and the largest share of [Model.Shares]; 0, 0 if there is none.
+func (m *Model) Span(rank int) (least, most float64) {
+	f := m.ranks[rank].shape
+	if f == nil {
+		return 0, 0
+	}
+	least = math.Inf(1)
+	for _, c := range f.cells {
+		least, most = min(least, c.samples), max(most, c.samples)
+	}
+	return least, most
+}
+
 // Range returns the smallest and the largest share that was measured on the rank, in this run or in a profile. Shares
 // borrowed from ranks of its type count. The curve of an earlier run does not count, because it continues beyond the
 // shares of that run. Without any measured share, the result is 0, 0.
 func (m *Model) Range(rank int) (least, most float64) {
-	cells, _ := m.types.knowledge(m.ranks, rank)
+	cells := m.ranks[rank].cells
+	if e := m.ranks[rank]; e.borrowed {
+		cells = append(slices.Clone(cells), e.shape.known...)
+	} else {
+		cells, _ = m.types.knowledge(m.ranks, rank)
+	}
 	for _, c := range cells {
 		if c.steps == 0 && m.options.CurveErrors == nil {
 			continue
@@ -97,13 +116,15 @@ func (m *Model) Valley(rank int) float64 { return m.ranks[rank].shape.parts[0].v
 // is at most upTo, in s. At other shares, it is the expected curve.
 func (m *Model) Optimistic(rank int, sigmas, upTo float64) divide.Curve {
 	e := m.ranks[rank]
-	mean, faster := e.shape.curves(m.options.Limits[rank], -sigmas)
+	mean, faster := e.optimistic(m.options.Limits[rank], sigmas)
+	upTo /= stat.Exp(e.lift)
+	out := slices.Clone(faster)
 	for i := range mean {
 		if mean[i].Seconds > upTo {
-			faster[i].Seconds = mean[i].Seconds
+			out[i].Seconds = mean[i].Seconds
 		}
 	}
-	return m.curves.bounds[rank].bound(times(faster, m.curves.shrunk[rank]))
+	return m.curves.bounds[rank].bound(times(out, m.curves.shrunk[rank]*stat.Exp(e.lift)))
 }
 
 // SharesType reports whether another rank has the same device type.

@@ -62,13 +62,13 @@ func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
 func (a *accounts) guessed(ranks []prospect, slowest float64) (text string) {
 	const sigmas = 1.645 // one-sided 95 %
 	for r, p := range ranks {
+		longest := p.best + sigmas*p.bestError
+		if longest < slowest {
+			continue
+		}
 		equal := float64(a.equal[r])
 		least, most := a.model.Range(r)
 		if equal >= least && equal <= most {
-			continue
-		}
-		longest := p.best + sigmas*p.bestError
-		if longest < slowest {
 			continue
 		}
 		slowest = longest

@@ -23,9 +23,9 @@ func (c *chooser) reach() divide.Batch {
 	batch.Limits, batch.Least = slices.Clone(c.limits), make([]int, c.opts.Ranks)
 	capacity := 0
 	for r := range batch.Limits {
-		if shares := c.model.Shares(r); shares != nil {
-			batch.Least[r] = min(int(slices.Min(shares)/estimate.ReachDown), c.start[r])
-			batch.Limits[r] = min(c.limits[r], max(int(estimate.ReachUp*slices.Max(shares)), 2*unit))
+		if least, most := c.model.Span(r); most > 0 {
+			batch.Least[r] = min(int(least/estimate.ReachDown), c.start[r])
+			batch.Limits[r] = min(c.limits[r], max(int(estimate.ReachUp*most), 2*unit))
 		}
 		capacity += batch.Limits[r]
 	}

@@ -62,6 +62,13 @@ func (p *policy) Start() []int { return slices.Clone(p.chooser.start) }
 // Curves implements [balancer.Learner].
 func (p *policy) Curves() []divide.Curve { return p.model.Measured() }
 
+// Memory implements [balancer.Sized].
+func (p *policy) Memory() []balancer.Memory {
+	beliefs, shapes, curves := p.model.Bytes()
+	return []balancer.Memory{{Name: "times of the window", Bytes: p.window.Bytes()},
+		{Name: "measured shares", Bytes: beliefs}, {Name: "fits", Bytes: shapes}, {Name: "curves", Bytes: curves}}
+}
+
 // Opening implements [balancer.Opener].
 func (p *policy) Opening() int { return p.pace.length() }
 

@@ -47,6 +47,8 @@ type Result struct {
 	// nil: it does not estimate.
 	Estimate *balancer.Fraction `json:"estimate_share_of_oracle"`
 	History  []Change           `json:"history"`
+	// Memory is what the simulation holds at its end, by purpose; the policy is part of it if it knows its memory.
+	Memory []balancer.Memory `json:"memory"`
 	// Track is the fraction of the oracle in each step.
 	Track []float64 `json:"-"`
 	// Windows has the decisions of a policy that estimates its fraction of the oracle.
@@ -140,9 +142,27 @@ func Run(o Options) (*Result, error) {
 	}
 	r.Shares, r.OracleSeconds, r.ShareOfOracle = shares, world.oracle, world.share(shares)
 	r.StepSeconds, _ = divide.Slowest(world.curves, shares)
+	r.Memory = r.memoryOf(policy, o.Curves)
 	r.StartShareOfOracle, r.MeanShareOfOracle, r.LastQuarterShareOfOracle = r.Track[0], mean(r.Track),
 		mean(r.Track[3*len(r.Track)/4:])
 	return r, nil
+}
+
+// memoryOf returns the memory of the result, of the true curves, and of the policy.
+func (r *Result) memoryOf(policy balancer.Policy, curves []divide.Curve) []balancer.Memory {
+	const slice, number, point = 24, 8, 16 // bytes
+	truth, history := int64(0), int64(cap(r.Track)*number)
+	for _, c := range curves {
+		truth += slice + point*int64(cap(c))
+	}
+	for _, h := range r.History {
+		history += number * int64(cap(h.Shares))
+	}
+	list := []balancer.Memory{{Name: "true curves", Bytes: truth}, {Name: "history", Bytes: history}}
+	if p, ok := policy.(balancer.Sized); ok {
+		list = append(list, p.Memory()...)
+	}
+	return list
 }
 
 func mean(values []float64) (m float64) {

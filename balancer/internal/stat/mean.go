@@ -40,8 +40,48 @@ func Square(x float64) float64 { return x * x }
 // Median returns the median of at least one value. For an even number of values, it returns the mean of the two middle
 // ones.
 func Median(values []float64) float64 {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	n := len(sorted)
+	var room [64]float64
+	sorted, n := append(room[:0], values...), len(values)
+	if n > len(room) && !slices.ContainsFunc(sorted, math.IsNaN) { // NaN has no order
+		selectMiddle(sorted)
+	} else {
+		slices.Sort(sorted)
+	}
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// selectMiddle reorders values so that the middle ones are those of the sorted list. It takes a time in proportion to
+// the number of values (quickselect).
+func selectMiddle(values []float64) {
+	first, last := (len(values)-1)/2, len(values)/2
+	low, high := 0, len(values) // the middle ones are in this part
+	for rounds := 0; high-low > 32 && rounds < 64; rounds++ {
+		// the pivot is the median of three
+		a, b, c := values[low], values[low+(high-low)/2], values[high-1]
+		pivot := max(min(a, b), min(max(a, b), c))
+		i, j := low, high-1
+		for i <= j {
+			for values[i] < pivot {
+				i++
+			}
+			for values[j] > pivot {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case last <= j:
+			high = j + 1
+		case first >= i:
+			low = i
+		case first > j && last < i: // equal to the pivot
+			return
+		default: // the two middle ones are on different sides
+			rounds = 64
+		}
+	}
+	slices.Sort(values[low:high])
 }

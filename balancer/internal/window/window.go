@@ -3,6 +3,7 @@ package window
 import (
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
@@ -121,6 +122,16 @@ func at(values []float64, rank int) float64 {
 
 // Usual returns the mean time of a step without the longest one, because one slow step is not typical.
 func (w *Window) Usual() float64 { return (w.Seconds.Sum - w.longest) / float64(w.Seconds.N-1) }
+
+// Bytes returns the memory of the times that the window holds.
+func (w *Window) Bytes() (bytes int64) {
+	const slice, float = 24, 8
+	for r := range w.Compute {
+		bytes += 2*slice + float*int64(cap(w.Compute[r])+cap(w.Own[r]))
+	}
+	perRank := int64(unsafe.Sizeof(account.Rank{})) + 3*int64(unsafe.Sizeof(stat.Mean{}))
+	return bytes + int64(len(w.Compute))*perRank
+}
 
 // Next begins the next interval.
 func (w *Window) Next() {

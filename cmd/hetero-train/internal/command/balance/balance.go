@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
@@ -180,11 +181,11 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 	var b strings.Builder
 	for _, h := range r.History {
-		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %v | %s\n", h.Step, 100*h.ShareOfOracle,
-			h.Shares, h.Reason)
+		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %s | %s\n", h.Step, 100*h.ShareOfOracle,
+			sharesText(h.Shares), h.Reason)
 	}
-	fmt.Fprintf(&b, "%s: %s in %s | shares %v | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
-		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), r.Shares, r.StepSeconds,
+	fmt.Fprintf(&b, "%s: %s in %s | shares %s | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
+		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), sharesText(r.Shares), r.StepSeconds,
 		r.OracleSeconds, 100*r.ShareOfOracle)
 	fmt.Fprintf(&b, "of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
 		100*r.StartShareOfOracle, 100*r.MeanShareOfOracle, 100*r.LastQuarterShareOfOracle)
@@ -193,6 +194,27 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 			"estimate of the policy, from measured times: %.2f %% of the oracle (90 %% interval: %.2f to %.2f)\n",
 			100*e.Value, 100*e.Low, 100*e.High)
 	}
+	b.WriteString(memoryText(r.Memory, len(f.Curves)))
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// sharesText returns the shares of up to 64 ranks, or the first ones; --json prints all.
+func sharesText(shares []int) string {
+	const most, first = 64, 16
+	if len(shares) <= most {
+		return fmt.Sprint(shares)
+	}
+	return fmt.Sprintf("%s … (%d ranks)", strings.Trim(fmt.Sprint(shares[:first]), "[]"), len(shares))
+}
+
+// memoryText is the line with the memory of the simulation.
+func memoryText(parts []balancer.Memory, ranks int) string {
+	sum, words := int64(0), make([]string, 0, len(parts))
+	for _, p := range parts {
+		sum += p.Bytes
+		words = append(words, p.Name+" "+memory.Size(p.Bytes))
+	}
+	return fmt.Sprintf("memory: %s, %d bytes a rank: %s\n", memory.Size(sum), sum/int64(max(ranks, 1)),
+		strings.Join(words, ", "))
 }

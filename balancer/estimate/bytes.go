@@ -1,0 +1,52 @@
+package estimate
+
+import (
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+)
+
+// Bytes returns the memory that the model holds: what each rank has measured, the fitted shapes, and the curves.
+func (m *Model) Bytes() (beliefs, shapes, curves int64) {
+	const pointer, float = int64(unsafe.Sizeof(uintptr(0))), int64(unsafe.Sizeof(float64(0)))
+	seen := map[*shape]bool{}
+	add := func(e *posterior) {
+		beliefs += int64(unsafe.Sizeof(*e)) + pointer + int64(cap(e.cells))*int64(unsafe.Sizeof(cell{}))
+		for _, row := range e.cov {
+			beliefs += 3*pointer + int64(cap(row))*float
+		}
+		if f := e.shape; f != nil && !seen[f] {
+			seen[f] = true
+			shapes += f.bytes()
+		}
+	}
+	for _, e := range m.ranks {
+		if add(e); e.before != nil {
+			add(e.before)
+		}
+	}
+	for r := range m.curves.mean {
+		curves += bytesOf(m.curves.mean[r])
+		if !m.curves.one(r) {
+			curves += bytesOf(m.curves.cautious[r])
+		}
+		curves += int64(unsafe.Sizeof(fastest{})) + 6*pointer + 2*float
+	}
+	return beliefs, shapes, curves
+}
+
+func bytesOf(c divide.Curve) int64 { return int64(cap(c)) * int64(unsafe.Sizeof(divide.Point{})) }
+
+// bytes returns the memory of a shape with its grid.
+func (f *shape) bytes() (bytes int64) {
+	const float = int64(unsafe.Sizeof(float64(0)))
+	n := int64(len(f.cells))
+	bytes = int64(unsafe.Sizeof(*f)) + int64(unsafe.Sizeof(*f.grid)) + n*int64(unsafe.Sizeof(cell{})) +
+		int64(cap(f.grid.cells)+cap(f.knots))*int64(unsafe.Sizeof(place{})) + int64(cap(f.filled)) +
+		float*int64(cap(f.flat)+cap(f.features)+cap(f.chances)+cap(f.expected)+len(f.cov)*len(f.cov))
+	for i := range f.parts {
+		p := &f.parts[i]
+		bytes += int64(unsafe.Sizeof(*p)) + float*int64(cap(p.half)+cap(p.weights)+cap(p.solved))
+	}
+	return bytes
+}
