@@ -154,7 +154,7 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint()
 		return r.giveWay(changed)
 	case found && o.done(result):
-		r.Warnings, r.Lost = append(r.Warnings, lostEnd(&result, c, skipped, damage)...), damage != nil
+		r.Warnings, r.Lost = append(r.Warnings, lostEnd(&result, c, skipped, damage)...), damage
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:

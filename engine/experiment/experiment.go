@@ -84,7 +84,7 @@ type Run struct {
 	Dir  string // <output_dir>/<name>
 
 	Finished   *Result                // result of an already finished run; nil if the run is not finished
-	Lost       bool                   // no checkpoint of the finished run is valid
+	Lost       error                  // why no checkpoint of the finished run is valid; nil: one is, or there is none
 	Checkpoint *checkpoint.Checkpoint // checkpoint to resume from, open and verified; nil for a new run
 	Skipped    []checkpoint.Skipped   // newer checkpoints that are unusable
 	Changed    *ChangedError          // why the old run is moved; nil if no run is, or the user requested it

@@ -22,6 +22,7 @@ const maxCarriedBytes = 64 << 20
 
 // logPatterns match the files that a run writes to Options.LogDir. This folder may also contain other files.
 var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summary.json", "summary.previous.json",
+	"memory.json",
 	"latency_histogram.*",
 	"curves.csv", "balance_compare.json", "mlflow_state.json"}
 

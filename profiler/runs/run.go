@@ -450,6 +450,7 @@ type RankView struct {
 	Health string          `json:"health"` // verdict of the balancer; "" if there is none
 	Cause  string          `json:"cause"`
 	RankSpeed
+	Memory *MemoryView `json:"memory"` // nil: the process recorded none
 
 	Missing bool `json:"missing,omitempty"` // the rank has no file of records
 }
@@ -509,6 +510,10 @@ func (r *Run) View() View {
 		window = nil
 	}
 	v.Speed = clusterSpeed(window, records)
+	var planned []runtime.RankMemory
+	if start, _ := r.happened.newestStart(); r.logs != nil {
+		planned = readMemory(r.logs, start, active)
+	}
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
 		if i >= active { // a rank of an earlier process that had more ranks
@@ -516,6 +521,9 @@ func (r *Run) View() View {
 		}
 		rv := RankView{Rank: i, Record: records[i], RankSpeed: speedOf(window, i, float64(v.Speed.Samples), records[i])}
 		_, rv.Missing = slices.BinarySearch(r.missing, i)
+		if i < len(planned) {
+			rv.Memory = memoryOf(planned[i], records[i])
+		}
 		if d := v.Decision; d != nil && i < len(d.Ranks) {
 			rv.Health, rv.Cause = d.Ranks[i].Health, d.Ranks[i].Cause
 		}

@@ -133,7 +133,7 @@ func (r *Run) checkLast(o replica.Options) error {
 		return exit.Usagef("data.drop_last: the last step of an epoch has %d samples, so micro-batches of %d and of %d, but with model.batch_norm = %q the ranks average their running statistics once per step: set data.drop_last = true, train.grad_accumulation = 1 or model.batch_norm = \"sync\"",
 			o.LastBatch, o.MicroBatch(), part, r.Process.Cfg.Model.BatchNorm)
 	}
-	if part == 1 {
+	if part == 1 && r.Rank.Team.Leads() {
 		r.Process.Opts.LogOf(logs.ComponentData).Warn(fmt.Sprintf("the last step of each epoch has a micro-batch of 1 sample, from which BatchNorm computes its statistics (such as %s): set data.drop_last = true, or another data.batch_size",
 			name), "last_batch", o.LastBatch)
 	}

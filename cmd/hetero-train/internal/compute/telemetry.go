@@ -104,6 +104,20 @@ func (k *Rank) LeadsHost() bool {
 	return true
 }
 
+// MeasuredMemory returns the memory of this process that is 100 % in its records, bytes; 0 if these are percentages of
+// the memory of a GPU, or if it is unknown.
+func (k *Rank) MeasuredMemory() int64 {
+	if k.Device.Info().Kind == "cuda" {
+		return 0
+	}
+	host, _ := system.Detect() // omits unreadable properties
+	bytes := k.Limits().MemoryBytes
+	if host.Memory.Limit > 0 && (bytes == 0 || host.Memory.Limit < bytes) {
+		bytes = host.Memory.Limit
+	}
+	return bytes
+}
+
 // open opens the probe of this rank's GPU, or else of the CPU. It returns the source of the GPU's links, if there is
 // one.
 func (t *Telemetry) open() (links []hardware.LinkSource) {

@@ -2,13 +2,17 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // keepToMemory applies the account of the replica to this process: the cache of the data set and Go's heap get what
@@ -53,6 +57,44 @@ func (tr *training) tellSupervisor(account memory.Account) error {
 	return supervisor.ReportMemory(tr.process.Opts.Env.Environ,
 		fmt.Sprintf("rank %d could use %s, and planned %s, with which at most %d samples of a micro-batch fit; lower data.batch_size, raise train.grad_accumulation, or raise the limit",
 			tr.rank.Team.Place.Rank, memory.Size(account.Limit.Bytes), account, account.Samples))
+}
+
+// recordMemory writes the planned memory of all ranks into the folder of logs. A file that cannot be written is a
+// warning, as for other records.
+func (tr *training) recordMemory(ctx context.Context) error {
+	own := runtime.RankMemory{Account: tr.run.Replica.Account(), MeasuredOf: tr.rank.MeasuredMemory()}
+	file := runtime.Memory{Ranks: []runtime.RankMemory{own}}
+	if t := tr.rank.Team; t != nil {
+		word, err := json.Marshal(own)
+		if err != nil {
+			return err
+		}
+		words, err := t.Gather(ctx, "planned memory", word)
+		if err != nil {
+			return err
+		}
+		if !t.Leads() {
+			return nil
+		}
+		file.Ranks = make([]runtime.RankMemory, len(words))
+		for rank, w := range words {
+			if err := json.Unmarshal(w, &file.Ranks[rank]); err != nil {
+				return fmt.Errorf("planned memory of rank %d: %w", rank, err)
+			}
+		}
+	}
+	if tr.resume != nil {
+		file.Step = tr.resume.Step
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(tr.run.Folder.LogDir(), runtime.MemoryFile)
+	if err := experiment.ReplaceText(path, append(text, '\n')); err != nil {
+		tr.process.Opts.LogOf(logs.ComponentProfiler).Warn("the planned memory of the ranks is not recorded", "error", err)
+	}
+	return nil
 }
 
 // memoryInterval is the time between two readings of the use of memory.

@@ -114,13 +114,16 @@ func logFinished(a *assembly.Run) error {
 		fmt.Fprintln(a.Process.Opts.Env.Stdout, "NOTE", missed)
 	}
 	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s\n", hintFinished(a))
+	if a.Folder.Lost != nil {
+		return fmt.Errorf("%s is finished, but its weights are lost: %w", a.Folder.Dir, a.Folder.Lost)
+	}
 	return nil
 }
 
 // hintFinished returns the setting that ended the run, and how to continue.
 func hintFinished(a *assembly.Run) string {
 	const afresh = "--resume none starts a new run and renames the folder of the old run"
-	if a.Folder.Lost {
+	if a.Folder.Lost != nil {
 		return afresh
 	}
 	early := a.Folder.Finished.GaveUp != ""

@@ -117,7 +117,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			return tr.logError(err)
 		}
 		if tr.finished() {
-			return logFinished(tr.run)
+			return exit.Classify(ctx, logFinished(tr.run))
 		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -273,7 +273,10 @@ func (tr *training) beginRun(ctx context.Context) error {
 			return err
 		}
 	}
-	return tr.sendStart(ctx)
+	if err := tr.sendStart(ctx); err != nil {
+		return err
+	}
+	return tr.recordMemory(ctx)
 }
 
 // train trains the replica, and writes the result.

@@ -143,6 +143,25 @@ export type RankRecord = {
   rdma_received?: Maybe
 }
 
+export type Part = {
+  name: string
+  bytes: number
+}
+
+export type MemoryView = {
+  samples: number
+  unified: boolean
+  device: Part[] | null
+  host: Part[] | null
+  optional: Part[] | null
+  device_bytes: number
+  host_bytes: number
+  device_limit: number
+  limit: number
+  limit_source: string
+  used: number
+}
+
 export type RankView = {
   rank: number
   record: RankRecord | null
@@ -152,6 +171,7 @@ export type RankView = {
   busy_seconds: Maybe
   waited_seconds: Maybe
   samples_per_second: Maybe
+  memory: MemoryView | null
   missing?: boolean
 }
 

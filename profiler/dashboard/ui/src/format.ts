@@ -58,6 +58,12 @@ export function scaled(v: Maybe, unit: string): string {
   return figure(v) + gap + unit
 }
 
+// bytes shows an amount of memory as plan does: 812.4 MiB, 1.25 GiB.
+export function bytes(v: Maybe): string {
+  if (!isKnown(v)) return unknown
+  return v >= 2 ** 30 ? `${(v / 2 ** 30).toFixed(2)} GiB` : `${(v / 2 ** 20).toFixed(1)} MiB`
+}
+
 // duration shows a time span: 3 s, 5 min, 2.5 h, 3 d.
 export function duration(seconds: Maybe): string {
   if (!isKnown(seconds)) return unknown

@@ -3,7 +3,7 @@
 import { outcome } from './first'
 import type { Alert, Decision, Profile, RunEvent, Verdict, View } from './api'
 import { h, table } from './dom'
-import { count, figure, inMilliseconds, percent, scaled, unknown } from './format'
+import { bytes, count, figure, inMilliseconds, percent, scaled, unknown } from './format'
 import type { Maybe } from './format'
 import { unitOf } from './panels'
 
@@ -39,6 +39,29 @@ export function now(v: View): HTMLElement {
     ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
     { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ` cause: ${r.cause}` : '') : r.missing ? 'no records' : unknown) },
   ], shown))
+}
+
+// memory compares the planned memory of the ranks with their limits and with the measured use. It returns null if the run recorded none.
+export function memory(v: View): HTMLElement | null {
+  const known = v.ranks.filter(r => r.memory)
+  if (known.length === 0) return null
+  type Memory = NonNullable<Row['memory']>
+  const of = (r: Row) => r.memory as Memory
+  const parts = (list: Memory['device']) => (list ?? []).filter(p => p.bytes >= 2 ** 20 / 10).map(p => `${p.name} ${bytes(p.bytes)}`).join(', ') || unknown
+  const unified = known.every(r => of(r).unified)
+  return table('Memory of the ranks', [
+    { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
+    { title: 'for', unit: 'samples', numeric: true, of: r => count(of(r).samples) },
+    { title: 'resident', numeric: true, hint: 'Measured memory of the process at the newest step that all ranks have recorded. It contains all mapped program files; the plan of a rank has a part of those that ranks share.', of: r => bytes(of(r).used || null) },
+    { title: 'planned', numeric: true, hint: 'Without optional parts', of: r => bytes(of(r).host_bytes) },
+    { title: 'limit', numeric: true, of: r => h('span', { title: of(r).limit_source }, bytes(of(r).limit || null)) },
+    ...(unified ? [] : [
+      { title: 'planned on the device', numeric: true, of: (r: Row) => of(r).unified ? unknown : bytes(of(r).device_bytes) },
+      { title: 'limit of the device', numeric: true, of: (r: Row) => bytes(of(r).device_limit || null) }]),
+    { title: 'device', wide: true, of: r => parts(of(r).device) },
+    { title: 'process', wide: true, of: r => parts(of(r).host) },
+    { title: 'optional', wide: true, of: r => parts(of(r).optional) },
+  ], select(known))
 }
 
 // sharesOf lists shares: all of a few ranks, and the first ones of many.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runs"
@@ -149,8 +150,54 @@ func wholeRun(v runs.View) string {
 	return ""
 }
 
+// memoryOf returns a line for each rank whose memory is recorded: the measured use, the plan and its parts, and the
+// limit. Ranks with equal parts share a line.
+func memoryOf(v runs.View) (lines []string) {
+	const most = 4 // lines
+	seen, left := map[string]int{}, 0
+	for _, k := range v.Ranks {
+		m := k.Memory
+		if m == nil {
+			continue
+		}
+		text := memoryText(m)
+		if first, same := seen[text]; same {
+			if m.Used == 0 {
+				continue
+			}
+			lines = append(lines, fmt.Sprintf("memory of rank %d: resident %s; plan as for rank %d", k.Rank,
+				memory.Size(m.Used), first))
+		} else {
+			seen[text] = k.Rank
+			used := ""
+			if m.Used > 0 {
+				used = "resident " + memory.Size(m.Used) + ", "
+			}
+			lines = append(lines, fmt.Sprintf("memory of rank %d: %s%s", k.Rank, used, text))
+		}
+		if len(lines) > most {
+			lines, left = lines[:most], left+1
+		}
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("… memory of %s more: --json", show.Count(left, "rank")))
+	}
+	return lines
+}
+
+// memoryText is the plan of a rank, as plan prints it.
+func memoryText(m *runs.MemoryView) string {
+	a := memory.Account{Samples: m.Samples, Unified: m.Unified, Device: m.Device, Host: m.Host}
+	limit := "limit unknown"
+	if m.Limit > 0 {
+		limit = fmt.Sprintf("limit %s, %s", memory.Size(m.Limit), m.LimitSource)
+	}
+	return fmt.Sprintf("planned with %d samples (%s): %s", m.Samples, limit, a)
+}
+
 // tailOf returns the lines below the table.
 func tailOf(v runs.View) (lines []string) {
+	lines = memoryOf(v)
 	if d := v.Decision; d != nil {
 		lines = append(lines, fmt.Sprintf("last decision: step %d: %s", d.Step, change(d)))
 		lines = append(lines, outcomeOf(v)...)

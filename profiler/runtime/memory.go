@@ -1,0 +1,21 @@
+package runtime
+
+import "github.com/hetero-train/hetero-train/engine/memory"
+
+// MemoryFile is the name of the file with the planned memory of all ranks, in the folder of logs. Each process that
+// starts or resumes the run replaces it.
+const MemoryFile = "memory.json"
+
+// Memory is the content of MemoryFile.
+type Memory struct {
+	Step  int64        `json:"step"` // number of steps done when the process started, as in its StartEvent
+	Ranks []RankMemory `json:"ranks"`
+}
+
+// RankMemory is the planned memory of a rank.
+type RankMemory struct {
+	memory.Account
+	// MeasuredOf is the memory of the process that is 100 % in the records of the rank, bytes; 0: these percentages are
+	// of the memory of a GPU, which other processes use, too.
+	MeasuredOf int64 `json:"measured_of_bytes,omitempty"`
+}
