@@ -154,7 +154,7 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint()
 		return r.giveWay(changed)
 	case found && o.done(result):
-		r.Warnings, r.Lost = append(r.Warnings, lostEnd(&result, c, skipped, damage)...), damage
+		r.Warnings, r.Lost = append(r.Warnings, lostEnd(&result, c, skipped)...), damage
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
@@ -187,16 +187,14 @@ func CheckEnd(run *os.Root) error {
 }
 
 // lostEnd describes what is wrong with the newest checkpoint of a run that is finished, and what is left. c is its
-// newest valid checkpoint.
-func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skipped, damage error) (texts []string) {
-	if damage != nil {
-		return []string{fmt.Sprintf("the weights of this run are lost: %v", damage)}
+// newest valid checkpoint; without one, Run.Lost has the reason.
+func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skipped) (texts []string) {
+	if c == nil {
+		return nil
 	}
 	for _, s := range skipped {
 		text := fmt.Sprintf("the checkpoint %s is damaged: %v", s.Path, s.Err)
-		if c != nil {
-			text += fmt.Sprintf("; the newest valid checkpoint is that of step %d of %d", c.State.Step, result.Steps)
-		}
+		text += fmt.Sprintf("; the newest valid checkpoint is that of step %d of %d", c.State.Step, result.Steps)
 		texts = append(texts, text)
 	}
 	return texts

@@ -257,8 +257,8 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	damaged := auto(dir)
 	damaged.Steps = 100
 	run = mustOpen(t, damaged)
-	if run.Finished == nil || len(run.Warnings) != 1 || !strings.Contains(run.Warnings[0], "step-00000100") {
-		t.Errorf("a damaged checkpoint of the end: got %+v, want a finished run with a warning", run)
+	if run.Finished == nil || run.Lost == nil || !strings.Contains(run.Lost.Error(), "step-00000100") {
+		t.Errorf("a damaged checkpoint of the end: got %+v, want a finished run whose weights are lost", run)
 	}
 	run.Close()
 	if err := os.Rename(filepath.Join(last, "gone"), filepath.Join(last, "state.json")); err != nil {

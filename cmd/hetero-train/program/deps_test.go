@@ -252,7 +252,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/notify", imports("balancer", "balancer/straggler", "engine/checkpoint",
 		"engine/platform", "engine/train")},
 	{"cmd/hetero-train/internal/run",
-		imports("engine/memory", "engine/train", "engine/train/replica", "cmd/hetero-train/internal/bridge", "profiler/measure",
+		imports("profiler/runtime", "engine/memory", "engine/train", "engine/train/replica", "cmd/hetero-train/internal/bridge", "profiler/measure",
 			"profiler/telemetry", "balancer/divide", "engine/diskwatch", "profiler/spool", "engine/device",
 			"profiler/tuning", "profiler/mlflow", "profiler/runs", "cmd/hetero-train/internal/notify",
 			"profiler/prometheus", "engine/objects", "engine/checkpoint", "engine/checkpoint/bucket", "engine/data/stored",

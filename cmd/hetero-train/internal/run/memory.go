@@ -92,7 +92,8 @@ func (tr *training) recordMemory(ctx context.Context) error {
 	}
 	path := filepath.Join(tr.run.Folder.LogDir(), runtime.MemoryFile)
 	if err := experiment.ReplaceText(path, append(text, '\n')); err != nil {
-		tr.process.Opts.LogOf(logs.ComponentProfiler).Warn("the planned memory of the ranks is not recorded", "error", err)
+		tr.process.Opts.LogOf(logs.ComponentProfiler).Warn("the planned memory of the ranks is not recorded",
+			"error", err)
 	}
 	return nil
 }

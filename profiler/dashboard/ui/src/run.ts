@@ -100,7 +100,7 @@ export class RunPage {
     this.body.append(this.first,
       h('details', { class: 'settings' }, h('summary', {}, 'Settings and totals'), this.facts),
       this.section('now', 'Now', ''),
-      this.section('memory', 'Memory of the ranks', 'Planned memory for the largest share of a rank, by purpose, as plan prints it; its limit; and the measured resident memory of the process. Optional parts are used only if memory remains.'),
+      this.section('memory', 'Memory of the ranks', 'Planned memory for the largest share of a rank, by purpose, as plan prints it; its limit; and the measured resident memory of the process, which contains all program files: the plan of a rank has a part of those that ranks share. Optional parts are used only if memory remains.'),
       this.steps,
       this.section('stack', 'Step time by rank', 'Mean time of each part of a step, over the selected steps. A rank that waits long for gradients computes faster than another rank, or communication is slow.'),
       this.section('links', 'Communication and compute', 'Exposed and hidden communication time, by rank and by gradient bucket. Traffic and limit of each link.'),

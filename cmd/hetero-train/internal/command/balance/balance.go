@@ -185,8 +185,8 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 			sharesText(h.Shares), h.Reason)
 	}
 	fmt.Fprintf(&b, "%s: %s in %s | shares %s | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
-		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), sharesText(r.Shares), r.StepSeconds,
-		r.OracleSeconds, 100*r.ShareOfOracle)
+		f.Policy, show.Count(r.Rebalances, "rebalance"), show.Count(f.Steps, "step"), sharesText(r.Shares),
+		r.StepSeconds, r.OracleSeconds, 100*r.ShareOfOracle)
 	fmt.Fprintf(&b, "of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
 		100*r.StartShareOfOracle, 100*r.MeanShareOfOracle, 100*r.LastQuarterShareOfOracle)
 	if e := r.Estimate; e != nil {

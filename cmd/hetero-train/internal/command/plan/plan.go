@@ -70,6 +70,10 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().IntSliceVar(&f.samples, "samples", nil,
 		"micro-batch sizes to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
+	a.AddKeyFlag(cmd, "model", "model.name", "string",
+		"name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
+	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string",
+		"name of the data set: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to plan for")
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks")
@@ -128,7 +132,7 @@ type rankPlan struct {
 // estimate plans a configuration on a device that allocates no memory.
 func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if a.File == "" && len(a.Overrides) == 0 {
-		return exit.Usagef("plan: got no configuration, want -c FILE, or settings such as --set model.name=…")
+		return exit.Usagef("plan: got no configuration, want -c FILE, --model NAME, or other settings")
 	}
 	cfg, err := a.Load()
 	if err != nil {
