@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Ahead is implemented by Datasets that fetch stored bytes before a Reader needs them; see Fetcher. Wrappers of
-// Datasets pass the calls on.
+// Ahead is implemented by Datasets that prefetch stored bytes for their Readers; see Fetcher. Wrappers of Datasets
+// forward the calls.
 type Ahead interface {
-	// Expect announces that sample i will be read soon. Samples are announced in the order of their use.
+	// Expect announces that sample i will be read soon. The order of the calls is the order of the reads.
 	Expect(i int)
 	// Horizon returns the number of samples that should be announced before they are read; 0 if reads are fast.
 	Horizon() int
@@ -21,36 +21,35 @@ type Ahead interface {
 const (
 	// mostFetches limits the number of fetches in flight. Each blocks a thread, and usually has an open file.
 	mostFetches = 256
-	// AheadBytes limits the memory of fetched and unread samples, of fetches in flight and of unused buffers. It holds
-	// for each rank and part of the data. It has room for about 600 JPEG files of ImageNet. A lower limit hides less
-	// latency.
+	// AheadBytes limits the memory of fetched and unread samples, of fetches in flight and of unused buffers. Each part
+	// of the data has this limit on each rank. About 600 JPEG files of ImageNet fit. A lower limit hides less latency.
 	AheadBytes = 64 << 20
-	// fastFetch is the time below which a fetch comes from memory, so that fetching ahead costs more than it saves.
+	// fastFetch is the time below which a fetch comes from memory. Prefetching then costs more time than it saves.
 	fastFetch = 100 * time.Microsecond
 	// mostBuffer limits an unused buffer, relative to the mean sample. A higher limit lets a few large samples enlarge
 	// all buffers.
 	mostBuffer = 2
-	// spareFetches is the ratio of fetches in flight to those that the mean times need. A lower ratio makes Readers
-	// wait whenever a few slow fetches follow each other.
+	// spareFetches is the ratio of fetches in flight to the number that the mean times require. With a lower ratio,
+	// Readers wait whenever a few slow fetches follow each other.
 	spareFetches = 2
 	// mostProcess limits a new value of the mean processing time, relative to this mean.
 	mostProcess = 8
-	// weightOfTime is the weight of a new value in the mean times, which therefore follow a change within about 20
-	// reads.
+	// weightOfTime is the weight of a new value in the mean times. The means follow a change within about 20 reads.
 	weightOfTime = 0.1
 )
 
-// Fetcher fetches the stored bytes of samples before they are needed, so that the latency of the storage costs no
-// throughput while the limits of fetches in flight and of memory suffice. The number of fetches in flight follows
-// from the measured times: if a fetch takes L, and W Readers each need P to process a sample, W*L/P fetches keep all
-// Readers busy (Little's law). From fast storage, Readers read by themselves. A Fetcher never changes results. Its
-// methods are safe for concurrent use. Expect, Horizon, Forget and Open accept a nil Fetcher, which fetches nothing.
+// A Fetcher prefetches the stored bytes of samples. It hides the latency of the storage, up to its limits of fetches in
+// flight and of memory. The number of fetches in flight follows from the measured times. If a fetch takes L, and W
+// Readers each need P to process a sample, W*L/P fetches keep all Readers busy (Little's law). If the storage is fast,
+// the Fetcher prefetches nothing, and Readers read their samples themselves. A Fetcher never changes results.
+//
+// A Fetcher is safe for concurrent use. Expect, Horizon, Forget and Open accept a nil Fetcher, which fetches nothing.
 type Fetcher struct {
 	fetch func(i int, buf []byte) ([]byte, error)
 	most  int // largest number of fetches in flight
 
 	mu      sync.Mutex
-	queue   []int // announced samples in order; those that are no longer in samples are skipped
+	queue   []int // announced samples in order; next skips those that are no longer in samples
 	samples map[int]*fetching
 	flying  int      // fetches in flight
 	held    int64    // bytes of fetched samples
@@ -69,12 +68,12 @@ type fetching struct {
 	finished bool
 	ended    chan struct{} // closed when the fetch has ended; nil: no Reader waits
 	contents []byte
-	failed   bool  // there are no contents: the Reader reads the sample itself, and reports an error
-	err      error // of a request that was tried often enough: the Reader does not repeat it; else nil
+	failed   bool  // contents is empty: the Reader reads the sample itself, and reports an error
+	err      error // error after all retries of a request: the Reader does not repeat the request; nil: no such error
 }
 
-// NewFetcher returns a Fetcher. fetch reads the stored bytes of a sample, into buf if buf is large enough, and is safe
-// for concurrent use. At most most fetches are in flight; 0 means 256.
+// NewFetcher returns a Fetcher. fetch reads the stored bytes of a sample, into buf if buf is large enough. It must be
+// safe for concurrent use. most limits the number of fetches in flight; 0 means 256.
 func NewFetcher(most int, fetch func(i int, buf []byte) ([]byte, error)) *Fetcher {
 	if most <= 0 || most > mostFetches {
 		most = mostFetches
@@ -92,7 +91,7 @@ func (f *Fetcher) Expect(i int) {
 	if f.samples[i] != nil {
 		return
 	}
-	if len(f.queue) >= 2*len(f.samples)+64 { // Readers have read most of the queue by themselves
+	if len(f.queue) >= 2*len(f.samples)+64 { // Readers have read most of the queue themselves
 		f.queue = slices.DeleteFunc(f.queue, func(i int) bool { return f.samples[i] == nil || f.samples[i].started })
 	}
 	f.samples[i] = &fetching{}
@@ -100,7 +99,7 @@ func (f *Fetcher) Expect(i int) {
 	f.start()
 }
 
-// Horizon implements Ahead. Twice the fetches in flight are announced, so that none waits for the next announcement.
+// Horizon implements Ahead. It returns twice the target number of fetches, so that no fetch waits for an announcement.
 func (f *Fetcher) Horizon() int {
 	if f == nil {
 		return 0
@@ -177,8 +176,8 @@ func (f *Fetcher) next() (*fetching, int) {
 	return nil, 0
 }
 
-// room reports whether the memory suffices for one more fetch, which takes the newest unused buffer. It frees other
-// unused buffers if necessary. The caller must hold the lock.
+// room reports whether the memory suffices for one more fetch. This fetch will use the newest unused buffer. If
+// necessary, room frees other unused buffers. The caller must hold the lock.
 func (f *Fetcher) room() bool {
 	needed := f.held + int64(float64(f.flying+1)*f.bytes)
 	for len(f.free) > 0 && needed+f.unused-int64(cap(f.free[len(f.free)-1])) > AheadBytes {
@@ -206,7 +205,7 @@ func (f *Fetcher) run(s *fetching, i int) {
 			s.err = err
 		}
 		f.held += int64(cap(contents))
-		if err != nil || f.samples[i] != s { // unreadable or forgotten; if a Reader waits, it reads the sample itself
+		if err != nil || f.samples[i] != s { // unreadable or forgotten; a waiting Reader then reads the sample itself
 			f.drop(s)
 		}
 		if s.ended != nil {
@@ -223,7 +222,7 @@ func (f *Fetcher) run(s *fetching, i int) {
 	}
 }
 
-// measured adds the time of a fetch to the means. It leaves out errors. The caller must hold the lock.
+// measured adds the time and the sizes of a successful fetch to the means. The caller must hold the lock.
 func (f *Fetcher) measured(took time.Duration, contents []byte) {
 	f.latency = mean(f.latency, float64(took))
 	f.bytes = mean(f.bytes, float64(cap(contents)))
@@ -260,20 +259,20 @@ func (f *Fetcher) buffer() []byte {
 		return nil
 	}
 	buf := f.free[len(f.free)-1]
-	f.free[len(f.free)-1] = nil // the collector may free it
+	f.free[len(f.free)-1] = nil // the garbage collector may free it
 	f.free = f.free[:len(f.free)-1]
 	f.unused -= int64(cap(buf))
 	return buf
 }
 
-// Fetches are the reads of one Reader through a Fetcher. Only one goroutine at a time may use it.
+// Fetches are the reads of one Reader through a Fetcher. They are not safe for concurrent use.
 type Fetches struct {
 	f    *Fetcher
 	buf  []byte
-	last time.Time // end of the last read; zero: none, and the Reader does not count
+	last time.Time // end of the last read; zero: no read yet, and the Reader is not counted
 }
 
-// Open returns the reads of a new Reader, which must close them. It returns nil for a nil Fetcher.
+// Open returns the reads of a new Reader. The Reader must close them. Open returns nil for a nil Fetcher.
 func (f *Fetcher) Open() *Fetches {
 	if f == nil {
 		return nil
@@ -281,7 +280,7 @@ func (f *Fetcher) Open() *Fetches {
 	return &Fetches{f: f}
 }
 
-// Close ends the reads, if there are any.
+// Close ends the reads. It accepts a nil r.
 func (r *Fetches) Close() {
 	if r == nil {
 		return
@@ -314,7 +313,7 @@ func (r *Fetches) Read(i int) (contents []byte, waited time.Duration, err error)
 	return contents, waited, err
 }
 
-// take returns the contents of a sample that was fetched, and waits for a fetch in flight.
+// take returns the contents of a prefetched sample. It waits if the fetch is in flight.
 func (r *Fetches) take(i int, started time.Time) (contents []byte, fetched bool, err error) {
 	f := r.f
 	f.mu.Lock()
@@ -343,14 +342,14 @@ func (r *Fetches) take(i int, started time.Time) (contents []byte, fetched bool,
 	if f.samples[i] == s {
 		delete(f.samples, i)
 	}
-	if !s.finished || s.failed { // it waits in the queue, or it is better read again
+	if !s.finished || s.failed { // still in the queue, or the fetch failed
 		return nil, s.err != nil, s.err
 	}
 	contents = s.contents
 	f.held -= int64(cap(contents))
 	f.recycle(r.buf)
 	r.buf = contents[:cap(contents)]
-	s.contents, s.failed = nil, true // a second Reader that waited reads the sample itself
+	s.contents, s.failed = nil, true // if a second Reader waited for this sample, it reads the sample itself
 	f.start()
 	return contents, true, nil
 }

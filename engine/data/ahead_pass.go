@@ -1,6 +1,6 @@
 package data
 
-// The wrappers of Datasets pass announcements on.
+// Wrappers of Datasets forward announcements with these functions.
 
 func expect(ds Dataset, i int) {
 	if a, ok := ds.(Ahead); ok {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stored is a data set whose samples are stored, behind a Fetcher. Each takes latency to fetch and process to decode.
+// stored is a data set behind a Fetcher. It takes latency to fetch a sample, and process to decode it.
 type stored struct {
 	*fake
 	*Fetcher
@@ -83,12 +83,12 @@ func (r *storedReader) Close() error {
 	return r.Reader.Close()
 }
 
-// The time is that of synctest, so it does not depend on the load of the machine.
+// The test uses the fake clock of synctest, so the load of the machine has no effect.
 func TestLatencyOfTheStorageCostsNoThroughput(t *testing.T) {
 	const samples, batch, workers = 4096, 32, 2
 	for _, c := range []struct {
 		latency, process time.Duration
-		most             float64 // time, relative to that of the processing alone
+		most             float64 // limit of the time, relative to the processing alone
 	}{
 		{1500 * time.Microsecond, 4 * time.Millisecond, 1.02},
 		{15 * time.Millisecond, 4 * time.Millisecond, 1.02},
@@ -252,7 +252,7 @@ func TestNothingIsAnnouncedDuringAShuffle(t *testing.T) {
 	})
 }
 
-// The samples do not depend on the announcements.
+// Announcements must not change any sample.
 func TestReadingAheadChangesNoSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(8) {
@@ -306,7 +306,7 @@ func TestReadingAheadChangesNoSample(t *testing.T) {
 	})
 }
 
-// requested is a request over the network that failed, and was tried often enough.
+// requested is the error of a network request that failed after all retries.
 type requested struct{ error }
 
 func (requested) Requested() {}

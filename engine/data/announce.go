@@ -1,7 +1,7 @@
 package data
 
-// announce tells the samples which of them this rank reads next: those of all steps that have a slot, and further ones
-// of the same epoch if the storage is slow. The caller must hold the lock.
+// announce announces the samples that this rank reads next: those of all steps that have a slot. If the storage is
+// slow, it also announces further samples of the same epoch. The caller must hold the lock.
 func (l *Loader) announce() {
 	if l.ahead == nil || l.shuffling { // a worker rewrites the order without the lock
 		return

@@ -22,7 +22,7 @@ type Augment struct {
 type RandAugment struct {
 	Ops       int     // number of operations; 0 means off
 	Magnitude float64 // 0 to 30, as torchvision's 31 bins; fractions are valid
-	Std       float64 // standard deviation of the magnitude, which is drawn for each operation
+	Std       float64 // standard deviation of the magnitude; each operation draws its own magnitude
 }
 
 // ColorJitter changes brightness, contrast and saturation by factors that are uniform in [max(0, 1-x), 1+x]. It
@@ -80,8 +80,8 @@ func (g *augmenter) apply(pix []byte, size int, seed uint64, epoch, index int) {
 	}
 }
 
-// apply always draws the order and all four factors, even if a setting is off. A setting therefore does not change
-// the random numbers of another one.
+// apply always draws the order and all four factors, even if a setting is off. One setting therefore does not affect
+// the random numbers of another.
 func (c ColorJitter) apply(d *draws, pix []byte) {
 	order := [4]int{0, 1, 2, 3}
 	for i := 3; i > 0; i-- {
@@ -168,8 +168,7 @@ func (g *augmenter) randomOp(d *draws, pix []byte, size int) {
 	}
 }
 
-// translation returns the translation in pixels of torchvision's operation. At the largest magnitude it is 150/331 of
-// the size.
+// translation returns the translation of torchvision's operation in pixels. Magnitude 1 is 150/331 of the size.
 func translation(m float64, size int) float64 { return 150.0 / 331.0 * float64(size) * m }
 
 func (g *augmenter) affine(m pixels.Affine, pix []byte, size int) {

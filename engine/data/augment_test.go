@@ -75,7 +75,7 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 	const size, n = 64, 3000
 	pix := photo(size)
 	for i := range pix {
-		pix[i] |= 1 // odd values, because the fill is even
+		pix[i] |= 1 // odd values, to distinguish them from the even fill values
 	}
 	even := Normalization{Mean: [3]float32{100.0 / 255, 50.0 / 255, 200.0 / 255}, Std: [3]float32{1, 1, 1}}
 	erased, area := 0, 0.0

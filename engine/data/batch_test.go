@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// imageOptions are the options of a loader of images, without nested structs.
+// imageOptions are the options of a loader of images, as one flat struct.
 type imageOptions struct {
 	Dataset   Dataset
 	Transform Transform

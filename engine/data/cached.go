@@ -15,20 +15,20 @@ const (
 )
 
 // Cached keeps decoded images in memory after their first read, up to limit bytes. It keeps only images of at most
-// FullDecodePixels pixels. A limit of 0 means DefaultCacheBytes. With a limit below 0, Cached returns ds.
+// FullDecodePixels pixels. A limit of 0 means DefaultCacheBytes. If the limit is negative, Cached returns ds.
 //
-// Reading a cached image copies nothing, because Image.Pix refers to the cache. Larger images are read from ds each
-// time, as are images that do not fit into the cache.
+// Reading a cached image copies nothing, because Image.Pix refers to the cache. Images that are too large or do not fit
+// into the cache are read from ds each time.
 func Cached(ds Dataset, limit int64) Dataset { return cachedWithin(ds, limit, nil) }
 
-// Budget is memory that caches divide. A cache takes it in slabs of 4 MiB, and stops to grow when the budget is used
-// up. The zero value has no memory. Any goroutine may call its methods.
+// Budget is an amount of memory that several caches share. A cache reserves memory in slabs of 4 MiB. It stops growing
+// when the budget is used up. The zero value has no memory. A Budget is safe for concurrent use.
 type Budget struct{ left atomic.Int64 }
 
-// Set sets the memory that is left, bytes. A budget may be set to less than before until the caches are first used.
+// Set sets the remaining memory in bytes. A lower value is permitted only until the caches are first used.
 func (b *Budget) Set(bytes int64) { b.left.Store(bytes) }
 
-// take takes memory, if it is left.
+// take subtracts bytes from the budget. It returns false if less than bytes remains.
 func (b *Budget) take(bytes int64) bool {
 	if b == nil || b.left.Add(-bytes) >= 0 {
 		return true
@@ -54,8 +54,8 @@ func cachedWithin(ds Dataset, limit int64, budget *Budget) Dataset {
 	}
 }
 
-// CachedBytes returns the memory that the cache of one part uses for images of a size. No entry crosses slabs. Images
-// that need more than a slab are not cached.
+// CachedBytes returns the memory that the cache of one part uses for images of the given size. An entry never crosses
+// slabs, so images that need more than a slab are not cached.
 func CachedBytes(images, width, height int) int64 {
 	entry := cacheEntryBytes + 3*int64(width)*int64(height)
 	inSlab := slabBytes / entry
@@ -68,11 +68,11 @@ func CachedBytes(images, width, height int) int64 {
 type cached struct {
 	Dataset
 	limit  int64
-	budget *Budget        // nil: only limit counts
-	entry  []atomic.Int64 // for each sample 1 + the position of its entry in the slabs, or 0
+	budget *Budget        // nil: only limit applies
+	entry  []atomic.Int64 // for each sample: 1 + the position of its entry in the slabs; 0: not cached
 
 	mu    sync.Mutex
-	slabs [][]byte // allocated one after another; a slab exists before an entry refers to it
+	slabs [][]byte // allocated in order; the slab of an entry is allocated before the entry is set
 	end   int64    // position after the last entry
 }
 
@@ -111,8 +111,8 @@ func (c *cached) view(at int64, img *Image) {
 	*img = Image{Pix: slab[cacheEntryBytes:size:size], Width: w, Height: h, FullWidth: w, FullHeight: h}
 }
 
-// keep copies img into the cache if there is room. If two readers of the same sample copy it, the second copy is
-// used. Both copies are equal.
+// keep copies img into the cache if there is room. If two Readers copy the same sample, the second of the two equal
+// copies is used.
 func (c *cached) keep(i int, img *Image) {
 	at, slab := c.reserve(cacheEntryBytes + int64(len(img.Pix)))
 	if slab == nil {

@@ -9,11 +9,11 @@ import (
 )
 
 // Content is stored data in numbered units, such as image files or blocks of token files. Package content compares the
-// units of machines that train together. The methods of a Content are safe for concurrent use.
+// units of the machines of a run. A Content is safe for concurrent use.
 type Content interface {
 	// Len returns the number of units; units are 0 to Len()-1.
 	Len() int
-	// Name returns the name of unit i for messages.
+	// Name returns the name of unit i, for use in messages.
 	Name(i int) string
 	// Listed returns a hash of the properties of unit i that are known without reading it: its name, label and size.
 	Listed(i int) uint64
@@ -21,29 +21,29 @@ type Content interface {
 	NewSummer() (Summer, error)
 }
 
-// ErrDiffers is the error of ranks that read different data; see package content.
+// ErrDiffers is returned if ranks read different data; see package content.
 var ErrDiffers = errors.New("the ranks read different data")
 
-// Summer reads units of one Content. Only one goroutine at a time may use it.
+// Summer reads units of one Content. It is not safe for concurrent use.
 type Summer interface {
-	// Sum returns the hash (SumOf) and the number of the stored bytes of unit i. It returns ErrNotEncoded if the data
-	// set does not provide stored bytes.
+	// Sum returns the hash (SumOf) of the stored bytes of unit i, and their number. It returns ErrNotEncoded if the
+	// data set does not provide stored bytes.
 	Sum(i int) (sum uint64, bytes int, err error)
 	Close() error
 }
 
 // Described is implemented by Datasets whose samples have names.
 type Described interface {
-	// Describe returns the name of sample i, equal on all machines with the same data, and the number of its stored
-	// bytes; 0 if this number is unknown without reading the sample.
+	// Describe returns the name of sample i and the number of its stored bytes. The name is the same on all machines
+	// with the same data. bytes is 0 if it is unknown without reading the sample.
 	Describe(i int) (name string, bytes int64)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// SumOf returns a 64-bit hash of stored bytes, which is never 0. It consists of two checksums of 32 bits with different
-// polynomials, because processors compute these at memory speed. A random difference remains undetected with a
-// probability of 2^-64. The hash gives no protection from an attacker.
+// SumOf returns a 64-bit hash of stored bytes, which is never 0. It consists of two 32-bit checksums with different
+// polynomials, which processors compute at memory speed. A random difference remains undetected with a probability of
+// 2^-64. The hash gives no protection from an attacker.
 func SumOf(contents []byte) uint64 {
 	return max(uint64(crc32.Checksum(contents, castagnoli))<<32|uint64(crc32.ChecksumIEEE(contents)), 1)
 }
@@ -53,9 +53,9 @@ func MixSum(sequence, sum uint64) uint64 {
 	return (bits.RotateLeft64(sequence, 23) ^ sum) * 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio
 }
 
-// ContentOf returns the samples of data sets of images as one Content: all samples of the first part, then those of the
-// second part, and so on. A part may be nil. A data set provides names if it implements Described, and stored bytes if
-// its Readers implement Encoded or set Image.Contents.
+// ContentOf returns the samples of image data sets as one Content: all samples of the first part, then those of the
+// second part, and so on. A part may be nil. A data set provides names if it implements Described. It provides stored
+// bytes if its Readers implement Encoded or set Image.Contents.
 func ContentOf(parts ...Dataset) Content {
 	all := &datasets{}
 	for number, part := range parts {
@@ -77,7 +77,7 @@ type datasets struct {
 type section struct {
 	Dataset
 	first  int
-	number int // number of the argument of ContentOf
+	number int // index of the argument of ContentOf
 }
 
 func (d *datasets) Len() int { return d.len }
@@ -165,13 +165,13 @@ func (s *imageSummer) Close() error {
 	return first
 }
 
-// Watch receives the hashes of the samples that Readers of watched data sets read. Without a receiver, the Readers
+// Watch passes on the hashes of the samples that Readers of watched data sets read. Without a receiver, the Readers
 // compute no hashes.
 type Watch struct {
 	to atomic.Pointer[func(unit int, sum uint64)]
 }
 
-// Send sets the receiver. Several goroutines call it at the same time.
+// Send sets the receiver, which must be safe for concurrent use.
 func (w *Watch) Send(to func(unit int, sum uint64)) { w.to.Store(&to) }
 
 // Watched returns s with Readers that send the hashes of samples to w. The units are those of ContentOf(s.Train,
@@ -208,7 +208,7 @@ func (r *watchedReader) Read(i int, sizer Sizer, img *Image) error {
 	img.Contents = nil
 	err := r.Reader.Read(i, sizer, img)
 	if to := r.d.w.to.Load(); to != nil && img.Contents != nil {
-		(*to)(r.d.first+i, SumOf(img.Contents)) // also of an image that cannot be decoded
+		(*to)(r.d.first+i, SumOf(img.Contents)) // even if the image cannot be decoded
 	}
 	return err
 }

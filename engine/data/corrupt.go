@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// streamReplacement is the stream of the random numbers that choose replacements. Its seed is 0.
+// streamReplacement is the stream of the random numbers that choose replacements. The seed is always 0.
 const streamReplacement stream = 128
 
 // Skipping is a Dataset that replaces unreadable samples of another Dataset. Its methods are safe for concurrent use.
 //
 // The replacement of sample i is the first readable sample of a random sequence, which is a function of i alone. The
-// sample gets the label of its replacement. Augmentation and dropout remain those of i. Batches therefore keep their
+// sample gets the label of its replacement, but keeps the augmentation and dropout of i. Batches therefore keep their
 // size, and all ranks and resumed runs use the same replacement for i. A simple rule such as "the next sample" would
 // give all samples of a truncated shard the same replacement.
 type Skipping struct {
@@ -33,10 +33,10 @@ type replacements struct {
 	bad   map[int]int // maps an unreadable sample to its replacement; -1 while the replacement is not known
 }
 
-// Skip returns ds with replacements for its unreadable samples. If more than limit samples are unreadable, reads
-// return the error of each further unreadable sample; 0 means no limit. The limit counts only the samples of this
-// rank, including prefetched samples. train.Options therefore has a limit for the whole run, which is checked after
-// each step. report, if not nil, is called once for each unreadable sample, by one goroutine at a time.
+// Skip returns ds with replacements for its unreadable samples. If more than limit samples are unreadable, reads return
+// the error of each further unreadable sample; 0 means no limit. The limit applies to the samples of this rank,
+// including prefetched samples. train.Options has a second limit for the whole run, which is checked after each step.
+// If report is not nil, it is called once for each unreadable sample, by one goroutine at a time.
 func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
 	return &Skipping{Dataset: ds, replacements: newReplacements(limit, report)}
 }
@@ -48,13 +48,14 @@ func newReplacements(limit int, report func(*Fault)) replacements {
 // Skipped returns the number of unreadable samples found so far.
 func (s *replacements) Skipped() int { return int(s.count.Load()) }
 
-// Replaced reports whether sample i was replaced. The sample must have been read before.
+// Replaced reports whether sample i was replaced. It is valid only after sample i was read.
 func (s *replacements) Replaced(i int) bool {
 	_, ok := s.replacement(i)
 	return ok
 }
 
-// Label returns the class of sample i. If sample i has been found unreadable, it is the class of the replacement.
+// Label returns the class of sample i. If sample i was found to be unreadable, Label returns the class of the
+// replacement.
 func (s *Skipping) Label(i int) int {
 	if k, ok := s.replacement(i); ok && k >= 0 {
 		i = k
@@ -122,8 +123,8 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 	return fault, nil
 }
 
-// Exhausted reports whether err is caused by a lack of resources on this machine, by a request over the network that
-// failed, or by the end of the run. In this case, another rank or a later read might be able to read the sample.
+// Exhausted reports whether err is caused by a lack of resources on this machine, by a failed network request, or by
+// the end of the run. In this case, another rank or a later read might be able to read the sample.
 func Exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled} {
 		if errors.Is(err, e) {
@@ -137,7 +138,7 @@ func Exhausted(err error) bool {
 // maxTries limits the number of samples that are tried as a replacement.
 const maxTries = 1000
 
-// replace reads the replacement of sample i. fault is the reason why i is unreadable, or nil if it was already
+// replace reads the replacement of sample i. fault is the reason why i is unreadable; nil means that it was already
 // reported.
 func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) error {
 	if fault != nil {
@@ -167,7 +168,7 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 		Err: fmt.Errorf("none of the %d other samples that were tried can be read", maxTries)}
 }
 
-// note counts and reports an unreadable sample once. If another reader has already set a replacement, note keeps it.
+// note counts and reports an unreadable sample once. If another Reader has already set a replacement, note keeps it.
 func (s *replacements) note(i int, fault *Fault) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// SkippingSamples replaces unreadable samples of other Samples, like Skipping. Samples of unequal lengths (Lengths) are
-// replaced by samples that are not longer if Options.GroupByLength is set, because the length of a step is then chosen
-// before its samples are read.
+// SkippingSamples replaces unreadable samples of other Samples, like Skipping. If the samples have unequal lengths
+// (Lengths) and Options.GroupByLength is set, a replacement is never longer than the sample. The reason is that the
+// length of a step is chosen before its samples are read.
 type SkippingSamples struct {
 	Samples
 	replacements
@@ -29,7 +29,7 @@ func SkipSamples(samples Samples, limit int, report func(*Fault)) Samples {
 	return s
 }
 
-// Unskipped returns the samples without replacements: samples, or those that SkipSamples got.
+// Unskipped returns the samples without replacements: the argument of SkipSamples, or otherwise samples.
 func Unskipped(samples Samples) Samples {
 	if s, ok := samples.(interface{ Unwrap() Samples }); ok {
 		return s.Unwrap()
@@ -60,11 +60,11 @@ func (s *SkippingSamples) NewSource(o *Options) (Source, error) {
 type skippingSource struct {
 	Source
 	s       *SkippingSamples
-	lengths Lengths // a replacement is not longer; nil: it may have any length
+	lengths Lengths // a replacement must not be longer; nil: it may have any length
 }
 
-// Read implements Source. It does not read samples again that are known to be unreadable: their replacement must not
-// depend on whether a later read succeeds.
+// Read implements Source. It does not read known unreadable samples again, because their replacement must not depend on
+// whether a later read succeeds.
 func (r *skippingSource) Read(span *Span, errs []error) {
 	known := span
 	for j := span.Lo; j < span.Hi; j++ {
@@ -103,7 +103,7 @@ func (r *skippingSource) Read(span *Span, errs []error) {
 	}
 }
 
-// skippingCounter also counts the labels of replacements.
+// skippingCounter also counts the labels, including those of replacements.
 type skippingCounter struct {
 	*skippingSource
 	counter LabelCounter
@@ -137,7 +137,7 @@ func unreadable(all error) (fault *Fault, err error) {
 	return fault, nil
 }
 
-// replace reads the replacement of sample i, which is unreadable because of fault.
+// replace reads the replacement of sample i. fault is the reason why i is unreadable.
 func (r *skippingSource) replace(i int, fault *Fault, read func(k int) error) error {
 	s := r.s
 	k, known := s.replacement(i)
@@ -149,7 +149,7 @@ func (r *skippingSource) replace(i int, fault *Fault, read func(k int) error) er
 			return err
 		}
 	}
-	// try reads sample k as the replacement. Without a result, another sample has to be tried.
+	// try reads sample k as the replacement. If done is false and err is nil, the caller must try another sample.
 	try := func(k int) (done bool, err error) {
 		if _, bad := s.replacement(k); bad || r.lengths != nil && r.lengths.Length(k) > r.lengths.Length(i) {
 			return false, nil
@@ -173,7 +173,7 @@ func (r *skippingSource) replace(i int, fault *Fault, read func(k int) error) er
 		return &Fault{Op: "replace sample", Index: i,
 			Err: fmt.Errorf("none of the %d other samples that were tried can be read", maxTries)}
 	}
-	for step := 1; step < s.Len(); step++ { // few samples are as short
+	for step := 1; step < s.Len(); step++ { // a random choice seldom finds a sample that is short enough
 		if done, err := try((i + step) % s.Len()); done || err != nil {
 			return err
 		}

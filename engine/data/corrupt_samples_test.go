@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// unevenSamples are samples of unequal lengths with a number of labels, some of which cannot be read.
+// unevenSamples are samples of unequal lengths, each with a number of labels. Some of them cannot be read.
 type unevenSamples struct {
 	n      int
 	broken map[int]bool
@@ -41,8 +41,7 @@ func (s textSource) CountLabels(_, index int) (int, error) {
 	return s.Length(index), nil
 }
 
-// TestUnreadableSamplesOfAnyKindAreReplaced compares the batches of two ranks, with other numbers of workers, with
-// those of one.
+// The test compares the batches of two ranks with those of a single rank that has another number of workers.
 func TestUnreadableSamplesOfAnyKindAreReplaced(t *testing.T) {
 	base := unevenSamples{n: 40, broken: map[int]bool{3: true, 4: true, 17: true, 39: true}}
 	read := func(share Share, workers int) (all [][]string, replaced int, labels []int) {
@@ -92,7 +91,7 @@ func TestUnreadableSamplesOfAnyKindAreReplaced(t *testing.T) {
 	}
 }
 
-// flakySamples are readable again after the first failure.
+// flakySamples fail only at their first read.
 type flakySamples struct{ unevenSamples }
 
 func (s flakySamples) NewSource(*Options) (Source, error) {
@@ -108,7 +107,7 @@ func (s flakySource) Read(span *Span, errs []error) {
 	}
 }
 
-// readAll returns the contents of all samples, without the epoch, of two epochs.
+// readAll returns the contents of all samples in two epochs, without the number of the epoch.
 func readAll(t *testing.T, samples Samples, grouped bool) (epochs [2]map[int64]int) {
 	t.Helper()
 	l, err := NewLoader(Options{Samples: samples, BatchSize: samples.Len(), Workers: 1, GroupByLength: grouped})
@@ -130,7 +129,7 @@ func readAll(t *testing.T, samples Samples, grouped bool) (epochs [2]map[int64]i
 	return epochs
 }
 
-// A sample keeps its replacement, even if a later read would succeed.
+// A sample must keep its replacement, even if a later read would succeed.
 func TestAReplacementStays(t *testing.T) {
 	base := flakySamples{unevenSamples{n: 40, broken: map[int]bool{17: true}}}
 	epochs := readAll(t, SkipSamples(base, 0, nil), false)
@@ -150,7 +149,8 @@ func (s oneAsShort) Length(i int) int {
 	return 2
 }
 
-// A replacement has any length unless samples are grouped by length, and then any sample that is as short is found.
+// If samples are not grouped by length, a replacement may have any length. Otherwise the only other short sample must
+// be found.
 func TestAShortSampleFindsAReplacement(t *testing.T) {
 	base := oneAsShort{unevenSamples{n: 4100, broken: map[int]bool{0: true}}}
 	if got := readAll(t, SkipSamples(base, 0, nil), false)[0][0]; got == 0 || got == 4000 {

@@ -184,8 +184,8 @@ func (r *hookedReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// Eight readers find the same unreadable sample at once. No reader may change a replacement that another reader has
-// set.
+// Eight Readers find the same unreadable sample at the same time. No Reader may change a replacement that another
+// Reader has set.
 func TestASettledReplacementStays(t *testing.T) {
 	const readers, bad = 8, 2
 	var meet sync.WaitGroup
@@ -195,7 +195,7 @@ func TestASettledReplacementStays(t *testing.T) {
 	var ds *Skipping
 	set := hooked{fake: &fake{samples: 30, size: 1, classes: 7, broken: map[int]bool{bad: true}}}
 	set.before = func(i int) {
-		if i == bad { // all readers are in this read before the first of them continues
+		if i == bad { // all Readers are in this read before the first of them continues
 			meet.Done()
 			meet.Wait()
 			<-turn

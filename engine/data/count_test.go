@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// counted are rows of which sample i has i%5 labels, one more in odd epochs.
+// counted are rows with labels: sample i has i%5 labels, and one more in odd epochs.
 type counted struct{ rows }
 
 func (l counted) NewSource(o *Options) (Source, error) {
@@ -24,7 +24,7 @@ func (s countedSource) CountLabels(epoch, index int) (int, error) {
 	return labelsOf(epoch, index), nil
 }
 
-// Every rank knows the labels of the whole optimizer step, with any share of its own.
+// Every rank must know the number of labels of the whole optimizer step, for any share.
 func TestTheFirstPartOfAStepHasTheLabelsOfTheStep(t *testing.T) {
 	const batch, parts = 12, 3
 	order := make([]int32, 40)
@@ -82,7 +82,7 @@ func TestAnEvaluationCountsNoLabelsInAdvance(t *testing.T) {
 	b.Release()
 }
 
-// A rank without samples of its own reports a sample that it cannot count.
+// A rank with an empty share must report a sample whose labels cannot be counted.
 func TestASampleThatCannotBeCountedIsAFault(t *testing.T) {
 	l, err := NewLoader(Options{Samples: counted{rows{n: 4, width: 1, broken: 3}}, BatchSize: 4, Share: &Share{},
 		MaxCount: 1})

@@ -33,20 +33,20 @@ type Splits struct {
 	EvalFrom      string    // origin of Eval if OwnEval is set, such as `part validation, valid/`; may be ""
 	Same          bool      // Train and Eval are the same samples, because the data set was opened for evaluation only
 	LeftOut       []LeftOut // damaged parts that were left out, in the order of the data set
-	Files         int       // number of files, with those in LeftOut; 0: unknown
-	Unused        string    // folder or files of a part that neither Train nor Eval has; "" if there is none
+	Files         int       // number of files, including those in LeftOut; 0: unknown
+	Unused        string    // folder or files of a part that is in neither Train nor Eval; "" if there is no such part
 	Closer        io.Closer // frees resources that both parts use; may be nil
 	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set
 
-	// Sets are the labels of samples that have several labels each; nil: each sample has one class. Dataset.Label is
-	// then the number of a set, and Dataset.Classes describes the sets.
+	// Sets is not nil if a sample can have several labels. Dataset.Label is then an index into Sets.Sets, and
+	// Dataset.Classes describes the sets. nil: each sample has one class.
 	Sets *LabelSets
 }
 
-// LabelSets are the labels of the samples of a data set, each with any number of labels.
+// LabelSets are the label sets of a data set whose samples have any number of labels.
 type LabelSets struct {
-	Names []string  // names of the labels, by number
-	Sets  [][]int32 // numbers of the labels of each set, in ascending order
+	Names []string  // names of the labels, indexed by label
+	Sets  [][]int32 // labels of each set, in ascending order
 }
 
 // Describe returns the names of the labels of a set.
@@ -61,7 +61,7 @@ func (s *LabelSets) Describe(set int) string {
 	return strings.Join(names, "|")
 }
 
-// fill writes 1 for each label of a set, and 0 for all other labels, to to, which has an element for each label.
+// fill sets to to 1 for each label of a set, and to 0 for all other labels. to has one element for each label.
 func (s *LabelSets) fill(set int, to []int32) {
 	clear(to)
 	for _, label := range s.Sets[set] {
@@ -69,8 +69,8 @@ func (s *LabelSets) fill(set int, to []int32) {
 	}
 }
 
-// Relabelled returns the sets with the labels of a trained model, whose names are given. number[i] is the number, in
-// names, of label i of s.
+// Relabelled returns the sets with the labels of a trained model. names are the names of these labels. Label i of s is
+// label number[i] of the result.
 func (s *LabelSets) Relabelled(names []string, number []int) *LabelSets {
 	out := &LabelSets{Names: names, Sets: make([][]int32, len(s.Sets))}
 	for k, set := range s.Sets {
@@ -142,7 +142,7 @@ func (s Splits) CachedWithin(limit int64, budget *Budget) Splits {
 	return s
 }
 
-// Reader decodes samples of one Dataset. Only one goroutine at a time may use it.
+// Reader decodes samples of one Dataset. It is not safe for concurrent use.
 type Reader interface {
 	// Read decodes sample i into img. img.Pix may refer to memory of the Reader or of the Dataset. It is valid until
 	// the next Read or Close, and the caller must not modify it. If sizer is not nil, images with more than
@@ -175,12 +175,12 @@ type Image struct {
 	// FullWidth and FullHeight are the size of the stored image in pixels. They are larger than Width and Height
 	// after a decode at a reduced size.
 	FullWidth, FullHeight int
-	// EncodedBytes is the size of the encoded image, and Fetched is the time that the Reader waited for it; 0 if
-	// unknown.
+	// EncodedBytes is the size of the encoded image; 0 if unknown. Fetched is the time that the Reader waited for these
+	// bytes; 0 if unknown.
 	EncodedBytes int
 	Fetched      time.Duration
-	// Contents are the stored bytes of the sample, as read, also if they cannot be decoded. They are valid as long as
-	// Pix. Machines that train together compare hashes of these bytes. nil: the data set does not provide the bytes.
+	// Contents are the stored bytes of the sample, as read, even if they cannot be decoded. They are valid as long as
+	// Pix. The machines of a run compare hashes of these bytes. nil: the data set does not provide the bytes.
 	Contents []byte
 }
 
@@ -189,7 +189,7 @@ type Normalization struct {
 	Mean, Std [3]float32 // red, green, blue; 1 is full scale (255)
 }
 
-// The usual constants. Those of ImageNet are also suitable for other photographs.
+// The usual constants. NormalizeImageNet is also suitable for other photographs.
 var (
 	NormalizeImageNet = Normalization{Mean: [3]float32{0.485, 0.456, 0.406}, Std: [3]float32{0.229, 0.224, 0.225}}
 	NormalizeCIFAR10  = Normalization{Mean: [3]float32{0.4914, 0.4822, 0.4465},

@@ -47,7 +47,7 @@ func TestLimitedIsBalancedNestedAndOrdered(t *testing.T) {
 			for i := range n {
 				taken[part.Label(i)]++
 			}
-			// A class may have two samples more than another class only if the other class has no further samples.
+			// A class may have two samples more than another class only if the other class has no more samples to take.
 			for a := range taken {
 				for b := range taken {
 					if taken[a] > taken[b]+1 && taken[b] < available[b] {
@@ -262,7 +262,7 @@ func TestSyntheticClassesCanBeLearned(t *testing.T) {
 	}
 }
 
-// A changed pixel would change all earlier measurements on synthetic data.
+// Synthetic pixels must never change. Otherwise new measurements would not be comparable with earlier ones.
 func TestSyntheticPixelsAreFrozen(t *testing.T) {
 	s, err := Synthetic(SyntheticOptions{Seed: 1, Train: 10, Eval: 1, Size: 2})
 	if err != nil {

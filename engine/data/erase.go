@@ -9,17 +9,17 @@ import (
 // EraseMode is the kind of pixels that replace an erased rectangle.
 type EraseMode uint8
 
-// The modes of timm, converted from normalised images to bytes. The mean colour replaces 0. Normally distributed
-// values with the standard deviation of the data replace standard normal values.
+// The modes of timm, converted from normalised images to bytes. A normalised value of 0 becomes the mean colour.
+// Standard normal values become normal values with the mean and the standard deviation of the data.
 const (
 	EraseConst EraseMode = iota // mean colour of the data
 	EraseRand                   // one random colour
 	ErasePixel                  // a random colour for each pixel
 )
 
-// RandomErase erases rectangles. Their total area is 2 % to 1/3 of the image, and their aspect ratios are 0.3 to
-// 1/0.3 (Z. Zhong et al., "Random erasing data augmentation", 2017). The distribution and the number of tries are
-// those of timm.
+// RandomErase erases rectangles. Their total area is 2 % to 1/3 of the image, and their aspect ratios are 0.3 to 1/0.3
+// (Z. Zhong et al., "Random erasing data augmentation", 2017). The distribution and the number of attempts are those of
+// timm.
 type RandomErase struct {
 	Probability float64
 	Mode        EraseMode
@@ -80,15 +80,15 @@ type paint struct {
 	alias [3][256]aliasEntry
 }
 
-// aliasEntry covers 1/256 of the probability. Random numbers below threshold give the byte of the entry itself; all
-// others give other.
+// aliasEntry covers 1/256 of the probability. If the random number is below threshold, the result is the byte of the
+// entry itself. Otherwise the result is other.
 type aliasEntry struct {
 	threshold uint32 // compared with the lower 24 bits of the random number
 	other     byte
 }
 
-// newPaint returns the tables for the bytes of mean + std·z, where z is standard normal. Mean and std are in units of
-// full scale. The result is rounded and clamped to 0 … 255.
+// newPaint returns the tables for the bytes of mean + std·z, where z is standard normal. Mean and standard deviation
+// are in units of full scale. The bytes are rounded and clamped to 0 … 255.
 func newPaint(n Normalization) *paint {
 	p := new(paint)
 	for ch := range p.alias {

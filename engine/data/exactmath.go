@@ -3,8 +3,7 @@ package data
 import "math"
 
 // The functions of package math differ in their last bits between architectures, which could change a random choice.
-// The functions here therefore use only basic operations in a fixed order. Conversions to float64 prevent fused
-// multiply-adds.
+// The functions here use only basic operations in a fixed order. Conversions to float64 prevent fused multiply-adds.
 
 // exponential returns e^x for |x| < 1.
 func exponential(x float64) float64 {
@@ -115,7 +114,7 @@ func (d *draws) betaJohnk(a float64) float64 {
 		u, v := logarithm(d.positive()), logarithm(d.positive())
 		x, y := u/a, v/a // logarithms of u^(1/a) and v^(1/a)
 		most := max(x, y)
-		if math.IsInf(most, -1) { // both overflow; as in the limit a = 0, the larger one decides
+		if math.IsInf(most, -1) { // both overflow; as in the limit a = 0, the larger of u and v determines the result
 			switch {
 			case u > v:
 				return 1

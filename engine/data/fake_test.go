@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fake is a data set in which each image contains the number of its sample. Its readers can be slow and faulty.
+// fake is a data set in which each image contains its sample index. Its Readers can be slow and faulty.
 type fake struct {
 	samples, size int
 	classes       int

@@ -18,13 +18,13 @@ type Fault struct {
 	Index  int    // index of the sample in its data set; -1 if the fault does not concern a single sample
 	Advice string // advice for the user; "" if Err is sufficient
 	Err    error  // the cause
-	// Damaged states that a file as a whole is damaged. data.corrupt = "skip" leaves it out.
+	// Damaged states that the whole file is damaged. With data.corrupt = "skip", such a file is left out.
 	Damaged bool
 }
 
-// LeftOut is a damaged part of the data that was left out when the data set was opened, as the caller asked for.
+// LeftOut is a damaged part of the data that was left out when the data set was opened, at the caller's request.
 type LeftOut struct {
-	Path   string // of a file, or of a sample in it
+	Path   string // path of the file, or of a sample in it
 	Whole  bool   // all samples of the file are left out
 	Rest   bool   // all samples of the file after the damage are left out
 	Reason error
@@ -34,9 +34,8 @@ func (l LeftOut) String() string {
 	return (&Fault{Op: "left out", Path: l.Path, Index: -1, Err: l.Reason}).Error()
 }
 
-// IsDamage reports whether err, of opening or reading a file, is caused by the contents of the file: not by a missing
-// file, by permissions, by a failed request for an object, by an error of the disk or of a network file system, by a
-// lack of resources or by the end of a context.
+// IsDamage reports whether the contents of a file caused err. It returns false for missing files, permissions, failed
+// requests for objects, disk and network errors, exhausted resources and a cancelled context.
 func IsDamage(err error) bool {
 	switch {
 	case err == nil, Exhausted(err), errors.As(err, new(interface{ Requested() })),
@@ -66,7 +65,8 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// FileFault returns the fault of an operation on the file path. It removes the path from err, because Fault prints it.
+// FileFault returns the Fault of an operation on the file path. It removes the path from err, because Fault.Error
+// prints the path.
 func FileFault(op, path string, err error) *Fault {
 	var refused *regular.Error
 	if errors.As(err, &refused) && refused.Path == path {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// groupedBatches is the number of batches whose samples are sorted by length together. With a larger number, the
-// lengths within a batch are more similar. With a smaller number, a batch is closer to a random choice of samples.
+// groupedBatches is the number of batches whose samples are sorted by length together. A larger number makes the
+// lengths within a batch more similar. A smaller number makes a batch more similar to a random choice of samples.
 const groupedBatches = 50
 
 // groupByLength changes a random order of samples such that the samples of each batch have similar lengths. It sorts
-// stretches of groupedBatches batches by length, and then shuffles the batches. The result is a function of the order,
-// the seed and the epoch. Samples at the end that do not fill a batch keep their places, so that the samples that an
-// epoch leaves out do not depend on their lengths. scratch has the size of order.
+// sections of groupedBatches batches by length, and then shuffles the batches. The result is a function of the order,
+// the seed and the epoch. The samples at the end that do not fill a batch keep their positions. Which samples an epoch
+// omits therefore does not depend on their lengths. scratch has the length of order.
 func groupByLength(order, scratch []int32, batch int, length func(int) int, seed uint64, epoch int) {
 	whole := order[:len(order)-len(order)%batch]
 	for stretch := range slices.Chunk(whole, groupedBatches*batch) {

@@ -16,15 +16,15 @@ import (
 //	lambda         ()               f32, weight of labels, 0 … 1; only with Mix
 //	images         (Size, Size, 3)  u8, rows of red, green, blue
 //
-// With Sets, labels, second_labels and lambda have the shape (len(Sets.Names)): labels has 1 for each label of the
-// sample, and 0 for all others.
+// If Sets is not nil, labels, second_labels and lambda have the shape (len(Sets.Names)). labels is then 1 for each
+// label of the sample, and 0 for all others.
 type Images struct {
 	Dataset   Dataset
 	Sets      *LabelSets // nil: each sample has one class
 	Transform Transform
-	Mix       Mix // combines training samples with partners
+	Mix       Mix // combines training samples with their partners
 
-	// Stages, if not nil, adds up the time and bytes that samples need.
+	// Stages, if not nil, accumulates the time and bytes that samples need.
 	Stages *Stages
 }
 
@@ -64,7 +64,7 @@ func (s Images) Layout(o *Options) (Layout, error) {
 	}
 	layout := Layout{Fields: []Field{{Name: Labels, DType: tensor.I32, Shape: targets, Pad: 0xff}}, Group: 1}
 	if s.Mix.Enabled() {
-		layout.Group = 2 // a pair of partners is read together
+		layout.Group = 2 // Read decodes the two samples of a mixed pair together
 		layout.Fields = append(layout.Fields, Field{Name: SecondLabels, DType: tensor.I32, Shape: targets},
 			Field{Name: Lambda, DType: tensor.F32, Shape: targets})
 		if o.Evaluate {
@@ -112,7 +112,7 @@ type imageSource struct {
 	pixels    int // index of the image field
 	transform transformer
 	img       Image
-	partner   []byte // (size, size, 3), a partner that is not in the span
+	partner   []byte // (size, size, 3), image of a partner that is not in the span
 }
 
 // Close implements [Source].
@@ -137,7 +137,7 @@ func (w *imageSource) read(s *Span, j int) error {
 		return err
 	}
 	m := w.mixing(s, j)
-	if !m.none() { // the partner belongs to another span or another rank
+	if !m.none() { // the partner is in another span or on another rank
 		w.partner = resize(w.partner, len(pix))
 		if err := w.view(s, j^1, w.partner); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (w *imageSource) read(s *Span, j int) error {
 	return nil
 }
 
-// readPair fills positions j and j+1. The two samples are partners.
+// readPair fills positions j and j+1, whose samples mixup and cutmix combine with each other.
 func (w *imageSource) readPair(s *Span, j int) (errA, errB error) {
 	a, b := s.Field(w.pixels, j), s.Field(w.pixels, j+1)
 	errA, errB = w.view(s, j, a), w.view(s, j+1, b)
@@ -212,7 +212,7 @@ func (w *imageSource) write(label int, field []byte) {
 func (w *imageSource) view(s *Span, j int, pix []byte) (err error) {
 	index := int(s.Index[j])
 	defer func() {
-		// A decoder of the standard library may panic on a crafted file. The panic must not end the training.
+		// A decoder of the standard library may panic on a crafted file. The panic must not end the process.
 		if r := recover(); r != nil {
 			err = &Fault{Op: "decode sample", Index: index, Err: fmt.Errorf("decoder panicked: %v", r)}
 		}

@@ -19,29 +19,29 @@ var ErrClosed = errors.New("data loader is closed")
 // Options configures a Loader.
 type Options struct {
 	Samples Samples
-	Seed    uint64 // seed of the order of epochs and of the random choices of the samples
+	Seed    uint64 // seed of the order of epochs and of the random choices of samples
 
 	// BatchSize is the number of samples of the global batch, which all ranks together use in one optimizer step.
 	BatchSize int
-	// Accumulation splits the global batch into equal parts; each part is one Batch. It must divide BatchSize. 0
-	// means 1.
+	// Accumulation is the number of equal parts into which the global batch is split. Each part is one Batch.
+	// Accumulation must divide BatchSize. 0 means 1.
 	Accumulation int
 
 	// GroupByLength puts samples of similar length into the same optimizer step, and sets Batch.Length. The Samples
-	// must implement Lengths. The groups are a function of the seed and the epoch. It has no effect on an evaluation.
+	// must implement Lengths. The groups are a function of the seed and the epoch. Evaluations ignore GroupByLength.
 	GroupByLength bool
 
-	// Evaluate reads the samples once, in order, including the last incomplete batch. Next then returns io.EOF until
-	// JumpTo. Without Evaluate, the Loader reads epoch after epoch, each in a different order. Samples at the end of
-	// an epoch that do not fill a global batch are left out, unless KeepLast is set.
+	// Evaluate makes the Loader read the samples once, in order, including the last incomplete batch. Next then returns
+	// io.EOF until JumpTo is called. Without Evaluate, the Loader reads epoch after epoch, each in a different order.
+	// Samples at the end of an epoch that do not fill a global batch are omitted, unless KeepLast is set.
 	Evaluate bool
 
-	// KeepLast makes the samples at the end of an epoch that do not fill a global batch a smaller last step
-	// (Batch.StepSamples). Its accumulation parts are filled in order, so the last ones may have no samples. A rank
-	// gets the positions of its share that exist. It has no effect on an evaluation.
+	// KeepLast forms a smaller last step (Batch.StepSamples) from the samples at the end of an epoch that do not fill a
+	// global batch. The accumulation parts of this step are filled in order, so the last ones may be empty. A rank gets
+	// the positions of its share that exist. Evaluations ignore KeepLast.
 	KeepLast bool
 
-	// Share is this rank's part of each batch. nil means the whole batch.
+	// Share is this rank's share of each batch. nil means the whole batch.
 	Share *Share
 	// MaxCount is the largest permitted Share.Count; it determines the size of the buffers. 0 means a whole batch.
 	MaxCount int
@@ -50,8 +50,8 @@ type Options struct {
 	Workers int   // number of goroutines that read samples; 0 means one per processor, at most 16
 	Depth   int   // number of batches in memory: being read, ready, or held by the caller; at least 2, 0 means 4
 
-	// Alloc returns memory for the buffers of one batch, and a function that frees it. The memory must be aligned to
-	// 64 bytes. An Alloc can return page-locked memory, for example. nil means the Go heap.
+	// Alloc returns memory for the buffers of one batch, and a function that frees it. The memory must be aligned to 64
+	// bytes. It may be page-locked, for example. nil means the Go heap.
 	Alloc func(bytes int) (memory []byte, free func(), err error)
 }
 
@@ -62,7 +62,7 @@ type Share struct{ Offset, Count int }
 // Release. Samples are in the order of the global batch.
 type Batch struct {
 	Fields []Field // IDs, then the fields of the Samples; the caller must not modify the slice
-	IDs    []int64 // (N) sample indices within the Samples
+	IDs    []int64 // (N) indices of the samples
 	N      int     // number of samples in this share; may be 0
 	Offset int     // position of the first sample in the batch
 	Total  int     // number of samples of the batch over all ranks
@@ -74,10 +74,10 @@ type Batch struct {
 	// Replaced is the number of samples in this share that were unreadable and have been replaced (Skip).
 	Replaced int
 	// StepLabels is the number of labels of the whole optimizer step, over all ranks and accumulation parts. It is set
-	// in the first part of a step if the sources are a LabelCounter; otherwise it is 0.
+	// in the first part of a step if each Source implements LabelCounter; otherwise it is 0.
 	StepLabels int
 	// Length is the number of positions of the longest sample of the optimizer step, over all ranks and accumulation
-	// parts; 0 without Options.GroupByLength.
+	// parts. It is 0 if Options.GroupByLength is not set.
 	Length int
 
 	memory [][]byte // memory of each field
@@ -112,10 +112,10 @@ func dtypeOf(v any) tensor.DType {
 	return tensor.U8
 }
 
-// Release returns the buffers to the Loader. Any goroutine may call it, exactly once for each batch.
+// Release returns the buffers to the Loader. It must be called exactly once for each batch, from any goroutine.
 func (b *Batch) Release() { b.loader.release(b.slot) }
 
-// Loader prefetches batches. Only one goroutine at a time may call Next, SetShare and JumpTo.
+// Loader prefetches batches. Next, SetShare and JumpTo are not safe for concurrent use.
 type Loader struct {
 	o       Options // options with defaults
 	part    int     // number of samples of a batch over all ranks
@@ -124,10 +124,10 @@ type Loader struct {
 	group   int     // Layout.Group
 	fields  []Field // IDs, then the fields of the samples
 	sizes   []int   // bytes of each field per sample
-	counts  bool    // the sources count labels for Batch.StepLabels
+	counts  bool    // each Source counts labels for Batch.StepLabels
 
 	mu     sync.Mutex
-	work   sync.Cond     // tells the workers that something has changed
+	work   sync.Cond     // wakes the workers after a change
 	ready  chan struct{} // contains a token when Next must check again
 	slots  []*slot
 	head   int64 // step that Next will return
@@ -136,13 +136,13 @@ type Loader struct {
 	closed bool
 
 	lengths    Lengths // nil unless samples are grouped by length
-	scratch    []int32 // memory of groupByLength
+	scratch    []int32 // buffer of groupByLength
 	order      []int32 // order of the samples in epoch orderEpoch
 	orderEpoch int     // epoch of order; -1: none
 	shuffling  bool    // a worker computes order without holding the lock
 
-	ahead     Ahead // the samples, if they can be fetched before they are read
-	announced int64 // steps before this one are announced to ahead
+	ahead     Ahead // the Samples, if they implement Ahead; else nil
+	announced int64 // all earlier steps are announced to ahead
 
 	workers sync.WaitGroup
 	sources []Source
@@ -203,15 +203,15 @@ func NewLoader(o Options) (*Loader, error) {
 }
 
 // BatchesPerEpoch checks the options and returns the number of batches of an epoch; see Loader.BatchesPerEpoch. It
-// reads and allocates nothing.
+// neither reads samples nor allocates buffers.
 func (o Options) BatchesPerEpoch() (int, error) {
 	_, _, n, err := o.checked()
 	return n, err
 }
 
-// MemoryBytes returns the memory that the batches of a Loader need for a share of count samples. It reads and allocates
-// nothing. samples is the number of samples; 0 means that it is unknown. An evaluation of few samples does not fill all
-// batches, and the system gives no memory to the rest of the buffers.
+// MemoryBytes returns the memory that the batches of a Loader need for a share of count samples. It neither reads
+// samples nor allocates buffers. samples is the number of samples; 0 means that it is unknown. An evaluation of few
+// samples does not fill all batches. The system then allocates no memory for the unused buffers.
 func (o Options) MemoryBytes(count, samples int) (int64, error) {
 	layout, err := o.Samples.Layout(&o)
 	if err != nil {
@@ -332,8 +332,8 @@ func checkShare(offset, count, part, maxCount int) error {
 func (l *Loader) BatchesPerEpoch() int { return l.perPass }
 
 // Next returns the next batch after all of its samples are read. It does not allocate. After the last batch of an
-// evaluation, it returns io.EOF. If samples cannot be read, it returns the *Fault of the first such sample in the
-// order of the batch. The position does not advance, so a second call returns the same error.
+// evaluation, it returns io.EOF. If samples cannot be read, it returns the *Fault of the first such sample in the order
+// of the batch. Next then stays at this batch, so a second call returns the same error.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -350,7 +350,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// tryNext returns the next batch. If the batch is not ready, wait is true.
+// tryNext returns the next batch. wait is true if the batch is not ready.
 func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -386,9 +386,9 @@ func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	return nil, true, nil
 }
 
-// SetShare makes this rank read samples offset to offset+count-1 of every batch, from step fromStep on. Next must not
-// have returned this step yet. Prefetched samples that belong to the new share are kept, others are dropped, and
-// missing samples are read. count must not exceed Options.MaxCount.
+// SetShare makes this rank read samples offset to offset+count-1 of every batch, beginning with step fromStep. Next
+// must not have returned this step yet. SetShare keeps prefetched samples that belong to the new share, and drops
+// others. The workers read the missing samples. count must not exceed Options.MaxCount.
 func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	if err := checkShare(offset, count, l.part, l.o.MaxCount); err != nil {
 		return err
@@ -416,9 +416,9 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	return nil
 }
 
-// JumpTo makes step the next batch. It can jump forwards, or backwards after a roll-back or for the next evaluation.
-// It drops prefetched batches, unless step is the next batch already; batches that the caller holds remain valid. The
-// newest share that was set applies from step on.
+// JumpTo makes step the next batch. It can jump forwards, or backwards after a roll-back or for the next evaluation. If
+// step is already the next batch, prefetched batches are kept; otherwise they are dropped. Batches that the caller
+// holds remain valid. The share of the latest call of SetShare applies from step on.
 func (l *Loader) JumpTo(step int64) error {
 	if step < 0 || l.o.Evaluate && step > int64(l.perPass) {
 		return fmt.Errorf("data loader: cannot go to batch %d of %d", step, l.perPass)
@@ -444,8 +444,7 @@ func (l *Loader) JumpTo(step int64) error {
 	return nil
 }
 
-// failed reports whether a prefetched batch has an error, which another read may not have. The caller must hold the
-// lock.
+// failed reports whether a prefetched batch has an error. Another read may succeed. The caller must hold the lock.
 func (l *Loader) failed() bool {
 	return slices.ContainsFunc(l.slots, func(s *slot) bool {
 		return s.state == slotFilling && (s.fault != nil || s.countFault != nil)
@@ -484,7 +483,7 @@ func (l *Loader) release(s *slot) {
 	}
 }
 
-// wake makes the workers and Next check for work again. The caller must hold the lock.
+// wake wakes the workers and Next. The caller must hold the lock.
 func (l *Loader) wake() {
 	l.work.Broadcast()
 	select {

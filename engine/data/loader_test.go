@@ -37,7 +37,7 @@ type fatal interface {
 	Context() context.Context
 }
 
-// join joins the shares of a batch to the whole batch.
+// join concatenates the shares of a batch.
 func join(shares ...imageBatch) imageBatch {
 	whole := shares[0]
 	for _, s := range shares[1:] {
@@ -96,7 +96,7 @@ func reference(t fatal, o imageOptions, n int) []imageBatch {
 	return out
 }
 
-// mixed mixes a whole batch in a simple way. first is the position of its first sample in the epoch.
+// mixed mixes a whole batch in a simple way. first is the position of the first sample of b in the epoch.
 func mixed(b *imageBatch, o imageOptions, first int) {
 	if !o.Mix.Enabled() {
 		return
@@ -420,7 +420,7 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 	}
 }
 
-// The steps of this test include ends of epochs, several workers and changes of shares.
+// The steps of this test include ends of epochs and changes of shares, with several workers.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	synthetic, err := Synthetic(SyntheticOptions{Train: 2000, Eval: 1})
 	if err != nil {
@@ -445,7 +445,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		step++
 	}
 	for range 100 {
-		next() // fills the caches and buffers
+		next() // also fills the caches and buffers
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -454,7 +454,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		next()
 	}
 	runtime.ReadMemStats(&after)
-	// The Go runtime sometimes allocates (timers, stack growth): a few objects in total, but none in each step.
+	// The Go runtime sometimes allocates (timers, stack growth): a few objects in total, but not in each step.
 	if n := after.Mallocs - before.Mallocs; n > steps/20 {
 		t.Errorf("%d allocations in %d steps", n, steps)
 	}

@@ -39,7 +39,7 @@ func TestMemoryOfBatchesIsThatOfTheBuffers(t *testing.T) {
 	}
 }
 
-// A run reads images before it knows what remains for their cache.
+// A run reads the first images before the budget of the cache is known. The cache must grow once the budget is set.
 func TestACacheGrowsOnceItsBudgetIsKnown(t *testing.T) {
 	splits, err := Synthetic(SyntheticOptions{Seed: 1, Train: 20, Eval: 20, Size: 16})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestCachesKeepToTheirBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := 2 * CachedBytes(200, size, size) / slabBytes // each part has slabs of its own, the last of which is not full
+	all := 2 * CachedBytes(200, size, size) / slabBytes // each part has its own slabs; its last slab is not full
 	if CachedBytes(1, 4000, 4000) != 0 {
 		t.Error("images that need more than a slab are counted, but not cached")
 	}

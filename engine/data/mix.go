@@ -6,23 +6,23 @@ import (
 	"math"
 )
 
-// MixMode determines which samples share a random choice.
+// MixMode determines which samples have the same random choice.
 type MixMode uint8
 
-// The modes of timm.
+// The modes are those of timm.
 const (
 	MixBatch   MixMode = iota // all samples of an optimizer step
 	MixPair                   // the two samples of a pair of partners
 	MixElement                // each sample has its own choice
 )
 
-// Mix combines a training sample with a partner, both images and labels. Mixup (H. Zhang et al., 2017) computes a
-// weighted mean of both images. Cutmix (S. Yun et al., 2019) inserts a rectangle of the partner. The distributions of
-// the choices are those of timm.
+// Mix combines the image and the label of a training sample with those of a partner. Mixup (H. Zhang et al., 2017)
+// computes a weighted mean of both images. Cutmix (S. Yun et al., 2019) inserts a rectangle of the partner. The
+// distributions of the choices are those of timm.
 //
-// The partners of a pair are at positions 2k and 2k+1 of a batch, so few pairs are split between two ranks. The order
-// of an epoch is random. This pairing is therefore equivalent to that of timm, which pairs the first sample with the
-// last one. Images are mixed as bytes, after all other augmentation.
+// The partners of a pair are at positions 2k and 2k+1 of a batch, so few pairs are split between two ranks. timm pairs
+// the first sample with the last one. Both pairings are equivalent, because the order of an epoch is random. Images are
+// mixed as bytes, after all other augmentation.
 type Mix struct {
 	MixupAlpha  float64 // parameter a of Beta(a, a), the distribution of mixup's lambda; 0 means no mixup
 	CutmixAlpha float64 // the same for cutmix
@@ -56,10 +56,10 @@ func (m Mix) check() error {
 	return errors.Join(errs...)
 }
 
-// unmixedWeight is the weight of the own pixels of an image that is not mixed.
+// unmixedWeight is the weight of the sample's own pixels in an image that is not mixed.
 const unmixedWeight = 1 << 16
 
-// mixing is one random choice. It determines how pixels and labels of a sample are weighted.
+// mixing is one random choice. It determines the weights of pixels and labels of a sample.
 type mixing struct {
 	cut    bool
 	box    rect    // rectangle with pixels of the partner, if cut is set
@@ -71,7 +71,7 @@ var unmixed = mixing{own: unmixedWeight, lambda: 1}
 
 func (m mixing) none() bool { return m.lambda == 1 }
 
-// draw makes the choice for a position of the epoch's order. The result is a function of the seed, the epoch, the
+// draw makes the choice for a position in the order of the epoch. The result is a function of the seed, the epoch, the
 // position and the number of samples per step.
 func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	if m.OffEpoch > 0 && epoch >= m.OffEpoch {
@@ -95,7 +95,7 @@ func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	return mixing{own: own, lambda: float32(own) / unmixedWeight}
 }
 
-// cutmix draws a rectangle that covers the fraction 1-lambda of the image. Its centre is uniformly distributed. If
+// cutmix draws a rectangle with the fraction 1-lambda of the area of the image. The centre is uniformly distributed. If
 // the border of the image cuts off a part of the rectangle, the weight of the sample's own label increases.
 func cutmix(lambda float64, d *draws, size int) mixing {
 	side := int(float64(size) * math.Sqrt(1-lambda))

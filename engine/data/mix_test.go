@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// whites is a data set with two classes, black and white squares.
+// whites is a data set of two classes: black and white squares.
 type whites struct{ *fake }
 
 func (w whites) Label(i int) int { return i % 2 }
@@ -59,8 +59,8 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	}
 }
 
-// A share of whole pairs decodes each sample once. A share that splits a pair decodes one additional partner at this
-// end.
+// If a share consists of whole pairs, each sample is decoded once. At each end where a share splits a pair, one
+// additional partner is decoded.
 func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
 	for _, c := range []struct {
 		offset, count, reads int
@@ -175,7 +175,7 @@ func TestABrokenPartnerIsNamed(t *testing.T) {
 	}
 }
 
-// A sample with several labels has a target for each label, and mixing weighs all targets alike.
+// A sample with several labels has one target per label. Mixing must use the same weight for all targets.
 func TestSeveralLabelsAreMixed(t *testing.T) {
 	const size = 4
 	sets := &LabelSets{Names: []string{"a", "b", "c"}, Sets: [][]int32{{0, 2}, nil}}

@@ -17,7 +17,7 @@ const (
 	streamRandAugment                   // operations of RandAugment on a sample
 	streamJitter                        // colour changes of a sample
 	streamErase                         // erased rectangles of a sample
-	streamMix                           // how samples are mixed; index = optimizer step, pair or position in the epoch
+	streamMix                           // choices of Mix; index = optimizer step, pair or position in the epoch
 	streamGroups                        // order of the batches of an epoch of samples of similar length; index 0
 )
 
@@ -47,7 +47,7 @@ type draws struct {
 }
 
 // newDraws starts the sequence of (seed, epoch, index, stream). Different arguments never use the same block, because
-// each argument has its own bits of the counter: epoch 32, index 56, stream 8.
+// each argument has separate bits of the counter: epoch 32, index 56, stream 8.
 func newDraws(seed uint64, epoch, index int, s stream) draws {
 	i := uint64(index)
 	return draws{
@@ -87,10 +87,10 @@ func (d *draws) float64() float64 {
 	return float64((hi<<32|lo)>>11) * (1.0 / (1 << 53))
 }
 
-// Purpose is the purpose of random numbers in packages that produce samples of text.
+// Purpose is the purpose of random numbers in packages that generate samples of text.
 type Purpose uint8
 
-// The purposes of text. They share no numbers with the purposes of images.
+// The purposes of text. Their random numbers are independent of those for images.
 const (
 	ForWindows   Purpose = 64 + iota // offset of the windows of an epoch; index 0
 	ForMasks                         // masked tokens and second text of a sample

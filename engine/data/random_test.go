@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The expected values are those published with the Random123 library (kat_vectors, philox4x32 10).
+// The expected values are those of the Random123 library (kat_vectors, philox4x32 10).
 func TestPhiloxKnownAnswers(t *testing.T) {
 	const all = 0xFFFFFFFF
 	for _, c := range []struct {
@@ -59,9 +59,9 @@ func TestBelowIsUniform(t *testing.T) {
 	}
 }
 
-// chiSquare returns the chi-square statistic of counts with equal expectations, and a limit. A correct generator
-// exceeds the limit for less than one in a million seeds. The limit is the mean + 5 standard deviations, + 5 for few
-// degrees of freedom. Seeds are fixed.
+// chiSquare returns the chi-square statistic of counts with equal expectations, and a limit. The limit is the mean + 5
+// standard deviations, + 5 for few degrees of freedom. With a correct generator, less than one in a million seeds
+// exceeds the limit. Seeds are fixed.
 func chiSquare(count []int, expected float64) (x, limit float64) {
 	for _, c := range count {
 		x += (float64(c) - expected) * (float64(c) - expected) / expected

@@ -1,6 +1,7 @@
 package data
 
-// Relabelled returns ds with the classes of a trained model. label[i] is the number, in classes, of class i of ds.
+// Relabelled returns ds with the classes of a trained model. Class i of ds becomes class label[i], an index into
+// classes.
 func Relabelled(ds Dataset, classes []string, label []int) Dataset {
 	return &relabelled{ds, classes, label}
 }

@@ -3,11 +3,11 @@ package data
 import "github.com/hetero-train/hetero-train/engine/data/jpeg"
 
 // Bilinear resampling with antialiasing, as in torchvision and Pillow for 8-bit images. Along each axis, an output
-// pixel is a weighted mean of input pixels. The weights form a triangle. Its half-width is the reduction factor, but
+// pixel is a weighted mean of input pixels. The weights form a triangle whose half-width is the reduction factor, but
 // at least one input pixel. Weights are in 22-bit fixed point.
 //
 // Rows are resampled first, then columns. The intermediate result is rounded to 8 bits. All pixel arithmetic uses
-// integers, so the results are the same on every machine.
+// integers, so the results are bit-equal on all machines.
 
 const weightBits = 22
 
@@ -27,8 +27,8 @@ type taps struct {
 	width  int
 }
 
-// setup computes the weights of a. Conversions to float64 round each product separately. Machines with and without
-// fused multiply-add therefore give the same result.
+// setup computes the weights of a. Conversions to float64 round each product separately, so the results are bit-equal
+// on machines with and without fused multiply-add.
 func (t *taps) setup(a axis) {
 	scale := (a.to - a.from) / float64(a.grid)
 	support := max(scale, 1)
@@ -69,14 +69,14 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// resampler contains the buffers of a resampling, which the next image reuses.
+// resampler contains the buffers of resample. They are reused for the next image.
 type resampler struct {
 	x, y taps
 	rows []byte  // (source rows needed, x.count, 3)
 	sums []int32 // (x.count, 3), for one output row
 }
 
-// resample writes a window of the resized src to dst (y.count, x.count, 3). src has width pixels per row; x and y
+// resample writes a window of the resized src to dst (y.count, x.count, 3). src has width pixels per row. x and y
 // describe the axes.
 func (r *resampler) resample(dst, src []byte, width int, x, y axis) {
 	r.x.setup(x)
@@ -95,7 +95,7 @@ func (t *taps) list() jpeg.Taps {
 	return jpeg.Taps{Start: t.start, Num: t.num, Weight: t.weight, Width: t.width}
 }
 
-// plain is the Go version of resample, with the same results. It needs the weights of setup.
+// plain is the Go version of resample, with the same results. It requires that setup has computed the weights.
 func (r *resampler) plain(dst, src []byte, width int, x, y axis) {
 	top := int(r.y.start[0])
 	last := len(r.y.start) - 1
@@ -127,7 +127,7 @@ func (t *taps) horizontal(dst, src []byte) {
 	}
 }
 
-// vertical computes output row k. rows starts with source row top.
+// vertical computes output row k. top is the source row at the start of rows.
 func (r *resampler) vertical(dst []byte, k, top int) {
 	t, n := &r.y, len(dst)
 	w := t.weight[k*t.width:][:t.num[k]]
@@ -137,7 +137,7 @@ func (r *resampler) vertical(dst []byte, k, top int) {
 	for c := range sums {
 		sums[c] = weightHalf
 	}
-	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time halve the memory accesses to the sums
+	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time halve memory accesses to sums
 		a, b := rows[:n], rows[n:2*n]
 		w0, w1 := w[0], w[1]
 		for c := range sums {

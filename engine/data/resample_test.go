@@ -113,7 +113,7 @@ func BenchmarkResample(b *testing.B) {
 	}
 }
 
-// The native loops process four rows and sixteen bytes at a time. This test has sizes around these numbers, and crops
+// The native loops process four rows and sixteen bytes at a time. The test uses sizes around these numbers, and crops
 // at every edge.
 func TestNativeResamplingEqualsGo(t *testing.T) {
 	if !jpeg.InUse().Native {

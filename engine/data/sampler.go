@@ -1,8 +1,8 @@
 package data
 
-// Permutation fills order with the samples 0 to len(order)-1 in the order of an epoch. It is a Fisher-Yates shuffle
-// from the last position to the second. Its random numbers are a function of (seed, epoch). All orders are equally
-// likely.
+// Permutation fills order with a permutation of the samples 0 to len(order)-1 for one epoch. It is a Fisher-Yates
+// shuffle from the last position to the second. Its random numbers are a function of (seed, epoch). All orders are
+// equally likely.
 func Permutation(order []int32, seed uint64, epoch int) {
 	for i := range order {
 		order[i] = int32(i)
@@ -14,9 +14,9 @@ func Permutation(order []int32, seed uint64, epoch int) {
 	}
 }
 
-// batchesPerEpoch returns the number of batches in an epoch of n samples. A batch is a global batch or an
-// accumulation part with part samples. Training counts optimizer steps of part*accumulation samples. In evaluation and
-// with keepLast, the remaining samples form a last batch or step. The last parts of this step may have no samples.
+// batchesPerEpoch returns the number of batches in an epoch of n samples. A batch is a global batch or an accumulation
+// part of part samples. In training, an optimizer step has part*accumulation samples. In evaluation and with keepLast,
+// the remaining samples form a last batch or step. The last parts of this step may be empty.
 func batchesPerEpoch(n, part, accumulation int, evaluate, keepLast bool) int {
 	switch step := part * accumulation; {
 	case evaluate:

@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rows are samples that are not images: a row of numbers and its weight. One call reads all samples of a group.
+// rows are samples that are not images: each is a row of numbers and a weight. One call reads all samples of a group.
 type rows struct {
 	n, width, group int
-	broken          int // sample that cannot be read; 0: none
+	broken          int // index of the sample that cannot be read; 0: none
 }
 
 func (r rows) Len() int { return r.n }

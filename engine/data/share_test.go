@@ -30,7 +30,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 		}
 		defer l.Close()
 		type share struct{ offset, count int }
-		shares := make([]share, 2*steps) // share of each step, computed in a simple way
+		shares := make([]share, 2*steps) // expected share of each step, computed in a simple way
 		for i := range shares {
 			shares[i] = share{o.Share.Offset, o.Share.Count}
 		}
@@ -71,7 +71,8 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	})
 }
 
-// The loop jumps to its first step before it starts, which is usually the step that the loader already reads.
+// A training loop calls JumpTo with its first step, which is usually the step that the Loader already reads. This call
+// must not drop any sample.
 func TestAJumpToTheNextBatchReadsNothingAgain(t *testing.T) {
 	f := &fake{samples: 100, size: 4}
 	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Depth: 2, Workers: 1})
@@ -99,8 +100,8 @@ func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	if b.N != 12 || b.Offset != 2 {
 		t.Fatalf("got %d samples from %d on", b.N, b.Offset)
 	}
-	// The first two batches need 4 more samples each. The third batch needs 12 samples; its reading began after the
-	// release.
+	// The first two batches need 4 more samples each. The Loader started to read the third batch after the release, so
+	// this batch needs only its 12 samples.
 	waitFor(t, "the third batch to be read", func() bool { return f.reads.Load() == 20+8+12 })
 }
 
@@ -142,8 +143,7 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 			t.Errorf("got %q, want %q", err, want)
 		}
 	}
-	// A share without the first broken sample reads the second broken sample. A share without both samples has no
-	// error.
+	// A share without the first broken sample returns the error of the second one. A share without both has no error.
 	if err := l.SetShare(2, 2, 2); err != nil {
 		t.Fatal(err)
 	}

@@ -34,20 +34,20 @@ type slot struct {
 	fields [][]byte      // (capacity) samples, for each field of the Loader
 	ids    []int64       // (capacity) memory of the first field
 	have   []sampleState // (capacity) state of each position
-	index  []int32       // (total) sample indices of the whole batch
-	whole  []int32       // sample indices of the optimizer step; empty unless its labels must be counted
+	index  []int32       // (total) indices of the samples of the whole batch
+	whole  []int32       // indices of the samples of the optimizer step; empty unless their labels must be counted
 
 	state  slotState
 	step   int64
 	epoch  int
-	first  int // position in the epoch of the batch's first sample
+	first  int // position of the batch's first sample in the epoch
 	total  int // number of samples of the batch over all ranks
 	origin int // position that is stored at index 0 of the buffers
 	lo, hi int // required positions: [lo, hi)
 
 	scan      int  // no position in [lo, scan) is missing
 	remaining int  // number of positions in [lo, hi) that are neither read nor failed
-	inFlight  int  // number of worker jobs that write to the buffers; reuse the buffers only if it is 0
+	inFlight  int  // number of worker jobs that write to the buffers; the buffers must not be reused before it is 0
 	move      bool // [lo, hi) exceeds the buffers; settle corrects this when inFlight is 0
 
 	fault   error // error of the failed sample with the lowest position in [lo, hi); nil if none failed
@@ -62,7 +62,7 @@ type slot struct {
 	countFault  error
 }
 
-// newSlot allocates buffers for MaxCount samples. Each field starts at a multiple of 64 bytes.
+// newSlot allocates buffers for MaxCount samples. Each field is aligned to 64 bytes.
 func newSlot(l *Loader) (*slot, error) {
 	n := l.o.MaxCount
 	size, ends := 0, make([]int, len(l.fields))
@@ -102,15 +102,14 @@ func heapMemory(bytes int) ([]byte, func(), error) {
 	return b[skip:][:bytes:bytes], func() {}, nil
 }
 
-// begin assigns the slot to a step. order is the permutation of the step's epoch; nil means that samples are in
-// order.
+// begin assigns the slot to a step. order is the permutation of the step's epoch; nil means the stored order.
 func (s *slot) begin(step int64, order []int32) {
 	l := s.l
 	s.state, s.step = slotFilling, step
 	s.epoch = int(step / int64(l.perPass))
 	s.first = int(step%int64(l.perPass)) * l.part
 	s.total = min(l.part, max(l.o.Samples.Len()-s.first, 0))
-	begin := s.first - s.first%l.o.BatchSize // of the optimizer step
+	begin := s.first - s.first%l.o.BatchSize // first position of the optimizer step
 	end := min(begin+l.o.BatchSize, l.o.Samples.Len())
 	s.stepSamples = end - begin
 	for j := range s.total {
@@ -149,7 +148,7 @@ func (s *slot) setRange(lo, hi int) {
 	s.settle()
 }
 
-// settle moves the contents if this is necessary and possible. It then counts the missing samples.
+// settle moves the contents if necessary, once no worker writes to them. It then counts the missing samples.
 func (s *slot) settle() {
 	if s.move && s.inFlight > 0 {
 		return // the last worker that finishes calls settle again
@@ -195,8 +194,8 @@ func (s *slot) fieldBytes(field, j int) []byte {
 	return s.fields[field][at : at+size : at+size]
 }
 
-// take marks up to n adjacent missing samples as taken, and returns their positions. The first one is the sample that
-// hasMissing found. take never splits a group (Layout.Group).
+// take marks up to n adjacent missing samples as taken, and returns their positions. It starts at the sample that
+// hasMissing found. It never splits a group (Layout.Group).
 func (s *slot) take(n int) (lo, hi int) {
 	lo = s.scan
 	for s.scan < s.hi && (s.scan-lo < n || s.scan%s.l.group != 0) && s.have[s.scan-s.origin] == sampleMissing {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Stages adds up the time and bytes of images in the workers of a Loader. Times are in nanoseconds, without mixing
-// and waiting. Partners from other shares also count as images.
+// Stages adds up the time and bytes of the images that the workers of a Loader read. Times are in nanoseconds. They
+// exclude mixing and waiting. Partners from other shares also count as images.
 type Stages struct {
 	Images       atomic.Int64
 	EncodedBytes atomic.Int64
@@ -19,7 +19,7 @@ type Stages struct {
 // viewTimed is the same as view, but measures the time.
 func (w *imageSource) viewTimed(index int, pix []byte) error {
 	stages, started := w.stages, time.Now()
-	w.img = Image{} // a Reader that decodes nothing does not set the measurements
+	w.img = Image{} // a Reader that decodes nothing leaves the measurements at 0
 	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
 		return err
 	}

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Limited returns a data set of n samples of ds, or ds itself if n is 0 or at least ds.Len().
+// Limited returns a data set of n samples of ds. If n is 0 or at least ds.Len(), it returns ds itself.
 //
-// The result is the same at every call. The sizes of classes are as equal as possible: samples are assigned in
-// rounds, one per class, until n are chosen. Classes that have no more samples are skipped. If the last round is
-// incomplete, lower labels come first. Within a class, samples are taken in a fixed random order, so a larger subset
+// The result is the same at every call. The sizes of classes are as equal as possible. In each round, one sample of
+// each class is chosen, until n samples are chosen. Classes without further samples are skipped. If the last round is
+// incomplete, lower labels come first. Within a class, samples are chosen in a fixed random order, so a larger subset
 // contains every smaller one. The chosen samples keep the order of ds.
 func Limited(ds Dataset, n int) Dataset {
 	if n <= 0 || n >= ds.Len() {
@@ -31,8 +31,8 @@ func Limited(ds Dataset, n int) Dataset {
 	return &subset{Dataset: ds, index: chosen}
 }
 
-// Subset returns a data set of the first classes of ds, with at most perClass samples of each. 0 means all. The
-// samples of a class are those that Limited takes first. A class without samples keeps its label.
+// Subset returns a data set of the first classes of ds, with at most perClass samples of each. 0 means all. It chooses
+// the samples of a class in the same order as Limited. A class without samples keeps its label.
 func Subset(ds Dataset, classes, perClass int) Dataset {
 	all := len(ds.Classes())
 	if classes <= 0 || classes > all {
@@ -80,8 +80,8 @@ func subsetOrder(i int32) uint32 {
 	return d.uint32()
 }
 
-// balancedQuotas returns how many of n samples each class gets, assigned in rounds. n must not exceed the number of
-// samples.
+// balancedQuotas divides n samples among the classes in rounds, and returns the number of each class. n must not exceed
+// the number of samples.
 func balancedQuotas(byClass [][]int32, n int) []int {
 	quota := make([]int, len(byClass))
 	for n > 0 {
@@ -110,7 +110,7 @@ type subset struct {
 func (s *subset) Len() int        { return len(s.index) }
 func (s *subset) Label(i int) int { return s.Dataset.Label(int(s.index[i])) }
 
-// Describe implements Described. The name of a sample without a name is its number in the whole data set.
+// Describe implements Described. Without a name, it returns the index of the sample in the whole data set.
 func (s *subset) Describe(i int) (name string, bytes int64) {
 	if d, ok := s.Dataset.(Described); ok {
 		return d.Describe(int(s.index[i]))
@@ -151,7 +151,7 @@ func renumber(err error, i int) error {
 	if !ok || fault.Index < 0 {
 		return err
 	}
-	own := *fault // copy the fault, because the Reader may keep the original
+	own := *fault // the Reader may keep the original
 	own.Index = i
 	return &own
 }

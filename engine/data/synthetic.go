@@ -15,12 +15,12 @@ type SyntheticOptions struct {
 	Size    int    // height and width in pixels, 1 … 4,096; 0 means 32
 }
 
-// mostSynthetic is the largest number of samples in a part of a synthetic data set. The order of an epoch needs 4
-// bytes per sample, so this limit allows 1 GiB. A larger data set could exhaust the memory, and the process would end
-// without a message.
+// mostSynthetic is the largest number of samples in a part of a synthetic data set. The order of an epoch needs 4 bytes
+// per sample, so this limit allows 1 GiB. A larger data set could exhaust the memory, and the system would end the
+// process without a message.
 const mostSynthetic = 1 << 28
 
-// Synthetic returns a data set that can be learnt and needs no files. Each class has its own colour and two plane
+// Synthetic returns a data set that a model can learn and that needs no files. Each class has a colour and two plane
 // waves. A sample shows them with random phases and contrast under strong noise. The label of sample i is i modulo
 // Classes. Every byte is a function of (Seed, part, i) only, computed with integers.
 func Synthetic(o SyntheticOptions) (Splits, error) {
@@ -65,7 +65,7 @@ type synthetic struct {
 	sine    [256]int32 // one period of a sine, -127 … 127
 }
 
-// wavePattern contains the properties that all samples of a class share.
+// wavePattern contains the common properties of all samples of a class.
 type wavePattern struct {
 	base [3]int32 // mean colour, offset from 128
 	wave [2]struct {
@@ -138,7 +138,7 @@ func (r *syntheticReader) Read(i int, _ Sizer, img *Image) error {
 	return nil
 }
 
-// noiseBytes returns the random numbers of a draws byte by byte.
+// noiseBytes returns the random numbers of draws byte by byte.
 type noiseBytes struct {
 	draws
 	word uint32

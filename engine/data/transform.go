@@ -15,10 +15,10 @@ const (
 	// PadCrop is for training on small images. It adds Transform.Pad black pixels on each side and cuts out a random
 	// square. If the image is not Size x Size, PadCrop first resizes it like CentreCrop.
 	PadCrop
-	// ResizedCrop is for training on photographs. It resizes a random rectangle. The rectangle covers a fraction of
-	// the image between MinArea and 1, and its aspect ratio is between 3/4 and 4/3. The distribution is that of
-	// torchvision's RandomResizedCrop, including the 10 tries and the fallback, the largest centred rectangle within
-	// the ratios.
+	// ResizedCrop is for training on photographs. It resizes a random rectangle. The rectangle covers a fraction of the
+	// image between MinArea and 1, and its aspect ratio is between 3/4 and 4/3. The distribution is that of
+	// torchvision's RandomResizedCrop, including the 10 attempts and the fallback. The fallback is the largest centred
+	// rectangle within the ratios.
 	ResizedCrop
 )
 
@@ -43,7 +43,7 @@ type Transform struct {
 	Resize  int     // CentreCrop: length of the shorter side before the crop, in pixels; 0 means Size
 	MinArea float64 // ResizedCrop: smallest fraction of the area; 0 means 0.08
 	Flip    bool    // mirror left to right with probability 1/2; no effect with CentreCrop
-	Augment Augment // changes after crop and flip
+	Augment Augment // applied after crop and flip
 }
 
 // maxSize is the largest permitted size in pixels. It prevents overflow of products of sizes.
@@ -89,8 +89,8 @@ func (t Transform) normalized() (Transform, error) {
 // rect is a rectangle in an image, in pixels.
 type rect struct{ x, y, w, h int }
 
-// transformer applies a Transform. Each worker has its own transformer. It is the Sizer of the sample that begin
-// selected.
+// transformer applies a Transform. Each worker has its own transformer. As a Sizer, it returns sizes for the sample of
+// the latest call of begin.
 type transformer struct {
 	t     Transform
 	seed  uint64
@@ -114,7 +114,7 @@ func (t Transform) prepared(seed uint64) transformer {
 // begin selects the sample for MinSize and apply.
 func (p *transformer) begin(epoch, index int) { p.epoch, p.index = epoch, index }
 
-// MinSize returns the smallest size at which the cropped part of the image has at least the size of the output.
+// MinSize returns the smallest size at which the crop has at least as many pixels per axis as the output.
 func (p *transformer) MinSize(width, height int) (int, int) {
 	var scaleX, scaleY float64 // output pixels per image pixel
 	if p.t.Crop == ResizedCrop {
@@ -196,8 +196,8 @@ func (p *transformer) resizedCrop(dst []byte, img *Image, r rect) {
 }
 
 // cropAxis maps the pixels [start, start+length) of one side of the stored image to size output pixels. full is the
-// length of the stored side in pixels, and have is its length after a decode at reduced size. Only pixels that
-// overlap the crop are read, including pixels that the border of the crop splits.
+// length of the stored side in pixels. have is its length after a decode at reduced size. Only pixels that overlap the
+// crop are read, including those that the border of the crop splits.
 func cropAxis(start, length, have, full, size int) axis {
 	return axis{
 		from: float64(start) * float64(have) / float64(full),
@@ -228,8 +228,8 @@ func (p *transformer) centreCrop(dst []byte, img *Image) {
 	p.resampler.resample(dst, img.Pix, img.Width, window(img.Width, gridX), window(img.Height, gridY))
 }
 
-// shifted copies src (size, size, 3) to dst such that dst(i, j) = src(i+y, j+x). Pixels from outside src are 0. If
-// flip is set, the result is mirrored.
+// shifted copies src (size, size, 3) to dst such that dst(i, j) = src(i+y, j+x). Pixels outside src are 0. If flip is
+// set, the result is mirrored.
 func shifted(dst, src []byte, size, x, y int, flip bool) {
 	row := 3 * size
 	// Columns [left, right) of the output come from the source.

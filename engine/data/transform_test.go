@@ -206,8 +206,8 @@ func TestScaledDecodesKeepEnoughPixels(t *testing.T) {
 		minW, minH := p.MinSize(w, h)
 		d := newDraws(p.seed, 1, i, streamAugment)
 		r := p.resizedRect(&d, w, h)
-		// At the decoded size, the crop must have at least as many pixels as the output, unless the image has its
-		// full size.
+		// The crop of the decoded image must have at least as many pixels as the output, unless the image was decoded
+		// at its full size.
 		if minW < w && r.w*minW < 224*w || minH < h && r.h*minH < 224*h {
 			t.Fatalf("sample %d: crop %+v of an image decoded at %d x %d is smaller than the output", i, r, minW, minH)
 		}

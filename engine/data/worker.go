@@ -2,7 +2,7 @@ package data
 
 import "fmt"
 
-// job is a range of adjacent positions of one slot, for one worker. If count is set, the job is instead to count the
+// job is a range of adjacent positions of one slot, for one worker. If count is set, the worker instead counts the
 // labels of the slot's optimizer step.
 type job struct {
 	s      *slot
@@ -16,7 +16,7 @@ func (l *Loader) start() error {
 		source, err := l.o.Samples.NewSource(&l.o)
 		if err != nil {
 			for _, s := range l.sources {
-				s.Close() // the first error is returned
+				s.Close() // the error of NewSource is returned
 			}
 			return fmt.Errorf("data loader: open a reader: %w", err)
 		}
@@ -100,7 +100,7 @@ func (l *Loader) finish(j job, errs []error) {
 	s.inFlight--
 	if s.state != slotFilling {
 		if s.inFlight == 0 {
-			l.wake() // the slot of a dropped or released batch, whose buffers are free only now
+			l.wake() // if the batch was dropped or released, its buffers are free only now
 		}
 		return
 	}
@@ -116,7 +116,7 @@ func (l *Loader) finish(j job, errs []error) {
 	}
 }
 
-// nextJob waits for work and prefers the earliest step. ok is false after the Loader is closed.
+// nextJob waits for a job. Jobs of the earliest step come first. ok is false after the Loader is closed.
 func (l *Loader) nextJob() (j job, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *Loader) nextJob() (j job, ok bool) {
 }
 
 // beginStep assigns the next step to a free slot. If a new epoch starts, it first shuffles the samples. It reports
-// whether anything changed. The caller must hold the lock, which beginStep releases during a shuffle.
+// whether it changed anything. The caller must hold the lock. beginStep releases the lock during a shuffle.
 func (l *Loader) beginStep() bool {
 	if l.shuffling || l.o.Evaluate && l.fill >= int64(l.perPass) {
 		return false

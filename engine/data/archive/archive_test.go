@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// item is an entry of a tar that a test writes.
+// item is an entry of a tar that a test creates.
 type item struct {
 	tar.Header
 	contents string
@@ -46,7 +46,7 @@ func makeTar(t testing.TB, items ...item) []byte {
 	return b.Bytes()
 }
 
-// rawHeader returns a header that archive/tar's writer refuses to write.
+// rawHeader returns a header that the writer of archive/tar would refuse.
 func rawHeader(name string, typeflag byte, size string, link string) []byte {
 	b := make([]byte, 512)
 	copy(b, name)
@@ -293,7 +293,8 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 	}
 }
 
-// Existing names simulate folders without permission, because root may write anywhere.
+// The test creates files or folders at the names that Plain needs. Removed permissions would not work, because root may
+// write anywhere.
 func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
 	for _, c := range []struct {
@@ -421,6 +422,6 @@ func FuzzIndex(f *testing.F) {
 			}
 			return nil
 		})
-		_ = err // any error is allowed; the test checks that members are safe
+		_ = err // any error is allowed; the test only checks the visited members
 	})
 }

@@ -15,8 +15,8 @@ const maxWindow = 128 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frames decompresses a zstd file frame by frame. It records the offsets of the frames, because decoding can start
-// only there.
+// frames decompresses a zstd file frame by frame. It records the offsets of the frames, because decoding can start only
+// at these offsets.
 type frames struct {
 	r       io.ReaderAt
 	size    int64 // size of r in bytes
@@ -64,8 +64,8 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 }
 
-// note records the output out of a frame. The first output of a frame adds the frame to a chunk, so a chunk contains
-// no empty frames.
+// note records that out was decompressed from the frame. The first output of a frame adds the frame to a chunk, so a
+// chunk contains no empty frames.
 func (f *frames) note(out []byte) {
 	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes ||
 		f.start-f.chunks[n-1].In >= storedBytes) {

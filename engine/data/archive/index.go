@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Limits restricts the resources that reading an archive may need. A field with value 0 has its default.
+// Limits restricts the resources that reading an archive may need. 0 means the default.
 type Limits struct {
 	MemberBytes int64 // largest size of one file in bytes; default 64 MiB
 	Members     int   // largest number of entries of all kinds; default 32 Mi
@@ -44,7 +44,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ErrRefused is in the error chain of archives that are unsafe to read. Errors of damaged archives do not contain it.
+// ErrRefused is in the error chain of archives that are unsafe to read, but not in that of damaged archives.
 var ErrRefused = errors.New("refused")
 
 // Member is a regular file or a folder of an archive.
@@ -62,16 +62,17 @@ func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) e
 	return err
 }
 
-// IndexToMark is Index, and reports whether the archive ends with the mark of a complete archive. Without the mark, the
-// archive may have been cut between two members. The error of an archive that was cut elsewhere is a *CutError.
+// IndexToMark does the same as Index, and reports whether the archive ends with the mark of a complete archive. If the
+// mark is missing, the archive may have been truncated between two members. The error of an archive that was truncated
+// elsewhere is a *CutError.
 func IndexToMark(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) (marked bool, err error) {
 	return indexPlain(r, size, limits, func(m Member, _ io.Reader) error { return visit(m) })
 }
 
-// CutError is the error of an archive whose end is missing. All members that were visited before are complete.
+// CutError is the error of a truncated archive. All members that were visited before the error are complete.
 type CutError struct {
-	Size int64 // size of the archive that is left, in bytes
-	Err  error // where the archive ends
+	Size int64 // size of the truncated archive in bytes
+	Err  error // states where the archive ends
 }
 
 func (e *CutError) Error() string { return "the archive was cut: " + e.Err.Error() }
@@ -111,17 +112,17 @@ func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.
 	return size >= last+blockBytes, err
 }
 
-// entryError is the error of a header.
+// entryError is the error of one header.
 type entryError struct {
-	n   int // number of headers before it
+	n   int // number of headers before this one
 	err error
 }
 
 func (e *entryError) Error() string { return fmt.Sprintf("archive entry %d: %v", e.n, e.err) }
 func (e *entryError) Unwrap() error { return e.err }
 
-// Walk calls visit for each regular file and folder of the tar stream r. visit can read the bytes of a file from
-// contents, but need not do so.
+// Walk calls visit for each regular file and folder of the tar stream r. visit may read the bytes of a file from
+// contents.
 func Walk(r io.Reader, limits Limits, visit func(m Member, contents io.Reader) error) error {
 	return walk(r, limits, visit)
 }

@@ -2,4 +2,4 @@
 
 package archive
 
-const raceEnabled = false // the race detector allocates, and drops the contents of pools
+const raceEnabled = false // with the race detector, more memory is allocated, and pools drop their contents

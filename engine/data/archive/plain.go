@@ -27,27 +27,27 @@ func Compressed(r io.ReaderAt) (bool, error) {
 	return err == nil && c != None, err
 }
 
-// CacheError reports that the cache folder cannot be created or written, or is full.
+// CacheError reports that the cache folder is full, or cannot be created or written.
 type CacheError struct {
 	Dir string
 	Err error
 }
 
-// CacheAdvice states how the user avoids a CacheError.
+// CacheAdvice tells the user how to avoid a CacheError.
 const CacheAdvice = "set data.cache_dir to a writable folder with enough free space for the expanded archive, or unpack the archive and set data.path to the folder"
 
 func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", e.Dir, e.Err) }
 
-// Unwrap returns the system's error.
+// Unwrap returns the error of the system.
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// Plain returns the path of a plain tar with the contents of the compressed tar at source. The first call creates
-// this file in cacheDir. Later calls find it there: its name contains a hash of the absolute path, size and
-// modification time of source.
+// Plain returns the path of a plain tar with the contents of the compressed tar at source. The first call creates this
+// file in cacheDir, and later calls find it. Its name contains a hash of the absolute path, size and modification time
+// of source.
 //
-// The file appears only when it is complete (temporary file, fsync, rename). Concurrent processes that need the same
-// file wait for the first process. Plain checks members like Index. It calls progress, if not nil, a few times per
-// second with the number of compressed bytes read and their total. Errors of cacheDir are *CacheError.
+// The file appears atomically when it is complete (temporary file, fsync, rename). Concurrent processes that need the
+// same file wait for the first process. Plain checks members like Index. If progress is not nil, Plain calls it a few
+// times per second with the number of compressed bytes read and their total. Errors of cacheDir are *CacheError.
 func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string,
 	error) {
 	f, info, err := stored.Open(source)
@@ -83,8 +83,8 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
-	// While this process holds the lock, no other process uses the temporary name. The remains of an interrupted run
-	// are therefore overwritten. A link there may be another user's.
+	// While this process holds the lock, no other process uses the temporary name. A file that an interrupted run left
+	// there is therefore overwritten. A link there may have been created by another user.
 	out, err := regular.Create(target + ".part")
 	if err == nil {
 		err = expand(ctx, f, info.Size(), out, target, limits.withDefaults(), progress, inCache)
@@ -106,8 +106,8 @@ func plainName(source string) string {
 	return base
 }
 
-// expand decompresses packed, which has size bytes, to out, the empty file target.part, and renames this file to
-// target. inCache wraps errors of writing the file. expand closes out.
+// expand decompresses packed (size bytes) to out, which is the empty file target.part. It closes out, and renames the
+// file to target. inCache wraps errors of writing the file.
 func expand(ctx context.Context, packed io.ReaderAt, size int64, out *os.File, target string, limits Limits,
 	progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
@@ -163,7 +163,7 @@ func decompress(in *counterAt, size int64) (z io.Reader, free func(), err error)
 	return &in.counter, func() {}, nil
 }
 
-// marked applies mark to the errors of a writer, to distinguish them from errors of the reader.
+// marked applies mark to the errors of a writer. This distinguishes them from errors of the reader.
 type marked struct {
 	w    io.Writer
 	mark func(error) error
@@ -221,7 +221,7 @@ func (c *counterAt) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// bound ends a decompressed stream that exceeds its limits.
+// bound returns an error if a decompressed stream exceeds its limits.
 type bound struct {
 	r      io.Reader
 	in     *counter

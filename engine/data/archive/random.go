@@ -11,9 +11,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Random reads archives at any offset of their decompressed tar. It keeps the most recently used decompressed chunks,
-// up to a limit for all archives together. Its methods are safe for concurrent use. If several goroutines need the
-// same chunk, only one of them decompresses it.
+// Random reads archives at any offset of their decompressed tar. It keeps the most recently used decompressed chunks in
+// memory, up to a limit for all archives together. It is safe for concurrent use. If several goroutines need the same
+// chunk, only one of them decompresses it.
 type Random struct {
 	limit int64 // limit for held, in bytes
 
@@ -46,9 +46,9 @@ func NewRandom(limit int64) *Random {
 	return c
 }
 
-// ReadAt fills p with bytes of an archive, from offset on. r contains the archive, l describes it, and number
-// identifies it. At the end of the archive, ReadAt returns io.ErrUnexpectedEOF, because the archive was longer when
-// it was scanned.
+// ReadAt fills p with bytes of an archive, beginning at offset. r contains the archive, l describes it, and number
+// identifies it. If the archive ends before p is full, ReadAt returns io.ErrUnexpectedEOF, because the archive was
+// longer at the scan.
 func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset int64) error {
 	if offset < 0 || offset > l.Size-int64(len(p)) {
 		return fmt.Errorf("read bytes %d to %d of an archive of %d bytes: %w", offset, offset+int64(len(p)), l.Size,
@@ -76,8 +76,8 @@ func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset i
 	return nil
 }
 
-// chunk returns a decompressed chunk. It decompresses the chunk unless it is in memory. If the limit is reached,
-// chunk waits until other decompressions are complete. A single chunk may exceed the limit.
+// chunk returns a decompressed chunk. If the chunk is not in memory, it decompresses the chunk. If the limit is
+// reached, it first waits until other decompressions are complete. A single chunk may exceed the limit.
 func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
 	size := l.chunkSize(key.number)
 	c.mu.Lock()
@@ -107,15 +107,15 @@ func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
 	c.inFlight--
 	close(e.ready)
 	if e.err != nil {
-		c.forget(e) // so that the next read tries again
+		c.forget(e) // the next read then tries again
 	}
 	c.makeRoom(0)
 	c.room.Broadcast()
 	return e.out, e.err
 }
 
-// makeRoom drops the least recently used chunks until size more bytes fit, or until only chunks remain that are being
-// decompressed. The caller must hold the lock.
+// makeRoom drops the least recently used chunks until size more bytes fit. It keeps chunks that are being decompressed.
+// The caller must hold the lock.
 func (c *Random) makeRoom(size int64) {
 	for at := c.recent.Back(); at != nil && c.held+size > c.limit; {
 		e, before := at.Value.(*chunk), at.Prev()
@@ -128,7 +128,7 @@ func (c *Random) makeRoom(size int64) {
 	}
 }
 
-// forget drops a chunk from the cache. Goroutines that use the chunk can keep its data. The caller must hold the
+// forget drops a chunk from the cache. Goroutines may continue to use the data of the chunk. The caller must hold the
 // lock.
 func (c *Random) forget(e *chunk) {
 	delete(c.chunks, e.key)
@@ -136,7 +136,7 @@ func (c *Random) forget(e *chunk) {
 	c.held -= e.size
 }
 
-// decode decompresses chunk k and compares its checksum with the checksum of the scan.
+// decode decompresses chunk k, and compares the checksum with that of the scan.
 func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error) {
 	size := l.chunkSize(k)
 	out, err = unzstd(r, l, k, size)
@@ -153,14 +153,14 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 	return out, nil
 }
 
-// decodeFrames returns the decoder of all archives. Concurrent use is possible, because DecodeAll keeps no state
-// between calls.
+// decodeFrames returns the common decoder for all archives. It is safe for concurrent use, because DecodeAll keeps no
+// state between calls.
 var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk),
 		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
 })
 
-// maxChunk is the maximum size of a chunk that is decompressed as a whole, in bytes.
+// maxChunk is the maximum decompressed size of a chunk, in bytes.
 const maxChunk = 8 << 30
 
 func unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
@@ -172,7 +172,7 @@ func unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The capacity limits the output. If a frame has more content than at the scan, DecodeAll returns an error
+	// The capacity limits the output. If a frame now has more content than at the scan, DecodeAll returns an error
 	// instead of allocating more memory.
 	out, err := d.DecodeAll(in, make([]byte, 0, size))
 	if err == nil && int64(len(out)) != size {

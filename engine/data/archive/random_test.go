@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// holes is a file with gap zeros after each part.
+// holes is a file that has gap zeros after each part.
 type holes struct {
 	parts [][]byte
 	gap   int64
@@ -39,10 +39,10 @@ func (h holes) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// Decoders skip frames that may have any size. In a sparse file, such frames need no disk space.
+// A zstd file may contain skippable frames of any size. In a sparse file, such frames need no disk space.
 func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 	plain := photos(t, 20)
-	const few = 10_000                                    // without the gap, in the same chunk as the data after it
+	const few = 10_000                                    // without the gap; in the same chunk as the data after it
 	skip := []byte{0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0x40} // 1 GiB
 	h := holes{gap: 1 << 30, parts: [][]byte{append(zstds(t, plain[:few], few), skip...),
 		append(zstds(t, plain[few:], 100_000), skip...), zstds(t, nil, 1)}}
@@ -90,7 +90,7 @@ func TestLayoutsThatCannotBeAreFound(t *testing.T) {
 	}
 }
 
-// crowded counts its concurrent readers, and fails on request.
+// crowded counts its concurrent readers, and can be told to fail.
 type crowded struct {
 	io.ReaderAt
 	fail         bool

@@ -34,14 +34,14 @@ func Detect(r io.ReaderAt) (Compression, error) {
 	return None, nil
 }
 
-// Layout contains the information that is needed to read a decompressed archive at any offset. Its fields are
-// exported so that it can be stored.
+// Layout is the information that is necessary to read a decompressed archive at any offset. Its fields are exported so
+// that a Layout can be stored.
 type Layout struct {
 	Compression Compression
 	Stored      int64   // size of the file in bytes
 	Size        int64   // size of the plain tar in bytes
 	Chunks      []Chunk // chunks in order; empty for a plain tar
-	// Unmarked states that the end mark is missing, so the archive may have been cut between two members.
+	// Unmarked states that the end mark is missing. The archive may have been truncated between two members.
 	Unmarked bool
 }
 
@@ -54,11 +54,11 @@ type Chunk struct {
 }
 
 const (
-	// chunkBytes is the minimum content size of a chunk in bytes. To read a sample, all chunks that contain a part of
-	// it are decompressed.
+	// chunkBytes is the minimum content size of a chunk in bytes. A read of a sample decompresses all chunks that
+	// contain a part of the sample.
 	chunkBytes = 256 << 10
-	// storedBytes limits the distance in the file, in bytes, between the start of the first and of the last frame of
-	// a chunk. A read of the chunk also reads the bytes between its frames.
+	// storedBytes limits the distance in the file, in bytes, from the start of the first frame of a chunk to the start
+	// of its last frame. A read of the chunk also reads the bytes between its frames.
 	storedBytes = 1 << 20
 )
 
@@ -81,10 +81,10 @@ func (l *Layout) chunkSize(k int) int64 {
 // Scan reads the archive r once, calls visit for each regular file and folder, and returns the layout for random
 // access. size is the size of r in bytes.
 //
-// In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file
-// completely and checks its checksums. Scan refuses compressed archives that exceed the limits. A gzip stream does
-// not permit random access, so Scan returns an error; Plain can expand the file. If a plain tar was cut, Scan returns
-// its layout together with the *CutError.
+// In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file completely
+// and checks the checksums. It refuses compressed archives that exceed the limits. A gzip stream does not permit random
+// access, so Scan returns an error; Plain can expand such a file. If a plain tar is truncated, Scan returns its layout
+// together with the *CutError.
 func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64),
 	visit func(m Member, contents io.Reader) error) (Layout, error) {
 	limits = limits.withDefaults()
@@ -142,7 +142,8 @@ func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits,
 	return err
 }
 
-// scanStream processes a decompressed stream. It reads the stream to its end, where the decoder compares checksums.
+// scanStream processes a decompressed stream. It reads the stream to the end, because the decoder compares checksums
+// there.
 func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64,
 	unmarked bool, err error) {
 	b, last := &bound{r: z, in: &in.counter, limits: limits}, int64(0)
@@ -157,7 +158,7 @@ func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io
 	return b.n, b.n < last+blockBytes, err
 }
 
-// Check returns an error for an invalid layout. A layout that was read from a file may be invalid.
+// Check returns an error for an invalid layout, for example after it was read from a file.
 func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("invalid layout: no chunks")

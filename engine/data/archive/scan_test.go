@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// photos returns a tar. Its members hardly compress, and each contains a line of text.
+// photos returns a tar with the given number of members. The members hardly compress, and each contains a line of text.
 func photos(t testing.TB, members int) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var items []item
@@ -43,7 +43,7 @@ func gzipped(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// zstds compresses b to frames of at most frame bytes. It puts a skippable frame between them.
+// zstds compresses b into frames of at most frame bytes, with a skippable frame between any two frames.
 func zstds(t testing.TB, b []byte, frame int) []byte {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -60,7 +60,8 @@ func zstds(t testing.TB, b []byte, frame int) []byte {
 	return out
 }
 
-// passed returns the members that Scan passes to visit. Scan refuses gzip; passed then returns those of Stream.
+// passed returns the members that Scan passes to visit. Scan refuses gzip; for gzip, passed returns the members of
+// Stream.
 func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
 	if c, err := Detect(bytes.NewReader(b)); err == nil && c == Gzip {
 		if _, _, err := scan(t, b, limits); err == nil {
@@ -197,7 +198,7 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
 			members, err := passed(t, b[:n], Limits{})
-			// A plain tar that ends between two members cannot be detected as truncated.
+			// If a plain tar ends between two members, the truncation cannot be detected.
 			whole := name == "plain" && len(members) > 0
 			if err == nil && !whole {
 				t.Errorf("%s cut to %d of %d bytes: no error", name, n, len(b))
@@ -248,7 +249,7 @@ func TestPlainExpandsZstd(t *testing.T) {
 }
 
 func TestRepackedIsTheSame(t *testing.T) {
-	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding at the end of a tape is also kept
+	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding at the end of a tape must be kept
 	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain),
 		"zstd": zstds(t, plain, len(plain))} {
 		var out bytes.Buffer
@@ -292,7 +293,7 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 	}
 }
 
-// The fuzzer finds rare faults; this test finds frequent ones. Use -archive.trials 1000000 for a long run.
+// The fuzzer finds rare faults. This test finds frequent ones. Use -archive.trials 1000000 for a long run.
 var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {

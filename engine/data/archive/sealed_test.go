@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// seal corrects the checksum of every header. Without seal, nearly all fuzzed headers would be refused because of
-// their checksum.
+// seal corrects the checksum of every header. Without seal, nearly all fuzzed headers would be refused for wrong
+// checksums.
 func seal(contents []byte) []byte {
 	b := bytes.Clone(contents)
 	for at := 0; at+512 <= len(b); at += 512 {
@@ -23,7 +23,7 @@ func seal(contents []byte) []byte {
 	return b
 }
 
-// FuzzSealedIndex is FuzzIndex with correct checksums of headers.
+// FuzzSealedIndex is FuzzIndex with correct header checksums.
 func FuzzSealedIndex(f *testing.F) {
 	f.Add(makeTar(f, folder("a/"), file("a/1.jpg", "one"), file("b/2.cls", "7")))
 	f.Add(makeTar(f, file(strings.Repeat("n", 300), "x")))

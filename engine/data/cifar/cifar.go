@@ -150,13 +150,13 @@ func (o Options) openArchive(ctx context.Context, file string) (data.Splits, err
 		return nil
 	})
 	if err == nil {
-		// archive/tar stops at the end mark of the tar. The checksum of the compressed stream follows later.
+		// archive/tar stops at the end mark of the tar. Reading the rest makes the decompressor check its checksum.
 		_, err = io.Copy(io.Discard, io.LimitReader(z, 1<<20))
 	}
 	return o.splits(ctx, files, file, err)
 }
 
-// openFolder reads extracted files from path, or from the archive's folder within path.
+// openFolder reads extracted files from path, or from the folder of the archive within path.
 func (o Options) openFolder(path string) (data.Splits, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {

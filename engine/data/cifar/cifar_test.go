@@ -58,7 +58,7 @@ func fixture(v Variant) map[string][]byte {
 	return all
 }
 
-// pack returns a tar.gz of the files. Their order is random, because it must not matter.
+// pack returns a tar.gz of the files. Their order is random, because the order must not affect the result.
 func pack(t testing.TB, v Variant, files map[string][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Machines compare the pixels, which are in memory, because an archive and a folder with equal images must be equal.
+// Machines must compare the pixels in memory. An archive and a folder with equal images are then equal.
 func TestMachinesComparePixels(t *testing.T) {
 	b := block{pix: make([]byte, 3*pixelBytes), labels: []uint8{0, 1, 1}}
 	sums := func() (all []uint64) {

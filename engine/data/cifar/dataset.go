@@ -38,7 +38,7 @@ func (f *files) names() []string {
 	return append([]string{f.v.namesFile, f.v.testFile}, f.v.trainFiles...)
 }
 
-// read reads a file, if the file is required.
+// read reads the file if it is required.
 func (f *files) read(name string, r io.Reader) error {
 	for _, wanted := range f.names() {
 		if name != wanted {

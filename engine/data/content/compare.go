@@ -11,16 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Limits of the comparison at the start. Larger limits detect smaller differences before the first step, and lengthen
-// the start. At 0.1 ms a file, 1,024 files take 0.1 s on one core.
+// Limits of the comparison at the start. Larger limits detect smaller differences before the first step, but the start
+// takes longer. At 0.1 ms per file, 1,024 files take 0.1 s on one core.
 const (
 	StartUnits = 1024     // largest number of units whose content is compared
 	StartBytes = 64 << 20 // after this number of bytes, no further units are read
-	leastUnits = 64       // this number of units is compared even if they have more than StartBytes
-	readers    = 8        // units that are read at the same time, because a network file system answers late
+	leastUnits = 64       // minimum number of units to compare, even if they have more than StartBytes
+	readers    = 8        // number of units to read at the same time, because network file systems have a high latency
 )
 
-// Compare returns a *DifferenceError on all ranks if the lists of units, or the contents of the compared units, differ.
+// Compare returns a *DifferenceError on all ranks if the lists of units differ, or the contents of the compared units.
 // It returns the number of units whose content at least two ranks have read.
 func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 	if t.Alone() {
@@ -47,8 +47,8 @@ func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 // exchanges of 8 kB per rank.
 const fan = 1024
 
-// firstListed returns the first unit that is listed differently on rank 0 and on another rank, and this rank. unit is
-// -1 if there is none.
+// firstListed returns the first unit whose entry in the list differs between rank 0 and another rank, and this rank.
+// unit is -1 if there is no such unit.
 func (t *Team) firstListed(ctx context.Context) (unit, rank int, err error) {
 	for lo, hi := 0, t.Content.Len(); lo < hi; {
 		size := (hi - lo + fan - 1) / fan
@@ -76,8 +76,8 @@ func (t *Team) firstListed(ctx context.Context) (unit, rank int, err error) {
 	return -1, 0, nil
 }
 
-// firstDifference returns the first position at which a rank differs from rank 0, and this rank. The position is -1 if
-// there is none.
+// firstDifference returns the first position at which a rank differs from rank 0, and this rank. position is -1 if
+// there is no such position.
 func firstDifference(all [][]uint64, ranks []int, n int) (position, rank int) {
 	for k := range n {
 		for _, rank := range ranks {
@@ -89,8 +89,8 @@ func firstDifference(all [][]uint64, ranks []int, n int) (position, rank int) {
 	return -1, 0
 }
 
-// gather exchanges hashes. Each rank that reads passes want hashes, or any number if want is negative. Other ranks
-// pass none.
+// gather exchanges hashes. Each rank that reads must pass want hashes; if want is negative, any number. Other ranks
+// pass no hashes.
 func (t *Team) gather(ctx context.Context, name string, sums []uint64, want int) ([][]uint64, error) {
 	value := make([]byte, 0, 8*len(sums))
 	for _, sum := range sums {
@@ -112,21 +112,21 @@ func (t *Team) gather(ctx context.Context, name string, sums []uint64, want int)
 	return all, nil
 }
 
-// compareContents compares the content of the first units of the walk. It returns the number of units that at least two
-// ranks have read.
+// compareContents compares the content of the first units of the walk, and returns how many of them at least two ranks
+// have read.
 func (t *Team) compareContents(ctx context.Context) (compared int, err error) {
 	var sums []uint64
 	var failed error
 	if t.reads() {
 		sums, failed = t.sums(ctx)
 	}
-	all, err := t.gather(ctx, "data: contents", sums, -1) // also after a failure, because the other ranks wait
+	all, err := t.gather(ctx, "data: contents", sums, -1) // also after a failure: other ranks wait for it
 	if failed != nil || err != nil {
 		return 0, cmp.Or(failed, err)
 	}
 	ranks := t.readers()
 	n := len(all[0])
-	for _, rank := range ranks { // ranks whose units have other sizes stop at another unit
+	for _, rank := range ranks { // ranks whose units have other sizes may stop at another unit
 		n = min(n, len(all[rank]))
 	}
 	w := newWalk(t.Content.Len(), t.Seed)
@@ -138,7 +138,7 @@ func (t *Team) compareContents(ctx context.Context) (compared int, err error) {
 		for _, rank := range ranks {
 			sum := all[rank][k]
 			if sum == 0 {
-				continue // this rank cannot read the unit; training reports the reason
+				continue // this rank cannot read the unit; the run reports the reason when it reads the unit
 			}
 			if read++; read == 1 {
 				t.known[k], t.by[k] = sum, uint16(rank)
@@ -165,7 +165,7 @@ func (t *Team) compareContents(ctx context.Context) (compared int, err error) {
 	return compared, nil
 }
 
-// sums returns the hashes of the first units of the walk. The hash of a unit that cannot be read is 0.
+// sums returns the hashes of the first units of the walk. The hash of an unreadable unit is 0.
 func (t *Team) sums(ctx context.Context) ([]uint64, error) {
 	w := newWalk(t.Content.Len(), t.Seed)
 	summers := make([]data.Summer, min(readers, w.n))

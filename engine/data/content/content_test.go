@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// meeting is a Gather of several ranks in one process.
+// meeting implements Gather for several ranks in one process.
 type meeting struct {
 	mu     sync.Mutex
 	size   int
@@ -92,8 +92,8 @@ func (s *stored) total() (n int) {
 	return n
 }
 
-// together runs do on each rank. Rank k has contents[k], and the places[k]-th place; nil places are all different. It
-// fails unless all ranks get the same error text.
+// together runs do on each rank. Rank k has the data contents[k]. Its place is places[k]; if places is nil, all places
+// differ. The test fails unless all ranks return the same error text.
 func together(t *testing.T, contents []*stored, places []int, do func(team *Team) error) error {
 	t.Helper()
 	m, errs := newMeeting(len(contents)), make([]error, len(contents))
@@ -183,7 +183,7 @@ func TestOnlyTheFirstRankOfAPlaceReads(t *testing.T) {
 	contents := []*stored{newStored(50), newStored(50), newStored(50), newStored(50)}
 	contents[3].texts[9] = "other"
 	err := together(t, contents, []int{0, 0, 1, 1}, start)
-	if err != nil { // rank 3 is at the place of rank 2, so its files are those of rank 2
+	if err != nil { // ranks 2 and 3 have the same place, so the files of rank 3 are those of rank 2
 		t.Error(err)
 	}
 	for rank, want := range []int{50, 0, 50, 0} {
@@ -229,14 +229,14 @@ func TestTheStartIsLimited(t *testing.T) {
 	}
 }
 
-// A unit that one machine cannot read is not a difference, because training reports the fault itself.
+// A unit that one machine cannot read must not count as a difference. The run reports it when it reads the unit.
 func TestAnUnreadableUnitIsNotADifference(t *testing.T) {
 	contents := []*stored{newStored(10), newStored(10), newStored(10)}
 	contents[0].texts[4] = "gone"
 	if err := together(t, contents, nil, start); err != nil {
 		t.Error(err)
 	}
-	for gone, want := range map[int]int{1: 10, 2: 9} { // machines that cannot read unit 4
+	for gone, want := range map[int]int{1: 10, 2: 9} { // gone is the number of machines that cannot read unit 4
 		contents[1].texts[4] = map[bool]string{true: "gone", false: contents[2].texts[4]}[gone == 2]
 		if err := together(t, contents, nil, func(team *Team) error {
 			if got, err := team.Compare(context.Background()); got != want || err != nil {
@@ -255,7 +255,7 @@ func TestAnUnreadableUnitIsNotADifference(t *testing.T) {
 	check(t, together(t, contents, nil, start), `rank 2 (node2, "/data2") and rank 1`, `"unit 4"`)
 }
 
-// uncompared returns a unit that the start does not read.
+// uncompared returns a unit that the comparison at the start does not read.
 func uncompared(n int) int { return newWalk(n, 7).at(n - 1) }
 
 func TestTheLedgerComparesUnitsThatTwoRanksRead(t *testing.T) {
@@ -314,8 +314,8 @@ func TestAChangeDuringTheRunIsADifference(t *testing.T) {
 	check(t, err, "rank 1 (node1", "changed during the run")
 }
 
-// The audit must find a difference in a unit that only one machine trains on, and must not take more than its part of
-// the time.
+// The audit must find a difference in a unit that only one machine trains on. It must not take more than its fraction
+// of the time.
 func TestTheAuditReadsTheRest(t *testing.T) {
 	const n = 1200
 	unit := uncompared(n)
@@ -330,7 +330,7 @@ func TestTheAuditReadsTheRest(t *testing.T) {
 				return err
 			}
 			l := team.Ledger()
-			if team.Rank == 0 { // rank 0 trains on all units but those that the start has compared, and one more
+			if team.Rank == 0 { // rank 0 trains on all units except unit-1 and those that the start compared
 				for i := range n {
 					if i != unit-1 {
 						sum := data.SumOf([]byte(team.Content.(*stored).texts[i]))
@@ -398,7 +398,7 @@ func TestTheWalkVisitsEachUnitOnce(t *testing.T) {
 	}
 }
 
-// Of 1,024 visits to 100,000 units, each hundredth of the units must get about 10.
+// The first 1,024 units of the walk must be spread evenly: about 10 in each of 100 equal parts of the data.
 func TestTheWalkIsSpreadEvenly(t *testing.T) {
 	const n, parts = 100_000, 100
 	w := newWalk(n, 3)
@@ -423,7 +423,7 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 	}
 }
 
-// The error names the key whose paths differ.
+// The error must name the configuration key whose paths differ.
 func TestADifferenceNamesTheKeyOfThePathThatDiffers(t *testing.T) {
 	for want, e := range map[string]DifferenceError{
 		`data.path: rank 1 (, "/a") and rank 0 (, "/b")`: {Path: "/a", OtherPath: "/b", Val: "/v",

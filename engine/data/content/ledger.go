@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Ledger holds the hashes of the units that the ranks have read. Its table is equal on all ranks.
+// Ledger is a table of the hashes of all units that the ranks have read. Its table is equal on all ranks.
 type Ledger struct {
 	t *Team
 
 	mu    sync.Mutex
 	known []uint64 // hash of each unit; 0: no rank has noted it
-	by    []uint16 // rank that noted it
-	fresh []note   // notes of this rank that the other ranks do not have
+	by    []uint16 // rank that noted the hash
+	fresh []note   // notes that this rank has not sent yet
 }
 
 // note is the hash of a unit that this rank has read.
@@ -33,7 +33,7 @@ const mostUnits = 16 << 20
 const mostRanks = 1 << 16
 
 // Ledger returns a Ledger with the hashes that Compare has exchanged. It returns nil if all ranks read the same files,
-// or if the data has too many units.
+// or if the data set has too many units.
 func (t *Team) Ledger() *Ledger {
 	n := t.Content.Len()
 	if t.Alone() || n > mostUnits || len(t.members) > mostRanks {
@@ -47,7 +47,7 @@ func (t *Team) Ledger() *Ledger {
 	return l
 }
 
-// Note adds the hash of a unit that this rank has read. Several goroutines may call it at the same time.
+// Note adds the hash of a unit that this rank has read. It is safe for concurrent use.
 func (l *Ledger) Note(unit int, sum uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,7 @@ const (
 )
 
 // Compare exchanges the notes of all ranks. It returns a *DifferenceError on all ranks if two ranks have read different
-// content of a unit. If whole is false, it exchanges only as many notes as fit into one message, and keeps the others
-// for the next call.
+// contents of a unit. If whole is false, it exchanges one message per rank, and keeps further notes for the next call.
 func (l *Ledger) Compare(ctx context.Context, whole bool) error {
 	for {
 		values, err := l.t.Gather(ctx, "data: notes", l.take(min(mostNotes, mostNotesAll/len(l.t.members))))
@@ -98,8 +97,8 @@ func (l *Ledger) take(n int) []byte {
 	return value
 }
 
-// merge adds the notes of all ranks to the table, in the order of ranks. found is the error about the first unit with
-// two contents; nil if there is none. more reports whether a rank has further notes.
+// merge adds the notes of all ranks to the table, in the order of ranks. found is the error for the first unit with two
+// different contents, or nil. more reports whether a rank has further notes.
 func (l *Ledger) merge(values [][]byte) (found *DifferenceError, unit int, more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +132,7 @@ func (l *Ledger) merge(values [][]byte) (found *DifferenceError, unit int, more 
 	return found, unit, more, nil
 }
 
-// differ returns the error of a rank that has read other content of a unit than the rank in the table.
+// differ returns the error for a unit whose content on rank differs from that on the rank in the table.
 func (l *Ledger) differ(rank, unit int) *DifferenceError {
 	before := int(l.by[unit])
 	if l.t.first[before] == l.t.first[rank] {
@@ -142,24 +141,24 @@ func (l *Ledger) differ(rank, unit int) *DifferenceError {
 	return l.t.differ(rank, before, "content")
 }
 
-// Time slices of Audit. It reads for burst, then waits for rest times the time that it has read, so it uses at most 0.5
-// % of the time of one core and of the storage. A larger rest makes training faster by less than that, and detects
-// differences later.
+// Time slices of Audit. It reads for the time burst, then waits for rest times the time of this reading. It therefore
+// uses at most 0.5 % of the time of one core and of the storage. A larger rest takes even less from training, but
+// detects differences later.
 const (
 	burst = 200 * time.Microsecond
 	rest  = 200
 )
 
-// Audit reads the units in the order of the walk, from the first one that Compare has not read, and notes their hashes.
-// It omits units that a rank of this machine has noted. It returns after the last unit, or when ctx ends. On a rank
-// that shares its files with a lower rank it returns at once.
+// Audit reads units in the seeded order of all machines, beginning with the first unit that Compare has not read. It
+// notes their hashes. It skips units that a rank of this machine has noted. It returns after the last unit, or when ctx
+// ends. If a lower rank reads the same files, it returns immediately.
 func (l *Ledger) Audit(ctx context.Context) {
 	if !l.t.reads() {
 		return
 	}
 	summer, err := l.t.Content.NewSummer()
 	if err != nil {
-		return // the readers of the training report the error
+		return // the run reports the error when its readers open the data
 	}
 	defer summer.Close() // read only
 	w := newWalk(l.t.Content.Len(), l.t.Seed)
@@ -170,7 +169,7 @@ func (l *Ledger) Audit(ctx context.Context) {
 			if l.ours(unit) {
 				continue
 			}
-			if sum, _, err := summer.Sum(unit); err == nil { // training reports units that cannot be read
+			if sum, _, err := summer.Sum(unit); err == nil { // the run reports unreadable units
 				l.Note(unit, sum)
 			}
 		}
@@ -182,7 +181,7 @@ func (l *Ledger) Audit(ctx context.Context) {
 	}
 }
 
-// ours reports whether a rank that reads the files of this rank has noted the unit.
+// ours reports whether this rank, or a rank that reads the same files, has noted the unit.
 func (l *Ledger) ours(unit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,26 +13,27 @@ import (
 type Options struct {
 	Content data.Content
 	Rank    int
-	Seed    uint64 // determines the order of units; equal on all ranks
-	// Place identifies the files that this rank reads. It is equal on ranks of one machine that read the same files,
-	// and different on every other rank.
+	Seed    uint64 // determines the order of units; must be equal on all ranks
+	// Place identifies the files that this rank reads. It must be equal on ranks of one machine that read the same
+	// files, and different on all other ranks.
 	Place string
 	Host  string // name of the machine, for messages
 	Path  string // path of the data, for messages
-	// ValPath is the path of the evaluation part, if it has one of its own, for messages.
+	// ValPath is the separate path of the evaluation part, if there is one, for messages.
 	ValPath string
 
 	// Gather exchanges one value of each rank; see rendezvous.Group.
 	Gather func(ctx context.Context, name string, value []byte) ([][]byte, error)
 }
 
-// Team is this rank's view of the ranks and their files. All ranks call its methods in the same order.
+// Team is the knowledge of this rank about all ranks and their files. All ranks must call its methods in the same
+// order.
 type Team struct {
 	Options
 	members []member
 	first   []int    // for each rank, the first rank with the same Place
 	known   []uint64 // hashes that Compare has exchanged, in the order of the walk; 0: no rank could read the unit
-	by      []uint16 // for each of them, the first rank that read the unit
+	by      []uint16 // for each element of known, the first rank that read the unit
 	passed  int      // number of units, in the order of the walk, that Compare has visited
 }
 
@@ -70,10 +71,10 @@ func (t *Team) Alone() bool {
 	return !slices.ContainsFunc(t.first, func(first int) bool { return first > 0 })
 }
 
-// reads reports whether this rank reads for the comparison.
+// reads reports whether this rank reads units for the comparison.
 func (t *Team) reads() bool { return t.first[t.Rank] == t.Rank }
 
-// readers returns the ranks that read for the comparison. The first is rank 0.
+// readers returns the ranks that read units for the comparison. The first is rank 0.
 func (t *Team) readers() (ranks []int) {
 	for rank, first := range t.first {
 		if first == rank {
@@ -83,7 +84,7 @@ func (t *Team) readers() (ranks []int) {
 	return ranks
 }
 
-// DifferenceError reports ranks that read different data. All ranks get the same error.
+// DifferenceError reports that two ranks read different data. All ranks return the same error.
 type DifferenceError struct {
 	Rank, Other         int    // Rank is above Other
 	Host, OtherHost     string // names of the machines
@@ -94,7 +95,7 @@ type DifferenceError struct {
 	Differing, Compared int    // numbers of units; 0 if not counted
 }
 
-// Is makes the error an error [data.ErrDiffers].
+// Is reports whether target is [data.ErrDiffers]; see errors.Is.
 func (e *DifferenceError) Is(target error) bool { return target == data.ErrDiffers }
 
 func (e *DifferenceError) Error() string {
@@ -120,7 +121,7 @@ func (e *DifferenceError) Error() string {
 		key, e.Rank, e.Host, path, e.Other, e.OtherHost, other, e.Kind, unit, counted)
 }
 
-// differ returns the error of two ranks.
+// differ returns the error for a difference between two ranks.
 func (t *Team) differ(a, b int, kind string) *DifferenceError {
 	rank, other := max(a, b), min(a, b)
 	m, o := t.members[rank], t.members[other]
@@ -128,8 +129,8 @@ func (t *Team) differ(a, b int, kind string) *DifferenceError {
 		Val: m.Val, OtherVal: o.Val, Kind: kind}
 }
 
-// part adds the names of a unit to the error, and returns it after all ranks have it. Without the wait, a rank could
-// see only that another rank has left. unit is -1 if the error concerns no unit.
+// part adds the names of a unit to the error, and returns the error after all ranks have it. Otherwise a rank might
+// only report that another rank has left. unit is -1 if the error does not concern a unit.
 func (t *Team) part(ctx context.Context, e *DifferenceError, unit int) error {
 	name := ""
 	if unit >= 0 {

@@ -1,7 +1,7 @@
 package content
 
-// walk is an order of n units. Each unit appears once, and every part of the order is spread evenly over all units: the
-// distance between two visits is n divided by the golden ratio. The order needs no memory.
+// walk is an order of n units, which contains each unit once. Every section of the order is spread evenly over all
+// units, because the step between successive units is n divided by the golden ratio. The order needs no memory.
 type walk struct{ n, start, step int }
 
 func newWalk(n int, seed uint64) walk {

@@ -1,8 +1,8 @@
 // Package download downloads a file of known SHA-256 into a folder.
 //
-// An interrupted download leaves the file NAME.part, and the next download continues it (HTTP Range). The file gets
-// its final name after it is complete, has the expected hash and is flushed to disk. If several processes need the
-// same file, one process downloads it and the other processes wait.
+// An interrupted download leaves the file NAME.part, and the next download continues it (HTTP Range). The file is
+// renamed to NAME when it is complete, has the expected hash and is flushed to disk. If several processes need the same
+// file, one process downloads it and the other processes wait.
 //
 // Errors:
 //

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrUnavailable is in the error chain if a file cannot currently be downloaded.
+	// ErrUnavailable is in the error chain if a file currently cannot be downloaded.
 	ErrUnavailable = errors.New("not available")
 	// ErrMismatch is in the error chain if a file has unexpected contents.
 	ErrMismatch = errors.New("wrong contents")
@@ -34,18 +34,18 @@ type Request struct {
 
 	// StartTimeout is the time limit for the first byte. 0 means 10 s.
 	StartTimeout time.Duration
-	// StallTimeout is the time limit for each later byte. 0 means 10 s. After half of this time, the client
+	// StallTimeout is the time limit between two reads of bytes. 0 means 10 s. After half of this time, the client
 	// reconnects. The whole download may take any time while bytes arrive.
 	StallTimeout time.Duration
-	// Progress, if not nil, is called a few times per second with the number of bytes on disk and the total size. The
-	// total size is 0 if unknown.
+	// Progress, if not nil, is called a few times per second with the number of bytes on disk and the total size. total
+	// is 0 if unknown.
 	Progress func(done, total int64)
 }
 
 const (
 	firstPause    = 500 * time.Millisecond // pause between attempts; doubles after each attempt
-	startFailures = 2                      // number of further attempts before the first byte
-	maxFailures   = 4                      // limit of consecutive attempts without new bytes, later; 7.5 s of pauses
+	startFailures = 2                      // limit of failed attempts before the first byte
+	maxFailures   = 4                      // limit of successive attempts without new bytes, later; 7.5 s of pauses
 	leastStart    = 2 * time.Second
 )
 
@@ -74,8 +74,8 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrMismatch):
 		return "", err
 	}
-	// The time limit includes the wait for another process. Otherwise, several processes would wait for an
-	// unreachable server one after another.
+	// The time limit includes the wait for another process. Otherwise, several processes would wait for an unreachable
+	// server one after another.
 	t := &transfer{Request: q, target: target, byteBy: begun.Add(q.StartTimeout)}
 	if soonest := time.Now().Add(min(leastStart, q.StartTimeout)); t.byteBy.Before(soonest) {
 		t.byteBy = soonest
@@ -152,7 +152,7 @@ func (t *transfer) run(ctx context.Context) error {
 	}
 }
 
-// load downloads the missing bytes of the file. It opens as many connections as necessary.
+// load downloads the missing bytes of the file, with as many connections as necessary.
 func (t *transfer) load(ctx context.Context, client *http.Client) error {
 	pause, furthest := firstPause, t.done
 	for failures := 0; ; failures++ {
@@ -165,7 +165,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 		case !errors.Is(err, errRetry):
 			return err
 		}
-		if t.done > furthest { // a server without range support sends the same bytes again, which do not count
+		if t.done > furthest { // bytes that a server without range support sends again do not count
 			failures, pause, furthest = 0, firstPause, t.done
 		}
 		if !t.started && failures == startFailures || failures == maxFailures || time.Until(t.byteBy) <= pause {
@@ -235,8 +235,7 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	}
 }
 
-// accept checks the header of a response and prepares part for the body. complete means that there is no body to
-// read.
+// accept checks the header of a response and prepares part for the body. complete is true if there is no body to read.
 func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
 	switch answer.StatusCode {
 	case http.StatusOK: // the server sends the whole file, even if a range was requested

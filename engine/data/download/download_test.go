@@ -27,7 +27,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// server serves body and counts requests. If handler is not nil and returns true, it has answered the request.
+// server serves body and counts requests. If handler is not nil and returns true, it has handled the request.
 type server struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -58,7 +58,7 @@ func (s *server) request(t *testing.T) Request {
 		StartTimeout: patience, StallTimeout: patience}
 }
 
-// patience is a time-out that load of the machine alone does not cause.
+// patience is a timeout that is longer than any delay by a busy machine.
 const patience = time.Minute
 
 func wantBody(t *testing.T, path string, err error) {

@@ -25,20 +25,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// A copy consists of the values of a column, one after another, the end of each value (int64), the number of values
-// (int64), the SHA-256 of the ends, and this line.
+// A copy consists of the values of a column without gaps, the end of each value (int64), the number of values (int64),
+// the SHA-256 of the ends, and this line.
 const copyFormat = "hetero-train column copy 1\n"
 
 const copyTail = 8 + sha256.Size + len(copyFormat) // bytes
 
-// copied is a copy of a column of bytes.
+// copied is a copy of a column of byte strings.
 type copied struct {
 	path string
 	ends []int64
 }
 
-// cacheName returns the path of a file in the cache that is derived from a file. It depends on the path, the size, the
-// modification time and the footer of the file, and on what is derived.
+// cacheName returns the path in the cache for a file that is derived from f. The path depends on the path, size,
+// modification time and footer of f, and on what, the kind of derived data.
 func cacheName(dir string, f *table.File, what, ending string) (string, error) {
 	absolute, err := stored.Abs(f.Path)
 	if err != nil {
@@ -50,8 +50,8 @@ func cacheName(dir string, f *table.File, what, ending string) (string, error) {
 	return filepath.Join(dir, strings.TrimSuffix(base, filepath.Ext(base))+"-"+hex.EncodeToString(key[:8])+ending), nil
 }
 
-// copyColumn copies a column of a Parquet file to dir, or finds the copy of an earlier run. The copy appears
-// only when it is complete; other processes wait for it.
+// copyColumn copies a column of a Parquet file to dir, or finds the copy of an earlier run. The copy appears atomically
+// when it is complete. Other processes wait for it.
 func copyColumn(ctx context.Context, f *table.File, column, dir string, progress func(done, total int64)) (copied,
 	error) {
 	path, err := cacheName(dir, f, column, ".column")
@@ -100,8 +100,9 @@ func copyColumn(ctx context.Context, f *table.File, column, dir string, progress
 	return c, inCache(platform.SyncFolder(dir))
 }
 
-// A copy may have expandFactor times the bytes of its file, or expandFree, and may use all but 1/spareSpace of the free
-// space: a small file that repeats one image must not fill the disk. Package archive has the same first limits.
+// A copy may have expandFactor times the bytes of its file, or expandFree bytes. It must leave 1/spareSpace of the free
+// space unused. The limits protect the disk from a small file that repeats one image. Package archive has the same
+// value of expandFactor.
 const (
 	expandFactor = 200
 	expandFree   = 64 << 20 // bytes
@@ -115,7 +116,7 @@ func space(dir string, fileBytes int64) (most int64, why string) {
 	if _, free, err := platform.Space(dir); err == nil && free-free/spareSpace < most {
 		return free - free/spareSpace, fmt.Sprintf("all but 1/%d of the free space of %d bytes", spareSpace, free)
 	}
-	return most, why // where the free space is unknown, writing fails on a full disk
+	return most, why // if the free space is unknown, writing fails once the disk is full
 }
 
 func (c *copied) write(ctx context.Context, f *table.File, column string, file *os.File, inCache func(error) error,
@@ -124,7 +125,7 @@ func (c *copied) write(ctx context.Context, f *table.File, column string, file *
 	most, why := space(filepath.Dir(c.path), f.Info.Size())
 	c.ends = nil
 	end, reported := int64(0), time.Now()
-	var own error // not of reading the file
+	var own error // error of a limit or of writing, not of reading the file
 	err := f.Scan(ctx, []table.Column{{Path: column}}, func(row []table.Value) error {
 		size := int64(len(row[0].Bytes))
 		if size > images.MaxFileBytes {
@@ -167,7 +168,7 @@ func (c *copied) write(ctx context.Context, f *table.File, column string, file *
 	return inCache(errors.Join(err, out.Flush()))
 }
 
-// readEnds reads the ends of the values of a copy. An error means that there is no sound copy.
+// readEnds reads the ends of the values of a copy. It returns an error if there is no valid copy.
 func readEnds(path string, rows int64) ([]int64, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {

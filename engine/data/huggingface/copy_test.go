@@ -77,7 +77,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// A file that was replaced by one of the same size within the precision of the file system's times has other rows.
+// A copy must not be used after its file was replaced by another one of the same size and modification time.
 func TestTheCopyBelongsToTheContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	o := options(t, path)

@@ -17,27 +17,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// source are the files of both parts of a data set.
+// source contains the files of both parts of a data set.
 type source struct {
 	*openfiles.Pool
-	follow  bool // paths of images may lead out of their folder
+	follow  bool // paths of images may lead out of the data set's folder
 	decode  images.DecodeOptions
 	classes []string
-	labels  []int32          // class of each number of entry.label; nil: the number is the class
-	files   []openfiles.File // the files themselves, or copies of their columns
+	labels  []int32          // maps entry.label to a class; nil: entry.label is the class
+	files   []openfiles.File // the files of rows, or copies of their image columns
 	origins []string         // paths of the files
-	folders []string         // folder of the data set of each file; relative paths of images start there
-	paths   []byte           // paths of images, one after another
+	folders []string         // folder of the data set of each file; relative paths of images refer to it
+	paths   []byte           // concatenated paths of images
 }
 
 // dataset is one part of a data set.
 type dataset struct {
 	*source
 	samples       []entry
-	*data.Fetcher // nil: the images are on this machine, and are read when they are needed
+	*data.Fetcher // nil: the images are on local storage and are read on demand
 }
 
-// fetchAhead makes the data set request announced images before they are read, if images are in objects.
+// fetchAhead sets the Fetcher if images are in object storage.
 func (d *dataset) fetchAhead() {
 	remote := func(f openfiles.File) bool { return stored.Remote(f.Path) }
 	if slices.ContainsFunc(d.files, remote) {
@@ -50,10 +50,10 @@ func (d *dataset) fetchAhead() {
 // entry locates the image of a row.
 type entry struct {
 	offset int64 // byte offset in the file, or in source.paths
-	size   int32 // bytes; negative: the length of a path; 0: there is no image
+	size   int32 // size in bytes; negative: minus the length of a path; 0: there is no image
 	label  int32
 	file   int32
-	row    int32 // in the file
+	row    int32 // index in the file
 }
 
 func (d *dataset) Len() int          { return len(d.samples) }
@@ -85,7 +85,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 type reader struct {
 	d        *dataset
 	decoder  *images.Decoder
-	contents []byte        // of the last image read
+	contents []byte        // buffer of the last image read
 	fetches  *data.Fetches // nil: there is no fetcher
 }
 
@@ -131,7 +131,7 @@ func (r *reader) read(i int, sizer data.Sizer, img *data.Image) error {
 	}, sizer, img)
 }
 
-// load reads the image of a sample to the buffer of the reader.
+// load reads the image of a sample into the buffer of the reader.
 func (r *reader) load(i int) ([]byte, error) {
 	contents, err := r.d.contentsOf(r.d.samples[i], r.contents)
 	if cap(contents) > 0 {
@@ -147,7 +147,7 @@ func buffer(buf []byte, n int) []byte {
 	return buf[:n]
 }
 
-// contentsOf returns the image of a row. It is in buf if buf is large enough.
+// contentsOf returns the image of a row. It uses buf if buf is large enough.
 func (s *source) contentsOf(e entry, buf []byte) (contents []byte, err error) {
 	switch {
 	case e.size == 0:
@@ -209,7 +209,7 @@ func (s *source) within(file int32) (string, error) {
 // openPath opens the image of a row of a file.
 func (s *source) openPath(file int32, name string) (stored.File, os.FileInfo, error) {
 	base := s.folders[file]
-	if stored.Remote(base) { // the keys of a bucket have no links
+	if stored.Remote(base) { // object storage has no links
 		if stored.Remote(name) || !filepath.IsLocal(filepath.FromSlash(name)) {
 			return nil, nil, fmt.Errorf("the path leads out of the folder %s: copy the image into the folder", base)
 		}

@@ -9,12 +9,13 @@
 //	list of images     metadata.csv or metadata.jsonl in a folder of images, or in one folder for each split: the
 //	                   columns file_name and label; or one .csv, .tsv or .jsonl file
 //
-// [Find] lists the files of the splits. The name of a split states its part (package layout), unless Options names the
-// splits.
+// [Find] lists the files of the splits. The name of a split determines its part (package layout), unless Options names
+// the splits.
 //
-// [Open] opens a data set of images. The column of images has the encoded bytes, or paths of files. Labels are numbers
-// of a ClassLabel, other whole numbers, or names. The images of Arrow files are read in place. A Parquet file has no
-// positions of single values, so the first run copies its images to Options.CacheDir, as datasets itself does.
+// [Open] opens a data set of images. The image column contains encoded bytes, or paths of files. Labels are values of a
+// ClassLabel, other whole numbers, or names. Images in Arrow files are read in place. A Parquet file does not contain
+// the positions of single values. Therefore the first run copies the images to Options.CacheDir, as datasets itself
+// does.
 //
 // Package table reads the files.
 package huggingface

@@ -23,10 +23,10 @@ import (
 type Source struct {
 	Path    string // a folder or a file
 	ValPath string // a folder or a file for evaluation, without parts; "": the splits of Path
-	// TrainSplit and EvalSplit are names of splits; "": the names of the splits state their parts.
+	// TrainSplit and EvalSplit are names of splits; "": the part of a split follows from its name.
 	TrainSplit, EvalSplit string
-	// All opens Path for evaluation only: Train and Eval are both all rows, or, if Path has parts, those of the part
-	// that evaluates; see package layout.
+	// If All is set, Train and Eval both contain the same rows: those of the evaluation part if Path has one, otherwise
+	// all rows. Package layout defines the parts.
 	All         bool
 	FollowLinks bool // follow links that leave a folder
 }
@@ -40,7 +40,7 @@ type Found struct {
 	Features    map[string]table.Feature // of dataset_info.json; nil if there is none
 }
 
-// Open opens one of the files. Features come from dataset_info.json if the file has none. Errors are *data.Fault.
+// Open opens one of the files. If the file has no features, it uses those of dataset_info.json. Errors are *data.Fault.
 func (f Found) Open(path string) (*table.File, error) {
 	t, err := table.Open(path)
 	if err != nil {
@@ -52,15 +52,15 @@ func (f Found) Open(path string) (*table.File, error) {
 	return t, nil
 }
 
-// SplitError reports that the names of files and folders do not state which of them to use.
+// SplitError reports that the names of files and folders do not determine which of them to use.
 type SplitError struct {
 	Err  error
-	Cure string // names keys of the configuration
+	Cure string // advice that names keys of the configuration
 }
 
 func (e *SplitError) Error() string { return fmt.Sprintf("%v: %s", e.Err, e.Cure) }
 
-// Unwrap returns the error without the cure.
+// Unwrap returns the error without the advice.
 func (e *SplitError) Unwrap() error { return e.Err }
 
 func ambiguous(cure, format string, args ...any) error {
@@ -177,7 +177,7 @@ func paths(files []file) (all []string) {
 	return all
 }
 
-// oneDataSet returns an error if files are in folders that differ in more than the name of the part. Such folders are
+// oneDataSet returns an error if files are in folders whose names differ not only in the part. Such folders are
 // configurations of a data set: languages, tasks, sizes. Folders such as year=2024 are partitions of one data set.
 func oneDataSet(files []file) error {
 	rest := func(dir string) (elements []string) {
@@ -202,7 +202,7 @@ func oneDataSet(files []file) error {
 	return nil
 }
 
-// divide divides the splits, by their names or by the names that the user has chosen.
+// divide assigns the splits to parts, by their names or by the user's choice.
 func (s Source) divide(splits []string) (d layout.Division, err error) {
 	if s.TrainSplit == "" && s.EvalSplit == "" {
 		if len(splits) == 1 && !s.All {
@@ -298,7 +298,7 @@ type lister struct {
 	features map[string]table.Feature
 }
 
-// has reports whether the folder has a file. A file that cannot be opened is an error.
+// has reports whether the folder contains a file. It returns an error if the file exists but cannot be opened.
 func (l *lister) has(name string) (bool, error) {
 	f, _, err := l.folder.Open(name)
 	switch {
@@ -329,7 +329,7 @@ func (l *lister) json(name string, into any) error {
 	return nil
 }
 
-// saved lists the files of a folder of save_to_disk. If split is "", state.json names it.
+// saved lists the files of a folder of save_to_disk. If split is "", the split is the one in state.json.
 func (l *lister) saved(dir, split string) error {
 	if !filepath.IsLocal(dir) {
 		return fmt.Errorf("dataset_dict.json: got split %.100q, want the name of a folder", dir)
@@ -387,10 +387,10 @@ func (l *lister) info(dir string) error {
 	return err
 }
 
-// shardName is the end of the name of one of several files of a split.
+// shardName matches the end of a file name if a split has several files.
 var shardName = regexp.MustCompile(`-\d{5}-of-\d{5}(-[0-9a-f]+)?$`)
 
-// splitOf returns the name of the split of a file, from its path without the ending.
+// splitOf returns the name of the split of a file. name is its path without the extension.
 func splitOf(name string) string {
 	name = shardName.ReplaceAllString(name, "")
 	if dir, base := path.Split(name); dir != "" && strings.Trim(base, "0123456789") == "" {
@@ -415,7 +415,7 @@ func (l *lister) walk(ctx context.Context) error {
 		case path.Ext(base) == ".parquet":
 			parquet = append(parquet, e.Name)
 		case path.Ext(base) == ".arrow" && !strings.HasPrefix(base, "cache-") && !strings.HasPrefix(base, "tmp"):
-			arrow = append(arrow, e.Name) // others are results of map and filter
+			arrow = append(arrow, e.Name) // names with these prefixes are results of map and filter
 		}
 		return nil
 	})

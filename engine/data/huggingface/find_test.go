@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// touch makes empty files and links (NAME->TARGET).
+// touch creates empty files and links (NAME->TARGET).
 func touch(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func TestLinksOfSavedDataSetsStayInTheFolder(t *testing.T) {
 	}
 }
 
-// A folder that cannot be searched is not one without a description: its files would lose their splits and features.
+// An unreadable description must be an error. Otherwise, its files would lose their splits and features.
 func TestUnreadableDescriptionsAreErrors(t *testing.T) {
 	dir := touch(t, "dataset_dict.json->dataset_dict.json", "train.parquet") // a link to itself
 	if found, err := Find(context.Background(), Source{Path: dir, FollowLinks: true}); err == nil ||

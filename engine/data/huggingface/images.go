@@ -25,14 +25,14 @@ import (
 // Options describes a data set of images.
 type Options struct {
 	Source
-	// Image and Label are the columns. "": the only column of images, or else "image"; "label", or else the only
-	// ClassLabel.
+	// Image is the column of images; "": the only such column, or else "image". Label is the column of labels; "":
+	// "label", or else the only ClassLabel.
 	Image, Label string
-	// Separator divides a label of text into several labels of one image; "": a text is one class. Lists of labels, in
-	// tables and in JSON lines, need no separator.
+	// Separator separates the labels in a text with several labels of one image; "": a text is one class. Lists of
+	// labels, in tables and in JSON lines, need no separator.
 	Separator string
 	// ValFraction is the fraction of the rows that is held out if no split is for evaluation; 0 … 0.9. The choice for a
-	// row depends on the name of its file and its position there. At least one row is held out.
+	// row depends on the name of its file and its position in the file. Of at least two rows, at least one is held out.
 	ValFraction float64
 	CacheDir    string // folder for copies of the columns of Parquet files
 	// SkipDamaged leaves out files that are truncated or damaged. Otherwise such a file is an error.
@@ -113,14 +113,14 @@ type builder struct {
 	features map[string]table.Feature
 	set      *source
 
-	names   []string         // of a ClassLabel; nil: labels are in texts
+	names   []string         // names of a ClassLabel; nil: labels are in texts
 	numbers map[string]int32 // inverse of names
-	texts   []string         // different labels, by the number in entry.label
+	texts   []string         // distinct labels, indexed by entry.label
 	byText  map[string]int32 // inverse of texts
 	first   string           // path of the first file, for messages
 	several severalLabels
 	left    []data.LeftOut
-	files   int // number of files, with those in left
+	files   int // number of files, including those in left
 }
 
 // part adds the rows of the files of one part of the data set at base.
@@ -148,7 +148,7 @@ func (b *builder) part(ctx context.Context, base string, paths []string) (*datas
 		fault := data.FileFault("open data set", path, err)
 		fault.Damaged = isDamage(err)
 		if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
-			fault.Err = errors.New(cache.Error()) // a missing folder is not that of the data
+			fault.Err = errors.New(cache.Error()) // hides fs.ErrNotExist: the data is not missing
 			fault.Advice = "set data.cache_dir to a writable folder with enough free space for the images of the Parquet files, or save the data set with save_to_disk, whose files are read in place"
 		}
 		return nil, fault
@@ -161,15 +161,15 @@ type damagedError struct{ error }
 
 func (e *damagedError) Unwrap() error { return e.error }
 
-// isDamage reports whether err is caused by the contents of a file: not by permissions, a failed request or a lack of
-// resources while the file is read, nor by values that the settings refuse.
+// isDamage reports whether the contents of a file caused err. It returns false for permissions, failed requests, a lack
+// of resources, and values that the settings do not allow.
 func isDamage(err error) bool { return errors.As(err, new(*damagedError)) && data.IsDamage(err) }
 
 // columns are the columns of one file.
 type columns struct {
 	bytes, path, label string // bytes or path is "" if there is no such column
 	kind               table.Kind
-	names              []string // of a ClassLabel, or of a list of ClassLabels
+	names              []string // names of a ClassLabel, or of a list of ClassLabels
 	several            bool     // a row has several labels
 }
 
@@ -206,7 +206,7 @@ func (b *builder) columnsOf(f *table.File) (c columns, err error) {
 	}
 	usual := "image"
 	if paths, ok := f.Field(pathColumn); ok && paths.Kind == table.Text {
-		usual = pathColumn // metadata.parquet
+		usual = pathColumn // column of metadata.parquet
 	}
 	image, err := pick("data.image_column", b.o.Image, usual, func(name string) bool {
 		return features[name].Type == "Image"
@@ -326,7 +326,7 @@ func (b *builder) file(ctx context.Context, base, path string, d *dataset) error
 		}
 	}
 	row := int32(0)
-	var own error // of a row that is read, but refused
+	var own error // error of a row that was read, but is not valid
 	add := func(v []table.Value) error {
 		e := entry{file: number, row: row}
 		var at, size int64
@@ -370,7 +370,7 @@ func (b *builder) file(ctx context.Context, base, path string, d *dataset) error
 	return err
 }
 
-// label returns the number of a label: that of a ClassLabel, or else an index of texts.
+// label returns the number of a label: its value in the ClassLabel, or else an index of texts.
 func (b *builder) label(v *table.Value, c columns) (int32, error) {
 	const none = "the row has no label: remove such rows, for example with filter of datasets, or choose another split"
 	switch {
@@ -384,7 +384,7 @@ func (b *builder) label(v *table.Value, c columns) (int32, error) {
 			return 0, fmt.Errorf("label %d, want 0 to %d", v.Int, len(c.names)-1)
 		}
 		return int32(v.Int), nil
-	case c.names != nil: // a column that was cast to texts still has the names
+	case c.names != nil: // a column that was cast to text still has the names
 		number, ok := b.numbers[string(v.Bytes)]
 		if !ok {
 			return 0, fmt.Errorf("label %.100q is none of the %d names of the ClassLabel", v.Bytes, len(c.names))
@@ -418,8 +418,8 @@ func (b *builder) label(v *table.Value, c columns) (int32, error) {
 	return number, nil
 }
 
-// classes returns the names of the classes. If the labels have no ClassLabel, it sets the order of the labels: numbers
-// from 0, or sorted names.
+// classes returns the names of the classes. Without a ClassLabel, it also sorts the labels: as numbers from 0 if all of
+// them are, otherwise by name.
 func (b *builder) classes() ([]string, error) {
 	if b.names != nil {
 		return b.names, nil
@@ -462,8 +462,8 @@ func (b *builder) classes() ([]string, error) {
 	return names, nil
 }
 
-// largestNumber returns the largest label. ok is false unless all labels are whole numbers from 0 in their usual form:
-// labels such as 00012 or +1 are names.
+// largestNumber returns the largest label. ok is false unless all labels are whole numbers from 0 in their usual form.
+// For example, 00012 and +1 are names.
 func largestNumber(labels []string) (largest int, ok bool) {
 	for _, label := range labels {
 		n, err := strconv.Atoi(label)
@@ -475,9 +475,9 @@ func largestNumber(labels []string) (largest int, ok bool) {
 	return largest, true
 }
 
-// split divides the rows into a part for training and one for evaluation. The choice for a row depends on the name of
-// its file and its position there, so other files, and files that are left out, do not change it. If fraction is not 0,
-// both parts get at least one row.
+// split divides the rows into a training part and an evaluation part. The choice for a row depends on the name of its
+// file and its position in the file. Other files, and files that are left out, therefore do not affect it. If fraction
+// is not 0 and there are at least two rows, each part gets at least one row.
 func (d *dataset) split(fraction float64) (train, eval *dataset) {
 	train, eval = &dataset{source: d.source}, &dataset{source: d.source}
 	if fraction == 0 || len(d.samples) < 2 {
@@ -513,7 +513,7 @@ func (d *dataset) split(fraction float64) (train, eval *dataset) {
 	return train, eval
 }
 
-// take moves a row.
+// take moves a row from another part.
 func (d *dataset) take(from *dataset, e entry) {
 	d.samples = append(d.samples, e)
 	k := slices.Index(from.samples, e)

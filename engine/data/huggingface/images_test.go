@@ -25,7 +25,7 @@ type row struct {
 	Label int
 }
 
-// rowsOf returns the rows that datasets reads; see scripts/huggingface_goldens.py.
+// rowsOf returns the rows as the library datasets reads them; see scripts/huggingface_goldens.py.
 func rowsOf(t testing.TB) (train, test []row) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/rows.json")
@@ -78,7 +78,7 @@ func TestImagesOfEveryForm(t *testing.T) {
 	for _, name := range []string{"images_disk", "cache", "cache/flowers/default/0.0.0/0123456789abcdef",
 		"images_parquet"} {
 		o := options(t, "testdata/"+name)
-		for range 2 { // the second time with the copies of the first one
+		for range 2 { // the second pass uses the copies of the first one
 			s, err := Open(context.Background(), o)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -139,7 +139,7 @@ func TestACopyThatIsDamagedIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestDamagedFilesAreLeftOut cuts one of two files of a split.
+// The test truncates one of two files of a split.
 func TestDamagedFilesAreLeftOut(t *testing.T) {
 	train, _ := rowsOf(t)
 	for _, c := range []struct {
@@ -215,8 +215,8 @@ func TestSplitsAndColumnsByName(t *testing.T) {
 	}
 }
 
-// TestDataSetsOfThisMachinesLibrary reads what the installed version of datasets writes: paths, rows without an image,
-// names as labels.
+// The test reads data sets that the installed version of datasets writes: paths, rows without an image, names as
+// labels.
 func TestDataSetsOfThisMachinesLibrary(t *testing.T) {
 	python := os.Getenv("HETERO_TORCH")
 	if python == "" {
@@ -292,7 +292,8 @@ d.to_parquet("embedded.parquet")
 	}
 }
 
-// Only damage is left out: a file that cannot be opened for another reason is an error, also with SkipDamaged.
+// Only damaged files may be left out. If a file cannot be opened for another reason, Open must return an error, even
+// with SkipDamaged.
 func TestFilesThatCannotBeOpenedAreNotLeftOut(t *testing.T) {
 	loop := filepath.Join(t.TempDir(), "train-00001-of-00002.arrow")
 	if err := os.Symlink(loop, loop); err != nil {

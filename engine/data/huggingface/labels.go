@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/table"
 )
 
-// The columns of a list: the paths of images, as datasets calls them, and the labels.
+// Names of the columns of a list: the paths of images, as in datasets, and the labels.
 const (
 	pathColumn  = "file_name"
 	labelColumn = "label"
@@ -31,7 +31,7 @@ func isList(name string) bool {
 	return slices.Contains([]string{".csv", ".tsv", ".jsonl", ".ndjson"}, strings.ToLower(filepath.Ext(name)))
 }
 
-// isMetadata reports whether a file has the name of a list in a folder of images, as datasets expects it.
+// isMetadata reports whether a file has the name that datasets expects for a list in a folder of images.
 func isMetadata(base string) bool { return base == "metadata.csv" || base == "metadata.jsonl" }
 
 // list adds the images of a list. Paths of images are relative to the folder of the list.
@@ -100,7 +100,7 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 	if err == nil && row == 0 {
 		err = errors.New("the list has no images")
 	}
-	if err == nil { // a list next to other images is a common mistake
+	if err == nil { // lists that are not in the folder of their images are a common mistake
 		first := d.samples[len(d.samples)-int(row)]
 		var image io.Closer
 		if image, _, err = b.set.openPath(number, string(b.set.paths[first.offset:][:-first.size])); err == nil {
@@ -116,14 +116,14 @@ func (b *builder) list(ctx context.Context, base, path string, d *dataset) error
 type cell struct {
 	text   string
 	list   bool
-	pieces []table.Value // of a list
+	pieces []table.Value // elements, if the label is a list
 }
 
-// mostLine is the largest length of a record of a list, in bytes. A quotation mark without its partner would otherwise
-// make a reader load the whole file.
+// mostLine limits the length of a record of a list, in bytes. Without a limit, a missing quotation mark would make a
+// reader load the whole file.
 const mostLine = 16 << 20
 
-// limited is a reader whose reads fail after a number of bytes.
+// limited is a reader that returns an error after a number of bytes.
 type limited struct {
 	io.Reader
 	n, most int64

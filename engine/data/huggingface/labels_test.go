@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// plant writes files; those that end in .png are images whose width is the first digit of the name.
+// plant writes files. Files with the extension .png are images whose width is the first digit of the name.
 func plant(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestFaultyListsAreRefused(t *testing.T) {
 	}
 }
 
-// A label such as 00012 is a name: it once became class -1, which the loss ignores.
+// Labels such as 00012 must be names. As numbers, they could become class -1, which the loss ignores.
 func TestLabelsThatAreNumbersInAnotherFormAreNames(t *testing.T) {
 	for labels, want := range map[string]string{
 		"00012 00003": "1:00012 2:00003 [00003 00012]",

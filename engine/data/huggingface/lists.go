@@ -13,12 +13,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// UnknownTokenizer is the name of the tokenizer in the token files of token lists.
+// UnknownTokenizer is the name of the tokenizer in token files that are made from token lists.
 const UnknownTokenizer = "unknown"
 
-// TokenFiles writes the token lists of files as token files (package tokens) to a folder, or finds those of an earlier
-// run, and returns their paths. A token file has the lists of one file, joined in their order. Each token must be below
-// vocabulary. Data errors are *data.Fault.
+// TokenFiles converts files with token lists to token files (package tokens) in a folder, or finds those of an earlier
+// run. It returns the paths of the token files. Each token file contains the concatenated lists of one file. All tokens
+// must be below vocabulary. Data errors are *data.Fault.
 //
 // If left is not nil, TokenFiles leaves out damaged files and appends them to left.
 func (f Found) TokenFiles(ctx context.Context, paths []string, column string, vocabulary int, dir string,
@@ -97,7 +97,7 @@ func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary in
 	}
 	row := 0
 	var list []int32
-	var own error // not of reading the file
+	var own error // error of a token, not of reading the file
 	add := func(v []table.Value) error {
 		list = list[:0]
 		for _, token := range v[0].List {

@@ -18,19 +18,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// Limits of Recognise and RecogniseList. Folders of images on slow storage have millions of files, so only a few names
-// are read, and no file is asked for its properties.
+// Limits of Recognise and RecogniseList. Folders of images on slow storage may have millions of files. Therefore only a
+// few names are read, and no properties of files.
 const (
-	recogniseEntries = 4096 // of each folder
-	recogniseFolders = 16   // folders within the folder
+	recogniseEntries = 4096 // number of entries per folder
+	recogniseFolders = 16   // number of subfolders
 )
 
-// version is the name of a folder in the cache of datasets: the version of a data set.
+// version matches the folder name of a version of a data set in the cache of datasets.
 var version = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
-// Recognise reports whether a path is a data set in one of the forms of this package, other than a list. It reads some
-// of the names of at most two levels of folders. Tables next to tar archives describe the archives (img2dataset), and
-// are no data set.
+// Recognise reports whether a path is a data set in one of the forms of this package, other than a list. It reads only
+// some names in at most two levels of folders. Tables next to tar archives describe the archives (img2dataset) and are
+// not data sets.
 func Recognise(name string) bool {
 	if isTable(name) {
 		return true
@@ -42,7 +42,7 @@ func Recognise(name string) bool {
 	has := func(folder string) bool { return slices.Contains(folders, folder) }
 	if slices.ContainsFunc(files, isTable) || slices.Contains(files, "dataset_dict.json") ||
 		slices.Contains(files, "state.json") && slices.Contains(files, "dataset_info.json") ||
-		has("snapshots") && (has("refs") || has("blobs")) { // the cache of the hub
+		has("snapshots") && (has("refs") || has("blobs")) { // a folder in the cache of the hub
 		return true
 	}
 	for _, folder := range folders[:min(len(folders), recogniseFolders)] {
@@ -70,8 +70,9 @@ func isArchive(name string) bool {
 	return false
 }
 
-// look returns names of files and of folders in a folder, at most recogniseEntries. A link whose name has no ending may
-// be a folder. It returns nothing for a path that is no readable folder: opening the data set reports the cause.
+// look returns the names of files and of folders in a folder, at most recogniseEntries. A link without a file extension
+// counts as a folder. For a path that is not a readable folder, it returns nothing. Opening the data set later reports
+// the cause.
 func look(name string) (files, folders []string) {
 	if stored.Remote(name) {
 		return lookRemote(name)
@@ -99,7 +100,7 @@ func look(name string) (files, folders []string) {
 			break
 		}
 	}
-	slices.Sort(folders) // the same choice on all file systems
+	slices.Sort(folders) // makes the choice independent of the file system
 	return files, folders
 }
 
@@ -123,7 +124,7 @@ func lookRemote(name string) (files, folders []string) {
 	return files, folders
 }
 
-// RecogniseList reports whether a folder, or a folder within it, has a list of images with labels: metadata.csv or
+// RecogniseList reports whether a folder, or one of its subfolders, has a list of images with labels: metadata.csv or
 // metadata.jsonl with the columns file_name and label.
 func RecogniseList(name string) bool {
 	if hasList(name) {
@@ -146,7 +147,7 @@ func hasList(folder string) bool {
 
 // columnsOfList returns the columns of the first row of a list.
 func columnsOfList(path string) ([]string, error) {
-	const most = 1 << 16 // bytes of the row
+	const most = 1 << 16 // bytes of the first row
 	f, _, err := stored.Open(path)
 	if err != nil {
 		return nil, err
@@ -172,19 +173,19 @@ func columnsOfList(path string) ([]string, error) {
 	return columns, err
 }
 
-// skipMark skips the mark of UTF-8 that editors on Windows write.
+// skipMark skips the byte order mark of UTF-8, which editors on Windows write.
 func skipMark(in *bufio.Reader) {
 	if start, err := in.Peek(3); err == nil && string(start) == "\ufeff" {
 		in.Discard(3)
 	}
 }
 
-// separator returns the separator of a CSV or TSV file, whose header comes next.
+// separator returns the separator of a CSV or TSV file. The reader must be at the header.
 func separator(in *bufio.Reader, tabs bool) rune {
 	if tabs {
 		return '\t'
 	}
-	start, _ := in.Peek(4096) // a shorter file, too
+	start, _ := in.Peek(4096) // if the file is shorter, start is the whole file
 	header, _, _ := bytes.Cut(start, []byte("\n"))
 	if bytes.IndexByte(header, ',') < 0 && bytes.IndexByte(header, ';') >= 0 {
 		return ';'

@@ -50,7 +50,7 @@ func TestRecognise(t *testing.T) {
 	}
 }
 
-// Folders of ImageNet's shape on network storage need minutes for a look at each file.
+// On network storage, reading the properties of each file of a large folder such as ImageNet takes minutes.
 func TestRecogniseReadsFewNames(t *testing.T) {
 	dir := t.TempDir()
 	for k := range 2 * recogniseEntries {

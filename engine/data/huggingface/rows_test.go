@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// A column of a ClassLabel that was cast to texts keeps the names in the metadata. Its texts were once other numbers
-// than those of the names.
+// If a ClassLabel column was cast to text, the metadata still contains the names. The labels must then have the numbers
+// of these names.
 func TestTextsOfAClassLabel(t *testing.T) {
 	type textRow struct {
 		Image []byte `parquet:"image"`
@@ -100,8 +100,8 @@ func TestHeldOutRows(t *testing.T) {
 	}
 }
 
-// Another file in the folder must not move rows from one part to the other: a resumed run would evaluate on rows that
-// it was trained on.
+// A further file in the folder must not move rows from one part to the other. Otherwise, a resumed run would evaluate
+// on rows that it was trained on.
 func TestOtherFilesDoNotChangeTheHeldOutRows(t *testing.T) {
 	part := func(files ...string) (eval string) {
 		dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestOtherFilesDoNotChangeTheHeldOutRows(t *testing.T) {
 	}
 }
 
-// The images of data.val_path are in its own folder.
+// Relative paths in a list of data.val_path must refer to the folder of this list.
 func TestListOfAnotherFolderWithoutFollowingLinks(t *testing.T) {
 	list := "file_name,label\n1.png,a\n2.png,b\n"
 	o := options(t, plant(t, map[string]string{"1.png": "", "2.png": "", "metadata.csv": list}))

@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/table"
 )
 
-// severalLabels collects the sets of labels of images that have several labels each. While files are read, an element
-// of a set is a number as builder.label returns it.
+// severalLabels collects the label sets of images that have several labels each. While files are read, the elements of
+// a set are numbers that builder.label returned.
 type severalLabels struct {
-	known, has bool // whether rows have several labels, and whether that is known
+	known, has bool // has: a row has several labels; known: has is set
 	first      string
 	numbers    map[string]int32 // number of each set
 	sets       [][]int32
@@ -32,7 +32,7 @@ func (s *severalLabels) agree(has bool, path string) error {
 	return nil
 }
 
-// add returns the number of a set. labels is changed.
+// add returns the number of a set. It modifies labels.
 func (s *severalLabels) add(labels []int32) int32 {
 	slices.Sort(labels)
 	key := fmt.Sprint(labels)
@@ -64,7 +64,7 @@ func (b *builder) labelOf(v *table.Value, c columns) (int32, error) {
 	return b.setOf(pieces, c)
 }
 
-// divided divides a text into labels. An empty text has none.
+// divided splits a text into labels. An empty text has no labels.
 func divided(text, separator string) (pieces []table.Value) {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -99,7 +99,7 @@ func (b *builder) setOf(pieces []table.Value, c columns) (int32, error) {
 	return b.several.add(labels), nil
 }
 
-// finish orders the sets, so that their numbers do not depend on the order of the rows, and makes them the classes of
+// finish sorts the sets, so that their numbers do not depend on the order of the rows. It makes the sets the classes of
 // the data set. names are the names of the labels. The result is nil if each image has one class.
 func (s *severalLabels) finish(names []string, of *source) *data.LabelSets {
 	if of.classes = names; !s.has {

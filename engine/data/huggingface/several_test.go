@@ -71,7 +71,8 @@ func TestSeveralLabelsPerImage(t *testing.T) {
 	}
 }
 
-// The numbers of the sets must not depend on the order of the rows, because num_samples chooses samples by them.
+// The numbers of the sets must not depend on the order of the rows, because data.num_samples chooses samples by these
+// numbers.
 func TestNumbersOfSetsDoNotDependOnTheOrderOfRows(t *testing.T) {
 	var want string
 	for _, rows := range []string{"1.png,a|b\n2.png,c\n3.png,b\n", "3.png,b\n2.png,c\n1.png,b|a\n"} {

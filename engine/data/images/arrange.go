@@ -23,31 +23,31 @@ type file struct {
 	size   int64  // size in a tar, in bytes
 }
 
-// place is where a file is in a tar.
+// place locates a file in a tar.
 type place struct{ offset, size int64 }
 
-// listing lists the images of a source. A folder's names stay in the Tree, which the ranks of a machine share: a
-// million files as strings would need memory in each rank, and slow down its garbage collector.
+// listing lists the images of a source. The names of a folder stay in the Tree, which the ranks of a machine share. A
+// million file names as strings would need memory in each rank, and slow down the garbage collector.
 type listing struct {
-	tree     *layout.Tree // list of a folder; nil: names has the names
-	number   []int32      // images of tree, by the numbers of its files
-	names    []byte       // names, without separators
+	tree     *layout.Tree // list of a folder; nil: names contains the names
+	number   []int32      // images of tree, as indices of its files
+	names    []byte       // concatenated names
 	ends     []int64      // end of each name in names
 	places   []place      // places in a tar; nil for files outside a tar
 	folders  []string
-	cut      error // why the rest of an archive is missing; nil if nothing is
+	cut      error // reason why the rest of an archive is missing; nil: the archive is complete
 	unmarked bool  // an archive lacks its end mark
 	ignored  int   // number of files that are neither images nor hidden
 	others
 	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
-	// nil if no list was found.
+	// nil: no list was found.
 	heldClasses map[string]string
 }
 
 // len returns the number of images.
 func (l *listing) len() int { return len(l.number) + len(l.ends) }
 
-// name returns the path of an image. It refers to the memory of the listing, which never changes.
+// name returns the path of an image. The string refers to the memory of the listing, which never changes.
 func (l *listing) name(i int32) string {
 	if l.tree != nil {
 		return l.tree.File(int(l.number[i]))
@@ -85,7 +85,7 @@ func (l *listing) add(f file) {
 	}
 }
 
-// addTree adds the files and folders of a folder.
+// addTree adds the files and folders in the list of a folder.
 func (l *listing) addTree(t *layout.Tree) {
 	l.tree = t
 	for i := range t.Files() {
@@ -107,9 +107,9 @@ func (l *listing) addFolder(name string) {
 	}
 }
 
-// sample is a file with its class.
+// sample is an image with its class.
 type sample struct {
-	file  int32 // number in the listing
+	file  int32 // index of the image in the listing
 	label int32
 }
 
@@ -119,11 +119,11 @@ type arrangement struct {
 	train, eval []sample
 	same        bool     // train and eval are the same samples
 	evalFrom    string   // origin of eval, see data.Splits.EvalFrom
-	unused      string   // folder of the test part, if another part evaluates
+	unused      string   // folder of the test part, if the validation part is used for evaluation
 	notes       []string // messages about ignored files, for the log
 }
 
-// arrange determines the layout of the data set, as described in the package comment.
+// arrange determines the layout of the data set; the package comment describes the rules.
 func arrange(l listing, valFraction float64) (arrangement, error) {
 	a, p, err := arrangeTraining(l)
 	if err != nil {
@@ -141,7 +141,8 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 	return a, a.evaluateOn(l, eval.prefix, eval.members)
 }
 
-// arrangeTraining sets the training part: all samples, or those of the folder that names it.
+// arrangeTraining sets the training part: the images in the training folder if the data set has parts, otherwise all
+// images.
 func arrangeTraining(l listing) (a arrangement, p partFolders, err error) {
 	if p, err = findParts(&l, &a); err != nil {
 		return a, p, err
@@ -157,7 +158,7 @@ func arrangeTraining(l listing) (a arrangement, p partFolders, err error) {
 	return a, p, a.trainOn(l, train.prefix, train.members)
 }
 
-// arrangeWith takes the training part from l, and all images of held as the evaluation part.
+// arrangeWith uses the training part of l, and all images of held as the evaluation part.
 func arrangeWith(l, held listing) (arrangement, error) {
 	a, p, err := arrangeTraining(l)
 	if err != nil {
@@ -176,8 +177,8 @@ func arrangeWith(l, held listing) (arrangement, error) {
 	return a, a.evaluateOn(held, own.around, all(held.len()))
 }
 
-// arrangeAll arranges a data set for evaluation only: all samples if it has no parts, otherwise those of the evaluation
-// part. Without an evaluation part, they are those of the training part.
+// arrangeAll arranges a data set for evaluation only. If the data set has no parts, it uses all samples. Otherwise it
+// uses the evaluation part, or the training part if there is no evaluation part.
 func arrangeAll(l listing) (a arrangement, err error) {
 	p, err := findParts(&l, &a)
 	if err != nil {
@@ -197,7 +198,7 @@ func arrangeAll(l listing) (a arrangement, err error) {
 		}
 		err = a.trainOn(l, whole.prefix, whole.members)
 		a.eval, a.same = a.train, true
-	} else if err = a.trainOn(l, train.prefix, train.members); err == nil { // its folders number the classes
+	} else if err = a.trainOn(l, train.prefix, train.members); err == nil { // numbers the classes
 		err = a.evaluateOn(l, whole.prefix, whole.members)
 	}
 	a.evalFrom = "all samples"
@@ -276,8 +277,8 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 	return sortSamples(l, a.train)
 }
 
-// sharedFolders lists the subfolders that all classes have, if there are several and all images are in them. Such a
-// class is probably no class: in trainA/cat, trainA/dog, testA/cat and testA/dog, the classes are cat and dog.
+// sharedFolders lists the subfolders if all classes have the same ones, at least two, and all images are in them. Such
+// a "class" is probably a part: in trainA/cat, trainA/dog, testA/cat and testA/dog, the classes are cat and dog.
 func sharedFolders(l listing, prefix string, classes map[string][]int32) string {
 	if len(classes) < 2 {
 		return ""
@@ -301,7 +302,7 @@ func sharedFolders(l listing, prefix string, classes map[string][]int32) string 
 	return joined(first)
 }
 
-// joined joins names, at most five.
+// joined joins at most five names.
 func joined(names []string) string {
 	if len(names) > 5 {
 		names = append(slices.Clone(names[:5]), "…")
@@ -312,7 +313,7 @@ func joined(names []string) string {
 // evaluateOn uses members as the evaluation part.
 func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) error {
 	classes := classify(l, prefix, members, a)
-	if len(classes) == 0 { // no class folders, as in ImageNet's archive of validation images
+	if len(classes) == 0 { // no class folders, for example in ImageNet's archive of validation images
 		if l.heldClasses == nil {
 			return fmt.Errorf("%.200s has %d images, but neither class folders nor a list of classes: want class folders, or one of the files %s",
 				cmp.Or(prefix, "the folder"), len(members), strings.Join(valLabels, ", "))
@@ -334,7 +335,7 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	return sortSamples(l, a.eval)
 }
 
-// evaluateOnListed uses members as the evaluation part. A list contains their classes.
+// evaluateOnListed uses members as the evaluation part. Their classes are in heldClasses.
 func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	for _, i := range members {
 		name := path.Base(l.name(i))
@@ -356,11 +357,11 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	return sortSamples(l, a.eval)
 }
 
-// outsideClasses is the text by which dropClassNote recognises its note.
+// outsideClasses is a part of the note that dropClassNote removes.
 const outsideClasses = "images outside class folders"
 
-// dropClassNote removes the note about images outside class folders. The note does not apply if a list contains their
-// classes.
+// dropClassNote removes the note about images outside class folders. If a list contains the classes of these images,
+// the note does not apply.
 func (a *arrangement) dropClassNote() {
 	a.notes = slices.DeleteFunc(a.notes, func(note string) bool { return strings.Contains(note, outsideClasses) })
 }
@@ -378,8 +379,8 @@ func sortSamples(l listing, s []sample) error {
 	return nil
 }
 
-// hold moves a fraction of each class from train to eval. It chooses the samples with the smallest hashes of their
-// names. The choice does not depend on a seed, and other samples of the class have little influence on it.
+// hold moves a fraction of each class from train to eval. It chooses the samples whose names have the smallest hashes.
+// The choice does not depend on a seed, and other samples of the class have little influence on it.
 func (a *arrangement) hold(l listing, fraction float64) {
 	if fraction == 0 {
 		return
@@ -421,7 +422,7 @@ func nameHash(name string) uint64 {
 	h := fnv.New64a()
 	dir, base := path.Split(name)
 	h.Write([]byte(path.Base(dir) + "/" + base))
-	// Mix the bits, because FNV gives short names similar high bits.
+	// Mix the bits, because the high bits of FNV are similar for short names.
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// BenchmarkFormats decodes the images in each folder of HETERO_BENCH_FORMATS; scripts/compare_formats.py writes them.
+// BenchmarkFormats decodes the images in each folder of HETERO_BENCH_FORMATS. scripts/compare_formats.py writes them.
 func BenchmarkFormats(b *testing.B) {
 	folders, err := filepath.Glob(filepath.Join(os.Getenv("HETERO_BENCH_FORMATS"), "*"))
 	if err != nil {

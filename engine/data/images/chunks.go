@@ -10,14 +10,14 @@ import (
 // pngStart is the start of each PNG image.
 const pngStart = "\x89PNG\r\n\x1a\n"
 
-// pngChunk is a part of a PNG image.
+// pngChunk is a chunk of a PNG image.
 type pngChunk struct {
 	kind     string
 	contents []byte
-	whole    []byte // with length, kind and checksum
+	whole    []byte // including length, kind and checksum
 }
 
-// chunks returns the complete chunks of a PNG image, before its end chunk. It does not check their checksums.
+// chunks returns the complete chunks of a PNG image, without its end chunk. It does not check their checksums.
 func chunks(b []byte) iter.Seq[pngChunk] {
 	return func(yield func(pngChunk) bool) {
 		for at := len(pngStart); at+8 <= len(b); {
@@ -31,9 +31,9 @@ func chunks(b []byte) iter.Seq[pngChunk] {
 	}
 }
 
-// pixelsOnly returns a PNG image with those chunks only that determine the pixels, and with an end chunk. A fault of
-// another chunk, or behind the pixels, then does not matter. The pixels have a checksum of their own, which still
-// reveals missing ones.
+// pixelsOnly returns a PNG image with only those chunks that determine the pixels, and with an end chunk. Faults in
+// other chunks, or after the pixels, then have no effect. The pixel data has its own checksum, which reveals missing
+// pixels.
 func pixelsOnly(b []byte) []byte {
 	bare := []byte(pngStart)
 	for c := range chunks(b) {

@@ -19,7 +19,7 @@ type dataset struct {
 }
 
 func newDataset(src source, list listing, samples []sample, classes []string, o DecodeOptions) *dataset {
-	list.folders, list.heldClasses = nil, nil // arrange alone needs these
+	list.folders, list.heldClasses = nil, nil // only arrange needs these
 	d := &dataset{src: src, classes: classes, options: o, list: list, samples: samples}
 	d.Fetcher = data.NewFetcher(mostFetches(), func(i int, buf []byte) ([]byte, error) {
 		return src.read(d.file(i), buf)
@@ -27,8 +27,8 @@ func newDataset(src source, list listing, samples []sample, classes []string, o 
 	return d
 }
 
-// mostFetches returns the largest number of fetches in flight: a quarter of the limit of open files, because other
-// parts of the program need files, too. 0: there is no limit.
+// mostFetches returns the largest number of fetches in flight. It is a quarter of the limit of open files, because
+// other parts of the program also open files. 0: no limit.
 func mostFetches() int {
 	limit, ok := platform.FileLimit()
 	if !ok {
@@ -60,7 +60,7 @@ type reader struct {
 	d       *dataset
 	decoder *Decoder
 	fetches *data.Fetches
-	stored  []byte // last result of Contents
+	stored  []byte // buffer of Contents
 }
 
 func (r *reader) Close() error {
@@ -78,8 +78,8 @@ func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	return nil
 }
 
-// Contents implements data.Encoded. It takes no fetched bytes, and its time does not count for the Fetcher: it serves
-// the comparison of machines, which reads other samples at its own pace.
+// Contents implements data.Encoded. It does not use the Fetcher, because the comparison of machines reads other samples
+// at its own pace.
 func (r *reader) Contents(i int) ([]byte, error) {
 	f := r.d.file(i)
 	contents, err := r.d.src.read(f, r.stored)

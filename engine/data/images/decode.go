@@ -19,19 +19,19 @@ import (
 // DecodeOptions configure a Decoder.
 type DecodeOptions struct {
 	MaxPixels int // largest number of pixels of an image; 0 means 64 Mi
-	// Orient applies the EXIF orientation. Pillow, and thus torchvision's ImageFolder, does not apply it.
+	// Orient applies the EXIF orientation. Pillow, and therefore torchvision's ImageFolder, does not apply it.
 	Orient bool
 }
 
-// Decoder decodes images into buffers that it reuses. Only one goroutine at a time may use it.
+// Decoder decodes images into buffers that it reuses. It is not safe for concurrent use.
 type Decoder struct {
 	o      DecodeOptions
 	jpeg   *jpeg.Decoder
 	pix    []byte
 	turned []byte // buffer for the rotated image
-	// upright is the buffer for a TIFF that is always rotated; Orient may need turned for another rotation
+	// upright is the buffer for a TIFF, which is always rotated; Orient may need turned for another rotation
 	upright []byte
-	vp8     *vp8.Decoder // of WebP images; nil before the first one
+	vp8     *vp8.Decoder // decoder of WebP images; nil before the first one
 }
 
 // NewDecoder returns a Decoder, which must be closed.
@@ -49,8 +49,8 @@ func NewDecoder(o DecodeOptions) (*Decoder, error) {
 // Close frees the decoder's buffers.
 func (d *Decoder) Close() { d.jpeg.Close() }
 
-// Read decodes the contents that fetch returns with the time that it took. A crafted file may make a decoder panic; the
-// caller knows its name, so Read returns the panic as an error.
+// Read decodes the contents that fetch returns together with the time of the fetch. If a crafted file makes a decoder
+// panic, Read returns an error, because the caller knows the name of the file.
 func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.Sizer, img *data.Image) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -85,7 +85,7 @@ func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	return nil
 }
 
-// decodeAnyPNG decodes a PNG image, also one with faults in chunks without pixels.
+// decodeAnyPNG decodes a PNG image, even if chunks without pixels have faults.
 func (d *Decoder) decodeAnyPNG(contents []byte, img *data.Image) error {
 	err := d.decodePNG(contents, img)
 	if fault := png.FormatError(""); errors.As(err, &fault) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -141,7 +141,7 @@ func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
 	return d.decodeWith(png.Decode, png.DecodeConfig, contents, img)
 }
 
-// decodeWith decodes an image with functions of a package for one format.
+// decodeWith decodes an image with the functions of a package for one format.
 func (d *Decoder) decodeWith(decode func(io.Reader) (image.Image, error), size func(io.Reader) (image.Config, error),
 	contents []byte, img *data.Image) error {
 	c, err := size(bytes.NewReader(contents))
@@ -159,7 +159,7 @@ func (d *Decoder) decodeWith(decode func(io.Reader) (image.Image, error), size f
 	return nil
 }
 
-// flattened sets img to the colours of a decoded image.
+// flattened sets img to the colours of a decoded image, without transparency.
 func (d *Decoder) flattened(decoded image.Image, img *data.Image) {
 	width, height := decoded.Bounds().Dx(), decoded.Bounds().Dy()
 	d.pix = grow(d.pix, 3*width*height)
@@ -178,7 +178,7 @@ func flatten(pix []byte, img image.Image) {
 	for y := range b.Dy() {
 		dst := pix[y*row:][:row]
 		switch img := img.(type) {
-		case *image.RGBA: // opaque, or a TIFF with colours that are multiplied by their opacity
+		case *image.RGBA: // opaque, or a TIFF whose colours are premultiplied by their opacity
 			src := img.Pix[y*img.Stride:]
 			for i, j := 0, 0; i < len(dst); i, j = i+3, j+4 {
 				p := src[j : j+4 : j+4]
@@ -227,14 +227,15 @@ func paletteOf(palette color.Palette) (colours [256][3]byte) {
 			colours[i] = [3]byte{p.R, p.G, p.B}
 		case color.NRGBA:
 			colours[i] = [3]byte{p.R, p.G, p.B}
-		case color.RGBA64: // of a TIFF, opaque
+		case color.RGBA64: // opaque; occurs in TIFF images
 			colours[i] = [3]byte{uint8(p.R >> 8), uint8(p.G >> 8), uint8(p.B >> 8)}
 		}
 	}
 	return colours
 }
 
-// divided returns a colour that was multiplied by the opacity. It equals Pillow's result.
+// divided returns a colour that is premultiplied by its opacity to its original value. The result equals that of
+// Pillow.
 func divided(v, opacity uint8) uint8 {
 	if opacity == 0 || opacity == 255 {
 		return v

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// format is a file format of images. The contents of a file determine its format, not its name.
+// format is a file format of images. The contents of a file determine the format, not the name.
 type format string
 
 // The formats that this package reads. pnm stands for PBM, PGM and PPM.
@@ -34,21 +34,21 @@ const (
 // formatNames lists the formats for messages.
 const formatNames = "JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM"
 
-// Endings are the endings of the names of image files in shards and lists, without the dot. A file with one of these
-// endings may have any of the formats. Class folders have fewer.
+// Endings lists the file name extensions of images in shards and lists, without the dot. A file with one of these
+// extensions may have any of the formats. Class folders permit fewer extensions.
 var Endings = []string{"jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "gif", "ppm", "pgm", "pbm", "pnm"}
 
-// EndingsText lists the common endings for messages.
+// EndingsText lists the common extensions for messages.
 const EndingsText = ".jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff, .gif, .ppm, .pgm or .pbm"
 
-// IsEnding reports whether an ending without its dot is that of an image file. Upper case is allowed.
+// IsEnding reports whether a file name extension, without the dot, is that of an image. Upper case is allowed.
 func IsEnding(ending string) bool { return slices.Contains(Endings, strings.ToLower(ending)) }
 
-// foreignEndings are the endings of images that this package does not read.
+// foreignEndings are the extensions of image formats that this package cannot read.
 var foreignEndings = map[string]string{".avif": "AVIF", ".heic": "HEIC", ".heif": "HEIC", ".hif": "HEIC",
 	".jxl": "JPEG XL", ".jp2": "JPEG 2000"}
 
-// conversions are the commands that convert images of other formats.
+// conversions are the commands that convert images of unsupported formats.
 var conversions = map[string]string{
 	"AVIF":      "avifdec IN.avif OUT.png (Debian: libavif-bin)",
 	"HEIC":      "heif-convert IN.heic OUT.jpg (Debian: libheif-examples)",
@@ -80,7 +80,7 @@ func formatOf(b []byte) format {
 	return unknownFormat
 }
 
-// foreignFormat returns the name of a format that this package does not read, or "".
+// foreignFormat returns the name of an image format that this package cannot read, or "".
 func foreignFormat(b []byte) string {
 	if len(b) >= 12 && string(b[4:8]) == "ftyp" { // the brands of an ISO container
 		for at := 8; at+4 <= min(len(b), 64); at += 4 {
@@ -114,7 +114,7 @@ func conversion(format string) string {
 	return anyConversion
 }
 
-// otherFormat returns the error about an image in a format that this package does not read.
+// otherFormat returns the error for an image in an unsupported format.
 func otherFormat(contents []byte) error {
 	if len(contents) == 0 {
 		return errors.New("empty file")
@@ -127,7 +127,7 @@ func otherFormat(contents []byte) error {
 		contents[:min(len(contents), 8)])
 }
 
-// variant completes the error about a variant of a format that its decoder does not read.
+// variant completes the error for a variant of a format that the decoder does not support.
 func variant(f format, err error) error {
 	if unsupported := tiff.UnsupportedError(""); errors.Is(err, bmp.ErrUnsupported) || errors.As(err, &unsupported) ||
 		errors.Is(err, errWebPVariant) {
@@ -137,20 +137,20 @@ func variant(f format, err error) error {
 	return err
 }
 
-// isImage reports whether the name of a file is that of an image.
+// isImage reports whether a file name has the extension of an image.
 func isImage(name string) bool {
 	ext := path.Ext(name)
 	return ext != "" && IsEnding(ext[1:])
 }
 
-// classEndings are the endings of the images of class folders: those of torchvision's ImageFolder, so that both read
-// the same samples.
+// classEndings are the extensions of images in class folders. They are those of torchvision's ImageFolder, so that both
+// read the same samples.
 var classEndings = []string{"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"}
 
-// classEndingsText lists them for messages.
+// classEndingsText lists classEndings for messages.
 const classEndingsText = ".jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff or .webp"
 
-// isClassImage reports whether the name of a file is that of an image of a class folder.
+// isClassImage reports whether a file name has the extension of an image in a class folder.
 func isClassImage(name string) bool {
 	ext := path.Ext(name)
 	return ext != "" && slices.Contains(classEndings, strings.ToLower(ext[1:]))
@@ -158,11 +158,11 @@ func isClassImage(name string) bool {
 
 // others are files that a listing leaves out.
 type others struct {
-	foreign []string // names of other images
+	foreign []string // names of images in formats that this package cannot read
 	lists   []string // names of lists of labels
 }
 
-// addOther counts a file that is no image of the listing.
+// addOther counts a file that is not an image of the listing.
 func (l *listing) addOther(name string) {
 	if foreignEndings[strings.ToLower(path.Ext(name))] != "" || isImage(name) {
 		l.foreign = append(l.foreign, name)
@@ -185,7 +185,7 @@ func reason(name string) string {
 		classEndingsText, anyConversion)
 }
 
-// skipped returns a note about other images, or "".
+// skipped returns a note about images that this package cannot read, or "".
 func skipped(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -193,7 +193,8 @@ func skipped(names []string) string {
 	return fmt.Sprintf("%d images were skipped, such as %.200q: %s", len(names), names[0], reason(names[0]))
 }
 
-// refuseForeign returns an error if there are other images: a class, or a data set, has nothing else.
+// refuseForeign returns an error if names is not empty. It is for a class or a data set that has no images of supported
+// formats.
 func refuseForeign(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -205,8 +206,8 @@ func refuseForeign(names []string) error {
 	return fmt.Errorf("%.200q%s: %s", names[0], others, reason(names[0]))
 }
 
-// checkClasses returns an error if a class folder after prefix has other images only. The class would be missing, and
-// the numbers of the classes after it would differ.
+// checkClasses returns an error if a class folder after prefix contains only images of unsupported formats. Otherwise,
+// the class would be missing, and all later classes would have other numbers.
 func (l *listing) checkClasses(prefix string, classes map[string][]int32) error {
 	var first string
 	var names []string
@@ -258,7 +259,7 @@ func (d *Decoder) decodeTIFF(contents []byte, img *data.Image) error {
 	compression, _ := tagOf(contents, compressionTag)
 	photometric, _ := tagOf(contents, photometricTag)
 	if fax := compression >= 2 && compression <= 4; fax && photometric == blackIsZero {
-		for i := range img.Pix { // libtiff stores the black runs of a fax as ones, which then are white
+		for i := range img.Pix { // libtiff stores the black runs of a fax as ones, which are white with this setting
 			img.Pix[i] ^= 0xff
 		}
 	}
@@ -303,8 +304,8 @@ func (d *Decoder) decodeGIF(contents []byte, img *data.Image) error {
 	return nil
 }
 
-// withoutTransparency returns a GIF file whose first image has no transparent colour, and the number of this colour; 0
-// if there is none. Package gif would replace the transparent colour by black.
+// withoutTransparency returns a GIF file whose first image has no transparent colour, and the index of this colour; 0
+// if the image has none. Package gif would replace the transparent colour by black.
 func withoutTransparency(b []byte) (opaque []byte, transparent byte) {
 	const header = 13 // bytes, before the global palette
 	if len(b) < header {
@@ -333,7 +334,7 @@ func withoutTransparency(b []byte) (opaque []byte, transparent byte) {
 	if flags := b[at+9]; flags&0x80 != 0 {
 		colours = 2 << (flags & 7)
 	}
-	if int(transparent) >= colours { // a colour that the palette lacks, which package gif adds
+	if int(transparent) >= colours { // the palette lacks this colour, and package gif adds it
 		return b, 0
 	}
 	opaque = bytes.Clone(b)

@@ -27,13 +27,13 @@ var (
 // kaggleImages is the folder that contains train/ and val/ in Kaggle's archive.
 const kaggleImages = "ILSVRC/Data/CLS-LOC"
 
-// maxTextBytes is the largest permitted size of a list of labels or names, in bytes. Those of ImageNet have 2 MB.
+// maxTextBytes limits the size of a list of labels or names, in bytes. Those of ImageNet have 2 MB.
 const maxTextBytes = 64 << 20
 
-// maxClassTar is the largest permitted size of a class tar within a tar. Those of ImageNet have up to 300 MB.
+// maxClassTar limits the size of a class tar within a tar. Those of ImageNet have up to 300 MB.
 const maxClassTar = 64 << 30 // bytes
 
-// firstOf returns the first of names that is a file in one of dirs, or "".
+// firstOf returns the path of the first of names that exists in one of dirs, or "".
 func firstOf(names []string, dirs ...string) string {
 	for _, dir := range dirs {
 		for _, name := range names {
@@ -46,8 +46,8 @@ func firstOf(names []string, dirs ...string) string {
 	return ""
 }
 
-// officialTars returns the paths of ImageNet's archives in a folder: the tar of the training part, which contains one
-// tar per class, and the tar of the validation part. The paths are "" if there is none.
+// officialTars returns the paths of ImageNet's archives in a folder. train is the tar of the training part, which
+// contains one tar per class. val is the tar of the validation part. A path is "" if the archive is missing.
 func officialTars(dir string) (train, val string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -75,8 +75,7 @@ func officialTars(dir string) (train, val string, err error) {
 	return found[layout.Train], found[layout.Validation], nil
 }
 
-// tars is a sequence of plain tars that are read in place. Their bytes have consecutive offsets, one tar after
-// another.
+// tars is a sequence of plain tars that are read in place. Their bytes have consecutive offsets.
 type tars struct {
 	files []*os.File
 	start []int64 // offset of the first byte of each file
@@ -129,8 +128,8 @@ func isTarOfTars(name string) bool {
 	return found
 }
 
-// openOfficial opens the form of the authors: a tar with one tar per class, and a flat tar of validation images. val
-// may be "".
+// openOfficial opens ImageNet as distributed by its authors: a tar with one tar per class, and a flat tar of validation
+// images. val may be "".
 func openOfficial(ctx context.Context, train, val string, limits archive.Limits) (source, listing, error) {
 	t := &tars{}
 	var l listing
@@ -180,9 +179,9 @@ func openOfficial(ctx context.Context, train, val string, limits archive.Limits)
 	return t, l, err
 }
 
-// readValLabels reads the classes of validation images without class folders. The file is Kaggle's
-// LOC_val_solution.csv (image,"n01440764 box …"), or each line contains an image and its class or number. The keys of
-// the result are names without extension.
+// readValLabels reads the classes of validation images without class folders. The file is Kaggle's LOC_val_solution.csv
+// (image,"n01440764 box …"), or a file whose lines contain an image and its class or class number. The keys of the
+// result are file names without extension.
 func readValLabels(name string) (map[string]string, error) {
 	labels := map[string]string{}
 	err := eachLine(name, func(line string) error {
@@ -199,9 +198,9 @@ func readValLabels(name string) (map[string]string, error) {
 	return labels, err
 }
 
-// ClassName is one line of a list of class names.
+// ClassName is a line in a list of class names.
 type ClassName struct {
-	Folder string // first word of the line; in ImageNet, the folder of the class
+	Folder string // first word of the line; in ImageNet, the class folder
 	Line   string // the whole line
 }
 
@@ -221,7 +220,8 @@ func ReadClassNames(name string) ([]ClassName, error) {
 // FindClassNames returns the path of the list of class names in one of the folders, or "" if there is none.
 func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...) }
 
-// eachLine calls visit for each non-empty line of a text file. A line with unprintable characters is an error.
+// eachLine calls visit for each non-empty line of a text file. It returns an error if a line has unprintable
+// characters.
 func eachLine(name string, visit func(line string) error) error {
 	f, _, err := regular.Open(name)
 	if err != nil {

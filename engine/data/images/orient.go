@@ -30,7 +30,7 @@ const (
 // swaps reports whether the orientation exchanges width and height.
 func (o Orientation) swaps() bool { return o >= Transpose }
 
-// OrientationOf reads the tag of a JPEG, PNG or WebP image: from EXIF or, if EXIF has none, from XMP. If the tag is
+// OrientationOf reads the tag of a JPEG, PNG or WebP image from EXIF, or from XMP if EXIF lacks the tag. If the tag is
 // missing or invalid, it returns Upright, because image viewers then show the image as stored. It returns Upright for
 // TIFF, because Decode always rotates TIFF images.
 func OrientationOf(contents []byte) Orientation {
@@ -57,7 +57,7 @@ func OrientationOf(contents []byte) Orientation {
 	return o
 }
 
-// segmentOf returns the contents, after a prefix, of the first APP1 segment with this prefix.
+// segmentOf returns the contents of the first APP1 segment that starts with prefix, without the prefix.
 func segmentOf(b []byte, prefix string) []byte {
 	for at := 2; at+4 <= len(b) && b[at] == 0xFF; {
 		marker, length := b[at+1], int(binary.BigEndian.Uint16(b[at+2:]))
@@ -76,7 +76,7 @@ func segmentOf(b []byte, prefix string) []byte {
 	return nil
 }
 
-// chunkOf returns the contents of the first chunk of a PNG image of this kind.
+// chunkOf returns the contents of the first chunk of this kind in a PNG image.
 func chunkOf(b []byte, kind string) []byte {
 	for c := range chunks(b) {
 		if c.kind == kind {
@@ -86,10 +86,10 @@ func chunkOf(b []byte, kind string) []byte {
 	return nil
 }
 
-// mostText is the largest length of a text of a PNG image that is read, in bytes. A compressed text may be much longer.
+// mostText limits the bytes that are read of a text in a PNG image. A compressed text may expand to much more.
 const mostText = 1 << 20
 
-// textOf returns the first mostText bytes of the first text of a PNG image with one of these keywords.
+// textOf returns the first mostText bytes of the first text in a PNG image with one of these keywords.
 func textOf(b []byte, keywords ...string) []byte {
 	for c := range chunks(b) {
 		keyword, rest, ok := bytes.Cut(c.contents, []byte{0})
@@ -100,7 +100,7 @@ func textOf(b []byte, keywords ...string) []byte {
 		case c.kind == "tEXt":
 			return rest[:min(len(rest), mostText)]
 		case c.kind == "zTXt" && len(rest) > 1:
-			return inflate(rest[1:]) // behind the method of compression
+			return inflate(rest[1:]) // after the compression method
 		case c.kind == "iTXt" && len(rest) > 2:
 			packed := rest[0] == 1
 			_, rest, _ = bytes.Cut(rest[2:], []byte{0})        // language
@@ -116,7 +116,7 @@ func textOf(b []byte, keywords ...string) []byte {
 	return nil
 }
 
-// inflate returns the first mostText bytes of a compressed text, or the part before its first fault.
+// inflate returns the first mostText bytes of a compressed text, or the bytes before the first error.
 func inflate(b []byte) []byte {
 	r, err := zlib.NewReader(bytes.NewReader(b))
 	if err != nil {
@@ -126,7 +126,7 @@ func inflate(b []byte) []byte {
 	return text
 }
 
-// profileOf returns the bytes of a profile that ImageMagick has written as text: name, length, and hexadecimal digits.
+// profileOf returns the bytes of a profile that ImageMagick has written as text: name, length and hexadecimal digits.
 func profileOf(text []byte) []byte {
 	lines := bytes.SplitN(bytes.TrimSpace(text), []byte("\n"), 3)
 	if len(lines) < 3 {
@@ -138,14 +138,14 @@ func profileOf(text []byte) []byte {
 		}
 		return r
 	}, lines[2])
-	n, _ := hex.Decode(digits, digits) // up to the first fault
+	n, _ := hex.Decode(digits, digits) // decodes the digits before the first error
 	return digits[:n]
 }
 
-// orientationIn reads the tag from the first directory of a TIFF structure. found is true if there is one, even if its
-// value is invalid.
+// orientationIn reads the tag from the first directory of a TIFF structure. found is true if the tag exists, even if
+// its value is invalid.
 func orientationIn(b []byte) (o Orientation, found bool) {
-	b = bytes.TrimPrefix(b, []byte("Exif\x00\x00")) // which some programs write into a PNG image, too
+	b = bytes.TrimPrefix(b, []byte("Exif\x00\x00")) // some programs write this prefix also into PNG images
 	n, found := tagOf(b, 0x0112)
 	if !found {
 		return Upright, false
@@ -153,7 +153,7 @@ func orientationIn(b []byte) (o Orientation, found bool) {
 	return valid(n), true
 }
 
-// tagOf returns the first number of a tag of the first directory of a TIFF structure.
+// tagOf returns the first number of a tag in the first directory of a TIFF structure.
 func tagOf(b []byte, tag uint16) (n uint32, found bool) {
 	if len(b) < 8 {
 		return 0, false
@@ -176,9 +176,9 @@ func tagOf(b []byte, tag uint16) (n uint32, found bool) {
 	return 0, false
 }
 
-// number returns the first number of an entry of a directory; 0 if it has another type.
+// number returns the first number of a directory entry; 0 if the entry has another type.
 func number(order binary.ByteOrder, entry []byte) uint32 {
-	const ( // the standard demands short, but some programs write the others
+	const ( // the standard demands short, but some programs write other types
 		byteType, signedByteType   = 1, 6
 		shortType, signedShortType = 3, 8
 		longType, signedLongType   = 4, 9
@@ -194,7 +194,7 @@ func number(order binary.ByteOrder, entry []byte) uint32 {
 	return 0
 }
 
-// orientationInXMP reads the attribute or the element tiff:Orientation.
+// orientationInXMP reads tiff:Orientation, which is an attribute or an element.
 func orientationInXMP(xmp []byte) Orientation {
 	const name = "tiff:Orientation"
 	for {
@@ -220,7 +220,7 @@ func valid(n uint32) Orientation {
 	return Orientation(n)
 }
 
-// apply makes img upright. The result is in buf if buf is large enough; apply returns the buffer used.
+// apply rotates img upright. The result is in buf if buf is large enough; apply returns the buffer of the result.
 func (o Orientation) apply(buf []byte, img *data.Image) []byte {
 	w, h := img.Width, img.Height // as stored
 	buf = grow(buf, len(img.Pix))
@@ -258,7 +258,7 @@ func (o Orientation) apply(buf []byte, img *data.Image) []byte {
 	return buf
 }
 
-// swapped is the Sizer to use before the rotation, with width and height exchanged.
+// swapped is the Sizer for use before the rotation: it exchanges width and height.
 type swapped struct{ data.Sizer }
 
 // MinSize calls the Sizer with width and height exchanged.

@@ -10,21 +10,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 )
 
-// folder is a folder that names a part, or whose name is that of a class.
+// folder is a folder whose name is that of a part or of a class.
 type folder struct {
 	name    string
-	prefix  string  // its path, with a slash at the end
-	members []int32 // images in it, by their numbers in the listing
-	deep    bool    // some of the images are in folders within it, which are their classes
+	prefix  string  // path of the folder, with a slash at the end
+	members []int32 // indices of its images in the listing
+	deep    bool    // some of the images are in subfolders, which are their classes
 }
 
 // partFolders are the folders of the parts of a data set.
 type partFolders struct {
-	around  string                 // folder around all images, with a slash at the end; "" if there is none
+	around  string                 // folder that encloses all images, with a slash at the end; "" if there is none
 	folders map[layout.Part]folder // nil: the data set has no parts
 }
 
-// evaluation returns the part that evaluates, or None.
+// evaluation returns the evaluation part, or None: the validation part, or without one the test part.
 func (p partFolders) evaluation() (layout.Part, folder) {
 	for _, part := range []layout.Part{layout.Validation, layout.Test} {
 		if f, ok := p.folders[part]; ok {
@@ -34,7 +34,7 @@ func (p partFolders) evaluation() (layout.Part, folder) {
 	return layout.None, folder{}
 }
 
-// list names the folders, for messages.
+// list lists the folders for messages.
 func (p partFolders) list() string {
 	var names []string
 	for _, part := range []layout.Part{layout.Train, layout.Validation, layout.Test} {
@@ -48,8 +48,8 @@ func (p partFolders) list() string {
 // from describes the origin of the evaluation part.
 func from(part layout.Part, f folder) string { return fmt.Sprintf("part %s, %s", part, f.prefix) }
 
-// findParts finds the folders that name parts. A folder that has images, but no folders with images, is a class: its
-// name may be train or test, too. findParts refuses names that it cannot tell apart.
+// findParts finds the folders that name parts. A folder with images, but without subfolders of images, is a class, even
+// if its name is train or test. findParts returns an error for ambiguous names.
 func findParts(l *listing, a *arrangement) (p partFolders, err error) {
 	if l.len() == 0 {
 		if err := refuseForeign(l.foreign); err != nil {
@@ -107,8 +107,8 @@ func findParts(l *listing, a *arrangement) (p partFolders, err error) {
 	return p, nil
 }
 
-// flatParts refuses folders that name parts, but have no class folders. A single such name next to other classes is the
-// name of a class.
+// flatParts returns an error for folders that name parts, but have no class folders. A single such name among class
+// folders is the name of a class.
 func flatParts(named, rest []folder) error {
 	exact := map[layout.Part]string{}
 	for _, f := range named {
@@ -123,7 +123,8 @@ func flatParts(named, rest []folder) error {
 	return nil
 }
 
-// wrapper returns "NAME/" if all files are in one folder that is neither a part nor a class. Otherwise it returns "".
+// wrapper returns "NAME/" if a single folder encloses all files, and this folder is neither a part nor a class.
+// Otherwise it returns "".
 func wrapper(l *listing) string {
 	first, _, _ := strings.Cut(l.name(0), "/")
 	if part, err := layout.PartOf(first); err == nil && part != layout.None && layout.Exact(first) {
@@ -137,8 +138,8 @@ func wrapper(l *listing) string {
 	return first + "/"
 }
 
-// topFolders groups files by their first folder after prefix, in the order of names. It counts the files outside
-// folders.
+// topFolders groups files by their first folder after prefix, sorted by name. It also counts the files that are not in
+// a folder.
 func topFolders(l *listing, prefix string) (tops []folder, loose int) {
 	index := map[string]int{}
 	for i := range int32(l.len()) {

@@ -22,7 +22,7 @@ type netpbm struct {
 
 func isSpace(b byte) bool { return b == ' ' || b >= '\t' && b <= '\r' }
 
-// readNetpbm reads the header. formatOf has recognised the image.
+// readNetpbm reads the header. The caller has called formatOf.
 func readNetpbm(b []byte) (h netpbm, err error) {
 	kind := b[1] - '0'
 	h = netpbm{plain: kind <= 3, bits: kind == 1 || kind == 4, channels: 1, most: 1, at: 2}
@@ -77,8 +77,8 @@ func decimal(b []byte, at int) (n, end int, err error) {
 	return n, at, nil
 }
 
-// decodePNM decodes a PBM, PGM or PPM image. Values are scaled to 0 … 255. Of grey values above 255, the upper 8 bits
-// are used.
+// decodePNM decodes a PBM, PGM or PPM image. Values are scaled to 0 … 255. If the largest grey value is above 255, the
+// upper 8 bits are used.
 func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 	h, err := readNetpbm(contents)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 	if err := d.checkSize(h.width, h.height); err != nil {
 		return err
 	}
-	if len(contents)-h.at < h.leastBytes() { // before the memory of the pixels is allocated
+	if len(contents)-h.at < h.leastBytes() { // check before memory for the pixels is allocated
 		return fmt.Errorf("pnm: %w", io.ErrUnexpectedEOF)
 	}
 	d.pix = grow(d.pix, 3*h.width*h.height)
@@ -118,7 +118,7 @@ func (d *Decoder) decodePNM(contents []byte, img *data.Image) error {
 	return nil
 }
 
-// leastBytes returns the smallest possible number of bytes of the values.
+// leastBytes returns the minimum number of bytes of all values.
 func (h netpbm) leastBytes() int {
 	n := h.width * h.height * h.channels
 	switch {
@@ -134,7 +134,7 @@ func (h netpbm) leastBytes() int {
 	return n
 }
 
-// scale returns the pixel of each value.
+// scale returns a table that maps each value to a pixel.
 func (h netpbm) scale() []byte {
 	table := make([]byte, h.most+1)
 	for v := range table {
@@ -145,7 +145,7 @@ func (h netpbm) scale() []byte {
 			fallthrough
 		case h.channels == 3 || h.most <= 255:
 			table[v] = byte(math.RoundToEven(part * 255))
-		default: // like other grey images of 16 bits
+		default: // as for other 16-bit grey images
 			table[v] = byte(int(math.RoundToEven(part*math.MaxUint16)) >> 8)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 // realData returns the path of a file of real data, or skips the test.
 func realData(t testing.TB, name string) string {
 	t.Helper()
-	path := needtest.Data(t, name) // before -short, so that all steps of CI name one reason where the data are missing
+	path := needtest.Data(t, name) // before -short, so that CI always gives this reason for missing data
 	needtest.NotShort(t, "reads real data")
 	return path
 }
 
-// TestRealCIFAR10 reads all of CIFAR-10, re-encoded as JPEG, through the loader. The first epoch decodes the images;
-// the second one reads them from the cache.
+// The test reads all of CIFAR-10, encoded again as JPEG, through the loader. The first epoch decodes the images. The
+// second epoch reads them from the cache.
 func TestRealCIFAR10(t *testing.T) {
 	begun := time.Now()
 	s, _, err := open(t, Options{Path: realData(t, "cifar10-jpeg.tar.gz")})
@@ -82,7 +82,7 @@ func TestRealCIFAR10(t *testing.T) {
 	}
 }
 
-// BenchmarkRealCIFAR10 measures the loader on real data, with decoding and from the cache.
+// BenchmarkRealCIFAR10 measures the loader on real data: with decoding, and from the cache.
 func BenchmarkRealCIFAR10(b *testing.B) {
 	s, _, err := open(b, Options{Path: realData(b, "cifar10-jpeg.tar.gz")})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // source provides the files of a data set. Its methods are safe for concurrent use.
 type source interface {
-	// read returns the contents of a file. They are in buf if buf is large enough.
+	// read returns the contents of a file. It uses buf if buf is large enough.
 	read(f file, buf []byte) ([]byte, error)
 	io.Closer
 }
@@ -60,7 +60,7 @@ func (s tarSource) read(f file, buf []byte) ([]byte, error) {
 
 func (s tarSource) Close() error { return s.f.Close() }
 
-// folderSource reads files below a folder.
+// folderSource reads files in a folder and its subfolders.
 type folderSource struct {
 	folder  *layout.Folder
 	maxSize int64 // largest size of a file in bytes

@@ -19,8 +19,8 @@ type Input struct {
 	Contents []byte // encoded image; nil: read the file
 }
 
-// Unlabelled returns a data set of images without known classes. All labels are 0. A file is opened when its image is
-// read.
+// Unlabelled returns a data set of images without known classes. All labels are 0. A file is opened only when its image
+// is read.
 func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	var l listing
 	samples := make([]sample, len(inputs))
@@ -35,7 +35,7 @@ func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	return newDataset(given, l, samples, []string{""}, o)
 }
 
-// inputSource reads files at any path. It maps names to contents for inputs that have contents.
+// inputSource reads files at any path. It maps the names of inputs with Contents to these contents.
 type inputSource map[string][]byte
 
 func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
@@ -61,11 +61,11 @@ func (inputSource) Close() error { return nil }
 const MaxFileBytes = 64 << 20
 
 // List returns the images in a folder and its subfolders, sorted. It ignores files of storage systems, and files
-// without the ending of an image. note describes images that the program cannot read; "" if there are none. If there
-// are no others, they are an error. Broken links are included, so that reading them reports the cause. follow allows
-// links that leave the folder.
+// without the extension of an image. note describes images that the program cannot read; "" if there are none. If all
+// images are such images, List returns an error. Broken links are included, so that reading them reports the cause.
+// follow allows links that leave the folder.
 func List(ctx context.Context, name string, follow bool) (names []string, note string, err error) {
-	var l listing // only for the names of files that are no images
+	var l listing // only for the names of files that are not images
 	folder, err := layout.OpenFolder(name, follow)
 	if err == nil {
 		folder.Broken = true

@@ -14,26 +14,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// errWebPVariant is the error of a WebP image with contents that this package does not read.
+// errWebPVariant is the error for a WebP image whose contents this package cannot read.
 var errWebPVariant = errors.New("webp: no image data in a known format (VP8, VP8L)")
 
 // webp locates the first image of a WebP file.
 type webp struct {
-	width, height int    // of the canvas, in pixels; 0: that of the image
+	width, height int    // size of the canvas in pixels; 0: the size of the image
 	x, y          int    // position of the image on the canvas
 	pixels        []byte // encoded image
 	lossless      bool   // the image has the format VP8L, otherwise VP8
 	exif, xmp     []byte
 }
 
-// riff calls visit for each chunk until visit returns false. A truncated chunk is an error.
+// riff calls visit for each chunk until visit returns false. It returns an error for a truncated chunk.
 func riff(b []byte, visit func(kind string, contents []byte) bool) error {
 	for len(b) >= 8 {
 		kind, length := string(b[:4]), int64(binary.LittleEndian.Uint32(b[4:]))
 		b = b[8:]
 		if length > int64(len(b)) {
 			if kind == "EXIF" || kind == "XMP " {
-				return nil // behind the image
+				return nil // after the image
 			}
 			return fmt.Errorf("webp: chunk %q: %w", kind, io.ErrUnexpectedEOF)
 		}
@@ -47,7 +47,7 @@ func riff(b []byte, visit func(kind string, contents []byte) bool) error {
 
 func uint24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 
-// readWebP finds the parts of a WebP file. formatOf has recognised the file.
+// readWebP finds the parts of a WebP file. The caller has called formatOf.
 func readWebP(b []byte) (w webp, err error) {
 	found := func(kind string, c []byte) {
 		if w.pixels == nil && (kind == "VP8 " || kind == "VP8L") {
@@ -61,7 +61,7 @@ func readWebP(b []byte) (w webp, err error) {
 			w.width, w.height = uint24(c[4:])+1, uint24(c[7:])+1
 		case kind == "ANMF" && len(c) >= frameHeader && w.pixels == nil:
 			w.x, w.y = 2*uint24(c), 2*uint24(c[3:])
-			riff(c[frameHeader:], func(kind string, c []byte) bool { // a truncated frame has no pixels
+			riff(c[frameHeader:], func(kind string, c []byte) bool { // if the frame is truncated, it has no pixels
 				found(kind, c)
 				return w.pixels == nil
 			})
@@ -95,7 +95,7 @@ func (w *webp) size() (width, height int, err error) {
 	return h.Width, h.Height, err
 }
 
-// decodeWebP decodes the first image of a WebP file. The pixels equal those of libwebp.
+// decodeWebP decodes the first image of a WebP file. The pixels are bit-equal to those of libwebp.
 func (d *Decoder) decodeWebP(contents []byte, img *data.Image) error {
 	w, err := readWebP(contents)
 	if err != nil {
@@ -153,7 +153,7 @@ func (d *Decoder) decodeWebP(contents []byte, img *data.Image) error {
 	return nil
 }
 
-// rows are the rows of an image of red, green and blue, 3 bytes per pixel.
+// rows are the rows of an RGB image, 3 bytes per pixel.
 type rows struct {
 	pix    []byte
 	stride int // bytes
@@ -161,9 +161,9 @@ type rows struct {
 
 func (r rows) row(y int) []byte { return r.pix[y*r.stride:] }
 
-// fromVideo converts an image with chroma of half the width and height to red, green and blue. Each chroma sample is
-// in the middle of four pixels, and is interpolated with the weights 9, 3, 3 and 1 of 16 in the order of operations of
-// libwebp, so that the pixels are equal.
+// fromVideo converts an image whose chroma has half the width and height to RGB. Each chroma sample is in the middle of
+// four pixels. It is interpolated with the weights 9/16, 3/16, 3/16 and 1/16. The order of operations is that of
+// libwebp, so that the pixels are bit-equal.
 func fromVideo(dst rows, src *image.YCbCr, width, height int) {
 	half := (height + 1) / 2
 	for y := range height {
@@ -179,13 +179,13 @@ func fromVideo(dst rows, src *image.YCbCr, width, height int) {
 	}
 }
 
-// chroma are the two rows of chroma samples that determine a row of pixels.
+// chroma contains the two rows of chroma samples that determine a row of pixels.
 type chroma struct{ near, far []byte }
 
 // edge returns the chroma of a pixel at the left or right edge.
 func (c chroma) edge(x int) int { return (3*int(c.near[x]) + int(c.far[x]) + 2) >> 2 }
 
-// pair returns the chroma of the two pixels between the samples x-1 and x.
+// pair returns the chroma of the two pixels between the chroma samples x-1 and x.
 func (c chroma) pair(x int) (left, right int) {
 	nearLeft, near, farLeft, far := int(c.near[x-1]), int(c.near[x]), int(c.far[x-1]), int(c.far[x])
 	sum := nearLeft + near + farLeft + far + 8

@@ -11,14 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// segment is a marker with its length and contents.
+// segment returns a marker with its length and contents.
 func segment(marker byte, contents ...byte) []byte {
 	n := len(contents) + 2
 	return append([]byte{0xFF, marker, byte(n >> 8), byte(n)}, contents...)
 }
 
-// progressive returns a grey image of the given size. Each of its later scans states in a few bytes that no pixel
-// changes. With such an image, an attacker makes a decoder process all pixels many times.
+// progressive returns a grey image of the given size. Each later scan states in a few bytes that no pixel changes. Such
+// an image makes a decoder process all pixels many times.
 func progressive(width, height, scans int) []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
@@ -31,17 +31,17 @@ func progressive(width, height, scans int) []byte {
 	b.Write(code(0x10, 0xE0)) // AC code: the next 2^14 or more blocks end here
 	blocks := ((width + 7) / 8) * ((height + 7) / 8)
 	b.Write(segment(0xDA, 1, 1, 0x00, 0, 0, 0))
-	b.Write(make([]byte, (blocks+7)/8)) // one bit for each block
+	b.Write(make([]byte, (blocks+7)/8)) // one bit per block
 	runs := blocks/(1<<14) + 1
 	for range scans - 1 {
 		b.Write(segment(0xDA, 1, 1, 0x00, 1, 63, 0))
-		b.Write(make([]byte, (15*runs+7)/8)) // one code and 14 bits for each run
+		b.Write(make([]byte, (15*runs+7)/8)) // one code and 14 bits per run
 	}
 	b.Write([]byte{0xFF, 0xD9})
 	return b.Bytes()
 }
 
-// The decoding time is proportional to the number of scans times the number of pixels (row S9).
+// The decoding time is proportional to the number of scans times the number of pixels (row S9 of docs/reliability.md).
 func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 	for name, d := range decoders(t) {
 		for _, c := range []struct {
@@ -62,18 +62,18 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pix, _, _, err := d.Decode(small, h, 1, nil); err != nil || len(pix) != 3*64*48 {
-			// without a valid image, the test above checks nothing
+			// Attacks must be valid images. Otherwise, the checks above prove nothing.
 			t.Errorf("%s: the attack is no image: %v", name, err)
 		}
 	}
 }
 
-// TestTheSlowestImagesThatAreDecoded logs the decoding times of docs/reliability.md. No image may take more than most
-// seconds of CPU time, complete images must be decoded, and images that end within their header must be refused.
+// The test logs the decoding times of docs/reliability.md. No image may take more than most seconds of CPU time.
+// Complete images must be decoded. Images that end within their header must be refused.
 func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 	needtest.Hostile.Need(t, "takes seconds and half a GiB")
 	const headerOnly = 700        // bytes: before the first scan
-	const most = 10 * time.Second // the page has 2.2 s; processors differ
+	const most = 10 * time.Second // the page states 2.2 s; other processors may be slower
 	for name, d := range decoders(t) {
 		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64},
 			{1448, 1448, 500}, {500, 375, 500}} {

@@ -18,11 +18,11 @@ const FollowKey = "data.follow_links"
 // maxDepth limits the depth of nested folders.
 const maxDepth = 32
 
-// Folder lists and opens the files below a folder. Its methods are safe for concurrent use.
+// Folder lists and opens the files below a folder. It is safe for concurrent use.
 type Folder struct {
 	path string
 	root *os.Root // refuses links that leave the folder; nil: links are followed
-	// objects are the objects below the folder if it is one of a bucket, sorted by name; nil: it is on this machine.
+	// objects lists the objects below a folder of a bucket, sorted by name; nil: the folder is on this machine.
 	objects []string
 	// Broken lists broken links as files, so that opening them reports the cause. Otherwise a broken link is an error.
 	Broken bool
@@ -61,7 +61,7 @@ func (f *Folder) Close() error {
 	return f.root.Close()
 }
 
-// Path returns the path of a file that the current process can open.
+// Path returns the path of a file for use in this process.
 func (f *Folder) Path(name string) string { return stored.Join(f.path, name) }
 
 // Open opens a regular file; see [regular.Open].
@@ -71,7 +71,7 @@ func (f *Folder) Open(name string) (stored.File, os.FileInfo, error) {
 	}
 	file, info, err := regular.OpenIn(f.root, filepath.FromSlash(name))
 	if err != nil {
-		return nil, nil, err // a nil *os.File in the interface would not equal nil
+		return nil, nil, err // a nil *os.File in the interface would not compare equal to nil
 	}
 	return file, info, nil
 }
@@ -108,8 +108,8 @@ func (f *Folder) linkError(name string, err error) error {
 	return fmt.Errorf("follow the link %.200q to %.200q: %w", name, target, err)
 }
 
-// Check returns an error if follow is false and file is a link that leaves its folder. It is for a file that the
-// program found next to the data; a file that the user names may be any link.
+// Check returns an error if follow is false and file is a link that leaves its folder. It is for files that the program
+// finds next to the data. A file that the user names may be any link.
 func Check(file string, follow bool) error {
 	if follow || stored.Remote(file) {
 		return nil

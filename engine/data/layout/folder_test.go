@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// plant creates files, and links for the names of the form LINK->TARGET.
+// plant creates files. A name of the form LINK->TARGET creates a link.
 func plant(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -51,9 +51,9 @@ func walk(t *testing.T, dir string, follow bool) (files []string, err error) {
 func TestWalkFollowsLinks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		files []string // below folder out/ or folder in/, which is walked
-		want  string   // files with follow = true; an error begins with !
-		kept  string   // with follow = false
+		files []string // below the folders out/ and in/; the test walks in/
+		want  string   // files with follow = true, or an error that begins with !
+		kept  string   // the same with follow = false
 	}{
 		{"no links", []string{"in/b", "in/a/1"}, "a/1 b", "a/1 b"},
 		{"within", []string{"in/a/1", "in/b->a"}, "a/1 b/1", "a/1 b/1"},

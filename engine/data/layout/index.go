@@ -14,13 +14,13 @@ import (
 
 // ScanOptions are the options of [Folder.Scan].
 type ScanOptions struct {
-	// CacheDir is the folder for the kept list. "": the list is not kept, and belongs to this process.
+	// CacheDir is the folder for stored lists. "": the list is not stored, and only this process uses it.
 	CacheDir string
-	// Progress is called every second while Scan works, from one goroutine at a time; may be nil.
+	// Progress, if not nil, is called every second while Scan works, from one goroutine at a time.
 	Progress func(ScanProgress)
-	// Kept is called with the file of a kept list that Scan uses in place of reading all folders; may be nil.
+	// Kept, if not nil, is called with the path of a stored list that Scan uses instead of reading all folders.
 	Kept func(file string)
-	// Unkept is called if a list of at least keepFrom files cannot be kept or read; may be nil.
+	// Unkept, if not nil, is called if a list of at least keepFrom files cannot be stored or read.
 	Unkept func(error)
 }
 
@@ -30,14 +30,15 @@ type ScanProgress struct {
 	Waiting        bool // another process lists the same folder
 }
 
-// Scan lists all files and folders below the folder, without a call per file: the folders state names and types. It
-// reads several folders at a time, and resolves links.
+// Scan lists all files and folders below the folder, without a call per file, because the entries of folders contain
+// names and types. It reads several folders at a time, and resolves links.
 //
-// With ScanOptions.CacheDir, Scan keeps a list of at least keepFrom files as a file, one for each machine. It takes 8
-// bytes and the path for each file. From a local file system, the processes of a machine map this file, so they share
-// its memory. One process lists, and the others wait for at most lockWait. A later Scan asks for the
-// times of each folder, and reads only changed folders. It does not notice a link whose target was replaced by another
-// kind of file. Scan keeps no list if a folder is on a file system that is not known to maintain the times of folders.
+// With ScanOptions.CacheDir, Scan stores a list of at least keepFrom files as a file, one for each machine. The list
+// has 8 bytes plus the path for each file. On a local file system, the processes of a machine map this file, so they
+// share its memory. One process lists the folder, and the others wait for at most lockWait. A later Scan reads the
+// modification times of all folders, but lists only changed folders. It does not notice if the target of a link was
+// replaced by another kind of file. Scan stores no list if a folder is on a file system that is not known to maintain
+// the times of folders.
 //
 // A link to a folder that contains the link is an error.
 func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
@@ -64,7 +65,7 @@ func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
 	return f.newScan(ctx, nil).tree(&watch)
 }
 
-// keptList returns the file for the list. ok is false if the folder's times prove nothing.
+// keptList returns the file for the list. ok is false if changes of the folder cannot be detected from its times.
 func (f *Folder) keptList(o ScanOptions) (k keptList, ok bool, err error) {
 	d, err := f.openFolder(".")
 	if err != nil {
@@ -97,7 +98,7 @@ func (f *Folder) keptList(o ScanOptions) (k keptList, ok bool, err error) {
 	return newKeptList(o.CacheDir, absolute, links, device), ok, nil
 }
 
-// holds reports whether a file in cache changes the time of a folder that a scan of folder reads.
+// holds reports whether a new file in cache changes the time of a folder that a scan of folder reads.
 func holds(folder, cache string) bool {
 	if absolute, err := filepath.Abs(cache); err == nil {
 		cache = absolute
@@ -115,18 +116,18 @@ func holds(folder, cache string) bool {
 	return within == "." || within != ".." && !strings.HasPrefix(within, "../") && !System(within)
 }
 
-// scanKept returns the kept list, after it has been brought up to date.
+// scanKept returns the stored list after updating it.
 func (f *Folder) scanKept(ctx context.Context, k keptList, o ScanOptions, watch *watching) (*Tree, error) {
 	old, seen := k.load(o)
 	if t := f.current(ctx, old, watch); t != nil || ctx.Err() != nil {
 		return k.used(t, o), ctx.Err()
 	}
-	if old == nil { // few files need no list, and therefore no lock
+	if old == nil { // for few files, no list is stored, and no lock is necessary
 		s := f.newScan(ctx, nil)
 		s.most = keepFrom
 		if t, err := s.tree(watch); !errors.Is(err, errMany) {
 			if err == nil && seen != nil {
-				k.remove(o) // a damaged list of a folder that has become small
+				k.remove(o) // the damaged list of a folder that now has few files
 			}
 			return t, err
 		}
@@ -147,7 +148,7 @@ func (f *Folder) scanKept(ctx context.Context, k keptList, o ScanOptions, watch 
 		if try == mostTries || !k.replaced(seen) {
 			break
 		}
-		release() // all waiting processes check the list of another process at the same time
+		release() // so that all waiting processes can check the list at the same time
 		old, seen = k.load(o)
 		if t := f.current(ctx, old, watch); t != nil || ctx.Err() != nil {
 			return k.used(t, o), ctx.Err()
@@ -155,7 +156,7 @@ func (f *Folder) scanKept(ctx context.Context, k keptList, o ScanOptions, watch 
 	}
 	defer func() { release() }()
 	s := f.newScan(ctx, old)
-	s.onTimeless = release // other processes cannot use the list
+	s.onTimeless = release // other processes need not wait, because they cannot use the list
 	t, err := s.tree(watch)
 	switch {
 	case err != nil:

@@ -19,32 +19,33 @@ import (
 )
 
 const (
-	// keepFrom is the number of files and folders from which Scan keeps the list. Fewer are read within milliseconds
-	// from local disks, and need little memory.
+	// keepFrom is the minimum number of files and folders for which Scan stores the list. Local disks return fewer
+	// within milliseconds, and fewer need little memory.
 	keepFrom = 1000
 	// mostTries is the number of lists of other processes that a Scan checks before it lists the folder itself.
 	mostTries = 3
-	// unusedAfter is the age from which a list of another machine or device is removed. The machine may still use it,
-	// and then lists the folder once more. Containers have a new name at each start, and would leave one list each.
+	// unusedAfter is the age at which a list of another machine or device is removed. If the machine still uses the
+	// list, it lists the folder again. Containers have a new name at each start, and would otherwise leave one list
+	// each.
 	unusedAfter = 30 * 24 * time.Hour
 )
 
-// lockWait limits the time for which a Scan waits for another process, or for a file system whose locks do not work. A
-// test replaces it.
+// lockWait limits the time for which a Scan waits for another process. It also applies to file systems whose locks do
+// not work. A test replaces it.
 var lockWait = 5 * time.Minute
 
 // hostName is the name of this machine, which a test replaces.
 var hostName = os.Hostname
 
-// keptList is the file of a kept list.
+// keptList is the file of a stored list.
 type keptList struct {
 	path   string
-	key    string // states what the list describes; the file has it, too
-	prefix string // of the names of the files of this folder, of all machines and devices
+	key    string // identifies the folder and the machine; also stored in the file
+	prefix string // common prefix of the file names of this folder, on all machines and devices
 }
 
-// newKeptList returns the file for a folder in cacheDir. Machines may share cacheDir but not the folder, so each has
-// its own file.
+// newKeptList returns the file for a folder in cacheDir. Machines may share cacheDir, but have different folders of the
+// same name. Each machine therefore has its own file.
 func newKeptList(cacheDir, folder, links string, device uint64) keptList {
 	host, err := hostName()
 	if err != nil {
@@ -62,10 +63,11 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// load returns the list, or nil if there is none, or if it is damaged. info identifies the file; nil if there is none.
+// load returns the list, or nil if the list is missing or damaged. info identifies the file; nil if the file is
+// missing.
 //
-// On a local file system, load maps the file. The map lasts as long as the process, because names in messages may refer
-// to it. Its memory belongs to the page cache.
+// On a local file system, load maps the file. The mapping is never removed, because names in messages may refer to it.
+// Its memory belongs to the page cache.
 func (k keptList) load(o ScanOptions) (t *Tree, info os.FileInfo) {
 	file, info, err := regular.Open(k.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +114,7 @@ func (k keptList) replaced(seen os.FileInfo) bool {
 	return seen == nil || !os.SameFile(info, seen) || !info.ModTime().Equal(seen.ModTime())
 }
 
-// used reports that Scan returns t.
+// used calls o.Kept and returns t.
 func (k keptList) used(t *Tree, o ScanOptions) *Tree {
 	if t != nil && o.Kept != nil {
 		o.Kept(k.path)
@@ -120,15 +122,14 @@ func (k keptList) used(t *Tree, o ScanOptions) *Tree {
 	return t
 }
 
-// remove removes a file that describes the folder no more.
+// remove removes a file that no longer describes the folder.
 func (k keptList) remove(o ScanOptions) {
 	if err := os.Remove(k.path); err != nil && !errors.Is(err, fs.ErrNotExist) && o.Unkept != nil {
 		o.Unkept(fmt.Errorf("remove the old list: %w", err))
 	}
 }
 
-// lock locks the file for one writer. Some network file systems block a call for a lock forever, so a goroutine makes
-// the call.
+// lock locks the file for one writer. A goroutine makes the call, because some network file systems block it forever.
 func (k keptList) lock(ctx context.Context) (*filelock.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()

@@ -50,18 +50,18 @@ func TestAListOnANetworkFileSystemOutlivesItsFile(t *testing.T) {
 		tree := scanWith(t, dir, ScanOptions{CacheDir: cache})
 		want := paths(t, tree)
 		for _, file := range keptFiles(t, cache, "*.files") {
-			if err := os.Truncate(file, 0); err != nil { // as if another machine had removed it
+			if err := os.Truncate(file, 0); err != nil { // simulates another machine that removes the file
 				t.Fatal(err)
 			}
 		}
-		if got := paths(t, tree); got != want { // a map ends the process with SIGBUS
+		if got := paths(t, tree); got != want { // if the file were mapped, the process would end with SIGBUS
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
 }
 
 func TestFoldersAreOpenedForTheirTimesOnNetworkFileSystems(t *testing.T) {
-	for fs, want := range map[platform.FileSystem]int64{diskFS: 2, networkFS: 7} { // with one for the file system
+	for fs, want := range map[platform.FileSystem]int64{diskFS: 2, networkFS: 7} { // plus one for the file system
 		dir, cache := t.TempDir(), t.TempDir()
 		manyFiles(t, dir)
 		settled(t)
@@ -70,7 +70,7 @@ func TestFoldersAreOpenedForTheirTimesOnNetworkFileSystems(t *testing.T) {
 		opened, read := foldersOpened.Load(), foldersRead.Load()
 		scanWith(t, dir, ScanOptions{CacheDir: cache})
 		opened, read = foldersOpened.Load()-opened, foldersRead.Load()-read
-		// Several workers may ask for the file system of the same device.
+		// Several workers may query the file system of the same device.
 		if opened < want || fs.Local && opened > want+2 || read != 0 {
 			t.Errorf("%s: opened %d folders and read %d, want %d and 0", fs.Name, opened, read, want)
 		}
@@ -116,8 +116,8 @@ func TestASmallFolderNeedsNoLock(t *testing.T) {
 	}
 }
 
-// held scans dir with one cache, and returns a lock of the list in another cache, without that list. name is the name
-// of the list.
+// held locks the missing list of dir in cache, as another process would. list is a complete list of dir in another
+// folder, and name is the path of the missing list.
 func held(t *testing.T, dir, cache string) (lock *filelock.Lock, list, name string) {
 	t.Helper()
 	first := t.TempDir()
@@ -158,7 +158,7 @@ func TestAWaitingScanChecksWithoutTheLock(t *testing.T) {
 	lock, list, name := held(t, dir, cache)
 	checked := false
 	onFileSystem(t, func(d *os.File) platform.FileSystem {
-		if _, err := os.Stat(name); err == nil && d.Name() == dir { // the check of the list of the other process
+		if _, err := os.Stat(name); err == nil && d.Name() == dir { // it checks the list of the other process
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			l, err := filelock.Acquire(ctx, name+".lock")

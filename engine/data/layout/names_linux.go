@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// readNames calls visit for all entries of an open folder except "." and "..", in the order of the file system. The
-// mode is the type of the entry as the folder states it, or fs.ModeIrregular if the folder does not state it. name is
-// valid only during the call. An error of visit ends the reading.
+// readNames calls visit for all entries of an open folder except "." and "..", in the order of the file system. mode is
+// the type of the entry as stated by the folder, or fs.ModeIrregular if the folder does not state it. name is valid
+// only during the call. If visit returns an error, readNames stops and returns it.
 //
-// readNames makes no call per entry, and large reads. os.File.ReadDir reads 8 KiB at a time, and calls lstat for each
-// entry of a folder that was opened through an os.Root.
+// readNames makes large reads, and no call per entry. In contrast, os.File.ReadDir reads 8 KiB at a time. It calls
+// lstat for each entry of a folder that was opened through an os.Root.
 func readNames(d *os.File, buf []byte, visit func(name []byte, mode fs.FileMode) error) error {
 	raw, err := d.SyscallConn()
 	if err != nil {

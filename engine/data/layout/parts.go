@@ -11,7 +11,7 @@ import (
 // Part is a part of a data set.
 type Part uint8
 
-// The parts of a data set. None is the part of a name that names no part.
+// The parts of a data set. PartOf returns None for a name that names no part.
 const (
 	None Part = iota
 	Train
@@ -28,11 +28,11 @@ var words = map[string]Part{
 	"test": Test, "testing": Test, "eval": Test,
 }
 
-// ErrNames is in the error chain of errors of names: a name of two parts, two folders of one part, a file without a
-// part.
+// ErrNames is in the error chain for ambiguous names: a name with two parts, two folders of one part, or a file without
+// a part.
 var ErrNames = errors.New("names of parts")
 
-// refuse returns an error that wraps ErrNames without its text.
+// refuse returns an error that matches ErrNames, but does not contain its text.
 func refuse(format string, args ...any) error { return nameError(fmt.Sprintf(format, args...)) }
 
 type nameError string
@@ -56,8 +56,8 @@ func PartOf(name string) (Part, error) {
 	return part, nil
 }
 
-// Exact reports whether a name consists of one word, which names a part, and characters that are not letters: test,
-// val2017.
+// Exact reports whether a name consists of one word that names a part, and of characters that are not letters, such as
+// test or val2017.
 func Exact(name string) bool {
 	n, part := 0, None
 	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
@@ -67,7 +67,7 @@ func Exact(name string) bool {
 	return n == 1 && part != None
 }
 
-// partOfPath returns the part of a file: that of the first element of its path that names a part.
+// partOfPath returns the part of a file. The first element of the path that names a part determines it.
 func partOfPath(name string) (Part, error) {
 	for element := range strings.SplitSeq(name, "/") {
 		if p, err := PartOf(element); p != None || err != nil {
@@ -77,18 +77,17 @@ func partOfPath(name string) (Part, error) {
 	return None, nil
 }
 
-// Division is a data set of files, divided by their names. Its fields except Part are indices of the files.
+// Division is the division of a data set's files by their names. Fields except Part and Named are indices of the files.
 type Division struct {
-	Train  []int // files that name the training part; without such files, those that name no part
+	Train  []int // files that name the training part, or, if there are none, files that name no part
 	Eval   []int // files for evaluation
 	Unused []int // files of the test part, if there is a validation part
-	Part   Part  // part that Eval has; None without Eval
-	Named  bool  // the names name at least one part
+	Part   Part  // part of the files in Eval; None without Eval
+	Named  bool  // at least one name names a part
 }
 
-// Divide divides files by the parts that their names name. The names are relative paths with slashes. A folder in the
-// path may name the part. Files that name no part are the training part, unless other files name the training part,
-// which is an error.
+// Divide divides files by their names. The names are relative paths with slashes. A folder in the path may name the
+// part. Files that name no part form the training part. If other files name the training part, such files are an error.
 func Divide(names []string) (Division, error) {
 	var by [Test + 1][]int
 	for i, name := range names {
@@ -139,7 +138,7 @@ func Folders(names []string) (map[Part]string, error) {
 }
 
 // System reports whether a path has an element that belongs to a file system, network storage, an archiver or a tool,
-// and not to a data set.
+// and therefore not to a data set.
 func System(name string) bool {
 	for element := range strings.SplitSeq(name, "/") {
 		switch {

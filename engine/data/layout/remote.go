@@ -33,9 +33,9 @@ func openRemote(name string) (*Folder, error) {
 	for _, o := range list {
 		within, _ := strings.CutPrefix(o.Name.Key, prefix)
 		if within == "" || strings.HasSuffix(within, "/") {
-			continue // programs make such objects to show empty folders
+			continue // programs create such objects to show empty folders
 		}
-		if !fs.ValidPath(within) { // such as a//b, which no path names
+		if !fs.ValidPath(within) { // for example a//b, which is not a path
 			return nil, fmt.Errorf("got the object %.200q, want a key without empty parts, . and ..", o.Name.String())
 		}
 		f.objects = append(f.objects, within)

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// foldersAtOnce is the number of folders that a scan reads at the same time. Network storage needs a round trip of
-	// 0.1 to 20 ms for each call, so a scan of many folders takes 1/foldersAtOnce of the sum. Each needs a thread.
+	// foldersAtOnce is the number of folders that a scan reads at the same time. Each needs a thread. Network storage
+	// needs a round trip of 0.1 to 20 ms for each call. A scan of many folders takes 1/foldersAtOnce of the sum of
+	// these times.
 	foldersAtOnce = 32
 	// linksAtOnce is the number of links that a scan resolves at the same time, over all folders.
 	linksAtOnce = 64
-	// mostFolders limits the folders of a scan, which needs about 600 bytes for each.
+	// mostFolders limits the number of folders in a scan, which needs about 600 bytes per folder.
 	mostFolders = 16 << 20
-	// mostVisits limits how often a scan reads one folder, which several links may lead to. Without it, 64 links that
-	// lead from each of 32 folders twice to the next one would make 4 billion paths.
+	// mostVisits limits how often a scan reads one folder through different links. Without the limit, 32 nested folders
+	// with two links each to the next folder (64 links) would result in 4 billion paths.
 	mostVisits = 1000
-	// readBytes is the size of the memory for one read of a folder: about 6,000 names. File systems may return less.
+	// readBytes is the buffer size for one read of a folder: about 6,000 names. File systems may return less.
 	readBytes = 256 << 10
 )
 
@@ -42,8 +43,8 @@ type node struct {
 	stamp  stamp
 	err    error
 
-	known    int     // its number in the old Tree, if its entries are those of the old Tree; otherwise -1
-	names    []byte  // names of the files, sorted, without separators
+	known    int     // index of the folder in the old Tree, if its entries are unchanged; otherwise -1
+	names    []byte  // concatenated names of the files, sorted
 	ends     []int32 // end of each name in names
 	kinds    []byte
 	children []*node // sorted
@@ -56,11 +57,11 @@ type fileID struct{ device, inode uint64 }
 type scan struct {
 	*Folder
 	ctx    context.Context
-	old    *Tree          // entries of folders that have not changed come from here; may be nil
-	number map[string]int // folders of old
+	old    *Tree          // provides the entries of unchanged folders; may be nil
+	number map[string]int // indices of the folders of old
 	within [][]int32      // children of old
 	check  bool           // only check whether the folders of old have changed
-	most   int            // end with errMany at this number of files and folders; 0: no limit
+	most   int            // stop with errMany at this number of files and folders; 0: no limit
 
 	mu      sync.Mutex
 	more    sync.Cond
@@ -72,12 +73,12 @@ type scan struct {
 	files   atomic.Int64
 	folders atomic.Int64
 
-	found  int            // folders found; mu guards it
-	visits map[fileID]int // of each folder; mu guards it
-	limit  int            // of found
+	found  int            // number of folders found; mu guards it
+	visits map[fileID]int // number of visits of each folder; mu guards it
+	limit  int            // limit of found
 
 	devices    map[uint64]platform.FileSystem // by device; mu guards it
-	remote     atomic.Bool                    // a folder is on a file system that other machines may change
+	remote     atomic.Bool                    // a folder is on a file system that other machines can change
 	timeless   atomic.Bool                    // a folder is on a file system without FolderTimes
 	onTimeless func()                         // called once if timeless becomes true; may be nil
 }
@@ -115,13 +116,14 @@ func (s *scan) run() (root *node, err error) {
 	return root, nil
 }
 
-// errChanged means that a folder is not as in the old Tree.
+// errChanged means that a folder differs from that in the old Tree.
 var errChanged = errors.New("the folder has changed")
 
 // errMany means that there are at least scan.most files and folders.
 var errMany = errors.New("the folder has many files")
 
-// work reads folders until none is left. The newest comes first, which keeps the number of waiting folders small.
+// work reads folders until none remains. It takes the newest folder first, which keeps the number of waiting folders
+// small.
 func (s *scan) work() {
 	buf := make([]byte, readBytes)
 	s.mu.Lock()
@@ -215,7 +217,7 @@ func (s *scan) visit(n *node) error {
 	return fmt.Errorf("more than %d paths lead to the folder %.200q%s", mostVisits, n.name, s.linkAbove(n))
 }
 
-// linkAbove returns the end of a message that names the innermost link on the path of a folder, if there is one.
+// linkAbove returns the end of a message that names the innermost link in the path of a folder, or "" without a link.
 func (s *scan) linkAbove(n *node) string {
 	for ; n.parent != nil; n = n.parent {
 		if info, err := os.Lstat(s.Path(n.name)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -228,7 +230,7 @@ func (s *scan) linkAbove(n *node) string {
 // foldersRead counts the folders whose entries were read, for tests.
 var foldersRead atomic.Int64
 
-// readFolder reads the entries of a folder. Its time is read before its entries, so that a later change is seen.
+// readFolder reads the entries of a folder. It reads the time of the folder first, so that a later change is detected.
 func (s *scan) readFolder(n *node, buf []byte) error {
 	d, err := s.openFolder(n.name)
 	if err != nil {
@@ -270,7 +272,7 @@ func (n *node) firstError() error {
 	return nil
 }
 
-// write adds a folder and its contents to w. It frees the names on the way, because a large folder has many.
+// write adds a folder and its contents to w. It frees the names after writing them, because a large folder has many.
 func (n *node) write(w *writer, old *Tree, parent int) {
 	number := len(w.folders) / folderBytes
 	w.addFolder(n.name, n.stamp, parent)
@@ -303,7 +305,7 @@ func (f *Folder) openFolder(dir string) (*os.File, error) {
 	return f.root.Open(filepath.FromSlash(dir))
 }
 
-// found are the entries of a folder. One block has all names, because a folder may have millions of files.
+// found contains the entries of a folder. One block contains all names, because a folder may have millions of files.
 type found struct {
 	names []byte
 	all   []foundEntry
@@ -316,8 +318,8 @@ type foundEntry struct {
 
 func (f *found) name(k int) []byte { return f.names[f.all[k].start:f.all[k].end] }
 
-// entries returns the entries of the open folder d, whose path is dir, sorted by name. At most of them it ends with
-// errMany; 0: no limit.
+// entries returns the entries of the open folder d, whose path is dir, sorted by name. If there are at least most
+// entries, it returns errMany; most = 0 means no limit.
 func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}, most int) (found, error) {
 	var list found
 	err := readNames(d, buf, func(name []byte, mode fs.FileMode) error {
@@ -349,8 +351,8 @@ func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}
 	return list, f.resolve(dir, &list, unknown, links)
 }
 
-// resolve sets the modes of links to those of their targets. Network storage needs a round trip for each link, so it
-// resolves several at a time.
+// resolve sets the modes of links to those of their targets. It resolves several links at a time, because network
+// storage needs a round trip for each link.
 func (f *Folder) resolve(dir string, list *found, links []int, tokens chan struct{}) error {
 	if len(links) == 0 {
 		return nil
@@ -386,8 +388,8 @@ func (f *Folder) resolve(dir string, list *found, links []int, tokens chan struc
 	return nil
 }
 
-// List returns the entries of a folder, sorted by name, without those of storage systems. Links have the mode of their
-// targets.
+// List returns the entries of a folder, sorted by name. It leaves out entries of storage systems. Links have the mode
+// of their targets.
 func (f *Folder) List(dir string) ([]Entry, error) {
 	if f.objects != nil {
 		return f.remoteEntries(dir)
@@ -405,7 +407,7 @@ func (f *Folder) List(dir string) ([]Entry, error) {
 	return entries, err
 }
 
-// Walk calls visit for all files and folders below the folder, each folder before its contents, sorted by name. It
+// Walk calls visit for all files and folders below the folder, sorted by name, each folder before its contents. It
 // leaves out files of storage systems. A link to a folder that contains the link is an error.
 func (f *Folder) Walk(ctx context.Context, visit func(Entry) error) error {
 	t, err := f.Scan(ctx, ScanOptions{})
@@ -416,6 +418,6 @@ func (f *Folder) Walk(ctx context.Context, visit func(Entry) error) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return visit(Entry{strings.Clone(e.Name), e.Mode}) // a visitor may keep some of many names
+		return visit(Entry{strings.Clone(e.Name), e.Mode}) // the visitor may keep a few of many names
 	})
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// onFileSystem makes the scans of a test see a file system.
+// onFileSystem sets the file system that the scans of a test detect.
 func onFileSystem(t *testing.T, of func(*os.File) platform.FileSystem) {
 	fileSystemOf = of
 	t.Cleanup(func() { fileSystemOf = platform.FileSystemOf })
 }
 
-// settled makes the times of all folders old, as seen by the scans of a test.
+// settled makes all folders look old to the scans of a test.
 func settled(t *testing.T) {
 	now = func() time.Time { return time.Now().Add(time.Minute) }
 	t.Cleanup(func() { now = time.Now })
 }
 
-// manyFiles creates folders with files, enough for a kept list.
+// manyFiles creates folders with enough files for a stored list.
 func manyFiles(t *testing.T, dir string) {
 	t.Helper()
 	for c := range 4 {
@@ -55,7 +55,7 @@ func paths(t *testing.T, tree *Tree) string {
 	return strings.Join(names, "\n")
 }
 
-// scanned scans a folder with a kept list. fresh is the number of folders that were read.
+// scanned scans a folder with a stored list. fresh is the number of folders whose entries were read.
 func scanned(t *testing.T, dir, cache string) (tree *Tree, fresh int) {
 	t.Helper()
 	f, err := OpenFolder(dir, true)
@@ -129,7 +129,7 @@ func TestAFolderThatHasJustChangedIsReadAgain(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	changed := time.Now()
 	manyFiles(t, dir)
-	now = func() time.Time { return changed } // a slow machine needs more than 2 s
+	now = func() time.Time { return changed } // prevents an effect of slow machines, which may need more than 2 s
 	t.Cleanup(func() { now = time.Now })
 	for range 2 {
 		if _, fresh := scanned(t, dir, cache); fresh != 6 {
@@ -167,7 +167,7 @@ func TestADamagedKeptListIsReplaced(t *testing.T) {
 			}
 		}
 		if at%5 == 0 {
-			if err := os.Remove(kept[0]); err != nil { // not in place, because it is mapped
+			if err := os.Remove(kept[0]); err != nil { // not modified in place, because the list is mapped
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(kept[0], damaged, 0o644); err != nil {
@@ -219,7 +219,7 @@ func TestAWaitingScanSaysSo(t *testing.T) {
 		_, err := f.Scan(ctx, ScanOptions{CacheDir: cache, Progress: progress})
 		return err
 	}
-	if err := scan(t.Context(), nil); err != nil { // creates the lock
+	if err := scan(t.Context(), nil); err != nil { // creates the lock file
 		t.Fatal(err)
 	}
 	locks, err := filepath.Glob(filepath.Join(cache, "*.lock"))
@@ -230,7 +230,7 @@ func TestAWaitingScanSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := filepath.Join(dir, "train/c0/new.jpg") // so that the kept list does not suffice
+	write := filepath.Join(dir, "train/c0/new.jpg") // makes the stored list outdated
 	if err := os.WriteFile(write, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestTheUseOfAKeptListIsReported(t *testing.T) {
 
 func TestLinksThatMultiplyFoldersAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	const levels, links = 5, 6 // 7,776 paths, which end in a reasonable time without the limit
+	const levels, links = 5, 6 // 7,776 paths; without the limit, the test still ends in a reasonable time
 	for level := range levels + 1 {
 		d := filepath.Join(dir, fmt.Sprint("d", level))
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -420,7 +420,7 @@ func TestTheNumberOfFoldersIsLimited(t *testing.T) {
 
 func TestALongChainOfLinksIsNamed(t *testing.T) {
 	dir := t.TempDir()
-	const links = 300 // os.Root and Linux follow fewer
+	const links = 300 // more than os.Root and Linux follow
 	if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(links)), 0o755); err != nil {
 		t.Fatal(err)
 	}

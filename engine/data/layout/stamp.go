@@ -7,14 +7,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// freshFor is the time for which the times of a changed folder do not yet prove that the list is complete: file systems
-// record times in steps of up to 2 s.
+// freshFor is the time after a change of a folder for which its times cannot prove that the list is complete. The
+// reason is that file systems record times in steps of up to 2 s.
 const freshFor = 2 * time.Second
 
-// stampless is the stamp of a folder whose times prove nothing.
+// stampless is the stamp of a folder whose times cannot prove that it is unchanged.
 var stampless = stamp{}
 
-// A test replaces these.
+// Tests replace these variables.
 var (
 	now          = time.Now
 	fileSystemOf = platform.FileSystemOf
@@ -31,8 +31,8 @@ func stampOf(info os.FileInfo, fs platform.FileSystem) stamp {
 	return s
 }
 
-// stampNow returns the present stamp of a folder. On network file systems it opens the folder, because they may answer
-// stat from a cache of several seconds, but ask the server when a folder is opened.
+// stampNow returns the present stamp of a folder. On a network file system, it opens the folder. The reason is that
+// stat may return values from a cache of several seconds, but opening a folder queries the server.
 func (s *scan) stampNow(name string) (os.FileInfo, stamp, error) {
 	if !s.remote.Load() {
 		info, err := s.stat(name)
@@ -71,7 +71,7 @@ func (s *scan) stampOpen(d *os.File) (os.FileInfo, stamp, error) {
 	return info, stampOf(info, fs), nil
 }
 
-// fileSystem returns the file system of an open folder. It asks once for each device.
+// fileSystem returns the file system of an open folder. It queries each device once.
 func (s *scan) fileSystem(d *os.File, info os.FileInfo) platform.FileSystem {
 	device, _, ok := platform.FileID(info)
 	if !ok {

@@ -12,14 +12,14 @@ import (
 )
 
 // Tree is the list of the files and folders below a folder, without those of storage systems. Links have the mode of
-// their targets. It is one block of bytes, which the processes of a machine can share; see [Folder.Scan]. The files of
-// a folder have adjacent numbers and are sorted by name. A Tree is safe for concurrent use.
+// their targets. A Tree is one block of bytes, which the processes of a machine can share; see [Folder.Scan]. The files
+// of a folder have adjacent indices and are sorted by name. A Tree is safe for concurrent use.
 type Tree struct {
 	head    header
 	folders []byte // folderBytes for each folder; folder 0 is the folder itself
 	files   []byte // fileBytes for each file
-	dirs    []byte // paths of the folders, without separators
-	names   []byte // paths of the files, likewise
+	dirs    []byte // concatenated paths of the folders
+	names   []byte // concatenated paths of the files
 }
 
 // The format of a Tree: header, key, folders, paths of folders, files, paths of files. Numbers are little endian.
@@ -34,12 +34,12 @@ const (
 	headerBytes = 48
 	folderBytes = 72
 	fileBytes   = 8
-	endBits     = 56 // of an end of a path, below the kind
+	endBits     = 56 // bits of the end of a path; the kind is in the bits above
 )
 
 type header struct{ key, folders, files, dirs, names int }
 
-// stamp tells whether the entries of a folder have changed since they were read.
+// stamp contains the properties of a folder that change if its entries change.
 type stamp struct {
 	modified, changed          int64 // nanoseconds
 	device, inode, size, links uint64
@@ -62,7 +62,7 @@ func kindOf(mode fs.FileMode) byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// openTree returns the Tree with these bytes, if they are complete and have the key.
+// openTree returns the Tree that data contains. It returns an error if data is damaged, or has another key.
 func openTree(data []byte, key string) (*Tree, error) {
 	if len(data) < headerBytes || string(data[:8]) != treeMark {
 		return nil, errors.New("the file has another format")
@@ -98,7 +98,7 @@ func openTree(data []byte, key string) (*Tree, error) {
 	return t, t.check()
 }
 
-// check returns an error unless all numbers are within their bounds.
+// check returns an error unless all numbers are in their valid ranges.
 func (t *Tree) check() error {
 	end, files := 0, 0
 	for k := range t.head.folders {
@@ -132,7 +132,7 @@ func (t *Tree) dirEnd(k int) int  { return t.number(k, 6) }
 func (t *Tree) fileEnd(k int) int { return t.number(k, 7) }
 func (t *Tree) parent(k int) int  { return t.number(k, 8) }
 
-// fileStart returns the number of the first file in folder k.
+// fileStart returns the index of the first file in folder k.
 func (t *Tree) fileStart(k int) int {
 	if k == 0 {
 		return 0
@@ -149,10 +149,10 @@ func (t *Tree) kind(i int) int { return int(t.files[i*fileBytes+fileBytes-1]) }
 // Files returns the number of files.
 func (t *Tree) Files() int { return t.head.files }
 
-// Folders returns the number of folders, with the folder itself, which is folder 0.
+// Folders returns the number of folders, including the folder itself, which is folder 0.
 func (t *Tree) Folders() int { return t.head.folders }
 
-// File returns the path of file i relative to the folder, with slashes. The text stays in the memory of the Tree.
+// File returns the path of file i relative to the folder, with slashes. The string refers to the memory of the Tree.
 func (t *Tree) File(i int) string {
 	start := 0
 	if i > 0 {
@@ -173,7 +173,7 @@ func (t *Tree) Folder(k int) string {
 	return text(t.dirs[start:t.dirEnd(k)])
 }
 
-// text returns bytes that never change as a string, without a copy.
+// text returns b as a string without copying it. b must never change.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Walk calls visit for all files and folders, each folder before its contents, sorted by name.
@@ -184,7 +184,7 @@ func (t *Tree) Walk(visit func(Entry) error) error {
 // children returns the folders in each folder, sorted by name.
 func (t *Tree) children() [][]int32 {
 	within := make([][]int32, t.head.folders)
-	for k := 1; k < t.head.folders; k++ { // a folder comes before the next one of its parent
+	for k := 1; k < t.head.folders; k++ { // the folders of one parent are in order
 		p := t.parent(k)
 		within[p] = append(within[p], int32(k))
 	}
@@ -236,7 +236,7 @@ func (w *writer) addFile(dir string, base []byte, kind byte) {
 	w.endFile(kind)
 }
 
-// copyFile adds file i of another Tree, which has the same path.
+// copyFile adds file i of another Tree, whose path is the same.
 func (w *writer) copyFile(t *Tree, i int) {
 	w.names = append(w.names, t.File(i)...)
 	w.endFile(byte(t.kind(i)))
@@ -246,12 +246,12 @@ func (w *writer) endFile(kind byte) {
 	w.files = binary.LittleEndian.AppendUint64(w.files, uint64(len(w.names))|uint64(kind)<<endBits)
 }
 
-// endFiles ends the files of the newest folder.
+// endFiles records the end of the files of the newest folder.
 func (w *writer) endFiles() {
 	binary.LittleEndian.PutUint64(w.folders[len(w.folders)-16:], uint64(len(w.files)/fileBytes))
 }
 
-// parts returns the bytes of a file with the Tree, in several parts.
+// parts returns the contents of a file with the Tree, in several parts.
 func (t *Tree) parts(key string) [][]byte {
 	head := append([]byte(treeMark), 0, 0, 0, 0)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(key)))

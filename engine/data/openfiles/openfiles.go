@@ -16,8 +16,8 @@ import (
 // maxOpen is the largest number of open files, if the limit of open files permits it.
 const maxOpen = 128
 
-// mostOpen returns the largest number of open files. It is at most a quarter of the process's limit of open files,
-// because other parts of the program need files, too.
+// mostOpen returns the largest number of open files. It is at most a quarter of the process's limit, because other
+// parts of the program also open files.
 func mostOpen() int {
 	limit, ok := platform.FileLimit()
 	if !ok {
@@ -33,12 +33,12 @@ type File struct {
 	Time int64 // modification time in ns, or the version of an object; see stored.Version
 }
 
-// Of returns the identity of a file with this path.
+// Of returns the File of a path and its info.
 func Of(path string, info os.FileInfo) File {
 	return File{path, info.Size(), stored.Version(info)}
 }
 
-// Pool opens files on demand and closes the least recently used ones. Its methods are safe for concurrent use.
+// Pool opens files on demand and closes the least recently used ones. It is safe for concurrent use.
 type Pool struct {
 	files []File
 	most  int // largest number of open files
@@ -68,7 +68,8 @@ func (p *Pool) Open() (open, most int) {
 	return len(p.open), p.most
 }
 
-// Take returns an open file, by its number in the argument of New. The caller must return it with GiveBack.
+// Take returns an open file. number is its index in the argument of New. The caller must return the Handle with
+// GiveBack.
 func (p *Pool) Take(number int) (*Handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +105,7 @@ func (p *Pool) Take(number int) (*Handle, error) {
 	return h, nil
 }
 
-// dropIdle closes all unused files. It reports whether there were any. The caller must hold the lock.
+// dropIdle closes all unused files. It reports whether it closed any. The caller must hold the lock.
 func (p *Pool) dropIdle() (any bool) {
 	for _, h := range p.open {
 		if h.users == 0 {
@@ -122,7 +123,7 @@ func (p *Pool) drop(h *Handle) {
 	h.File.Close() // read only
 }
 
-// GiveBack ends the use of an open file.
+// GiveBack ends the use of a Handle.
 func (p *Pool) GiveBack(h *Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,8 @@ package pixels
 
 import "math"
 
-// Brightness blends pix (n, 3) with black. A factor of 0 gives black, 1 changes nothing, and more than 1 is brighter.
+// Brightness blends pix (n, 3) with black. A factor of 0 gives black, and 1 changes nothing. Larger factors are
+// brighter.
 func Brightness(pix []byte, factor float64) {
 	var t table
 	for v := range t {
@@ -31,7 +32,7 @@ func Saturation(pix []byte, factor float64) {
 	if alpha == 1 {
 		return
 	}
-	// With the difference d of a value from grey g, blend computes g + alpha·d. The table contains alpha·d for all d.
+	// If a value differs from grey g by d, blend computes g + alpha·d. The table contains alpha·d for all d.
 	var scaled [511]float32
 	for d := range scaled {
 		scaled[d] = alpha * float32(d-255)
@@ -79,8 +80,8 @@ func cut(v float32) byte { return byte(int32(min(max(v, 0), 255))) }
 func hsv(r, g, b byte) (h, s, v byte) {
 	most, least := max(r, g, b), min(r, g, b)
 	span := float32(most - least)
-	// In sixths of a turn, red has hue 0, green 2 and blue 4. The difference of the other two channels shifts the
-	// hue. The code has no branches, because pixels vary too much for branch prediction.
+	// In sixths of a turn, red has hue 0, green 2 and blue 4. The difference of the other two channels shifts the hue.
+	// The code has no branches, because their directions would be unpredictable.
 	next, last, corner := g, b, 0
 	if most == g {
 		next, last, corner = b, r, 2
@@ -99,8 +100,8 @@ func hsv(r, g, b byte) (h, s, v byte) {
 	return byte(int32(float64(float32(turn)) * 255)), byte(int32(float64(span/float32(most)) * 255)), most
 }
 
-// sector describes the colours of one hue. Of the three channels, one equals the value, one is the lowest, and one is
-// in between.
+// sector describes the colours of one hue. Of the three channels, one equals the value and one is the lowest. The third
+// is in between.
 type sector struct {
 	fraction         float64 // fraction of the saturation by which the middle channel is below the value
 	red, green, blue uint8   // bit positions in a word of value, lowest and middle, one byte each

@@ -24,8 +24,8 @@ func Sharpness(dst, src []byte, width int, factor float64) {
 	}
 }
 
-// Affine maps output pixels to source pixels: the centre (x, y) maps to (m[0]·x + m[1]·y + m[2], m[3]·x + m[4]·y +
-// m[5]).
+// Affine maps output pixels to source pixels. The centre (x, y) of an output pixel maps to (m[0]·x + m[1]·y + m[2],
+// m[3]·x + m[4]·y + m[5]).
 type Affine [6]float64
 
 // ShearX shifts each row by level times its distance from the top.

@@ -1,5 +1,5 @@
-// Package pyjson reads JSON as Python's package json writes it by default: NaN, Infinity and -Infinity, which JSON does
-// not have, stand for null.
+// Package pyjson reads JSON as Python's package json writes it by default. NaN, Infinity and -Infinity, which are not
+// valid JSON, are read as null.
 package pyjson
 
 import (
@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 )
 
-// Unmarshal is json.Unmarshal, and accepts the words of Python. If the text is faulty in another way, the error is that
-// of json.Unmarshal.
+// Unmarshal is json.Unmarshal, but also accepts NaN, Infinity and -Infinity. For other invalid text, it returns the
+// error of json.Unmarshal.
 func Unmarshal(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if err == nil {
@@ -23,10 +23,10 @@ func Unmarshal(text []byte, into any) error {
 
 var words = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
 
-// Standard returns the text with null in place of the words of Python. It changes nothing within strings.
+// Standard returns the text with null instead of NaN, Infinity and -Infinity. It does not change strings.
 func Standard(text []byte) []byte { return Replace(text, "null") }
 
-// Replace is Standard with another JSON value in place of the words.
+// Replace is Standard with another JSON value instead of null.
 func Replace(text []byte, with string) []byte {
 	var out []byte
 	from, quoted := 0, false

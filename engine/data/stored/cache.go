@@ -22,10 +22,11 @@ import (
 )
 
 const (
-	// usedAgain is the age of the time of a block from which a read renews it. A lower value writes more inodes.
+	// usedAgain is the minimum age of a block's time at which a read updates this time. A lower value writes more
+	// inodes.
 	usedAgain = time.Minute
-	// spareCache is the part of the limit that a removal of blocks frees in addition, so that not every new block
-	// removes another one. Each process may exceed the limit by 1/spareCache before it looks at the folder again.
+	// If a removal of blocks is necessary, it frees an additional 1/spareCache of the limit, so that not every new
+	// block removes another one. Each process may exceed the limit by 1/spareCache before it checks the folder again.
 	spareCache = 16
 )
 
@@ -38,23 +39,23 @@ type cache struct {
 	added  atomic.Int64
 
 	mu      sync.Mutex
-	flights map[string]*flight // by path of the block
+	flights map[string]*flight // keys are paths of blocks
 }
 
 func newCache(dir string, limit int64, log *slog.Logger) *cache {
 	c := &cache{dir: dir, limit: limit, log: log, flights: map[string]*flight{}}
-	c.added.Store(limit) // the first new block looks at the folder
+	c.added.Store(limit) // the first new block triggers a check of the folder
 	return c
 }
 
-// path returns the path of a block. It depends on the server, the name, the size and the ETag of the object.
+// path returns the path of a block. It depends on the server, and on the name, the size and the ETag of the object.
 func (c *cache) path(o *object, k int64) string {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s\x00%d", o.client.Endpoint(), o.info.Name, o.info.Size,
 		o.info.ETag, blockBytes))
 	return filepath.Join(c.dir, hex.EncodeToString(key[:12]), fmt.Sprintf("%06d", k))
 }
 
-// read fills p from a block in the folder. It returns false if the block is not there.
+// read fills p from a block in the folder. It returns false if the block is missing or damaged.
 func (c *cache) read(o *object, k, from int64, p []byte) bool {
 	path := c.path(o, k)
 	f, info, err := regular.Open(path)
@@ -69,12 +70,12 @@ func (c *cache) read(o *object, k, from int64, p []byte) bool {
 		return false
 	}
 	if now := time.Now(); now.Sub(info.ModTime()) > usedAgain {
-		os.Chtimes(path, now, now) //nolint:errcheck // the block only counts as older
+		os.Chtimes(path, now, now) //nolint:errcheck // after a failure, the block only looks older
 	}
 	return true
 }
 
-// fetch requests a block, and keeps it. Only one goroutine of all processes requests a block.
+// fetch requests a block and stores it. Of all processes, only one goroutine requests the block.
 func (c *cache) fetch(ctx context.Context, o *object, k int64) ([]byte, error) {
 	path := c.path(o, k)
 	c.mu.Lock()
@@ -89,7 +90,7 @@ func (c *cache) fetch(ctx context.Context, o *object, k int64) ([]byte, error) {
 		if f.err == nil || ctx.Err() != nil || !errors.Is(f.err, os.ErrClosed) {
 			return f.p, f.err
 		}
-		return o.request(ctx, k) // the other reader was closed
+		return o.request(ctx, k) // the object of the other reader was closed
 	}
 	f = &flight{done: make(chan struct{})}
 	c.flights[path] = f
@@ -121,7 +122,7 @@ func (c *cache) fetchOnce(ctx context.Context, o *object, k int64, path string) 
 		return o.request(ctx, k)
 	}
 	defer func() {
-		// A process that waits for the removed file gets its lock, finds the block, and requests nothing.
+		// A process that waits for the removed lock file gets its lock, finds the block, and requests nothing.
 		os.Remove(hidden + ".lock") //nolint:errcheck // an empty file
 		lock.Release()              //nolint:errcheck // the end of the process releases it, too
 	}()
@@ -141,7 +142,7 @@ func (c *cache) fetchOnce(ctx context.Context, o *object, k int64, path string) 
 	return p, nil
 }
 
-// write writes a complete file, or none.
+// write writes the complete file atomically.
 func write(folder, path string, p []byte) error {
 	// The name is unique: after a failed fetch, two processes may hold locks on a removed and on a new lock file.
 	f, err := os.CreateTemp(folder, ".part-*")
@@ -162,7 +163,7 @@ func write(folder, path string, p []byte) error {
 	return err
 }
 
-// fail ends the use of the folder.
+// fail disables the folder for this process.
 func (c *cache) fail(err error) {
 	if !c.broken.Swap(true) {
 		c.log.Warn("the cache of objects cannot be written, so this process keeps none of them: set data.cache_dir to a folder with enough free space",
@@ -190,7 +191,7 @@ func (c *cache) trim() {
 		if err != nil {
 			return nil
 		}
-		if strings.HasPrefix(d.Name(), ".") { // of a process that writes, or of one that was killed
+		if strings.HasPrefix(d.Name(), ".") { // temporary file of a process that writes, or that was killed
 			if now.Sub(info.ModTime()) > time.Hour {
 				os.Remove(path) //nolint:errcheck // another process may have removed it
 			}

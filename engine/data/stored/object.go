@@ -15,13 +15,13 @@ import (
 const (
 	// blockBytes is the size of a block. A larger block needs fewer requests, but a first sample waits longer.
 	blockBytes = 4 << 20
-	// mostAhead limits the blocks that a reader in order fetches before it needs them. Each is in memory.
+	// mostAhead limits the number of blocks that a sequential reader prefetches into memory.
 	mostAhead = 8
-	// A reader in order that keeps nothing requests its first firstReads reads of at most firstBytes as they are: many
-	// readers only look at the start and the end of an object, and blocks would be several MiB.
+	// Without a cache, the first firstReads reads of a sequential reader request exactly their own bytes, if each has
+	// at most firstBytes. Many readers only read the start and the end of an object, and blocks would be several MiB.
 	firstReads = 3
 	firstBytes = 64 << 10
-	// waits is the time for a block from which a reader in order fetches more blocks ahead.
+	// waits is the waiting time for a block above which a sequential reader prefetches more blocks.
 	waits = time.Millisecond
 )
 
@@ -30,19 +30,19 @@ type object struct {
 	client  *objects.Client
 	info    objects.Info
 	ordered bool
-	cache   *cache // nil: keep nothing
+	cache   *cache // nil: blocks are not stored
 	ctx     context.Context
 	end     context.CancelCauseFunc
 
 	mu     sync.Mutex
 	at     int64             // position of Read
-	blocks map[int64]*flight // of a reader in order: the blocks around its position
+	blocks map[int64]*flight // of a sequential reader: the blocks around its position
 	last   int64             // newest block that was read
-	reads  int               // exact reads of a reader in order
-	ahead  int64             // blocks to fetch ahead
+	reads  int               // number of exact reads of a sequential reader
+	ahead  int64             // number of blocks to prefetch
 }
 
-// flight is a block that is fetched, or was fetched.
+// flight is the fetch of a block, in progress or complete.
 type flight struct {
 	done chan struct{}
 	p    []byte
@@ -94,7 +94,8 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		return 0, io.EOF
 	}
 	want := p[:min(int64(len(p)), o.info.Size-offset)]
-	// A cache that cannot be written keeps nothing, so a block would be requested for each sample in it.
+	// If the cache cannot be written, blocks are not stored. Reading by blocks would then request a block for each
+	// sample.
 	keeps := o.cache != nil && !o.cache.broken.Load()
 	if !keeps && (!o.ordered || o.looks(len(want))) {
 		if !o.has(want, offset) {
@@ -119,13 +120,13 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
-// has fills p from a block that a cache kept before it could no longer be written.
+// has fills p from a cached block. The block may have been stored before the cache could no longer be written.
 func (o *object) has(p []byte, offset int64) bool {
 	k := offset / blockBytes
 	return o.cache != nil && (offset+int64(len(p))-1)/blockBytes == k && o.cache.read(o, k, offset-k*blockBytes, p)
 }
 
-// looks reports whether a read is one of the first ones of a reader in order, and small.
+// looks reports whether a read of a sequential reader is small and among the first.
 func (o *object) looks(bytes int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,7 +141,7 @@ func (o *object) looks(bytes int) bool {
 // blockSize returns the number of bytes of block k.
 func (o *object) blockSize(k int64) int64 { return min(blockBytes, o.info.Size-k*blockBytes) }
 
-// readBlock copies bytes of block k, from an offset in the block on.
+// readBlock copies bytes of block k, beginning at offset from in the block.
 func (o *object) readBlock(p []byte, k, from int64) (int, error) {
 	if !o.ordered {
 		p = p[:min(int64(len(p)), o.blockSize(k)-from)]
@@ -162,7 +163,7 @@ func (o *object) readBlock(p []byte, k, from int64) (int, error) {
 	}
 	if k != o.last {
 		o.last = k
-		for old := range o.blocks { // keep the previous block, for readers that step back
+		for old := range o.blocks { // keep the previous block for readers that step back
 			if old < k-1 || old > k+mostAhead {
 				delete(o.blocks, old)
 			}
@@ -187,7 +188,7 @@ func (o *object) readBlock(p []byte, k, from int64) (int, error) {
 	return copy(p, f.p[from:]), nil
 }
 
-// start returns block k, and fetches it unless it is in memory. The caller must hold the lock.
+// start returns block k. If the block is not in memory, start fetches it. The caller must hold the lock.
 func (o *object) start(k int64) *flight {
 	if f := o.blocks[k]; f != nil {
 		return f

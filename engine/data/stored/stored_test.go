@@ -50,7 +50,7 @@ func gets(s *s3test.Server) (n int, received int64) {
 	return n, received
 }
 
-// cached returns the number and the bytes of the blocks in a cache, and of other files.
+// cached returns the number and the total size of the blocks in a cache, and the names of other files.
 func cached(t *testing.T, dir string) (blocks int, size int64, others []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -179,8 +179,8 @@ func TestTheCacheRemovesTheLeastRecentlyUsedBlocks(t *testing.T) {
 		name := fmt.Sprint(k)
 		s.Store("data", name, body(blockBytes+0*k))
 		read(name)
-		read("0") // used again
-		// The times of files are those of the kernel, which may be equal for files written at once.
+		read("0") // renews the time of block 0
+		// The kernel may give files that are written within a short time the same time. Set distinct old times instead.
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			info, infoErr := d.Info()
 			if err != nil || infoErr != nil || d.IsDir() {
@@ -243,7 +243,7 @@ func TestAnInterruptedFetchLeavesNothing(t *testing.T) {
 	if _, err := f.ReadAt(p, 0); err != nil || !bytes.Equal(p, want[:10]) {
 		t.Error(err)
 	}
-	// A block that a crash of the machine has cut is fetched again.
+	// A block that a crash of the machine has truncated must be fetched again.
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			err = os.Truncate(path, 5)
@@ -271,7 +271,7 @@ func TestAChangedObjectIsAnError(t *testing.T) {
 	if _, err := f.ReadAt(make([]byte, 10), 0); !errors.As(err, &e) || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("got %v", err)
 	}
-	Forget() // another process
+	Forget() // simulates another process
 	_, info, err := Open("s3://data/a")
 	if err != nil || Version(info) == Version(old) {
 		t.Errorf("the version is the same: %v", err)

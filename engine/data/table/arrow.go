@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Types of Arrow's format, as in its Schema.fbs and Message.fbs.
+// Types of the Arrow format, as in Schema.fbs and Message.fbs.
 const (
 	arrowNull        = 1
 	arrowInt         = 2
@@ -48,19 +48,19 @@ type arrowField struct {
 	name          string
 	kind          int
 	bits          int  // size of a number
-	unsigned      bool // of a whole number
-	count         int  // elements of a list of fixed length
+	unsigned      bool // unsigned integer
+	count         int  // number of elements of a fixed-length list
 	dictionary    bool
 	children      []*arrowField
-	node, buffers int // number of its node, and of its first buffer, in each batch
+	node, buffers int // index of its node, and of its first buffer, in each batch
 }
 
 // arrowBatch locates a record batch.
 type arrowBatch struct {
 	metadata int64 // position in the file
-	length   int   // of the metadata
+	length   int   // length of the metadata
 	body     int64 // position in the file
-	size     int64 // of the body
+	size     int64 // size of the body
 }
 
 type arrowFile struct {
@@ -193,7 +193,7 @@ func arrowFieldOf(t flat, depth int, nodes, buffers *int) (*arrowField, error) {
 		return nil, fmt.Errorf("column %.100q has a view type of Arrow: convert it to text, bytes or a list", f.name)
 	}
 	*nodes++
-	if f.dictionary { // the numbers of the values
+	if f.dictionary { // only the indices into the dictionary
 		*buffers += 2
 		return f, nil
 	}
@@ -237,7 +237,7 @@ func (f *arrowField) describe() Field {
 	return out
 }
 
-// find returns the fields from a column to the part that a path names.
+// find returns the fields on a path, from the column to the part that the path names.
 func (a *arrowFile) find(path string) (chain []*arrowField) {
 	fields := a.fields
 	for name := range strings.SplitSeq(path, ".") {

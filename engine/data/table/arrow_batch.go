@@ -51,7 +51,7 @@ func (b *batch) read(number int, n int64) ([]byte, error) {
 	return contents, err
 }
 
-// validity returns a function that reports whether value i of a field is null; nil if there are no nulls.
+// validity returns a function that reports whether value i of a field is null. It returns nil if there are no nulls.
 func (b *batch) validity(f *arrowField, n int) (func(i int) bool, error) {
 	node := b.nodes[16*f.node:]
 	values, nulls := int64(le.Uint64(node)), int64(le.Uint64(node[8:]))
@@ -92,7 +92,7 @@ func (b *batch) reader(chain []*arrowField, locate bool) (func(i int, v *Value),
 	}, nil
 }
 
-// values returns a function that reads value i of the n values of a field, which is not null.
+// values returns a function that reads value i of the n values of a field. The value must not be null.
 func (b *batch) values(f *arrowField, n int, locate bool) (func(i int, v *Value), error) {
 	switch f.kind {
 	case arrowInt:
@@ -113,7 +113,7 @@ func (b *batch) values(f *arrowField, n int, locate bool) (func(i int, v *Value)
 	return b.lists(f, n)
 }
 
-// integers returns a function that returns the number i of a field.
+// integers returns a function that returns number i of a field.
 func (b *batch) integers(f *arrowField, n int) (func(i int) int64, error) {
 	bits, err := b.read(f.buffers+1, int64(n)*int64(f.bits/8))
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *batch) offsets(f *arrowField, n int, large bool) (func(i int) (start, e
 		size = 8
 	}
 	_, length, err := b.place(f.buffers + 1)
-	if err != nil || n == 0 && length == 0 { // Arrow permits no offsets for no values
+	if err != nil || n == 0 && length == 0 { // Arrow permits a missing offsets buffer if there are no values
 		return nil, 0, err
 	}
 	bits, err := b.read(f.buffers+1, size*int64(n+1))

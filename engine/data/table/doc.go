@@ -5,15 +5,15 @@
 //	err = f.Close()
 //
 // A Column is a path of names: "label", or "image.bytes" in a column of structures. Its values are numbers, texts,
-// bytes or lists of whole numbers; see [Kind]. Scan reads only the columns that it needs, batch by batch (Arrow) or
-// page by page (Parquet), so files may be larger than memory.
+// bytes or lists of whole numbers; see [Kind]. Scan reads only the selected columns, batch by batch (Arrow) or page by
+// page (Parquet), so files may be larger than memory.
 //
-// Column.Locate returns the positions of the bytes of an Arrow file in place of the bytes. A caller can then read a
-// single value by its position, without the rest of its batch.
+// With Column.Locate, Scan returns the positions of bytes in an Arrow file instead of the bytes. A caller can then read
+// a single value by its position, without the rest of its batch.
 //
-// Arrow files are streams (datasets) or files with an index (Arrow's own form), without compression. Dictionaries and
-// views are refused, because datasets does not write them. Files are untrusted: metadata that leads outside the file
-// is an error.
+// Arrow files are streams (datasets) or files with an index (the file format of Arrow), without compression.
+// Dictionaries and views are refused, because datasets does not write them. Files are untrusted: metadata that leads
+// outside the file is an error.
 //
 // A Feature is the type of a column in datasets, such as ClassLabel with the names of the classes. The files contain it
 // next to the schema.

@@ -4,8 +4,8 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// flat is a table of a FlatBuffers message, the encoding of Arrow's metadata. Access outside the message panics; Open
-// and Scan turn a panic into an error.
+// flat is a table of a FlatBuffers message, the encoding of Arrow's metadata. Access outside the message panics. Open
+// and Scan recover from such a panic and return an error.
 type flat struct {
 	b  []byte
 	at int // position of the table

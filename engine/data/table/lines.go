@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Lines returns the rows of columns as JSON lines: one object per row, with the paths of the columns as names. The
-// number of a ClassLabel becomes the name of the class. A missing value (null) is left out. The caller must close the
+// Lines returns the rows of columns as JSON lines: one object per row, with the paths of the columns as names. A number
+// of a ClassLabel is replaced by the name of the class. Missing values (null) are omitted. The caller must close the
 // reader.
 func (f *File) Lines(ctx context.Context, columns []string) io.ReadCloser {
 	r, w := io.Pipe()
@@ -24,7 +24,7 @@ func (f *File) Lines(ctx context.Context, columns []string) io.ReadCloser {
 		if err == nil {
 			err = out.Flush()
 		}
-		w.CloseWithError(err) // nil: the end of the lines
+		w.CloseWithError(err) // nil signals the end of the lines
 	}()
 	return r
 }
@@ -60,7 +60,7 @@ func (f *File) EachLine(ctx context.Context, columns []string, visit func(line [
 	})
 }
 
-// jsonOf returns a function that appends a value. names are those of a ClassLabel.
+// jsonOf returns a function that appends a value as JSON. names are those of a ClassLabel.
 func jsonOf(kind Kind, names []string) func(line []byte, v *Value) ([]byte, error) {
 	switch {
 	case kind == Integer && len(names) > 0:

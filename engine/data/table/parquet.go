@@ -43,7 +43,7 @@ func (f *File) openParquet(size int64) error {
 	return nil
 }
 
-// readFooter checks the length of the footer before memory for it is allocated, and hashes the footer.
+// readFooter checks the length of the footer before it allocates memory, and hashes the footer.
 func (f *File) readFooter(size int64) error {
 	const around = 4 + 8 // bytes: the mark at the start; the length and the mark at the end
 	end := make([]byte, 8)
@@ -65,7 +65,7 @@ func (f *File) readFooter(size int64) error {
 	return nil
 }
 
-// checkFooter checks the numbers that a reader would trust.
+// checkFooter checks the numbers in the footer that the library would trust.
 func checkFooter(m *format.FileMetaData, size int64) error {
 	sum := int64(0)
 	for g, group := range m.RowGroups {
@@ -91,14 +91,13 @@ func checkFooter(m *format.FileMetaData, size int64) error {
 	return nil
 }
 
-// A page may grow by expandFactor when it is decompressed, and every page to expandFree bytes. Package archive has the
-// same limits.
+// A page may expand to expandFactor times its size, or to expandFree bytes. Package archive has the same limits.
 const (
 	expandFactor = 200
 	expandFree   = 64 << 20
 )
 
-// checkPages checks the lengths of all pages of a column of a row group, because the library allocates memory for them.
+// checkPages checks the lengths of all pages of a column in a row group, because the library allocates memory for them.
 func (p *parquetFile) checkPages(ctx context.Context, group, column int) error {
 	m := &p.file.Metadata().RowGroups[group].Columns[column].MetaData
 	start := m.DataPageOffset
@@ -106,7 +105,7 @@ func (p *parquetFile) checkPages(ctx context.Context, group, column int) error {
 		start = m.DictionaryPageOffset
 	}
 	protocol := new(thrift.CompactProtocol)
-	head := make([]byte, 512) // more than a header without long statistics
+	head := make([]byte, 512) // larger than a header without long statistics
 	for at, end := start, start+m.TotalCompressedSize; at < end; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -118,7 +117,7 @@ func (p *parquetFile) checkPages(ctx context.Context, group, column int) error {
 		in := protocol.NewReaderFromBytes(head[:n])
 		var page format.PageHeader
 		if err := thrift.NewDecoder(in).Decode(&page); err != nil {
-			if int(n) == len(head) { // more of the file follows
+			if int(n) == len(head) { // the header may continue in the file
 				head = make([]byte, 8*len(head))
 				continue
 			}
@@ -160,7 +159,7 @@ func describeParquet(c *parquet.Column, depth int) Field {
 	return out
 }
 
-// listOf returns the elements of a list of simple values, or nil if the column is no such list. The elements are the
+// listOf returns the elements of a list of simple values, or nil if the column is not such a list. The elements are the
 // column itself, its only child, or the only child of its only child.
 func listOf(c *parquet.Column) *parquet.Column {
 	if !c.Repeated() && !c.Leaf() && len(c.Columns()) == 1 {
@@ -203,8 +202,8 @@ func kindOf(leaf *parquet.Column) Kind {
 	return Other
 }
 
-// column returns the leaf of a path, which Scan has checked. level is the definition level of the elements of a list: a
-// value with a smaller one is an empty list, or, if it is smaller than level-1, no list. level is 0 for other columns.
+// column returns the leaf of a path, which Scan has checked. level is the definition level of list elements. A smaller
+// level means an empty list; a level below level-1 means a null list. level is 0 for columns that are not lists.
 func (p *parquetFile) column(path string) (leaf *parquet.Column, level int) {
 	c := p.file.Root()
 	for name := range strings.SplitSeq(path, ".") {
@@ -271,16 +270,16 @@ func (p *parquetFile) scan(ctx context.Context, columns []Column, visit func([]V
 type cursor struct {
 	pages  parquet.Pages
 	page   parquet.Page
-	values parquet.ValueReader // of the page
+	values parquet.ValueReader // values of the current page
 	kind   Kind
-	level  int // of the elements of a list; 0: the values are no lists
+	level  int // definition level of list elements; 0: the values are not lists
 	double bool
 
 	buffer [64]parquet.Value
-	loaded []parquet.Value // values that were read, but not used; they refer to memory of the page
+	loaded []parquet.Value // values that were read, but not returned; they refer to the memory of the page
 }
 
-// peek returns the next value without using it.
+// peek returns the next value without consuming it.
 func (c *cursor) peek() (*parquet.Value, error) {
 	for len(c.loaded) == 0 {
 		if c.values == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// Kind is the kind of the values of a column.
+// Kind is the type of the values of a column.
 type Kind int
 
-// The kinds of values. Nested columns other than lists of whole numbers have the kind Other.
+// The kinds of values. Other is the kind of nested columns, except structures and lists of whole numbers.
 const (
 	Other Kind = iota
 	Integer
@@ -58,7 +58,7 @@ type Value struct {
 	Null  bool
 	Int   int64 // Integer; Boolean: 0 or 1
 	Real  float64
-	Bytes []byte  // Text, Binary; nil if it was only located
+	Bytes []byte  // Text, Binary; nil with Column.Locate
 	At    int64   // position of the bytes in the file, if Column.Locate is set
 	Size  int64   // number of bytes, if Column.Locate is set
 	List  []int64 // Integers
@@ -67,12 +67,12 @@ type Value struct {
 // ErrFormat means that a file is neither Arrow nor Parquet.
 var ErrFormat = errors.New("neither an Arrow nor a Parquet file")
 
-// File is an open file. Its methods may be called by several goroutines.
+// File is an open file. It is safe for concurrent use.
 type File struct {
 	Path     string
 	Rows     int64
 	Fields   []Field
-	Features map[string]Feature // by column; nil if the file has none
+	Features map[string]Feature // keys are names of columns; nil if the file contains no features
 	Parquet  bool
 	Footer   [32]byte // SHA-256 of the footer of a Parquet file
 	Info     os.FileInfo
@@ -89,7 +89,7 @@ func Open(path string) (f *File, err error) {
 	}
 	f = &File{Path: path, file: in, Info: info}
 	defer func() {
-		if p := recover(); p != nil { // a crafted file may make a parser panic
+		if p := recover(); p != nil { // a crafted file may cause a panic in a parser
 			err = fmt.Errorf("the metadata are damaged: %v", p)
 		}
 		if err != nil {
@@ -120,7 +120,7 @@ func Recognise(f io.ReaderAt) bool {
 	start := make([]byte, 6)
 	n, err := f.ReadAt(start, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false // reading the file reports the error
+		return false // opening the file reports the error
 	}
 	for _, prefix := range []string{"PAR1", "ARROW1", "\xff\xff\xff\xff"} {
 		if bytes.HasPrefix(start[:n], []byte(prefix)) {
@@ -159,8 +159,8 @@ func (f *File) Names() (names []string) {
 	return names
 }
 
-// Scan calls visit for each row, with the values of the columns in their order. It ends at the first error of visit,
-// and returns it.
+// Scan calls visit for each row, with the values of the columns in their order. It stops at the first error of visit,
+// and returns this error.
 func (f *File) Scan(ctx context.Context, columns []Column, visit func(row []Value) error) (err error) {
 	for _, c := range columns {
 		if field, ok := f.Field(c.Path); !ok {
@@ -170,7 +170,7 @@ func (f *File) Scan(ctx context.Context, columns []Column, visit func(row []Valu
 				field.Kind)
 		}
 	}
-	var own error // visit may fail for reasons of its own, and may panic
+	var own error // error of visit; after it, the parser may panic
 	defer func() {
 		if p := recover(); p != nil {
 			if err = own; own == nil {
@@ -184,7 +184,7 @@ func (f *File) Scan(ctx context.Context, columns []Column, visit func(row []Valu
 	})
 }
 
-// setFeatures reads the features from the metadata that datasets writes.
+// setFeatures reads the features from the metadata that the library datasets writes.
 func (f *File) setFeatures(text string) {
 	var meta struct {
 		Info struct {
@@ -196,7 +196,7 @@ func (f *File) setFeatures(text string) {
 	}
 }
 
-// ParseFeatures parses the features of dataset_info.json. It leaves out features of unknown form.
+// ParseFeatures parses the features of dataset_info.json. It leaves out features that it cannot parse.
 func ParseFeatures(text []byte) map[string]Feature {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(text, &all) != nil || len(all) == 0 {
@@ -211,8 +211,8 @@ func ParseFeatures(text []byte) map[string]Feature {
 	return features
 }
 
-// parseFeature parses one feature. A list is {"feature": …, "_type": "List"}, with older types LargeList and Sequence,
-// or [ … ].
+// parseFeature parses one feature. A list is {"feature": …, "_type": "List"}. In older files, the type is LargeList or
+// Sequence, or the list is [ … ].
 func parseFeature(raw []byte) (f Feature, ok bool) {
 	var of []json.RawMessage
 	if json.Unmarshal(raw, &of) == nil && len(of) == 1 {
