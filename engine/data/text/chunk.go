@@ -21,11 +21,11 @@ const (
 	mostPartBytes = 16 << 20
 )
 
-// byteOrderMark is U+FEFF in UTF-8. Some editors on Windows write it at the start of a file; it is not part of the
+// byteOrderMark is U+FEFF in UTF-8. Some editors on Windows write it at the start of a file. It is not part of the
 // text.
 var byteOrderMark = []byte("\ufeff")
 
-// position is the position in the input at which reading continues.
+// position is the position in the input from which reading continues.
 type position struct {
 	Source   int   `json:"source"`   // index of the source
 	Offset   int64 `json:"offset"`   // byte offset in the decompressed text
@@ -33,18 +33,18 @@ type position struct {
 	Document int64 `json:"document"` // number of the current document
 	Open     bool  `json:"open"`     // the current document already has tokens
 	MidLine  bool  `json:"mid_line"` // Offset is not the start of a line
-	Empty    int64 `json:"empty"`    // number of documents left out
+	Empty    int64 `json:"empty"`    // number of documents that were left out
 }
 
 // piece is a part of a chunk. All of its text belongs to one document.
 type piece struct {
 	from, to int  // byte range within the chunk
-	ends     bool // the piece is the last one of its document
+	ends     bool // the piece is the last of its document
 	eval     bool
 	line     int64 // line number in the source; only for JSON lines
 }
 
-// chunk is the work of one goroutine: pieces of a source, and their tokens.
+// chunk contains pieces of a source and their tokens. One goroutine encodes it.
 type chunk struct {
 	source *Source
 	offset int64 // byte offset of text in the source
@@ -54,8 +54,8 @@ type chunk struct {
 
 	train, eval []int32
 	empty       int64 // number of JSON documents without text
-	faulty      int64 // number of JSON lines that Options.SkipFaulty left out
-	firstFault  error // the first of them
+	faulty      int64 // number of JSON lines that were left out because of Options.SkipFaulty
+	firstFault  error // error of the first line that was left out
 	unknown     int64 // number of unknown tokens
 	err         error
 	done        chan struct{}
@@ -74,7 +74,7 @@ type cutter struct {
 	tail    int64  // byte offset at which the evaluation part of a plain text starts; -1 if there is none
 }
 
-// next stores the next chunk in c. It returns io.EOF after the last chunk.
+// next sets c to the next chunk. It returns io.EOF after the last chunk.
 func (k *cutter) next(c *chunk) error {
 	for {
 		if err := k.ctx.Err(); err != nil {
@@ -182,8 +182,8 @@ func (k *cutter) fill() error {
 	return nil
 }
 
-// cut chooses the pieces of the next chunk and advances the document number. It returns the size of the chunk in
-// bytes, or 0 if the buffer must grow first.
+// cut selects the pieces of the next chunk and advances the document number. It returns the size of the chunk in bytes.
+// It returns 0 if the buffer must first grow.
 func (k *cutter) cut(c *chunk) int {
 	c.pieces = c.pieces[:0]
 	switch {
@@ -195,8 +195,7 @@ func (k *cutter) cut(c *chunk) int {
 	return k.cutPlain(c)
 }
 
-// cutPlain makes a piece of a file without separators. Such a file is one document, or two if its end is for
-// evaluation.
+// cutPlain adds a piece of a file without separators. Such a file is one document, or two if its end is for evaluation.
 func (k *cutter) cutPlain(c *chunk) int {
 	n, ends := len(k.buf), k.end
 	eval := k.source().Eval || k.tail >= 0 && k.at.Offset >= k.tail
@@ -214,7 +213,7 @@ func (k *cutter) cutPlain(c *chunk) int {
 	return n
 }
 
-// add appends a piece of the current document. It leaves out a document that contains only white space.
+// add appends a piece of the current document. It leaves out documents that contain only white space.
 func (k *cutter) add(c *chunk, from, to int, ends, eval bool) {
 	if from == to && !ends {
 		return
@@ -233,8 +232,8 @@ func (k *cutter) add(c *chunk, from, to int, ends, eval bool) {
 	}
 }
 
-// evaluates reports whether the current document is for evaluation. Without an evaluation part, the choice is a
-// function of the document number.
+// evaluates reports whether the current document is for evaluation. If EvalFraction is 0, this depends on the source;
+// otherwise it is a function of the document number.
 func (k *cutter) evaluates() bool {
 	if k.o.EvalFraction == 0 {
 		return k.source().Eval
@@ -268,14 +267,14 @@ func (k *cutter) cutSeparated(c *chunk) int {
 		k.at.MidLine = false
 		return start
 	}
-	// One document fills the buffer. A short incomplete last line may become a separator, so it stays in the buffer.
+	// One document fills the buffer. A short incomplete last line may become a separator, so it remains in the buffer.
 	n := bytes.LastIndexByte(k.buf, '\n') + 1
 	if len(k.buf)-n > len(k.o.Separator)+2 {
 		n = len(k.buf) - incomplete(k.buf)
 	}
 	if n = tokenizer.Cut(k.buf[:n]); n > 0 {
 		k.add(c, 0, n, false, k.evaluates())
-		k.at.MidLine = true // Cut ends the chunk within a line
+		k.at.MidLine = true // the chunk may end within a line
 	}
 	return n
 }
@@ -370,7 +369,7 @@ func field(line []byte, name string) ([]byte, error) {
 	if err := json.Unmarshal(raw, &text); err != nil || raw[0] != '"' {
 		return nil, fmt.Errorf("field %q is %.20s, want a string", name, raw)
 	}
-	// Package json replaces half of a surrogate pair by U+FFFD without an error.
+	// Package json replaces an unpaired surrogate by U+FFFD without an error.
 	if n := bytes.Count([]byte(text), []byte("\ufffd")); n > 0 && n != bytes.Count(raw, []byte("\ufffd"))+
 		bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
 		return nil, fmt.Errorf("field %q contains half a surrogate pair, which is not a valid character", name)

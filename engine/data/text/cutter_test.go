@@ -35,7 +35,7 @@ func naive(text string, separator []byte) (documents []string) {
 	return slices.DeleteFunc(documents, func(d string) bool { return strings.TrimSpace(d) == "" })
 }
 
-// cutSeeds are texts with the size of a chunk above the smallest one, and the kind of separator.
+// cutSeeds are texts, each with a chunk size (relative to the smallest one) and a kind of separator.
 var cutSeeds = []struct {
 	text        string
 	chunk, kind uint8
@@ -47,7 +47,7 @@ var cutSeeds = []struct {
 	{" \n\n", 16, 1},
 }
 
-// cutOptions returns the options for the text in the file in.
+// cutOptions returns options that tokenize the file at path in.
 func cutOptions(in string, chunk, kind uint8) Options {
 	return Options{Inputs: []string{in}, Tokenizer: tokenizer.Bytes(),
 		Separator: [][]byte{nil, {}, []byte("X")}[kind%3], chunk: 8 + int(chunk)}
@@ -72,7 +72,7 @@ func checkCut(t *testing.T, text string, o Options, got []int32, err error) (doc
 	return documents
 }
 
-// The shards of Tokenize have the tokens of naive. A text without documents has no shards.
+// The shards of Tokenize must contain the tokens of naive. A text without documents must have no shards.
 func TestTokenizeEqualsNaive(t *testing.T) {
 	for _, seed := range cutSeeds {
 		dir := t.TempDir()
@@ -106,8 +106,8 @@ func FuzzCutter(f *testing.F) {
 	})
 }
 
-// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards: creating and flushing files takes
-// most of the time of a small input.
+// encoded returns the tokens of the inputs. Unlike Tokenize, it writes no shards, because creating and flushing files
+// would take most of the time for small inputs.
 func encoded(ctx context.Context, e tokenizer.Encoder, o Options) (all []int32, err error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -13,14 +13,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// formats are the first bytes of binary formats.
+// formats are the first bytes of files in binary formats.
 var formats = []struct{ start, name string }{
 	{"%PDF-", "PDF"}, {"PK\x03\x04", "zip, as office programs and NumPy use it"}, {"ARROW1", "Arrow"},
 	{"\x93NUMPY", "NumPy"},
 }
 
-// notText returns an error if the name or the start of a file shows a table, JSON or a binary format, whose syntax a
-// model should not learn.
+// notText returns an error if the name or the start of a file indicates a table, JSON or a binary format. A model
+// should not learn the syntax of such files.
 func notText(f io.ReaderAt, path string) error {
 	start := make([]byte, 4096)
 	n, err := f.ReadAt(start, 0)

@@ -39,15 +39,15 @@ type Source struct {
 // mostWindow is the largest permitted window of a zstd frame, in bytes. It is the limit of the zstd tool with --long.
 const mostWindow = 128 << 20
 
-// suffixes of the text files in a folder, without the suffix of a compression
+// suffixes of the text files in a folder, without a compression suffix
 var suffixes = []string{".txt", ".jsonl", ".ndjson"}
 
 // Sources are the input files of a conversion.
 type Sources struct {
 	List     []Source
-	EvalFrom string   // part and names of the sources for evaluation; "" if the names state none
+	EvalFrom string   // part and names of the sources for evaluation; "" if no name states this part
 	Unused   []string // paths of the files of the test part, if there is a validation part
-	Skipped  []string // paths of the files of folders that have other endings
+	Skipped  []string // paths of files in folders that have other extensions
 }
 
 // FindSources lists the input files of Options.Inputs. A folder contributes its text files and those of its subfolders,
@@ -123,7 +123,7 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 	return s, nil
 }
 
-// divide divides the inputs by their names. Inputs of a single part are not divided.
+// divide divides the inputs by their names. A single input is not divided.
 func (o *Options) divide(names []string) (layout.Division, error) {
 	if o.IgnoreNames || len(names) == 1 {
 		return layout.Division{}, nil
@@ -167,7 +167,7 @@ func (o *Options) within(ctx context.Context, path string, s *Sources) (files []
 // tables lists the files of a data set of Hugging Face's library datasets, with names that state their parts.
 func (o *Options) tables(ctx context.Context, path string, s *Sources) (files, names []string, err error) {
 	found, err := huggingface.Find(ctx, huggingface.Source{Path: path, FollowLinks: o.FollowLinks})
-	if which := (*huggingface.SplitError)(nil); errors.As(err, &which) { // its cure is a key that a conversion lacks
+	if which := (*huggingface.SplitError)(nil); errors.As(err, &which) { // a conversion lacks the recommended keys
 		f := data.FileFault("read text", path, which.Err)
 		f.Advice = "name the files of the splits, or the folder of one configuration, in place of this folder"
 		return nil, nil, f
@@ -191,12 +191,12 @@ func (o *Options) tables(ctx context.Context, path string, s *Sources) (files, n
 	return files, names, nil
 }
 
-// uncompressed returns path without the suffix of a compression.
+// uncompressed returns path without a compression suffix.
 func uncompressed(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 }
 
-// identifyingBytes is the number of bytes at each end of a file that identify computes a hash of.
+// identifyingBytes is the number of bytes at each end of a file that identify hashes.
 const identifyingBytes = 64 << 10
 
 func identify(path string, format Lines, column string) (Source, error) {
@@ -250,7 +250,7 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkColumn returns an error if the column of a table has no texts.
+// checkColumn returns an error if the column of a table does not contain text.
 func (s *Source) checkColumn() error {
 	t, err := table.Open(s.Path)
 	if err != nil {
@@ -269,11 +269,11 @@ func (s *Source) checkColumn() error {
 	return data.FileFault("open text", s.Path, err)
 }
 
-// rows counts the lines of a table, and estimates from them the number of bytes read from the file.
+// rows counts the lines of a table, and estimates from this number how many bytes were read from the file.
 type rows struct {
 	r           io.Reader
 	read, total int64 // rows
-	bytes, done int64 // of the file
+	bytes, done int64 // size of the file, and estimated number of bytes read
 	n           *atomic.Int64
 }
 
@@ -305,7 +305,7 @@ func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (
 			lines := t.Lines(ctx, []string{s.Column})
 			out.Reader = bufio.NewReaderSize(&rows{r: lines, total: t.Rows, bytes: s.Bytes, n: stored}, 1<<18)
 			out.done = func() {
-				lines.Close() // ends the reading of the table
+				lines.Close() // stops the reading of the table
 				t.Close()     // read only
 			}
 		}
@@ -380,8 +380,8 @@ func (s *Source) length(ctx context.Context) (int64, error) {
 	}
 }
 
-// invalid returns the position of the first byte that is not UTF-8, or -1. An incomplete character at the end of text
-// counts as invalid only if complete is set.
+// invalid returns the position of the first byte that is not UTF-8, or -1. If complete is set, an incomplete character
+// at the end of text is also invalid.
 func invalid(text []byte, complete bool) int {
 	if utf8.Valid(text) {
 		return -1
@@ -399,7 +399,7 @@ func invalid(text []byte, complete bool) int {
 	return -1
 }
 
-// incomplete returns the number of bytes of an incomplete character at the end of text, 0 to 3.
+// incomplete returns the number of bytes, 0 to 3, of an incomplete character at the end of text.
 func incomplete(text []byte) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
 		if b := text[len(text)-n]; utf8.RuneStart(b) {
@@ -412,7 +412,7 @@ func incomplete(text []byte) int {
 	return 0
 }
 
-// readFault returns the fault for an error at a byte offset of the text. It returns errors of a context unchanged.
+// readFault returns the Fault for an error at a byte offset of the text. It returns errors of a context unchanged.
 func readFault(path string, offset int64, err error) error {
 	var already *data.Fault
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &already) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// plant writes files, whose text is their name, and links for names of the form LINK->TARGET.
+// plant writes files that contain their names, and creates links for names of the form LINK->TARGET.
 func plant(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func plant(t *testing.T, names ...string) string {
 func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 	for _, c := range []struct {
 		name, files string
-		inputs      string // below the folder; "" means the folder
+		inputs      string // relative to the folder; "" means the folder itself
 		ignore      bool
 		train, eval string // names of files, joined by spaces; an error in train begins with !
 		unused      string
@@ -94,7 +94,7 @@ func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 	}
 }
 
-// namesOf returns the base names of the documents of a byte tokenizer.
+// namesOf returns the base names in documents that were encoded with the byte tokenizer.
 func namesOf(tokens []int32) (names []string) {
 	var text []byte
 	for _, token := range tokens {
@@ -116,7 +116,7 @@ func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
 	}
 }
 
-// The part of a document is that of its file in all formats.
+// In all formats, the part of a document must be that of its file.
 func TestPartsOfFormats(t *testing.T) {
 	dir := plant(t, "train.jsonl", "val.jsonl")
 	for name, text := range map[string]string{"train.jsonl": "{\"text\": \"a\"}\n{\"text\": \"b\"}\n",
@@ -184,7 +184,7 @@ func TestUnknownTokensAreCounted(t *testing.T) {
 	}
 }
 
-// A table or a binary file becomes tokens only if the user asks for it.
+// A table or a binary file must be tokenized only at the user's request.
 func TestOtherFormatsAreNoPlainText(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
 		"a JSON array": {"a.json", `[{"text": "x"}]`,
@@ -214,7 +214,7 @@ func TestOtherFormatsAreNoPlainText(t *testing.T) {
 	}
 }
 
-// TestTablesAreReadAsTheirRows compares the tokens of Arrow and Parquet files with those of JSON lines.
+// The test compares the tokens of Arrow and Parquet files with those of JSON lines.
 func TestTablesAreReadAsTheirRows(t *testing.T) {
 	const folder = "../huggingface/testdata/"
 	f, err := table.Open(folder + "texts_disk/data-00000-of-00001.arrow")
@@ -255,7 +255,7 @@ func TestTablesAreReadAsTheirRows(t *testing.T) {
 	}
 }
 
-// The keys that choose splits in a configuration are no flags of data tokenize.
+// The configuration keys that select splits are not flags of data tokenize, so errors must not recommend them.
 func TestAConversionNamesNoKeysThatItLacks(t *testing.T) {
 	dir := t.TempDir()
 	for _, language := range []string{"de", "en"} {

@@ -29,12 +29,12 @@ type Lines int
 
 // The rules for JSON lines.
 const (
-	LinesBySuffix Lines = iota // files named .jsonl or .ndjson, also before .gz or .zst
+	LinesBySuffix Lines = iota // files named .jsonl or .ndjson, including .jsonl.gz and .jsonl.zst
 	LinesAlways
 	LinesNever
 )
 
-// Options configures a conversion. Workers and Progress do not influence the result.
+// Options configures a conversion. Workers and Progress do not affect the result.
 type Options struct {
 	Inputs    []string // paths of files and folders
 	Folder    string   // folder of the result; created if missing
@@ -43,20 +43,20 @@ type Options struct {
 	VocabularyFile string
 
 	FollowLinks bool // follow links that leave a folder
-	IgnoreNames bool // names state no parts: all inputs are for training, except for EvalFraction
+	IgnoreNames bool // ignore the parts in names: all inputs are for training, except for EvalFraction
 
 	Lines Lines
-	Field string // field of JSON lines that contains the text; "" means "text"; an error without JSON lines
-	// line that ends a document of plain text; nil: no separator; empty, not nil: an empty line; an error without plain
-	// text
+	Field string // field of JSON lines that contains the text; "" means "text"; an error if no input has JSON lines
+	// line that ends a document of plain text; nil: no separator; empty but not nil: an empty line; an error if no
+	// input is plain text
 	Separator []byte
 
 	// SkipFaulty leaves out JSON lines that have no text in Field, and counts them. Otherwise such a line is an error.
 	SkipFaulty bool
 
 	ShardTokens int64 // number of tokens of each shard except the last one; 0 means 100,000,000
-	// EvalFraction is the fraction of the input for evaluation, at least 0 and below 1. In JSON lines and in text
-	// with separators, it is a random choice of documents. In other plain text, it is the end of each file.
+	// EvalFraction is the fraction of the input for evaluation, at least 0 and below 1. In JSON lines and in text with
+	// separators, documents are chosen at random. In other plain text, the end of each file is used.
 	EvalFraction float64
 
 	Workers  int                     // number of goroutines that encode; 0 means one per processor
@@ -84,10 +84,10 @@ const (
 	vocabularyName = "vocab.txt"
 	formatVersion  = 1
 	mostJSONBytes  = tokens.MostManifestBytes
-	journalBytes   = 64 << 20 // text between two entries of the journal; a crash loses the work of a few seconds
+	journalBytes   = 64 << 20 // text between two entries of the journal; a crash loses a few seconds of work
 )
 
-// Settings contains the options that determine the result.
+// Settings contains the options that affect the result.
 type Settings struct {
 	Tokenizer    string   `json:"tokenizer"`
 	Vocabulary   int      `json:"vocabulary_size"`
@@ -101,7 +101,7 @@ type Settings struct {
 	Sources      []Source `json:"sources"`
 }
 
-// Shard describes a file of the result.
+// Shard describes a shard of the result.
 type Shard struct {
 	File      string `json:"file"`
 	Tokens    int64  `json:"tokens"`
@@ -133,13 +133,13 @@ func Tokens(shards []Shard) (n int64) {
 // Result describes what Tokenize did.
 type Result struct {
 	Manifest
-	Already bool    // the folder was already complete before the call
-	Resumed bool    // an earlier call had done a part of the work
-	Fault   error   // the first faulty line that this call left out; nil if there was none
-	Sources Sources // the inputs, without those that the conversion of an earlier call may have had
+	Already bool    // the folder was already complete
+	Resumed bool    // the call continued the work of an earlier call
+	Fault   error   // error of the first line that this call left out, or nil
+	Sources Sources // inputs; may be incomplete if an earlier call completed the conversion
 }
 
-// journal is the state at which a later call continues.
+// journal is the state from which a later call continues.
 type journal struct {
 	Version  int       `json:"version"`
 	Settings Settings  `json:"settings"`
@@ -157,7 +157,8 @@ type splits struct {
 	Documents int64   `json:"documents"`
 }
 
-// Tokenize converts text to token shards. It continues the work of an earlier call with the same settings.
+// Tokenize converts text to token shards. If an earlier call with the same settings was interrupted, it continues this
+// work.
 func Tokenize(ctx context.Context, o Options) (Result, error) {
 	if err := o.check(); err != nil {
 		return Result{}, err
@@ -240,7 +241,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// settings returns the options that determine the result.
+// settings returns the options that affect the result.
 func (o *Options) settings(found Sources) (Settings, error) {
 	sources := found.List
 	fieldIsSet := o.Field != ""
@@ -322,7 +323,7 @@ func (o *Options) start(j *journal) error {
 	return o.save(journalName, j)
 }
 
-// load reads a JSON file into into. It returns false if the file does not exist.
+// load parses a JSON file into into. It returns false if the file does not exist.
 func load(path string, into any) (bool, error) {
 	file, err := regular.Read(path, mostJSONBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -343,7 +344,7 @@ func load(path string, into any) (bool, error) {
 	return true, nil
 }
 
-// save writes a JSON file to a temporary name and renames it, so the file is always complete.
+// save writes a JSON file under a temporary name and renames it, so the file is always complete.
 func (o *Options) save(name string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
@@ -399,8 +400,8 @@ func (r *run) run(ctx context.Context) (Manifest, error) {
 	return r.finish()
 }
 
-// encode reads, encodes and writes. One goroutine splits the input into chunks, workers encode the chunks, and this
-// goroutine writes them in order.
+// encode reads, encodes and writes. One goroutine splits the input into chunks, and workers encode the chunks. The
+// calling goroutine writes them in order.
 func (r *run) encode(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -467,8 +468,7 @@ func (r *run) cut(ctx context.Context, k *cutter, free <-chan *chunk, work, orde
 	}
 }
 
-// write appends the tokens of a chunk to the shards. After every Options.journal bytes of text, it writes the
-// journal.
+// write appends the tokens of a chunk to the shards. After every Options.journal bytes of text, it updates the journal.
 func (r *run) write(c *chunk) error {
 	if c.err != nil {
 		return c.err
@@ -491,7 +491,7 @@ func (r *run) write(c *chunk) error {
 	return r.note()
 }
 
-// note makes the shards durable, and then writes the journal.
+// note flushes the shards to disk, and then writes the journal.
 func (r *run) note() error {
 	for _, p := range r.parts {
 		if err := p.sync(); err != nil {
@@ -506,7 +506,7 @@ func (r *run) finish() (Manifest, error) {
 	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document,
 		Empty: r.j.At.Empty + r.j.Empty, Unknown: r.j.Unknown}
 	m.Faulty = r.j.Faulty
-	m.Documents -= r.j.Empty + r.j.Faulty // JSON lines without text have document numbers, too
+	m.Documents -= r.j.Empty + r.j.Faulty // JSON lines without text also have document numbers
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText
 		if r.parts[1].w != nil {
@@ -609,10 +609,10 @@ func (p *part) finish() error {
 	return nil
 }
 
-// close closes an unfinished shard, which a later call continues.
+// close closes an unfinished shard. A later call continues the shard.
 func (p *part) close() {
 	if p.w != nil {
-		p.w.Close() // an error does not matter: the journal counts only durable tokens
+		p.w.Close() // errors have no effect: the journal counts only durable tokens
 	}
 }
 

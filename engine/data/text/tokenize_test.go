@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-const end = int32(256) // end of a document in the byte tokenizer
+const end = int32(256) // end-of-text token of the byte tokenizer
 
 func write(t testing.TB, dir, name string, contents []byte) string {
 	t.Helper()
@@ -91,7 +91,7 @@ func all(t testing.TB, folder string) (train, eval []int32) {
 	return train, eval
 }
 
-// bytesOf returns the tokens of documents in the byte tokenizer.
+// bytesOf returns the tokens of documents that were encoded with the byte tokenizer.
 func bytesOf(documents ...string) (list []int32) {
 	for _, d := range documents {
 		for _, b := range []byte(d) {
@@ -156,7 +156,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// article returns a text with documents of many lengths, for tests that need many chunks.
+// article returns a text of documents with many different lengths, for tests that need many chunks.
 func article(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -226,7 +226,7 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 			t.Errorf("got %v and %v", train, eval)
 		}
 	}
-	// The start of the evaluation part never splits a character.
+	// The start of the evaluation part must never split a character.
 	in, out := write(t, dir, "b.txt", []byte("aéééé")), filepath.Join(dir, "b")
 	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(),
 		EvalFraction: 0.7}); err != nil {
@@ -237,8 +237,8 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 	}
 }
 
-// TestShakespeareIsDividedAsByNanoGPT compares with the numbers that nanoGPT's data/shakespeare/prepare.py prints. In
-// addition, each part ends with one end-of-text token.
+// The test compares the results with the numbers that nanoGPT's data/shakespeare/prepare.py prints. In addition, each
+// part ends with one end-of-text token.
 func TestShakespeareIsDividedAsByNanoGPT(t *testing.T) {
 	path := needtest.Data(t, "tinyshakespeare.txt")
 	out := filepath.Join(t.TempDir(), "out")
@@ -291,7 +291,7 @@ func files(t testing.TB, folder string) map[string]string {
 	return m
 }
 
-// resumable returns options with sources of all kinds, many chunks, many shards and many entries of the journal.
+// resumable returns options with sources of all kinds. The result has many chunks, shards and journal entries.
 func resumable(t testing.TB, dir string) Options {
 	t.Helper()
 	var lines strings.Builder
@@ -337,7 +337,7 @@ func TestACancelledCallIsContinued(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			if stops++; stops > 3 { // too few chunks for an entry in the journal
+			if stops++; stops > 3 { // otherwise, no call reaches the next journal entry
 				calls += 7
 			}
 		}
@@ -348,7 +348,7 @@ func TestACancelledCallIsContinued(t *testing.T) {
 	}
 }
 
-// TestAKilledProcessIsContinued starts this test binary as a second process, which ends itself with SIGKILL.
+// The test starts this test binary as a second process, which ends itself with SIGKILL.
 func TestAKilledProcessIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	if own := os.Getenv("TOKENIZE_AND_DIE"); own != "" {
@@ -603,7 +603,7 @@ func FuzzField(f *testing.F) {
 	})
 }
 
-// Faulty lines are left out and counted if the user asks for it. The result does not depend on the chunks.
+// With SkipFaulty, faulty lines must be left out and counted. The result must not depend on the chunks.
 func TestFaultyLinesCanBeLeftOut(t *testing.T) {
 	good := `{"text": "ab"}` + "\n"
 	for _, chunk := range []int{16, 1 << 20} {

@@ -10,14 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// configName is the file next to a vocabulary in which Hugging Face's programs keep the settings of the tokenizer.
+// configName is the file next to a vocabulary in which Hugging Face's libraries store the settings of the tokenizer.
 const (
 	configName      = "tokenizer_config.json"
 	mostConfigBytes = 16 << 20
 )
 
-// leastCapitals is the fraction of tokens with capital letters from which a vocabulary is that of a cased model. A
-// cased BERT has about 40 %. Vocabularies of lower-case text have none, except for a few tokens that users added.
+// leastCapitals is the minimum fraction of tokens with capital letters in the vocabulary of a cased model. A cased BERT
+// has about 40 %. Vocabularies of lower-case text have none, except for a few tokens that users added.
 const leastCapitals = 0.01
 
 // Case describes whether a model distinguishes capital letters.
@@ -26,12 +26,12 @@ type Case struct {
 	Cased  bool
 	Reason string // evidence, for messages: "vocab.txt has 28996 tokens, of which 12000 have capital letters"
 	// Capitals is the number of tokens with capital letters. A tokenizer that converts text to lower case never uses
-	// them.
+	// these tokens.
 	Capitals int
 }
 
-// CaseOf finds out whether a vocabulary is that of a cased model. do_lower_case in tokenizer_config.json next to the
-// vocabulary file decides, otherwise the tokens.
+// CaseOf determines whether a vocabulary belongs to a cased model. It uses do_lower_case in tokenizer_config.json next
+// to the vocabulary file, or, without this setting, the tokens.
 func (w *WordPiece) CaseOf(vocabularyFile string) Case {
 	capitals, small, example := 0, 0, ""
 	for _, word := range w.words {
@@ -68,7 +68,7 @@ func (w *WordPiece) CaseOf(vocabularyFile string) Case {
 	return c
 }
 
-// WithCase returns the tokenizer of the same vocabulary that keeps capital letters and accents, or does not.
+// WithCase returns a tokenizer with the same vocabulary. cased states whether it keeps capital letters and accents.
 func (w *WordPiece) WithCase(cased bool) *WordPiece {
 	other := *w
 	other.cased = cased

@@ -4,8 +4,8 @@
 //	GPT2       the byte-pair encoding of GPT-2, with an embedded vocabulary
 //	WordPiece  BERT's tokenizer, with a vocabulary file
 //
-// A Tokenizer is immutable and safe for concurrent use. An Encoder contains buffers and a cache, so only one
-// goroutine at a time may use it:
+// A Tokenizer is immutable and safe for concurrent use. An Encoder contains buffers and a cache, so it is not safe for
+// concurrent use:
 //
 //	t, err := tokenizer.New("gpt2", "")
 //	e := t.NewEncoder()
@@ -15,8 +15,7 @@
 // Text must be valid UTF-8. Text never becomes a special token: "<|endoftext|>" and "[SEP]" in a text are ordinary
 // characters. The caller appends EndOfText after each document.
 //
-// Long texts can be encoded in parts. Cut returns a position at which a text can be split without a change of its
-// tokens.
+// Long texts can be encoded in parts. Cut returns a position at which splitting a text does not change its tokens.
 //
 // # GPT-2
 //
@@ -26,7 +25,7 @@
 //
 // # WordPiece
 //
-// Text is normalised like in BERT's basic tokenizer (Hugging Face's library tokenizers). Control characters are
-// removed. Each CJK ideograph and each punctuation character becomes a separate word. Unless the vocabulary is cased,
-// letters become lower case, and accents are removed.
+// Text is normalised as in BERT's basic tokenizer (Hugging Face's library tokenizers). Control characters are removed.
+// Each CJK ideograph and each punctuation character becomes a separate word. Unless the vocabulary is cased, letters
+// become lower case, and accents are removed.
 package tokenizer

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	gpt2EndOfText = 50256 // this is also the number of ordinary tokens
+	gpt2EndOfText = 50256 // also the number of ordinary tokens
 	endOfTextName = "<|endoftext|>"
 )
 
-// gpt2 is the vocabulary of GPT-2. Tokens with a smaller number are merged first.
+// gpt2 is the vocabulary of GPT-2. Merges with smaller tokens as results come first.
 type gpt2 struct {
 	token map[string]int32 // maps the bytes of a token to the token
 	bytes []string         // bytes of each token
@@ -70,7 +70,7 @@ type gpt2Encoder struct {
 }
 
 const (
-	cachedWords     = 1 << 15 // capacity in words; a full cache is emptied
+	cachedWords     = 1 << 15 // capacity in words; if the cache is full, it is cleared
 	cachedWordBytes = 64      // longer words are rare and are not cached
 )
 
@@ -100,7 +100,7 @@ func (e *gpt2Encoder) Append(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// class is the class of a character in the expression that splits text into words.
+// class is the character class in the expression that splits text into words.
 type class uint8
 
 const (
@@ -185,7 +185,7 @@ func contraction(text []byte) int {
 }
 
 // spaces returns the length in bytes of the white space at the start of text. If a word follows several white-space
-// characters, the last one belongs to this word.
+// characters, the last of them belongs to this word.
 func spaces(text []byte) int {
 	last, i := 0, 0
 	for i < len(text) {
@@ -202,10 +202,10 @@ func spaces(text []byte) int {
 	return i
 }
 
-// merger merges the bytes of a word into tokens. Of all adjacent pairs of parts, it merges the pair with the lowest
-// token number first. If several pairs have this number, the leftmost pair comes first. The buffers are reused.
+// merger merges the bytes of a word into tokens. It always merges the adjacent pair of parts whose result has the
+// lowest token. Among equal results, the leftmost pair comes first. The buffers are reused.
 type merger struct {
-	next, prev []int32 // for each start of a part: start of the next part, start of the previous part
+	next, prev []int32 // for each start of a part: start of the next part, and start of the previous part
 	rank       []int32 // for each start of a part: token of this part merged with the next one, or noRank
 	heap       []candidate
 }
@@ -231,7 +231,7 @@ func (m *merger) append(dst []int32, g *gpt2, word []byte) []int32 {
 	for len(m.heap) > 0 {
 		c := m.pop()
 		if m.rank[c.at] != c.rank {
-			continue // one of the two parts has since been merged with another part
+			continue // one of the two parts was already merged with another part
 		}
 		gone := m.next[c.at]
 		m.rank[gone] = noRank
@@ -254,7 +254,7 @@ func (m *merger) append(dst []int32, g *gpt2, word []byte) []int32 {
 	return dst
 }
 
-// propose adds the merge of the part at i with the next part to the heap, if the result is a token.
+// propose adds the merge of the part at i with the next part to the heap if the result is a token.
 func (m *merger) propose(g *gpt2, word []byte, i int32) {
 	m.rank[i] = noRank
 	middle := m.next[i]
@@ -267,7 +267,7 @@ func (m *merger) propose(g *gpt2, word []byte, i int32) {
 	}
 }
 
-// push and pop maintain a binary heap. Its first candidate is the next merge.
+// push and pop maintain a binary heap. The first candidate of the heap is the next merge.
 func (m *merger) push(c candidate) {
 	m.heap = append(m.heap, c)
 	i := len(m.heap) - 1

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Tokenizer converts text to tokens and back. Its methods are safe for concurrent use.
+// Tokenizer converts text to tokens and back. It is safe for concurrent use.
 type Tokenizer interface {
-	// Name returns the name of the tokenizer, as New accepts it. Token shards contain this name.
+	// Name returns the name of the tokenizer, as for New. Token shards contain this name.
 	Name() string
-	// Vocabulary returns the number of tokens; every token is smaller.
+	// Vocabulary returns the number of tokens. Tokens are 0 to Vocabulary()-1.
 	Vocabulary() int
 	// EndOfText returns the token that ends a document.
 	EndOfText() int32
@@ -20,12 +20,11 @@ type Tokenizer interface {
 	VocabularySum() [32]byte
 	// NewEncoder returns an Encoder for one goroutine.
 	NewEncoder() Encoder
-	// Decode appends the text of tokens to dst. A character may need several tokens, so the text may be invalid
-	// UTF-8.
+	// Decode appends the text of tokens to dst. A character may need several tokens, so the text may be invalid UTF-8.
 	Decode(dst []byte, tokens []int32) ([]byte, error)
 }
 
-// Encoder converts text to tokens. Only one goroutine at a time may use it.
+// Encoder converts text to tokens. It is not safe for concurrent use.
 type Encoder interface {
 	// Append appends the tokens of text to dst. text must be valid UTF-8.
 	Append(dst []int32, text []byte) []int32
@@ -35,7 +34,7 @@ type Encoder interface {
 var Names = []string{"gpt2", "bytes", "wordpiece", "wordpiece-cased"}
 
 // New returns the tokenizer with the given name. vocab is the path of the vocabulary file of wordpiece and
-// wordpiece-cased. It must be empty for the other tokenizers. If the file has a fault, the error is a *data.Fault.
+// wordpiece-cased. It must be empty for the other tokenizers. If the file is faulty, the error is a *data.Fault.
 func New(name, vocab string) (Tokenizer, error) {
 	switch name {
 	case "gpt2", "bytes":
@@ -56,9 +55,9 @@ func New(name, vocab string) (Tokenizer, error) {
 	return nil, fmt.Errorf("unknown tokenizer %q, want one of %s", name, strings.Join(Names, ", "))
 }
 
-// Cut returns the largest n > 0 at which text can be split without a change of its tokens, or 0 if there is none. The
-// tokens of text[:n] and text[n:] are then those of text, for every tokenizer of this package and for every
-// continuation of text. Position n is the start of white space that follows a visible character.
+// Cut returns the largest n > 0 at which splitting text does not change its tokens, or 0 if there is no such n. The
+// tokens of text[:n] and text[n:] are then together those of text. This holds for every tokenizer of this package and
+// for every continuation of text. Position n is the start of white space that follows a visible character.
 func Cut(text []byte) int {
 	for n := len(text); n > 0; {
 		n = lastSpace(text[:n])
@@ -72,7 +71,7 @@ func Cut(text []byte) int {
 	return 0
 }
 
-// lastSpace returns the position of the last white space in text at which all tokenizers separate words, or -1.
+// lastSpace returns the position of the last white space in text at which all tokenizers split words, or -1.
 func lastSpace(text []byte) int {
 	near := max(0, len(text)-64) // the common case: white space near the end, found without decoding
 	if n := bytes.LastIndexAny(text[near:], " \n"); n >= 0 {

@@ -21,8 +21,7 @@ import (
 
 var ranks = flag.String("ranks", "", "file to write the vocabulary of GPT-2 to, for testdata/goldens.py")
 
-// TestTheEmbeddedVocabularyIsThatOfGPT2 compares the SHA-256 of the vocabulary with that of the file which tiktoken
-// downloads.
+// The test compares the SHA-256 of the embedded vocabulary with that of the file that tiktoken downloads.
 func TestTheEmbeddedVocabularyIsThatOfGPT2(t *testing.T) {
 	var file strings.Builder
 	for i, text := range GPT2().(*gpt2).bytes {
@@ -72,7 +71,7 @@ func TestGPT2EqualsTiktoken(t *testing.T) {
 	}
 }
 
-// Version 0.10.0 of the library drops DEL; tiktoken returns token 221.
+// Version 0.10.0 of the library drops DEL. tiktoken returns token 221.
 func TestDELIsAToken(t *testing.T) {
 	if got := GPT2().NewEncoder().Append(nil, []byte("\x7f")); !slices.Equal(got, []int32{221}) {
 		t.Errorf("got %v, want [221]", got)
@@ -250,7 +249,7 @@ func TestNewRefusesUnsuitableOptions(t *testing.T) {
 	}
 }
 
-// FuzzParseWordPiece checks that a vocabulary is refused, or that it contains every token of any text.
+// FuzzParseWordPiece checks that a vocabulary is either refused, or has tokens for any text.
 func FuzzParseWordPiece(f *testing.F) {
 	f.Add([]byte(specials+"a\n##b\n"), "ab a b")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {
@@ -265,7 +264,7 @@ func FuzzParseWordPiece(f *testing.F) {
 	})
 }
 
-// TestEncodingAllocatesNothing checks that an encoder works in its own buffers after the first use.
+// The test checks that an encoder does not allocate after its first use.
 func TestEncodingAllocatesNothing(t *testing.T) {
 	text := []byte(strings.Repeat("Hello worldly naive folks, can't supercalify! 12345 naïve 你好\n", 10))
 	for _, k := range all(t) {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Export describes the files from which the Python library transformers loads a tokenizer.
+// Export describes the files that the Python library transformers needs to load a tokenizer.
 type Export struct {
 	Positions int  // largest number of tokens of a text
-	Framed    bool // a text is [CLS] text [SEP], a pair [CLS] text [SEP] text [SEP], as BERT reads them; WordPiece only
+	Framed    bool // a text is [CLS] text [SEP], a pair is [CLS] text [SEP] text [SEP], as for BERT; WordPiece only
 }
 
-// Files returns the contents of the files by name: tokenizer.json and tokenizer_config.json for all tokenizers,
-// vocab.txt for WordPiece, and vocab.json and merges.txt for byte-pair encodings. With these files, transformers needs
-// no hint about the tokenizer.
+// Files returns the contents of the files by name. All tokenizers have tokenizer.json and tokenizer_config.json.
+// WordPiece also has vocab.txt, and byte-pair encodings also have vocab.json and merges.txt. With these files,
+// transformers recognises the tokenizer.
 func (e Export) Files(t Tokenizer) (map[string][]byte, error) {
 	switch t := t.(type) {
 	case *WordPiece:
@@ -31,7 +31,7 @@ func (e Export) Files(t Tokenizer) (map[string][]byte, error) {
 	return nil, fmt.Errorf("transformers has no form of tokenizer %s", t.Name())
 }
 
-// definition is the contents of tokenizer.json.
+// definition is the content of tokenizer.json.
 type definition struct {
 	Version       string  `json:"version"`
 	Truncation    any     `json:"truncation"`
@@ -95,8 +95,8 @@ func (e Export) wordPiece(w *WordPiece) map[string][]byte {
 		"vocab.txt": []byte(strings.Join(w.words, "\n") + "\n")}
 }
 
-// bytePairs returns the files of a byte-pair encoding. tokens are the bytes of each token, without the token that ends
-// a text. words states that merges stay within words, as GPT-2 separates them.
+// bytePairs returns the files of a byte-pair encoding. tokens are the bytes of each token, without the end-of-text
+// token. words states that merges do not cross word boundaries, as in GPT-2.
 func (e Export) bytePairs(tokens []string, merges [][2]string, class string, words bool) map[string][]byte {
 	visible := make([]string, len(tokens), len(tokens)+1)
 	for i, t := range tokens {
@@ -119,8 +119,8 @@ func (e Export) bytePairs(tokens []string, merges [][2]string, class string, wor
 		"merges.txt": []byte("#version: 0.2\n" + strings.Join(pairs, "\n") + "\n")}
 }
 
-// merges returns, for each token of more than one byte, the two tokens that become this token. A token arises by merges
-// that come before it, which are those with smaller numbers.
+// merges returns, for each token of more than one byte, the two tokens whose merge is this token. Only tokens with
+// smaller numbers are used to build it, because their merges come first.
 func (g *gpt2) merges() (merges [][2]string) {
 	for i, token := range g.bytes {
 		if len(token) < 2 {
@@ -150,8 +150,8 @@ func (g *gpt2) merges() (merges [][2]string) {
 	return merges
 }
 
-// byteNames returns bytes as the visible characters with which GPT-2's files write them: printable characters of
-// Latin-1 stand for themselves, and the characters from U+0100 on for all other bytes.
+// byteNames returns bytes as the visible characters that GPT-2's files use. Printable characters of Latin-1 represent
+// themselves. The characters from U+0100 on represent all other bytes.
 func byteNames(bytes string) string {
 	var b strings.Builder
 	for i := range len(bytes) {
@@ -173,7 +173,7 @@ var byteName = func() (names [256]rune) {
 	return names
 }()
 
-// numbered returns a JSON object with the number of each text, in the order of the numbers.
+// numbered returns a JSON object that maps each text to its index, in the order of the indices.
 func numbered(texts []string) json.RawMessage {
 	out := []byte{'{'}
 	for i, text := range texts {
@@ -189,7 +189,7 @@ func numbered(texts []string) json.RawMessage {
 func encoded(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the types contain only texts, numbers and lists
+		panic(err) // the types contain only strings, numbers and lists
 	}
 	return text
 }

@@ -31,14 +31,14 @@ type WordPiece struct {
 	cased    bool
 	sum      [32]byte
 	words    []string         // text of each token
-	begins   map[string]int32 // maps the start of a word to its token
-	follows  map[string]int32 // maps a continuation of a word, without ##, to its token
+	begins   map[string]int32 // maps a token at the start of a word to its id
+	follows  map[string]int32 // maps a token that continues a word, without ##, to its id
 	longest  int              // length of the longest token in bytes
 }
 
-// OpenWordPiece reads a vocabulary, a text file with one token per line. The number of a token is the number of its
-// line, from 0. Tokens that continue a word start with ##. cased keeps capital letters and accents. If the file has a
-// fault, the error is a *data.Fault.
+// OpenWordPiece reads a vocabulary, a text file with one token per line. The id of a token is its line number, counted
+// from 0. Tokens that continue a word start with ##. cased keeps capital letters and accents. If the file is faulty,
+// the error is a *data.Fault.
 func OpenWordPiece(path string, cased bool) (*WordPiece, error) {
 	file, err := regular.Read(path, mostVocabularyBytes)
 	if err != nil {
@@ -56,7 +56,7 @@ func OpenWordPiece(path string, cased bool) (*WordPiece, error) {
 	return w, nil
 }
 
-// ParseWordPiece returns the tokenizer of a vocabulary file.
+// ParseWordPiece returns the tokenizer for the contents of a vocabulary file.
 func ParseWordPiece(file []byte, cased bool) (*WordPiece, error) {
 	w := &WordPiece{cased: cased, sum: sha256.Sum256(file), begins: map[string]int32{}, follows: map[string]int32{}}
 	if len(file) == 0 {
@@ -110,13 +110,14 @@ func (w *WordPiece) EndOfText() int32 { return w.Specials.Separator }
 // VocabularySum returns the SHA-256 of the vocabulary file.
 func (w *WordPiece) VocabularySum() [32]byte { return w.sum }
 
-// Token returns the number of a token that is a whole word or a special token such as "[MASK]".
+// Token returns the id of a token that is a whole word or a special token such as "[MASK]". It returns false if the
+// vocabulary lacks the token.
 func (w *WordPiece) Token(word string) (int32, bool) {
 	t, ok := w.begins[word]
 	return t, ok
 }
 
-// Decode appends words with single spaces between them to dst, because the original white space is not known.
+// Decode appends words with single spaces between them to dst, because the original white space is unknown.
 func (w *WordPiece) Decode(dst []byte, tokens []int32) ([]byte, error) {
 	begin := len(dst)
 	for i, t := range tokens {
@@ -213,7 +214,7 @@ func (e *wordPieceEncoder) appendRune(dst []int32, r rune) []int32 {
 }
 
 // plainForm returns a character in lower case and without accents. It decomposes the character (NFD) and removes
-// marks.
+// combining marks.
 func (e *wordPieceEncoder) plainForm(r rune) string {
 	form, ok := e.plain[r]
 	if !ok {
@@ -267,8 +268,8 @@ func (e *wordPieceEncoder) endWord(dst []int32) []int32 {
 	return append(dst, tokens...)
 }
 
-// pieces splits a word into tokens. From the start of the word, it always takes the longest token. If there is none,
-// it returns [UNK].
+// pieces splits a word into tokens. From left to right, it always takes the longest token. If no token matches, the
+// result is [UNK].
 func (w *WordPiece) pieces(word []byte) []int32 {
 	var tokens []int32
 	for from := w.begins; len(word) > 0; from = w.follows {
@@ -293,8 +294,7 @@ const (
 	kindPunctuation
 )
 
-// asciiKind classifies ASCII characters. In addition to Unicode, it treats $, +, <, =, >, ^, `, | and ~ as
-// punctuation.
+// asciiKind classifies ASCII characters. Unlike Unicode, it treats $, +, <, =, >, ^, `, | and ~ as punctuation.
 var asciiKind = func() (k [utf8.RuneSelf]uint8) {
 	for b := range k {
 		switch r := rune(b); {

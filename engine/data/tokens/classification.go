@@ -23,25 +23,26 @@ import (
 
 // ClassificationOptions describes a file of labelled texts.
 type ClassificationOptions struct {
-	// EachLine, if not nil, calls visit with the JSON lines of another source. Path is then its name for messages.
+	// EachLine, if not nil, calls visit with the JSON lines of another source. Path is then the name of the source in
+	// messages.
 	EachLine func(ctx context.Context, visit func(line []byte) error) error
 	// Path is a file of JSON lines (.jsonl, .ndjson) or of tab-separated values. The first line of tab-separated
 	// values names the columns. The values are not quoted.
 	Path      string
 	Tokenizer *tokenizer.WordPiece
-	Length    int // number of positions of a sample, special tokens included; longer texts are truncated
+	Length    int // number of positions of a sample, including special tokens; longer texts are truncated
 	// Text, Second and Label name the columns or fields. The defaults are "text", no second text, and "label".
 	Text, Second, Label string
 	// Classes are the names of the classes, for example those of the training file. nil means the sorted labels of
 	// this file.
 	Classes []string
-	// Numbered permits labels that are the numbers of Classes, from 0. A file has either names or numbers. If a class
-	// has a number as its name, all labels are names: ratings from 1 to 5 are never the classes 0 to 4.
+	// Numbered permits labels that are indices of Classes. All labels of a file must be names, or all must be indices.
+	// If the name of a class is a number, all labels are names: ratings from 1 to 5 are never the classes 0 to 4.
 	Numbered bool
-	// Locate returns the position in Classes of a label that Classes does not contain exactly, for example one in
-	// another case. nil: labels are equal to the names of their classes.
+	// Locate returns the index in Classes for a label that is not exactly one of the names, for example because of its
+	// case. nil: labels must be equal to the names of their classes.
 	Locate func(label string) (at int, ok bool)
-	// SkipDamaged leaves out faulty lines (Classification.LeftOut). Otherwise the first one is an error.
+	// SkipDamaged leaves out faulty lines (Classification.LeftOut). Otherwise the first faulty line is an error.
 	SkipDamaged bool
 }
 
@@ -50,7 +51,7 @@ type ClassificationOptions struct {
 //	[CLS] text [SEP]               without a second text
 //	[CLS] text [SEP] second [SEP]  with a second text
 //
-// If a pair is too long, the end of the longer text is cut off first.
+// If a pair is too long, the longer text is truncated first.
 //
 //	field     shape
 //	tokens    (Length)
@@ -63,8 +64,8 @@ type Classification struct {
 	labels  labelling
 	tokens  []int32 // tokens of all samples, without special tokens
 	rows    []row
-	unknown int // number of tokens of the texts that are [UNK], before truncation
-	encoded int // number of tokens of the texts, before truncation
+	unknown int // number of [UNK] tokens in the texts, before truncation
+	encoded int // number of tokens in the texts, before truncation
 	left    []data.LeftOut
 }
 
@@ -82,15 +83,15 @@ func (o *ClassificationOptions) setDefaults() {
 
 // LabelledLine is a line of a file of labelled texts.
 type LabelledLine struct {
-	Number       int // from 1
+	Number       int // line number, counted from 1
 	Text, Second []byte
 	Label        string
-	Err          error // reason why the line has no labelled text
+	Err          error // reason why the line is not a labelled text
 }
 
-// EachLabelled calls visit for each labelled text of a file, and for each faulty line, in order. It ends at the first
-// error of visit. It needs neither Tokenizer nor Length. A *data.Fault reports a file that cannot be read, or whose
-// first line does not name the columns.
+// EachLabelled calls visit for each labelled text and each faulty line of a file, in order. It stops at the first error
+// of visit. It uses neither Tokenizer nor Length. If the file cannot be read, or its first line does not name the
+// columns, the error is a *data.Fault.
 func (o ClassificationOptions) EachLabelled(ctx context.Context, visit func(LabelledLine) error) error {
 	o.setDefaults()
 	c := &Classification{o: o}
@@ -135,7 +136,7 @@ func (o ClassificationOptions) eachLine(ctx context.Context, visit func(line []b
 	return regular.EachLineOf(o.Path, f, info.Size(), visit)
 }
 
-// unit returns the name of a line in messages.
+// unit returns the word for a line in messages.
 func (o ClassificationOptions) unit() string {
 	if o.EachLine != nil {
 		return "row"
@@ -143,7 +144,7 @@ func (o ClassificationOptions) unit() string {
 	return "line"
 }
 
-// OpenClassification reads and tokenises a file. If the file has a fault, the error is a *data.Fault with the line.
+// OpenClassification reads and tokenizes a file. If the file is faulty, the error is a *data.Fault with the line.
 func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classification, error) {
 	o.setDefaults()
 	if o.Tokenizer == nil {
@@ -211,7 +212,7 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 	return labels, err
 }
 
-// withoutMark removes a byte order mark, which some editors on Windows write, from the first line of a file.
+// withoutMark removes a byte order mark from the first line of a file. Some editors on Windows write this mark.
 func withoutMark(line []byte, number int) []byte {
 	if number > 1 {
 		return line
@@ -219,8 +220,8 @@ func withoutMark(line []byte, number int) []byte {
 	return bytes.TrimPrefix(line, []byte("\ufeff"))
 }
 
-// values returns the texts and the label of a line. For an empty line and for the line with the column names, text is
-// nil.
+// values returns the texts and the label of a line. text is nil for an empty line and for the line with the column
+// names.
 func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (text, second []byte, label string,
 	err error) {
 	if line == nil {
@@ -296,7 +297,7 @@ func firstInvalid(line []byte) int {
 	return -1
 }
 
-// jsonObject parses a line. Numbers keep their text.
+// jsonObject parses a line. Numbers remain json.Number.
 func jsonObject(line []byte) (object map[string]any, err error) {
 	for _, text := range [][]byte{line, pyjson.Standard(line)} {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -348,8 +349,8 @@ func (c *Classification) add(e tokenizer.Encoder, text, second []byte) {
 	c.rows = append(c.rows, r)
 }
 
-// fit returns the lengths to which two texts are cut, so that their sum is at most capacity. The longer text is cut
-// first.
+// fit returns the lengths to which two texts are truncated, so that their sum is at most capacity. The longer text is
+// truncated first.
 func fit(first, second, capacity int) (int, int) {
 	excess := max(first+second-capacity, 0)
 	if excess > 0 {
@@ -373,7 +374,7 @@ func (c *Classification) specials() int {
 	return 2
 }
 
-// labelling is the kind of the labels of a file.
+// labelling states whether the labels of a file are names or numbers.
 type labelling int
 
 const (
@@ -382,7 +383,7 @@ const (
 	byNumber
 )
 
-// class returns the name of the class of a label. The kind of the first label determines the kind of all labels.
+// class returns the class name for a label. The first label determines whether all labels are names or numbers.
 func (c *Classification) class(label string) (string, error) {
 	all := c.o.Classes
 	if all == nil {
@@ -415,7 +416,8 @@ func isNumber(name string) bool {
 	return err == nil
 }
 
-// setClasses assigns a class number to each label. read has checked the labels if the options list the classes.
+// setClasses assigns a class number to each label. If the options list the classes, read has already checked the
+// labels.
 func (c *Classification) setClasses(labels []string) error {
 	c.classes = c.o.Classes
 	if c.classes == nil {
@@ -448,7 +450,7 @@ func sortNumbers(labels []string) {
 	slices.SortStableFunc(labels, func(a, b string) int { return values[a] - values[b] })
 }
 
-// WriteTo writes the tokens and labels of all samples, for a digest.
+// WriteTo writes the tokens and labels of all samples, for example to a hash.
 func (c *Classification) WriteTo(w io.Writer) (total int64, err error) {
 	var line []byte
 	for i := range c.rows {
@@ -480,9 +482,8 @@ func (c *Classification) appendRow(line []byte, i int) []byte {
 	return line
 }
 
-// Split divides the samples into a part for training and one for evaluation. Each sample is for evaluation with
-// probability fraction; the choice depends on the number of the sample only. Both parts share the memory of c and have
-// the classes of c.
+// Split divides the samples into a training part and an evaluation part. Each sample is for evaluation with probability
+// fraction. The choice depends only on the index of the sample. Both parts share the memory and the classes of c.
 func (c *Classification) Split(fraction float64) (train, eval *Classification) {
 	parts := [2]Classification{*c, *c}
 	for i := range parts {
@@ -522,7 +523,7 @@ func (c *Classification) Truncated() (n int) {
 	return n
 }
 
-// Unknown returns the fraction of the tokens of all texts of the file that are [UNK].
+// Unknown returns the fraction of [UNK] tokens in all texts of the file.
 func (c *Classification) Unknown() float64 {
 	return float64(c.unknown) / float64(max(c.encoded, 1))
 }
@@ -561,7 +562,7 @@ func (s *classificationSource) Read(span *data.Span, errs []error) {
 	}
 }
 
-// join appends the tokens and segments of a sample to two slices. pair adds the second text.
+// join appends the tokens and segments of a sample to two slices. If pair is set, it adds the second text.
 func join(tokens, segments []int32, k tokenizer.Specials, first, second []int32, pair bool) ([]int32, []int32) {
 	tokens = append(append(append(tokens, k.Class), first...), k.Separator)
 	for range len(first) + 2 {
@@ -576,8 +577,8 @@ func join(tokens, segments []int32, k tokenizer.Specials, first, second []int32,
 	return tokens, segments
 }
 
-// Pair returns the tokens and segments of a text, or of a pair of texts, as a sample of Classification has them. It
-// truncates the texts to length positions in total.
+// Pair returns the tokens and segments of a text or a pair of texts, as in a sample of Classification. It truncates the
+// texts such that the result has at most length positions.
 func Pair(w *tokenizer.WordPiece, e tokenizer.Encoder, first, second []byte, pair bool, length int) (tokens,
 	segments []int32) {
 	a, b, specials := e.Append(nil, first), []int32(nil), 2

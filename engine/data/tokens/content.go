@@ -9,12 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// contentBlock is the number of tokens of a unit of Content. With smaller units, the table of hashes needs more memory.
+// contentBlock is the number of tokens in a unit of Content. Smaller units need more memory for the table of hashes.
 // With larger units, a comparison of a few units covers fewer places of the data.
 const contentBlock = 32 << 10
 
-// Content returns the tokens of corpora as units that machines compare: blocks of up to 32,768 tokens of one shard. Two
-// shards that store tokens in different formats are different.
+// Content returns the tokens of corpora as units that machines compare. A unit is a block of up to 32,768 tokens of one
+// shard. Shards with the same tokens in different formats count as different.
 func Content(corpora ...*Corpus) data.Content {
 	c := &blocks{}
 	for _, corpus := range corpora {
@@ -56,7 +56,8 @@ func (b *blocks) Name(i int) string {
 	return fmt.Sprintf("%s, tokens %d to %d", filepath.Base(s.Path), at, at+int64(n)-1)
 }
 
-// Listed implements [data.Content]. It covers the properties of the shard, with its checksum if the format has one.
+// Listed implements [data.Content]. It covers the properties of the shard, including the checksum if the format has
+// one.
 func (b *blocks) Listed(i int) uint64 {
 	s, at, _ := b.find(i)
 	return data.MixSum(uint64(at), data.SumOf(fmt.Appendf(nil, "%d %d %d %q %x %x", s.Count, s.Vocabulary, s.TokenBytes,
@@ -81,7 +82,7 @@ func (s *blockSummer) Write(contents []byte) (int, error) {
 func (s *blockSummer) Sum(i int) (sum uint64, bytes int, err error) {
 	shard, at, n := s.b.find(i)
 	s.contents = s.contents[:0]
-	if err := shard.hashRange(s, at, n); err != nil { // a copy, because a page fault must not occur within a checksum
+	if err := shard.hashRange(s, at, n); err != nil { // hash a copy, because a page fault must not occur in a checksum
 		return 0, 0, err
 	}
 	return data.SumOf(s.contents), len(s.contents), nil
@@ -92,10 +93,10 @@ func (s *blockSummer) Close() error { return nil }
 
 var _ io.Writer = (*blockSummer)(nil)
 
-// TextContent returns the samples of labelled texts, as tokens with their labels, as units that machines compare.
+// TextContent returns the samples of labelled texts, with their tokens and labels, as units that machines compare.
 func TextContent(sets ...*Classification) data.Content { return textContent(sets) }
 
-// textContent is the Content of labelled texts, which are in memory.
+// textContent is the Content of labelled texts in memory.
 type textContent []*Classification
 
 // Len implements [data.Content].

@@ -16,13 +16,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Corpus joins one or several shards to one sequence of tokens. All methods except Close are safe for concurrent use.
+// Corpus concatenates shards to one sequence of tokens. All methods except Close are safe for concurrent use.
 type Corpus struct {
 	Shards []*Shard
-	starts []int64 // position of the first token of each shard, then the number of all tokens
+	starts []int64 // position of the first token of each shard, then the total number of tokens
 }
 
-// OpenCorpus opens shards and joins them in the given order. All shards must come from the same tokenizer.
+// OpenCorpus opens shards and concatenates them in the given order. All shards must come from the same tokenizer.
 func (o OpenOptions) OpenCorpus(paths []string) (*Corpus, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("open token shards: no paths")
@@ -104,7 +104,7 @@ const (
 	ManifestName = "dataset.json"   // lists the shards, and is written last
 	JournalName  = ".tokenize.json" // state of a conversion that is not complete
 
-	MostManifestBytes = 256 << 20 // size of either file
+	MostManifestBytes = 256 << 20 // limit for either file, bytes
 )
 
 // ErrIncomplete means that shards are missing in a folder.
@@ -113,15 +113,15 @@ var ErrIncomplete = errors.New("the folder is incomplete")
 // Found lists the shards at a path.
 type Found struct {
 	Train, Eval []string
-	EvalFrom    string // part and names of Eval; "" without Eval
+	EvalFrom    string // part and names of Eval; "" if Eval is empty
 	Unused      string // names of the shards of the test part, if there is a validation part
 	Folder      bool   // the path is a folder, so the names determined the parts
 }
 
 // Find lists the shards at path. path is a shard, a pattern such as "shards/train-*.bin", or a folder. The names of the
 // files determine the parts; see package layout. In a folder, all names must name a part, because other programs also
-// write files named *.bin. Find returns ErrIncomplete if the conversion to this folder has not ended, or if a shard of
-// the manifest is missing. followLinks allows links that leave the folder.
+// write files named *.bin. Find returns ErrIncomplete if the conversion to this folder is not complete, or if a shard
+// of the manifest is missing. followLinks allows links that leave the folder.
 func Find(path string, followLinks bool) (Found, error) {
 	info, err := os.Stat(path)
 	if err != nil && strings.ContainsAny(path, "*?[") {
@@ -164,7 +164,7 @@ func Find(path string, followLinks bool) (Found, error) {
 	return f, nil
 }
 
-// makeShards names the commands that write the token files at path.
+// makeShards returns the commands that create token files at path.
 func makeShards(path string) string {
 	return fmt.Sprintf("write them from text files with hetero-train data tokenize TEXT -o %[1]q, for BERT with hetero-train data tokenize TEXT -o %[1]q --tokenizer wordpiece --vocab vocab.txt --separator ''",
 		path)
@@ -186,7 +186,7 @@ func filesIn(dir string, followLinks bool) (files []string, err error) {
 	return files, err
 }
 
-// divide divides files by the parts that their names name. named reports whether a name names a part.
+// divide divides files by the parts in their names. named reports whether a name states a part.
 func divide(files []string) (f Found, named bool, err error) {
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -217,8 +217,8 @@ func span(names []string) string {
 	return fmt.Sprintf("%s to %s (%d shards)", names[0], names[len(names)-1], len(names))
 }
 
-// complete returns an error if the folder contains a part of the shards only. A folder without a manifest is complete,
-// because other programs write none.
+// complete returns an error if the folder lacks some of its shards. Without a manifest, a folder counts as complete,
+// because other programs write no manifest.
 func complete(folder string, entries []os.DirEntry) error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
@@ -271,7 +271,7 @@ func findPattern(pattern string) (Found, error) {
 	if err != nil {
 		return Found{}, fault("find token shards", pattern, "", err)
 	}
-	if len(f.Train) == 0 && f.Unused == "" { // the pattern names the shards of one part
+	if len(f.Train) == 0 && f.Unused == "" { // the shards of the pattern belong to one part
 		f = Found{Train: f.Eval}
 	}
 	return f, nil

@@ -9,7 +9,7 @@
 //	FormatLLMC     llm.c: a header of 256 int32 values, then uint16 (GPT-2) or uint32 (Llama 3) tokens
 //	FormatNanoGPT  no header: uint16 tokens in a file whose name ends in .bin
 //
-// Each document ends with an end-of-text token, which is part of the document. OpenCorpus joins shards into one
+// Each document ends with an end-of-text token, which is part of the document. OpenCorpus concatenates shards to one
 // sequence of tokens. Find lists the shards of a folder.
 //
 // # Samples

@@ -86,9 +86,9 @@ func (h *Header) start() int64 {
 	return 0
 }
 
-// parseHeader reads a header. head is the start of the file: its first 1,024 bytes, or the whole file if it is shorter.
-// size is the file size in bytes. width is the size of the tokens of a file without a header (FormatNanoGPT); 0: such a
-// file is an error.
+// parseHeader reads a header. head contains the first 1,024 bytes of the file, or the whole file if it is shorter. size
+// is the file size in bytes. width is the token size in files without a header (FormatNanoGPT); 0: such a file is an
+// error.
 func parseHeader(head []byte, size int64, width int) (Header, error) {
 	if size == 0 {
 		return Header{}, errors.New("the file is empty")
@@ -133,7 +133,7 @@ func parseHeader(head []byte, size int64, width int) (Header, error) {
 }
 
 // hasDamagedMagic reports whether the first 8 bytes of a header are wrong, but the other bytes match the checksum.
-// Without this check, ParseHeader would take such a file for tokens without a header.
+// Without this check, parseHeader would treat such a file as tokens without a header.
 func hasDamagedMagic(head []byte) bool {
 	if len(head) < HeaderBytes {
 		return false
@@ -144,8 +144,8 @@ func hasDamagedMagic(head []byte) bool {
 
 func isLLMC(magic uint32) bool { return magic == llmcGPT2 || magic == llmcLlama3 }
 
-// parseLLMC reads a header written by dev/data/data_common.py of llm.c: 256 int32 values, of which only the first
-// three are used.
+// parseLLMC reads a header that dev/data/data_common.py of llm.c wrote: 256 int32 values, of which only the first three
+// are used.
 func parseLLMC(head []byte) (Header, error) {
 	if len(head) < llmcBytes {
 		return Header{}, fmt.Errorf("llm.c header: got %d bytes, want %d: the file is truncated", len(head), llmcBytes)
@@ -233,7 +233,7 @@ func printable(name []byte) bool {
 	return true
 }
 
-// bytes encodes the header as a shard of FormatOwn stores it.
+// bytes encodes the header for a shard of FormatOwn.
 func (h *Header) bytes() []byte {
 	b := make([]byte, HeaderBytes)
 	le := binary.LittleEndian

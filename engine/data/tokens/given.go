@@ -19,7 +19,7 @@ type Given struct {
 	Length int   // number of positions of a sample
 	Class  bool  // the target of a sample is its class
 	Padded bool  // the model reads segments and lengths
-	Pairs  bool  // the model also predicts the next sentence; needs Padded
+	Pairs  bool  // the model also predicts the next sentence; requires Padded
 	Pad    int32 // token of padding
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// LabelledEnds are the endings of files of labelled texts.
+// LabelledEnds are the extensions of files of labelled texts.
 var LabelledEnds = []string{".tsv", ".jsonl", ".ndjson"}
 
-// FindLabelled lists the files of labelled texts at path: a file, or a folder of files. The names of the files of a
-// folder determine the parts; see package layout. Each part has one file. followLinks allows links that leave the
+// FindLabelled lists the files of labelled texts at path, which is a file or a folder of files. In a folder, the file
+// names determine the parts; see package layout. Each part has one file. followLinks allows links that leave the
 // folder.
 func FindLabelled(path string, followLinks bool) (Found, error) {
 	info, err := stored.Stat(path)

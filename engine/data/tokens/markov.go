@@ -22,23 +22,22 @@ type MarkovOptions struct {
 	Part int
 }
 
-// Markov generates synthetic text from a Markov chain: each token depends only on the previous token.
+// Markov generates synthetic text from a Markov chain: each token depends only on the previous one.
 //
 // From state s, the chain moves to state order[(s+j) mod Vocabulary] with probability p[j]. order is a random
-// permutation. All states therefore have the same entropy, and all tokens are equally frequent. The entropy rate of
-// the chain is the entropy of p. This entropy is the lowest mean loss of any model, and a table of the transitions
-// reaches it.
+// permutation. All states therefore have the same entropy, and all tokens are equally frequent. The entropy rate of the
+// chain is the entropy of p. It is the lowest possible mean loss, which a table of the transitions achieves.
 //
 // Samples have the form of [Windows] samples. Each sample is a separate sequence of the chain.
 // The positions after the end of a shorter sample have no label.
 type Markov struct {
 	o       MarkovOptions
 	order   []int32
-	limits  []uint64 // ascending; transition j covers the random 32-bit numbers from limits[j-1] to limits[j]-1
+	limits  []uint64 // ascending; transition j covers the 32-bit numbers from limits[j-1] to limits[j]-1
 	entropy float64
 }
 
-// NewMarkov returns the source whose entropy is closest to o.Entropy.
+// NewMarkov returns a source whose entropy is as close as possible to o.Entropy.
 func NewMarkov(o MarkovOptions) (*Markov, error) {
 	var errs []error
 	if o.Vocabulary < 2 || o.Vocabulary > 1<<16 {
@@ -71,8 +70,8 @@ func NewMarkov(o MarkovOptions) (*Markov, error) {
 	return m, nil
 }
 
-// ratioSteps is the number of ratios that choose considers. This coarse grid makes the result independent of the last
-// bits of math.Log, which differ between architectures.
+// ratioSteps is the number of ratios that choose considers. The grid is coarse enough to make the result independent of
+// the last bits of math.Log, which differ between architectures.
 const ratioSteps = 1 << 20
 
 // choose sets the transition probabilities. p[j] is proportional to ratio^j, and the entropy grows with the ratio.
@@ -123,7 +122,7 @@ func geometric(n int, ratio float64) (limits []uint64, entropy float64) {
 // Entropy returns the entropy of a token, given the previous token, in nats. It is the lowest possible mean loss.
 func (m *Markov) Entropy() float64 { return m.entropy }
 
-// least returns the positions of the shortest sample.
+// least returns the number of positions of the shortest sample.
 func least(o MarkovOptions) int {
 	if o.Shortest > 0 {
 		return o.Shortest
@@ -131,7 +130,7 @@ func least(o MarkovOptions) int {
 	return o.Length
 }
 
-// Length returns the positions of sample i that are not padding.
+// Length returns the number of positions of sample i without padding.
 func (m *Markov) Length(i int) int {
 	if m.o.Shortest == 0 {
 		return m.o.Length
@@ -171,7 +170,7 @@ func (s *markovSource) Read(span *data.Span, errs []error) {
 	}
 }
 
-// fill returns the tokens of a sample and the label of the last one. They are valid until the next call.
+// fill returns the tokens of a sample and the label of its last token. They are valid until the next call.
 func (s *markovSource) fill(index int) []int32 {
 	buf := s.buf[:s.Length(index)+1]
 	r := data.NewRandom(s.o.Seed, s.o.Part, index, data.ForMarkov)
@@ -180,7 +179,7 @@ func (s *markovSource) fill(index int) []int32 {
 	for i := range buf[1:] {
 		at := uint64(r.Uint32())
 		j := 0
-		for s.limits[j] <= at { // mostly a few steps, because likely transitions come first
+		for s.limits[j] <= at { // usually a few steps, because likely transitions come first
 			j++
 		}
 		state = int(s.order[(state+j)%s.o.Vocabulary])

@@ -14,11 +14,11 @@ import (
 // MaskedOptions configures samples for BERT's pre-training.
 type MaskedOptions struct {
 	Corpus   *Corpus // tokens of WordPiece; each document ends with [SEP]
-	Length   int     // number of positions of a sample, special tokens included
+	Length   int     // number of positions of a sample, including special tokens
 	Specials tokenizer.Specials
 	// SentenceEnds are the tokens after which a sentence ends, usually those of ".", "!" and "?".
 	SentenceEnds []int32
-	// NextSentence makes pairs of texts. In half of the pairs, the second text comes from another document.
+	// NextSentence generates pairs of texts. In half of the pairs, the second text comes from another document.
 	NextSentence bool
 	MaskFraction float64 // fraction of the ordinary tokens that the model must predict; 0 means 0.15
 }
@@ -29,9 +29,9 @@ type MaskedOptions struct {
 //	[CLS] text [SEP]             without NextSentence
 //	[CLS] text [SEP] text [SEP]  with NextSentence
 //
-// With NextSentence, the second text follows the first one, or comes from another document. A sentence longer than a
-// sample is split. A fraction MaskFraction of the ordinary tokens, at least one token, get labels. Of the tokens with
-// labels, 80 % become [MASK], 10 % become a random token, and 10 % stay unchanged. Masks and second texts depend on
+// With NextSentence, the second text follows the first one, or comes from another document. A sentence that is longer
+// than a sample is split. A fraction MaskFraction of the ordinary tokens gets labels, at least one token. Of these
+// tokens, 80 % become [MASK], 10 % become a random token, and 10 % remain unchanged. Masks and second texts depend on
 // the seed, the epoch and the sample.
 //
 //	field          shape
@@ -53,7 +53,7 @@ type textSpan struct {
 	document int32
 }
 
-// NewMasked reads the corpus once to find documents and sentences. It needs 16 bytes of memory per sample.
+// NewMasked reads the whole corpus to find documents and sentences. It needs 16 bytes of memory per sample.
 func NewMasked(ctx context.Context, o MaskedOptions) (*Masked, error) {
 	if o.MaskFraction == 0 {
 		o.MaskFraction = usualMaskFraction
@@ -101,7 +101,7 @@ func (m *Masked) check() error {
 	return errors.Join(errs...)
 }
 
-// specials returns the number of special tokens of a sample.
+// specials returns the number of special tokens in a sample.
 func (m *Masked) specials() int {
 	if m.o.NextSentence {
 		return 3
@@ -163,7 +163,7 @@ func (m *Masked) scan(ctx context.Context) error {
 // Len implements [data.Samples].
 func (m *Masked) Len() int { return len(m.spans) }
 
-// Length returns the number of positions of sample i without padding. With NextSentence it returns an upper bound,
+// Length returns the number of positions of sample i without padding. With NextSentence, it returns an upper bound,
 // because a second text from another document may be shorter.
 func (m *Masked) Length(i int) int {
 	if m.o.NextSentence {
@@ -172,7 +172,8 @@ func (m *Masked) Length(i int) int {
 	return int(m.spans[i].length) + m.specials()
 }
 
-// Counted returns the expected fraction of the positions of all samples, with padding, that have a label.
+// Counted returns the expected fraction of positions with a label. It counts all positions of all samples, including
+// padding.
 func (m *Masked) Counted() float64 {
 	sum := 0
 	tokens, capacity := 0, m.o.Length-m.specials()
@@ -216,7 +217,7 @@ func (m *Masked) NewSource(o *data.Options) (data.Source, error) {
 	return source, nil
 }
 
-// pairSource is the source of samples with two losses, which have different denominators: the number of labels and the
+// pairSource is the source of samples with two losses. One loss is divided by the number of labels, the other by the
 // number of samples. Training therefore needs the number of labels before a step.
 type pairSource struct{ *maskedSource }
 
@@ -240,7 +241,7 @@ type maskedSource struct {
 	labels   []int32 // (Length)
 	segments []int32 // (Length)
 	n        int     // number of positions filled so far
-	text     []int32 // memory for the text of a span
+	text     []int32 // buffer for the text of a span
 	ends     []int32 // positions at which a second text may begin
 	masking
 }
@@ -298,8 +299,8 @@ func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 	return next, nil
 }
 
-// middle chooses the first token of the second text. The second text starts after a sentence end, if the text
-// contains one.
+// middle chooses the first token of the second text. If the text contains a sentence end, the second text starts after
+// one.
 func (s *maskedSource) middle(text []int32, r *data.Random) int {
 	ends := s.ends[:0]
 	for i, t := range text[:len(text)-1] {

@@ -31,7 +31,7 @@ type MaskedMarkov struct {
 	fraction float64
 }
 
-// NewMaskedMarkov returns the source. o.Vocabulary, o.Length and o.Shortest include the special tokens. fraction is
+// NewMaskedMarkov returns the samples. o.Vocabulary, o.Length and o.Shortest include the special tokens. fraction is
 // the fraction of the chain's tokens that the model must predict; 0 means 0.15.
 func NewMaskedMarkov(o MarkovOptions, fraction float64) (*MaskedMarkov, error) {
 	if fraction == 0 {
@@ -71,8 +71,8 @@ func (m *MaskedMarkov) Len() int { return m.chain.Len() }
 // Length returns the number of positions of sample i without padding.
 func (m *MaskedMarkov) Length(i int) int { return m.chain.Length(i) + 2 }
 
-// Counted returns the expected fraction of positions that have a label. It counts all positions of all samples,
-// including padding.
+// Counted returns the expected fraction of positions with a label. It counts all positions of all samples, including
+// padding.
 func (m *MaskedMarkov) Counted() float64 {
 	sum, kinds := 0, 0
 	for n := least(m.chain.o); n <= m.chain.o.Length; n++ { // all lengths are equally likely
@@ -110,7 +110,7 @@ func (s *maskedMarkovSource) Close() error { return nil }
 func (s *maskedMarkovSource) Read(span *data.Span, errs []error) {
 	for j := span.Lo; j < span.Hi; j++ {
 		text := s.chain.fill(int(span.Index[j]))
-		// fill returns one token more than the sample has
+		// fill also returns the label of the last token
 		tokens, labels := s.tokens[:len(text)+1], s.labels[:len(text)+1]
 		tokens[0], tokens[len(text)] = markovSpecials.Class, markovSpecials.Separator
 		for i, t := range text[:len(text)-1] {

@@ -8,10 +8,10 @@ import (
 // usualMaskFraction is the fraction of masked tokens in BERT's pre-training.
 const usualMaskFraction = 0.15
 
-// masking masks tokens like BERT's pre-training.
+// masking masks tokens as in BERT's pre-training.
 type masking struct {
 	specials   tokenizer.Specials
-	vocabulary int     // vocabulary size; random tokens are smaller
+	vocabulary int     // vocabulary size
 	fraction   float64 // fraction of the ordinary tokens that get a label
 	places     []int32 // positions of the ordinary tokens
 }
@@ -21,7 +21,7 @@ func countMasks(n int, fraction float64) int {
 	return min(max(int(float64(n)*fraction+0.5), 1), n)
 }
 
-// mask chooses the tokens to predict, replaces most of these tokens, and sets their labels.
+// mask chooses the tokens that the model must predict, replaces most of them, and sets their labels.
 func (m *masking) mask(r *data.Random, tokens, labels []int32) {
 	places := m.places[:0]
 	for i, t := range tokens {

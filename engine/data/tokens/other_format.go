@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// noColumn returns the error about a first line that does not name a column. If the file has another format, the error
-// names the conversion.
+// noColumn returns the error for a first line that does not name a column. If the file has another known format, the
+// error names the command for conversion.
 func (o ClassificationOptions) noColumn(name string, line []byte, columns []string) error {
 	text := o.otherFormat(line)
 	if text == "" && slices.ContainsFunc(columns, func(c string) bool { return strings.Trim(c, `"`) == name }) {
@@ -28,8 +28,8 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 	return OtherFormat(o.Path, line, "tab-separated values")
 }
 
-// OtherFormat names the format of a file that has not the wanted one, and the conversion to JSON lines. It returns ""
-// if the start of the file, such as its first line, shows no other format.
+// OtherFormat returns a message with the format of a file and the command for conversion to JSON lines. It returns ""
+// if the start of the file, such as its first line, does not show a format other than want.
 func OtherFormat(path string, line []byte, want string) string {
 	convert := func(format, program string) string { return converted(path, format, want, program) }
 	start := bytes.TrimLeft(line, " \t\r\n")
@@ -53,7 +53,7 @@ func OtherFormat(path string, line []byte, want string) string {
 	return ""
 }
 
-// converted names the format of a file, and the command that converts the file to JSON lines.
+// converted returns a message with the format of a file and the command that converts the file to JSON lines.
 func converted(path, format, want, program string) string {
 	return fmt.Sprintf("the file has %s, not %s: python3 -c '%s' < %s > %s converts %s to JSON lines", format, want,
 		program, quoted(filepath.Base(path)), quoted(jsonLines(path)), format)
@@ -67,8 +67,8 @@ func jsonLines(path string) string {
 
 var plainWord = regexp.MustCompile(`^[\pL\pN._-]+$`)
 
-// quoted returns a text as one word of a POSIX shell. A user may paste the command, and a stranger may have named the
-// file.
+// quoted returns text as one word of a POSIX shell. Quoting is necessary because a user may paste the command, and an
+// untrusted party may have named the file.
 func quoted(text string) string {
 	if plainWord.MatchString(text) {
 		return text

@@ -50,7 +50,7 @@ func padOf(name string) byte {
 	return 0
 }
 
-// put writes values to the memory of a field, and fills the remaining positions with pad.
+// put writes values to the memory of a field, and sets the remaining positions to pad.
 func put(memory []byte, values []int32, pad int32) {
 	for _, v := range values {
 		binary.NativeEndian.PutUint32(memory, uint32(v))
@@ -63,11 +63,11 @@ func put(memory []byte, values []int32, pad int32) {
 
 func putOne(memory []byte, v int32) { binary.NativeEndian.PutUint32(memory, uint32(v)) }
 
-// Windows provides samples for a language model. A sample consists of Length successive tokens. The label of a token
-// is the token that follows. A window may start within a document and may contain several documents.
+// Windows provides samples for a language model. A sample consists of Length successive tokens. The label of a token is
+// the next token. A window may start within a document and may contain several documents.
 //
-// In training, each epoch starts at a different offset, so windows of different epochs start at different tokens.
-// Fewer than 2·Length tokens of an epoch are outside all windows. An evaluation starts at the first token.
+// In training, each epoch starts at a different offset, so the windows of different epochs start at different tokens.
+// In each epoch, fewer than 2·Length tokens are outside all windows. An evaluation starts at the first token.
 //
 //	field   shape
 //	tokens  (Length)
@@ -89,7 +89,7 @@ func (w Windows) Len() int {
 	if w.Rest {
 		return int((labels + length - 1) / length)
 	}
-	// Leave out one window, so that epochs can start at different offsets.
+	// Leave out one window so that epochs can start at different offsets.
 	return int(max(labels/length-1, min(labels/length, 1)))
 }
 

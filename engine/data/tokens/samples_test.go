@@ -233,8 +233,8 @@ func TestTheEntropyOfMarkovTextIsTheStatedOne(t *testing.T) {
 		if math.Abs(m.Entropy()-c.entropy) > 1e-3*c.entropy+1e-4 {
 			t.Errorf("vocabulary %d: entropy %v, want %v", c.vocabulary, m.Entropy(), c.entropy)
 		}
-		// The mean of -log p over the text estimates the entropy. Its standard deviation is that of -log p divided by
-		// sqrt(20,000).
+		// The mean of -log p over the text estimates the entropy. The standard deviation of this mean is that of -log
+		// p, divided by sqrt(20,000).
 		place := make([]int, c.vocabulary)
 		for i, token := range m.order {
 			place[token] = i
@@ -330,7 +330,7 @@ func masked(t testing.TB, pairs bool) *Masked {
 	return m
 }
 
-// original returns the tokens of a sample as they were before masking.
+// original returns the tokens of a sample before masking.
 func original(s sample) []int32 {
 	tokens := slices.Clone(s.values[Tokens])
 	for i, y := range s.values[Labels] {
@@ -374,7 +374,7 @@ func TestMaskedSamplesAreWholeSentencesOfOneDocument(t *testing.T) {
 	}
 }
 
-// TestMasks allows five standard deviations of a binomial distribution for each count.
+// The test tolerates five standard deviations of a binomial distribution for each count.
 func TestMasks(t *testing.T) {
 	m := masked(t, false)
 	var labels, masks, kept, random, places float64
@@ -401,7 +401,7 @@ func TestMasks(t *testing.T) {
 			t.Fatalf("%d labels of %d tokens, want %d", here, n, want)
 		}
 		labels, places = labels+float64(here), places+float64(n)
-		if s.id == 0 { // sample 0 occurs once in each epoch
+		if s.id == 0 { // each epoch contains sample 0 once
 			if first == fmt.Sprint(s.values[Labels]) && m.Length(0) > 8 {
 				t.Error("two epochs have the same masks")
 			}
@@ -455,7 +455,7 @@ func TestMaskedMarkovTextIsThatOfTheChain(t *testing.T) {
 		if even := shortest == 0 || shortest == 16; even != (len(lengths) == 1) || !even && len(lengths) < 10 {
 			t.Errorf("shortest %d: lengths %v", shortest, lengths)
 		}
-		// Lengths of 96 samples: the mean of their labels is within 20 % of its expectation.
+		// With 96 samples of random lengths, the mean of the labels is within 20 % of its expectation.
 		if got, want := float64(labels)/(96*16), m.Counted(); math.Abs(got-want) > 0.2*want {
 			t.Errorf("shortest %d: %v of the positions have a label, Counted is %v", shortest, got, want)
 		}
@@ -650,7 +650,7 @@ func TestLabelledTextsAreSplit(t *testing.T) {
 	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: path, Tokenizer: wordPiece(t), Length: 16})
 	must(t, err)
 	train, eval := c.Split(0.2)
-	// Within five standard deviations of a binomial distribution.
+	// The tolerance is five standard deviations of a binomial distribution.
 	if train.Len()+eval.Len() != 1000 || math.Abs(float64(eval.Len())-200) > 5*math.Sqrt(1000*0.2*0.8) ||
 		!slices.Equal(train.Classes(), eval.Classes()) {
 		t.Errorf("%d and %d samples", train.Len(), eval.Len())
@@ -672,7 +672,8 @@ func TestNumbersOfClassesAreInOrder(t *testing.T) {
 	}
 }
 
-// Classes that are numbers are names: a label is never a position among them, in any order of the labels.
+// If the names of the classes are numbers, a label is always a name, and never an index of Classes. The order of the
+// labels must not affect this.
 func TestNumbersOfOtherClassesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		classes, labels []string
@@ -701,7 +702,7 @@ func TestNumbersOfOtherClassesAreRefused(t *testing.T) {
 	}
 }
 
-// Python writes NaN into JSON. A field that is not read does no harm.
+// Python writes NaN into JSON. If the field is not used, NaN must not be an error.
 func TestFieldsThatAreNotReadMayHaveNaN(t *testing.T) {
 	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.jsonl", []byte(`{"text": "a NaN", "label": 10, "score": NaN}
 {"text": "a", "label": 2, "scores": [-Infinity, 1e-3]}`)), Tokenizer: wordPiece(t), Length: 8})
@@ -770,7 +771,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// FuzzClassification checks that a file is refused, or that each of its samples has a class and fits into the length.
+// FuzzClassification checks that a file is either refused, or that each of its samples has a class and fits into the
+// length.
 func FuzzClassification(f *testing.F) {
 	f.Add([]byte("text\tlabel\na b\t1\nc\t2\n"), false)
 	f.Add([]byte("{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": true}"), true)
@@ -796,7 +798,7 @@ func FuzzClassification(f *testing.F) {
 	})
 }
 
-// Training divides the loss of masked tokens by the labels of all ranks, which every rank counts in advance.
+// Training divides the loss of masked tokens by the labels of all ranks. Every rank must count these labels in advance.
 func TestLabelsOfPairsAreCountedInAdvance(t *testing.T) {
 	m := masked(t, true)
 	const batch = 10

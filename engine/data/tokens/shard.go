@@ -21,22 +21,22 @@ type Shard struct {
 	Path   string
 	mapped []byte // contents of the file
 	tokens []byte // part of mapped that contains the tokens
-	limit  uint32 // vocabulary size; every token is smaller
+	limit  uint32 // vocabulary size; all tokens are smaller
 }
 
 // OpenOptions configures the reading of shards.
 type OpenOptions struct {
 	// Vocabulary is the vocabulary size that the caller supports, for example the number of rows of an embedding table.
-	// 0 means the vocabulary size of the header. Open fails if the header has a larger vocabulary.
+	// 0 means the vocabulary size in the header. Open returns an error if the header has a larger vocabulary.
 	Vocabulary int
-	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2. Open fails if the file evidently
-	// has tokens of another size.
+	// TokenBytes is the size of a token in files without a header, 2 or 4. 0 means 2. Open returns an error if the file
+	// clearly contains tokens of another size.
 	TokenBytes int
-	// LeftOut, if not nil, makes OpenCorpus leave out damaged shards, and gets a description of each.
+	// LeftOut, if not nil, makes OpenCorpus leave out damaged shards, and receives a description of each.
 	LeftOut *[]data.LeftOut
 }
 
-// Open maps the shard at path and checks its header. It does not read the tokens of a shard with a header. Read checks
+// Open maps the shard at path and checks its header. If there is a header, Open does not read the tokens. Read checks
 // the tokens that it returns, and Verify checks all tokens.
 func (o OpenOptions) Open(path string) (*Shard, error) {
 	f, info, err := regular.Open(path)
@@ -95,14 +95,14 @@ func (s *Shard) Close() error {
 }
 
 // Read copies the tokens from position at to at+len(dst)-1 to dst. The range must be within the shard. A successful
-// Read does not allocate. Read returns a *data.Fault for a token outside the vocabulary, and for a file that was
-// truncated after Open.
+// Read does not allocate. The error is a *data.Fault if a token is outside the vocabulary, or if the file was truncated
+// after Open.
 func (s *Shard) Read(at int64, dst []int32) (err error) {
 	if at < 0 || at > s.Count-int64(len(dst)) {
 		return fault("read token shard", s.Path, "",
 			fmt.Errorf("tokens %d to %d of %d", at, at+int64(len(dst)), s.Count))
 	}
-	// Access to a page behind the end of a truncated file raises SIGBUS. Without this setting, SIGBUS would end the
+	// Access to a page beyond the end of a truncated file raises SIGBUS. Without this setting, SIGBUS would end the
 	// process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.onPageFault(&err)
@@ -119,7 +119,7 @@ func (s *Shard) Read(at int64, dst []int32) (err error) {
 
 var errTruncated = errors.New("the file was truncated while it was open, or its disk failed")
 
-// onPageFault is deferred around access to the mapped file: it turns the panic of a failed access into an error.
+// onPageFault must be deferred around access to the mapped file. It turns the panic of a failed access into an error.
 func (s *Shard) onPageFault(err *error) {
 	p := recover()
 	if p == nil {
@@ -162,7 +162,7 @@ type Summary struct {
 	Documents int64 // number of end-of-text tokens
 }
 
-// Verify reads all tokens, and checks them against the vocabulary size and the SHA-256 in the header.
+// Verify reads all tokens, and checks their values against the vocabulary size, and their SHA-256 against the header.
 func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 	var sum Summary
 	hash := sha256.New()
@@ -199,7 +199,7 @@ func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 	return sum, nil
 }
 
-// hashRange writes n tokens, as stored, to w. The first token is the one at position at.
+// hashRange writes n tokens as stored to w, beginning with the token at position at.
 func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.onPageFault(&err)
@@ -208,14 +208,14 @@ func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
 	return err
 }
 
-// damaged returns a *data.Fault of a file that is damaged.
+// damaged returns the *data.Fault of a damaged file.
 func damaged(op, path string, err error) error {
 	f := data.FileFault(op, path, err)
 	f.Damaged = data.IsDamage(err)
 	return f
 }
 
-// fault returns err as the fault of an operation on a shard. An error that is a fault already stays as it is.
+// fault returns err as the Fault of an operation on a shard. An error that is already a Fault is returned unchanged.
 func fault(op, path, advice string, err error) error {
 	var already *data.Fault
 	if errors.As(err, &already) {

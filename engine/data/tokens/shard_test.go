@@ -129,7 +129,7 @@ func TestFilesOfOtherProgramsAreRead(t *testing.T) {
 	}
 }
 
-// TestLyingHeaders changes one value in a valid file. In all cases but one, the checksum of the header is corrected.
+// The test changes one value in a valid file. In all cases but one, it corrects the checksum of the header.
 func TestLyingHeaders(t *testing.T) {
 	path := writeShard(t, testHeader(), 1, 2, 9)
 	good, err := os.ReadFile(path)
@@ -216,7 +216,7 @@ func TestATokenBeyondTheVocabularyIsNamedWithItsPosition(t *testing.T) {
 	if err := s.Read(2, make([]int32, 1)); err != nil {
 		t.Errorf("a range without the token: %v", err)
 	}
-	// nanoGPT encodes Shakespeare with 65 characters
+	// nanoGPT's data set of Shakespeare has 65 different characters.
 	s = openShard(t, writeFile(t, "val.bin", []byte{64, 0, 65, 0}), 65)
 	if err := s.Read(0, make([]int32, 2)); err == nil ||
 		!strings.Contains(err.Error(), "token 1 (byte 2 of the file) is 65, want below 65") {
@@ -246,7 +246,7 @@ func TestDamagedTokensFailVerification(t *testing.T) {
 	}
 }
 
-// TestATruncatedMappingIsAFault reads behind the end of a truncated file, which raises SIGBUS.
+// The test reads beyond the end of a truncated file, which raises SIGBUS.
 func TestATruncatedMappingIsAFault(t *testing.T) {
 	path := writeShard(t, testHeader(), count(20_000, 9)...)
 	s := openShard(t, path, 0)
@@ -383,7 +383,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A part of the shards is an error: an interrupted conversion, or a file that is missing.
+// Find must return an error if shards are missing: after an interrupted conversion, or if a file was removed.
 func TestFindRefusesAPartOfTheShards(t *testing.T) {
 	const manifest = `{"version":1,"train":[{"file":"train-000000.bin"},{"file":"train-000001.bin"}],"val":[{"file":"val-000000.bin"}]}`
 	all := map[string]string{"train-000000.bin": "", "train-000001.bin": "", "val-000000.bin": "",
@@ -393,9 +393,9 @@ func TestFindRefusesAPartOfTheShards(t *testing.T) {
 		incomplete bool
 		say        string
 	}{
-		{nil, false, ""}, // the end of a conversion: the journal remains after a power failure
+		{nil, false, ""}, // a power failure at the end of a conversion may leave the journal
 		{[]string{JournalName}, false, ""},
-		{[]string{JournalName, ManifestName}, false, ""}, // the files of another program
+		{[]string{JournalName, ManifestName}, false, ""}, // as written by another program
 		{[]string{ManifestName}, true, "interrupted"},
 		{[]string{ManifestName, "train-000000.bin", "train-000001.bin", "val-000000.bin"}, true, "interrupted"},
 		{[]string{JournalName, "train-000001.bin"}, true, `"train-000001.bin"`},
@@ -422,7 +422,7 @@ func TestFindRefusesAPartOfTheShards(t *testing.T) {
 	}
 }
 
-// FuzzParseHeader checks that a header is refused, or describes the file exactly.
+// FuzzParseHeader checks that a header is either refused, or describes the file exactly.
 func FuzzParseHeader(f *testing.F) {
 	good, err := os.ReadFile(writeShard(f, testHeader(), 1, 2, 9))
 	if err != nil {
@@ -436,7 +436,7 @@ func FuzzParseHeader(f *testing.F) {
 		if size < 0 || int64(len(head)) > size {
 			return
 		}
-		if len(head) >= HeaderBytes { // a wrong checksum would end nearly all inputs early
+		if len(head) >= HeaderBytes { // with a wrong checksum, parsing would end early for nearly all inputs
 			binary.LittleEndian.PutUint32(head[252:], crc32.Checksum(head[:252], castagnoli))
 		}
 		width := 0
@@ -466,7 +466,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestEveryChangedByteIsNoticed checks that the checksums cover each byte of a shard.
+// The test checks that the checksums cover each byte of a shard.
 func TestEveryChangedByteIsNoticed(t *testing.T) {
 	good, err := os.ReadFile(writeShard(t, testHeader(), count(20, 10)...))
 	must(t, err)

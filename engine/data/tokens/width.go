@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// foreign names the format of a file that is no sequence of tokens, by its first bytes; "" if the format is unknown.
+// foreign returns the format of a file that is not a sequence of tokens, based on its first bytes; "" if it is unknown.
 func foreign(head []byte) string {
 	for magic, name := range map[string]string{"\x93NUMPY": "an array of NumPy (.npy)",
 		"PK\x03\x04":              "a zip archive, such as weights of PyTorch",
@@ -21,7 +21,7 @@ func foreign(head []byte) string {
 	return ""
 }
 
-// widths are the maxima of the 2-byte values in each of the four places of 8 bytes.
+// widths contains the maxima of the 2-byte values at each of the four positions in groups of 8 bytes.
 type widths struct {
 	most [4]uint16
 	n    int // number of groups of 8 bytes
@@ -36,18 +36,18 @@ func (w *widths) add(block []byte) {
 	}
 }
 
-// Constants of the recognition of wide tokens.
+// Constants for the detection of the token size.
 const (
-	// leastGroups is the smallest number of groups of 8 bytes on which a judgement is based: 16 tokens of 4 bytes.
+	// leastGroups is the minimum number of groups of 8 bytes for a decision: 16 tokens of 4 bytes.
 	leastGroups = 8
-	// mostHigh limits the upper half of a token of 4 bytes: a vocabulary of 2^20 tokens has upper halves below 16.
+	// mostHigh limits the upper half of a 4-byte token. In a vocabulary of 2^20 tokens, upper halves are below 16.
 	mostHigh = 16
 	// leastLow is a value that some lower halves exceed if the vocabulary has more than 2^16 tokens.
 	leastLow = 4096
 )
 
-// bytes returns the size of a token that the values prove: 8, 4 or 2, or 0 if they prove nothing. The upper half of a
-// token of 4 bytes is below high.
+// bytes returns the token size that the values prove: 8, 4 or 2, or 0 if they prove nothing. The upper half of a 4-byte
+// token is below high.
 func (w *widths) bytes(high uint16) int {
 	lower, upper := max(w.most[0], w.most[2]), max(w.most[1], w.most[3])
 	long := w.n >= 32*leastGroups
@@ -55,28 +55,29 @@ func (w *widths) bytes(high uint16) int {
 	case w.n < leastGroups || lower == 0:
 		return 0
 	case w.most[1] < high && w.most[2] == 0 && w.most[3] == 0:
-		return 8 // in text, two of four tokens are not 0 everywhere
+		return 8 // 2-byte tokens of text would not be 0 at two of four positions everywhere
 	case upper == 0 || upper < high && lower >= leastLow && long:
-		return 4 // in text, each second token is not 0 everywhere, nor small while the others are not
+		return 4 // 2-byte tokens of text would not be 0, or small, only at every second position
 	case upper >= high || long:
-		// a token of 4 bytes would be beyond each vocabulary, or its lower halves would be small and its upper halves
-		// not 0
+		// as 4-byte tokens, the values would exceed every vocabulary, or have small lower halves and upper halves that
+		// are not 0
 		return 2
 	}
 	return 0
 }
 
-// leastText is the smallest number of bytes on which the judgement is based that a file is text.
+// leastText is the minimum number of bytes for the decision that a file is text.
 const leastText = 512
 
-// isText reports whether no byte is a control character. In tokens, at least every second byte is often 0 or small.
+// isText reports whether no byte is a control character. In files of tokens, at least every second byte is often 0 or
+// small.
 func isText(b []byte) bool {
 	control := func(c byte) bool { return c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7F }
 	return !slices.ContainsFunc(b, control)
 }
 
-// checkWidth returns an error if a file without a header evidently has tokens of another size than width. Read with the
-// wrong size, they would be wrong, but within the vocabulary. vocabulary is the known size of the vocabulary, or 0.
+// checkWidth returns an error if a file without a header clearly has tokens of another size than width. With the wrong
+// size, the tokens would be wrong but within the vocabulary. vocabulary is the vocabulary size, or 0 if unknown.
 // checkWidth reads three blocks of the file.
 func checkWidth(f io.ReaderAt, size int64, width, vocabulary int) error {
 	const block = 64 << 10

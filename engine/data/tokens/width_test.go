@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// onDisk returns n tokens below vocabulary, each in size bytes.
+// onDisk returns the stored bytes of n tokens below vocabulary, size bytes each.
 func onDisk(n, vocabulary, size int) (file []byte) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range n {
@@ -20,10 +20,10 @@ func onDisk(n, vocabulary, size int) (file []byte) {
 	return file
 }
 
-// Tokens of another size must not be read as uint16, and true uint16 tokens must be read.
+// Tokens of another size must not be read as uint16, but uint16 tokens must be read.
 func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 	const wide, widest, narrow = "set data.token_bytes = 4", "tokens of 8 bytes", "set data.token_bytes = 2"
-	letters := []byte("3\n1\n4\n") // characters, one for each line
+	letters := []byte("3\n1\n4\n") // characters, one per line
 	var lines []byte
 	for range 100 {
 		for _, c := range letters {
@@ -87,7 +87,7 @@ func TestTheSizeOfTokensWithoutAHeader(t *testing.T) {
 	}
 }
 
-// A vocabulary of more than 2^20 tokens is no evidence of tokens of 2 bytes.
+// If the vocabulary has more than 2^20 tokens, upper halves from 16 on do not prove 2-byte tokens.
 func TestAKnownLargeVocabularyIsNoEvidence(t *testing.T) {
 	file := writeFile(t, "train.bin", onDisk(5000, 3_000_000, 4))
 	s, err := OpenOptions{TokenBytes: 4, Vocabulary: 3_000_000}.Open(file)
@@ -117,7 +117,7 @@ func TestTokensOfFourBytesAreRead(t *testing.T) {
 	}
 }
 
-// A text that is called .bin is no sequence of tokens. Short files prove nothing.
+// A text named .bin must be refused. Short files prove nothing.
 func TestATextIsNoTokenFile(t *testing.T) {
 	for text, want := range map[string]bool{strings.Repeat("hello, World\n", 50): true,
 		strings.Repeat("grün ", 200): true, strings.Repeat("hello ", 10): false, strings.Repeat("a\x01", 300): false} {

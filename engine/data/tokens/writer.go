@@ -15,10 +15,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Writer writes a shard of FormatOwn. It writes the tokens to PATH.part. Finish adds the header and renames the file
-// to PATH, so a shard at PATH is always complete.
+// Writer writes a shard of FormatOwn. It writes the tokens to PATH.part. Finish adds the header and renames the file to
+// PATH, so a shard at PATH is always complete.
 //
-// A Writer can continue the part file of an earlier process. Sync makes all tokens durable. Resume keeps the given
+// A Writer can continue the part file of an earlier process. Sync flushes all tokens to disk. Resume keeps a given
 // number of tokens.
 type Writer struct {
 	h    Header
@@ -33,8 +33,8 @@ type Writer struct {
 // EndOfText and VocabularySum of the header.
 func Create(path string, h Header) (*Writer, error) { return Resume(path, h, 0, 0) }
 
-// Resume opens the part file of path and keeps its first count tokens, in which documents documents end. If the shard
-// is finished, Resume renames it to the part file.
+// Resume opens the part file of path and keeps its first count tokens, which contain the ends of documents documents.
+// If the shard is already finished, Resume renames it to the part file.
 func Resume(path string, h Header, count, documents int64) (*Writer, error) {
 	if h.Vocabulary < 1 || len(h.Tokenizer) > maxNameBytes || !printable([]byte(h.Tokenizer)) ||
 		h.EndOfText >= int32(h.Vocabulary) {
@@ -76,7 +76,7 @@ func (w *Writer) keep(count int64) error {
 	if count > 0 && info.Size() < end {
 		return fmt.Errorf("resume %s: %d bytes, want at least %d", w.part(), info.Size(), end)
 	}
-	if err := w.f.Truncate(end); err != nil { // this also reserves space for the header
+	if err := w.f.Truncate(end); err != nil { // also reserves space for the header
 		return err
 	}
 	_, err = w.f.Seek(HeaderBytes, io.SeekStart)
@@ -115,7 +115,7 @@ func (w *Writer) Append(tokens []int32) error {
 	return err
 }
 
-// Sync makes all tokens written so far durable.
+// Sync flushes all tokens written so far to disk.
 func (w *Writer) Sync() error {
 	if err := w.out.Flush(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (w *Writer) Sync() error {
 	return w.f.Sync()
 }
 
-// Finish completes the shard and returns its header. A shard without tokens is an error.
+// Finish completes the shard and returns its header. It returns an error if the shard has no tokens.
 func (w *Writer) Finish() (Header, error) {
 	err := w.finish()
 	return w.h, errors.Join(err, w.f.Close())

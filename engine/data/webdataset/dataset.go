@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// source is the set of shards from which both parts of a data set read.
+// source contains the shards of both parts of a data set.
 type source struct {
 	*openfiles.Pool
 	shards  []identity
@@ -27,10 +27,10 @@ type dataset struct {
 	classes       []string
 	names         []byte
 	samples       []entry
-	*data.Fetcher // nil: the shards are on this machine, and are read when they are needed
+	*data.Fetcher // nil: the shards are on local storage and are read on demand
 }
 
-// fetchAhead makes the data set request announced samples before they are read, if shards are objects.
+// fetchAhead sets the Fetcher if shards are in object storage.
 func (d *dataset) fetchAhead() {
 	for _, id := range d.src.shards {
 		if stored.Remote(id.path) {
@@ -64,7 +64,7 @@ func (d *dataset) Len() int          { return len(d.samples) }
 func (d *dataset) Classes() []string { return d.classes }
 func (d *dataset) Label(i int) int   { return int(d.samples[i].label) }
 
-// name returns the name of sample i's image. It refers to names, which never change.
+// name returns the name of sample i's image. The string refers to d.names, which never changes.
 func (d *dataset) name(i int) string {
 	start := int64(0)
 	if i > 0 {

@@ -3,13 +3,15 @@
 //
 //	train-000000.tar:  n01440764_10026.jpg  n01440764_10026.cls  n01440764_10027.jpg  n01440764_10027.cls …
 //
-// A sample has one image (.jpg, .jpeg, .png, .webp, or otherwise an ending of images.Endings) and a label. The label
-// comes from .cls, otherwise from "label", "cls" or "class" in .json, otherwise from .txt. If all labels are numbers,
-// the labels are the class numbers. If all labels are names, the classes are the sorted names.
+// A sample has one image and a label. The image has the extension .jpg, .jpeg, .png or .webp, or otherwise another
+// extension of images.Endings. The label comes from .cls, otherwise from "label", "cls" or "class" in .json, otherwise
+// from .txt. If all labels are numbers, the labels are the class numbers. If all labels are names, the classes are the
+// sorted names.
 //
 // Other files of a sample are ignored. The base name is the path up to the first dot in its last element, so an
-// extension can have dots. A sample without such a file can have one image such as input.jpg, and a sample
-// without a label can have one file such as output.cls. The format requires that the files of a sample are adjacent.
+// extension can contain dots. If no file of a sample has one of these extensions exactly, one with further dots counts,
+// such as input.jpg for the image or output.cls for the label. The format requires that the files of a sample are
+// adjacent.
 //
 // A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:
 //
@@ -17,8 +19,8 @@
 //	train-{000000..000146}.tar    braces: ranges, and alternatives {a,b}; several patterns are joined with ::
 //	shards.txt                    a list, one pattern per line, relative to the list's folder
 //
-// The names of shards and subfolders state the parts of the data set; see package layout. A pattern or a list that
-// names shards of a single part has shards for training only.
+// The names of shards and subfolders determine the parts of the data set; see package layout. If all shards of a
+// pattern or a list name the same part, they are all for training.
 //
 // Open reads each shard once. In a plain tar, it reads only headers and labels; in a compressed tar, it reads all
 // bytes. Open stores an index of each shard in the cache folder. The path, size and modification time of a shard
@@ -29,20 +31,20 @@
 //
 // # Compressed shards
 //
-// A gzip stream can be read only from its start. Open therefore expands such a shard once, to a plain tar in the
-// cache folder.
+// A gzip stream can be read only from its start. Open therefore expands such a shard once, to a plain tar in the cache
+// folder.
 //
-// A zstd file can be read from the start of any frame. Tools for seekable files write many frames (the seekable
-// format, pzstd, Repack). Plain zstd writes a single frame, which must be decompressed completely for each sample.
+// A zstd file can be read from the start of any frame. Tools for seekable files write many frames (the seekable format,
+// pzstd, Repack). Plain zstd writes a single frame, which must be decompressed completely for each sample.
 //
-// The loader keeps Options.CacheBytes of decompressed frames in memory. Single-frame shards are as fast as other
-// shards if all of them fit. Otherwise Open logs a warning. A single frame above the limit is an error.
+// The loader keeps up to Options.CacheBytes of decompressed frames in memory. If all single-frame shards fit, they are
+// as fast as other shards. Otherwise Open logs a warning. A single frame above the limit is an error.
 //
-// Other loaders shuffle within a buffer of samples, which avoids the repeated decompression. However, the samples of
-// a shard would then stay close together, and the order would depend on the number of ranks.
+// Other loaders shuffle within a buffer of samples, which avoids the repeated decompression. The samples of a shard
+// would then remain close together, and the order would depend on the number of ranks.
 //
 // # Errors
 //
-// An error in a shard is a *data.Fault. Its path consists of the path of the shard, "!" and the name of the member.
-// If a shard vanishes or changes during training, the fault names the sample that was being read.
+// An error in a shard is a *data.Fault. Its path consists of the path of the shard, "!" and the name of the member. If
+// a shard is removed or changed during training, the Fault names the sample that was being read.
 package webdataset

@@ -35,7 +35,7 @@ func fromList(ctx context.Context, path string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	defer context.AfterFunc(ctx, func() { f.Close() })() // ends a read that waits
+	defer context.AfterFunc(ctx, func() { f.Close() })() // interrupts a blocked read
 	var shards []string
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxListLine)
@@ -62,8 +62,8 @@ func fromList(ctx context.Context, path string) ([]string, error) {
 	return shards, nil
 }
 
-// openPipe opens a file that may be a named pipe. The open of a pipe blocks until a writer opens it, so it needs a
-// goroutine of its own. If ctx ends first, the goroutine waits on.
+// openPipe opens a file that may be a named pipe. Opening a pipe blocks until a writer opens it, so a separate
+// goroutine does this. If ctx ends first, the goroutine remains blocked.
 func openPipe(ctx context.Context, path string) (*os.File, error) {
 	type opened struct {
 		file *os.File

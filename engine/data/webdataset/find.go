@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// shards are the shards of a data set.
+// shards contains the paths of the shards of a data set.
 type shards struct {
 	train, eval []string
 	evalFrom    string // see data.Splits
@@ -29,12 +29,12 @@ func (o Options) find(ctx context.Context) (s shards, err error) {
 	}
 	d, relative, err := divide(all)
 	if explicit && len(all) == 1 {
-		d, err = layout.Division{Train: []int{0}}, nil // there is nothing to divide
+		d, err = layout.Division{Train: []int{0}}, nil // nothing to divide
 	}
 	if err != nil {
 		return s, err
 	}
-	if explicit && len(d.Train) == 0 && len(d.Unused) == 0 { // the user names the shards of one part
+	if explicit && len(d.Train) == 0 && len(d.Unused) == 0 { // all shards belong to one part
 		d.Train, d.Eval, d.Part = d.Eval, nil, layout.None
 	}
 	s.train, s.eval, s.unused = pick(all, d.Train), pick(all, d.Eval), names(pick(relative, d.Unused))
@@ -91,7 +91,7 @@ func names(list []string) string {
 	return fmt.Sprintf("%s to %s (%d shards)", list[0], list[len(list)-1], len(list))
 }
 
-// divide divides shards by their names relative to the folder that contains them all, which it also returns.
+// divide divides shards by their names. relative contains the names relative to the folder that contains all shards.
 func divide(list []string) (d layout.Division, relative []string, err error) {
 	separator := string(filepath.Separator)
 	if stored.Remote(list[0]) {
@@ -111,14 +111,14 @@ func divide(list []string) (d layout.Division, relative []string, err error) {
 	return d, relative, err
 }
 
-// Expand lists the shards of a pattern in order; the package comment describes patterns. Expand reads folders and
-// lists, but no shards. A list that is a named pipe makes it wait for the writer, at most until ctx ends.
+// Expand lists the shards of a pattern in order; the package comment describes patterns. It reads folders and lists,
+// but no shards. If a list is a named pipe, Expand waits for the writer until ctx ends.
 func Expand(ctx context.Context, pattern string, followLinks bool) ([]string, error) {
 	all, _, err := Options{FollowLinks: followLinks}.expand(ctx, pattern)
 	return all, err
 }
 
-// expand is Expand. explicit reports whether the pattern names no folder.
+// expand implements Expand. explicit reports whether the pattern names no folder.
 func (o Options) expand(ctx context.Context, pattern string) (all []string, explicit bool, err error) {
 	explicit = true
 	for _, part := range strings.Split(pattern, "::") {
@@ -139,7 +139,7 @@ func (o Options) expand(ctx context.Context, pattern string) (all []string, expl
 		case stored.Remote(part) && err != nil && !errors.Is(err, fs.ErrNotExist):
 			return nil, false, err
 		case err == nil:
-			list = []string{part} // this file exists, so its braces belong to the name
+			list = []string{part} // the file exists, so the braces belong to its name
 		default:
 			list, err = braces(part, maxShards)
 		}
@@ -153,7 +153,7 @@ func (o Options) expand(ctx context.Context, pattern string) (all []string, expl
 	return all, explicit, nil
 }
 
-// stat is stored.Stat. A pattern of objects needs no request.
+// stat is stored.Stat, but makes no request for patterns of objects.
 func stat(part string) (os.FileInfo, error) {
 	if stored.Remote(part) && strings.ContainsAny(part, "{}") {
 		return nil, fs.ErrNotExist
@@ -180,7 +180,7 @@ func (o Options) inFolder(dir string) ([]string, error) {
 			}
 			continue
 		}
-		// A folder of two parts is an error only if it has shards.
+		// A folder name with two parts is an error only if the folder contains shards.
 		part, err := layout.PartOf(e.Name)
 		if part == layout.None && err == nil {
 			continue

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// shardsIn writes empty files, and links for names of the form LINK->TARGET.
+// shardsIn creates empty files, and links for names of the form LINK->TARGET.
 func shardsIn(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,9 +30,9 @@ func shardsIn(t *testing.T, names ...string) string {
 func TestShardsAreDividedByTheirNames(t *testing.T) {
 	for _, c := range []struct {
 		name, files string
-		path, val   string // below the folder of the files
+		path, val   string // relative to the folder of the files
 		want        string // train | eval | origin | unused, or an error
-		all         string // the same with Options.All; "" if it is not tested
+		all         string // the same with Options.All; "" if not tested
 	}{
 		{"no parts", "a.tar b.tar.gz", "", "", "a.tar b.tar.gz |  |  | ", "a.tar b.tar.gz |  | all samples | "},
 		{"train and val", "train-0.tar train-1.tar val-0.tar", "", "",
@@ -115,7 +115,7 @@ func TestLinksToShards(t *testing.T) {
 	}
 }
 
-// Shards of the validation part never train, and all samples of a folder without parts can be evaluated.
+// Training must not use shards of the validation part. If a folder has no parts, an evaluation can use all samples.
 func TestTheValidationPartDoesNotTrain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "set-train-0.tar", tarOf(t, samples(0, 6)))

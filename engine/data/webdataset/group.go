@@ -24,15 +24,15 @@ const (
 	maxNamesBytes = 256 << 20 // largest total size of all keys and labels of a shard, in bytes
 )
 
-// index describes the samples of a shard. Its fields are exported so that it can be stored.
+// index describes the samples of a shard. Its fields are exported so that an index can be stored.
 type index struct {
 	Layout  archive.Layout
 	Keys    []string // keys of the samples, in the order of the shard
 	Ends    []string // extension of each image, without the dot
 	Offsets []int64  // byte offset of each image in the plain tar
 	Sizes   []int32  // size of each image in bytes
-	Labels  []int32  // label of each sample, as an index of Texts
-	Texts   []string // different labels, as written in the shard
+	Labels  []int32  // label of each sample, as an index into Texts
+	Texts   []string // distinct labels, as written in the shard
 	Ignored int      // number of samples without an image
 	Faults  []Fault  // samples that are left out, in the order of the shard
 	Cut     string   // reason why the rest of the shard is missing; "" if the shard is complete
@@ -54,9 +54,9 @@ type grouper struct {
 	imageEnd string // extension of the image; "" until an image is found
 	another  string // extension of a second image with dots in its extension, if the sample has no other image
 	label    string
-	priority int   // source of the label, as an index of labelEnds; len(labelEnds) for dottedLabel; noLabel
-	fault    error // of the file of dottedLabel
-	broken   error // why the sample cannot be used
+	priority int   // source of the label, as an index into labelEnds; len(labelEnds) for dottedLabel; noLabel
+	fault    error // error of the file with extension dottedLabel
+	broken   error // reason why the sample cannot be used
 }
 
 // keyHash is the first half of a SHA-256. Keys are hashed because they may be long. The hash is cryptographic because
@@ -70,8 +70,8 @@ func hashKey(key string) keyHash {
 
 var labelEnds = []string{"cls", "json", "txt"}
 
-// dottedLabel is the end of an extension with dots, such as output.cls, whose file has the label if no file of
-// labelEnds has it.
+// dottedLabel is the last part of an extension with dots, such as output.cls. Such a file provides the label if no file
+// with an extension of labelEnds does.
 const dottedLabel = "cls"
 
 const noLabel = 1 << 30
@@ -79,8 +79,8 @@ const noLabel = 1 << 30
 // isImage reports whether an extension without dots is that of an image.
 func isImage(end string) bool { return images.IsEnding(end) }
 
-// usual reports whether an extension is that of the usual formats. They precede the others, which shards may use for
-// masks and depth.
+// usual reports whether an extension is that of a usual format. Usual formats have precedence, because shards may use
+// other formats for masks and depth.
 func usual(end string) bool { return slices.Contains([]string{"jpg", "jpeg", "png", "webp"}, end) }
 
 func newGrouper() *grouper {
@@ -158,23 +158,23 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 	return nil
 }
 
-// breaks notes the first reason why the open sample cannot be used.
+// breaks records the first reason why the open sample cannot be used.
 func (g *grouper) breaks(err error) {
 	if g.broken == nil {
 		g.broken = err
 	}
 }
 
-// unreadableError is the error of a shard that cannot be read, which is not the fault of a sample.
+// unreadableError is the error of a shard that cannot be read. It is not an error of a sample.
 type unreadableError struct{ error }
 
 func (e *unreadableError) Unwrap() error { return e.error }
 
-// addImage processes an image. An extension without dots precedes one with dots, such as input.jpg.
+// addImage processes an image. An extension without dots has precedence over one with dots, such as input.jpg.
 func (g *grouper) addImage(m archive.Member, end string) error {
 	switch dotted := strings.Contains(end, "."); {
 	case !dotted && g.imageEnd != "" && usual(end) && !usual(g.imageEnd):
-		// replaces the other image, such as a mask
+		// this image replaces the other one, such as a mask
 	case !dotted && usual(g.imageEnd) && !usual(end):
 		return nil
 	case dotted && strings.Contains(g.imageEnd, "."):
@@ -191,7 +191,8 @@ func (g *grouper) addImage(m archive.Member, end string) error {
 	return nil
 }
 
-// addDottedLabel processes a file of dottedLabel. finish reports its faults, because another file may have the label.
+// addDottedLabel processes a file with extension dottedLabel. finish reports the errors of this file, because another
+// file may provide the label.
 func (g *grouper) addDottedLabel(m archive.Member, contents io.Reader) error {
 	switch {
 	case g.priority == len(labelEnds) || g.fault != nil:
@@ -217,7 +218,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	}
 	if size > most {
 		if end == "txt" {
-			return "", nil // the text is a caption, not a label
+			return "", nil // the text is a caption rather than a label
 		}
 		return "", fmt.Errorf("%d bytes, want at most %d", size, most)
 	}
@@ -231,7 +232,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	return cleanLabel(string(text))
 }
 
-// cleanLabel checks that a label is one line of printable text, because labels appear on terminals and in reports.
+// cleanLabel returns an error unless a label is one line of printable text. Labels appear on terminals and in reports.
 func cleanLabel(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) ||
@@ -330,10 +331,10 @@ func (g *grouper) store() error {
 	return nil
 }
 
-// index returns the index of the shard after all members have been added.
+// index returns the index of the shard. All members must have been added.
 func (g *grouper) index(l archive.Layout, cut *archive.CutError) (*index, error) {
 	last := len(g.out.Faults)
-	if cut != nil { // the files of the open sample may be incomplete
+	if cut != nil { // some files of the open sample may be missing
 		g.open = false
 		g.out.Cut = cut.Error()
 	} else if err := g.finish(); err != nil {

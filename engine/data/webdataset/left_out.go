@@ -11,19 +11,19 @@ import (
 
 // leftOut collects the damaged parts of a data set.
 type leftOut struct {
-	skip  bool    // leave them out; otherwise, the first one is an error
-	whole []error // why all samples of a shard are left out; nil: they are not
+	skip  bool    // leave damaged parts out; otherwise, the first one is an error
+	whole []error // reason why all samples of a shard are left out; nil: they are not left out
 	first error
 	list  []data.LeftOut
 	mu    sync.Mutex
 }
 
-// isDamage reports whether err is caused by the contents of a shard, and is no refusal of an unsafe archive.
+// isDamage reports whether the contents of a shard caused err. It returns false if an archive was refused as unsafe.
 func isDamage(err error) bool {
 	return data.IsDamage(err) && !errors.Is(err, archive.ErrRefused) && !errors.As(err, new(*archive.CacheError))
 }
 
-// note leaves out shard k if err is a damage that may be skipped. It returns all other errors.
+// note leaves out shard k if err is damage that may be skipped. It returns all other errors.
 func (l *leftOut) note(k int, err error) error {
 	if !l.skip || !isDamage(err) {
 		return err
@@ -34,7 +34,8 @@ func (l *leftOut) note(k int, err error) error {
 	return nil
 }
 
-// check lists what is left out, in the order of the shards. If nothing may be left out, it returns the first fault.
+// check lists all parts that are left out, in the order of the shards. If nothing may be left out, it returns the first
+// error.
 func (l *leftOut) check(paths []string, indices []*index) error {
 	for k, path := range paths {
 		add := func(of string, whole, rest bool, reason error) {

@@ -28,13 +28,13 @@ func zipped(t *testing.T, b []byte) []byte {
 }
 
 func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
-	whole := tarOf(t, samples(0, 4)) // a sample has four blocks: two headers, an image and a label
+	whole := tarOf(t, samples(0, 4)) // each sample has four blocks: two headers, an image and a label
 	const sample = 4 * 512
 	for _, c := range []struct {
 		name  string
 		shard []byte
 		file  string // name of the shard
-		left  []int  // samples that are left, of 0 to 3
+		left  []int  // samples that remain, of 0 to 3
 		says  string
 	}{
 		{"empty", nil, "a.tar", nil, "the file is empty (0 bytes)"},
@@ -61,7 +61,7 @@ func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
 				t.Fatalf("got %v, want the fault of %s with %q", err, path, c.says)
 			}
 			o.SkipDamaged = true
-			for range 2 { // the second time with stored indexes
+			for range 2 { // the second pass uses stored indexes
 				s, err := quiet(t, o)
 				if err != nil {
 					t.Fatal(err)

@@ -26,7 +26,7 @@ type identity struct {
 	ends [sha256.Size]byte
 }
 
-const endBytes = 16 << 10 // number of bytes at each end of a shard that identity.ends is a hash of
+const endBytes = 16 << 10 // number of bytes at each end of a shard that are hashed for identity.ends
 
 func identify(path string, f stored.File) (identity, error) {
 	info, err := f.Stat()
@@ -60,8 +60,8 @@ func (id identity) file(dir string) string {
 	return filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".idx")
 }
 
-// load returns the stored index. If the file is missing or damaged, load returns nil, and the caller creates the
-// index again.
+// load returns the stored index. If the file is missing or damaged, load returns nil, and the caller must create the
+// index.
 func (id identity) load(dir string) *index {
 	b, err := regular.Read(id.file(dir), maxIndexBytes)
 	if err != nil || len(b) < len(indexFormat)+sha256.Size || string(b[:len(indexFormat)]) != indexFormat {
@@ -79,7 +79,7 @@ func (id identity) load(dir string) *index {
 	return decodeIndex(d, id.size)
 }
 
-// decodeIndex returns the index of a shard of the given size, or nil if the text is no sound index.
+// decodeIndex returns the index of a shard of the given size, or nil if the text is not a valid index.
 func decodeIndex(text io.Reader, size int64) *index {
 	var x index
 	if err := gob.NewDecoder(io.LimitReader(text, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != size ||
@@ -131,5 +131,5 @@ func (id identity) save(dir string, x *index) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), id.file(dir)) // no fsync, because a damaged file is created again
+	return os.Rename(f.Name(), id.file(dir)) // without fsync, because a damaged file is created again
 }

@@ -30,23 +30,22 @@ import (
 type Options struct {
 	Path    string // all shards, or the training shards: see the package comment
 	ValPath string // evaluation shards; "": found by name, or split off by ValFraction
-	// All opens Path for evaluation only: Train and Eval are both all its samples, or, if it has parts, those of the
-	// part that evaluates; see package layout.
+	// If All is set, Train and Eval both contain the same samples: those of the evaluation part if Path has one,
+	// otherwise all samples. Package layout defines the parts.
 	All         bool
 	FollowLinks bool // follow links that leave a folder of shards
 	// ValFraction is the fraction of the samples that is held out if there are no evaluation shards; 0 … 0.9.
 	ValFraction float64
 	ClassNames  []string // names of numeric labels; nil: the names are the numbers
-	// NamesFound is the path of the file of ClassNames if the program found it next to the shards. If this file
-	// contains too few names, it belongs to other data and is ignored. If NamesFound is "", too few names are an
-	// error.
+	// NamesFound is the path of the file of ClassNames if the program found it next to the shards. If this file has too
+	// few names, it belongs to other data and is ignored. If NamesFound is "", too few names are an error.
 	NamesFound string
 
-	CacheDir   string // folder for indices and expanded gzip shards; "": store no indices, refuse gzip shards
+	CacheDir   string // folder for indexes and expanded gzip shards; "": do not store indexes, and refuse gzip shards
 	CacheBytes int64  // limit of the memory for decompressed frames, in bytes
 
-	// SkipDamaged leaves out damaged shards, the rest of shards that were cut, and samples without a usable label.
-	// Otherwise they are errors.
+	// SkipDamaged leaves out damaged shards, the rest of truncated shards, and samples without a valid label. Otherwise
+	// they are errors.
 	SkipDamaged bool
 
 	Decode images.DecodeOptions
@@ -106,8 +105,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	return s, err
 }
 
-// indexAll indexes the shards, several at a time. It uses stored indices if possible.
-// A shard that left notes has no index.
+// indexAll indexes several shards at a time. It uses stored indexes if possible. A shard in left has no index.
 func (o Options) indexAll(ctx context.Context, paths []string, left *leftOut) ([]identity, []*index, error) {
 	named := paths
 	paths, err := o.expandAll(ctx, paths, left)
@@ -160,8 +158,8 @@ func (o Options) indexAll(ctx context.Context, paths []string, left *leftOut) ([
 	return ids, indices, nil
 }
 
-// eachShard calls do with the number of each shard, several at a time. It returns the *data.Fault of the first faulty
-// shard, or the error of ctx.
+// eachShard calls do with the index of each shard, for several shards at a time. It returns the *data.Fault of the
+// first faulty shard, or the error of ctx.
 func eachShard(ctx context.Context, op string, paths []string, do func(ctx context.Context, k int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -182,7 +180,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 		return err
 	}
 	for k, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) { // cancelled because of the error of another shard
+		if err != nil && !errors.Is(err, context.Canceled) { // not cancelled because of the error of another shard
 			fault := &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err, Damaged: isDamage(err)}
 			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 				fault.Advice = archive.CacheAdvice
@@ -234,8 +232,8 @@ func (o Options) expandAll(ctx context.Context, paths []string, left *leftOut) (
 	})
 }
 
-// lock ensures that only one process at a time indexes the shards. A cache folder that cannot be written is not an
-// error.
+// lock ensures that only one process at a time indexes the shards. If the cache folder cannot be written, lock only
+// logs a warning.
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -267,7 +265,7 @@ func open(path string, use func(f stored.File) error) error {
 // index scans one shard.
 func (o Options) index(ctx context.Context, id identity, dir string, p *progress) (x *index, err error) {
 	if o.CacheDir != "" {
-		if x := id.load(dir); x != nil { // another process has since stored the index
+		if x := id.load(dir); x != nil { // another process has stored the index in the meantime
 			return x, nil
 		}
 	}
@@ -295,7 +293,7 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 	return x, nil
 }
 
-// progress adds up the bytes read from shards that are scanned at the same time.
+// progress adds up the bytes that were read from all shards.
 type progress struct {
 	report func(done, total int64)
 	total  int64
@@ -381,10 +379,10 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int, found shar
 	return s, nil
 }
 
-// checkChunks returns an error if a shard needs more than the memory limit for random access. It warns about slow
+// checkChunks returns an error if random access to a shard needs more than the memory limit. It warns about slow
 // shards.
 func (o Options) checkChunks(ids []identity, indices []*index) error {
-	const slow = 16 << 20 // bytes; more than this to decompress for each sample is noticeably slow
+	const slow = 16 << 20 // bytes; decompressing more than this for each sample is noticeably slow
 	large, total := 0, int64(0)
 	for k, x := range indices {
 		l := x.Layout.Largest()
@@ -430,7 +428,7 @@ func (d *dataset) fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Labelled reports whether a tar is a shard with labels next to its images. It checks the first members of the tar.
+// Labelled reports whether a tar is a shard that contains labels with its images. It reads only the first members.
 func Labelled(path string) (labelled bool, err error) {
 	const members = 200
 	enough := errors.New("enough")

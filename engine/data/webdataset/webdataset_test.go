@@ -43,7 +43,7 @@ func picture(i int) string {
 	return b.String()
 }
 
-// samples returns n samples of 5 numeric classes. The first sample has number first.
+// samples returns n samples with 5 numeric classes, numbered from first.
 func samples(first, n int) []file {
 	var files []file
 	for i := first; i < first+n; i++ {
@@ -238,7 +238,7 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if open(); indexed != 0 {
 		t.Error("the second time: passed over the shard again")
 	}
-	// Change the contents, but not the size and time.
+	// Change the contents, but not the size and the time.
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if got, err := number(t, open().Train, 0); err != nil || got != 1000 || indexed == 0 {
 		t.Errorf("after a change that keeps size and time: sample 0 is %d, %v, want 1000", got, err)
 	}
-	// A damaged index is created again.
+	// A damaged index must be created again.
 	kept, err := filepath.Glob(filepath.Join(cache, "shards", "*.idx"))
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("kept %q, %v", kept, err)
@@ -363,7 +363,7 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "truncated" { // the file is open, so a read notices the truncation
+		if name == "truncated" { // the file is open, so a read detects the truncation
 			if _, err := number(t, s.Train, 19); err != nil {
 				t.Fatal(err)
 			}
@@ -379,8 +379,8 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if got, err := number(t, s.Train, 9); err != nil || got != 9 {
 			t.Errorf("%s: sample 9 of the other shard: %d, %v", name, got, err)
 		}
-		// All samples of this shard must be replaced by samples of the other shard. The replacements must not depend
-		// on the order or the rank.
+		// All samples of this shard must be replaced by samples of the other shard. The replacements must not depend on
+		// the order of reading or the rank.
 		skipping := []*data.Skipping{data.Skip(s.Train, 10, nil), data.Skip(s.Train, 10, nil)}
 		var seen [2]map[int]int
 		for k, ds := range skipping {
@@ -435,7 +435,7 @@ func TestAShardThatCannotBeEnteredNeedsTheMemory(t *testing.T) {
 	}
 }
 
-// The writer of a pipe may open it later than the reader. Without a writer, the end of the context ends the program.
+// The writer may open a pipe later than the reader. If no writer opens it, Expand must return when the context ends.
 func TestAListMayBeANamedPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.txt")
 	if err := needtest.MakePipe(path); err != nil {
@@ -473,7 +473,7 @@ func TestExpand(t *testing.T) {
 		"{a,b}/{0..1}.tar":      "a/0.tar a/1.tar b/0.tar b/1.tar",
 		"one.tar":               "one.tar",
 		"x.tar::{1..2}.tar":     "x.tar 1.tar 2.tar",
-		"t-{3..1}.tar":          "", // all following patterns are errors
+		"t-{3..1}.tar":          "", // this and all following patterns are errors
 		"t-{a..c}.tar":          "",
 		"t-{1..2.tar":           "",
 		"t-1}.tar":              "",
