@@ -17,7 +17,7 @@ var (
 	ErrClosed = errors.New("communicator closed")
 	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
-	// ErrDamaged means that data of another rank changed on its way.
+	// ErrDamaged means that data of another rank was changed during its transfer.
 	ErrDamaged = errors.New("data changed in the network or in memory")
 )
 
@@ -70,11 +70,11 @@ func (e *TimeoutError) Error() string {
 	return b.String()
 }
 
-// Timeout returns true, as net.Error requires of a timeout.
+// Timeout returns true, as net.Error requires for time-outs.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// MismatchError reports that ranks enqueued different operations. Got is the operation of the other rank (Rank); Want
-// is the operation of the rank that reports the error.
+// MismatchError reports that ranks enqueued different operations. Got is the operation of rank Rank. Want is the
+// operation of the rank that reports the error.
 type MismatchError struct {
 	Rank      int
 	Number    uint64 // position of the operation in the communicator's sequence, from 1

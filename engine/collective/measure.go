@@ -9,13 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// WarmUpRounds is the number of rounds that MeasureAllReduce does not measure.
+// WarmUpRounds is the number of rounds before the measurement of MeasureAllReduce.
 const WarmUpRounds = 3
 
-// MeasureAllReduce times all-reduces (f32, sum) of a buffer, one after another: the time for which a training step is
-// blocked if it waits for one bucket. All ranks must call MeasureAllReduce with the same number of rounds. Some warm-up
-// rounds come first and are not measured. The result is the time of each round on this rank, from Enqueue to the return
-// of Sync. A round starts when this rank has ended the previous round.
+// MeasureAllReduce times successive all-reduces (f32, sum) of a buffer. Such a time is how long a training step is
+// blocked if it waits for one bucket. All ranks must call MeasureAllReduce with the same number of rounds. Warm-up
+// rounds come first and are not measured. The result contains the time of each round on this rank, from Enqueue to the
+// return of Sync. A round starts when this rank has ended the previous round.
 func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration,
 	error) {
 	var op Op = AllReduce{Name: "measure", Buffer: buffer, DType: tensor.F32}
@@ -35,10 +35,9 @@ func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Regi
 	return elapsed, nil
 }
 
-// BusBytesPerSecond returns the bus bandwidth of an all-reduce of a buffer of the given bytes among size ranks, in
-// bytes per second. Every rank must send at least 2·(size-1)/size of the buffer; the bandwidth is this amount divided
-// by elapsed. Bus bandwidths of groups of different sizes are comparable with each other and with the speed of the
-// link.
+// BusBytesPerSecond returns the bus bandwidth of an all-reduce among size ranks in bytes per second. bytes is the size
+// of the buffer. Every rank must send at least 2·(size-1)/size of the buffer; the bandwidth is this amount divided by
+// elapsed. Bus bandwidths of groups of different sizes can be compared with each other and with the speed of the link.
 func BusBytesPerSecond(size int, bytes int64, elapsed time.Duration) float64 {
 	if size < 2 || elapsed <= 0 {
 		return 0

@@ -9,12 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one operation. All implementations are values. The events, buffers and counts to which an Op refers must not
-// change until the operation is complete.
+// Op is one operation. All implementations are values. The events, buffers and counts to which an Op refers must not be
+// modified until the operation is complete.
 type Op interface {
 	// Kind is "all_reduce", "broadcast", "all_gather", "reduce_scatter" or "barrier".
 	Kind() string
-	// Tags returns the fields that all operations have.
+	// Tags returns the fields that are common to all operations.
 	Tags() Tags
 	// Memory returns the buffer, its element type and its reduction; zero values for a barrier.
 	Memory() (buffer device.Region, dtype tensor.DType, reduce Reduce)
@@ -25,10 +25,10 @@ type Op interface {
 	Check(size int) error
 }
 
-// Tags are the fields that all operations have.
+// Tags are the fields that are common to all operations.
 type Tags struct {
 	Name        string       // name in errors and watchdog reports, such as "bucket 3"
-	After, Done device.Event // a nil After starts the operation at once; a nil Done signals nothing
+	After, Done device.Event // nil After: the operation starts immediately; nil Done: its end is not signalled
 }
 
 // Reduce is the function that combines the values of all ranks.
@@ -70,8 +70,8 @@ type Broadcast struct {
 	After, Done device.Event
 }
 
-// AllGather gives every rank the parts of all ranks. The buffer holds one part per rank, in the order of ranks without
-// gaps. A rank must fill its own part before the operation; afterwards all parts are valid.
+// AllGather gives every rank the parts of all ranks. The buffer contains one part per rank, in the order of ranks
+// without gaps. A rank must fill its own part before the operation. After the operation, all parts are valid.
 type AllGather struct {
 	Name        string
 	Buffer      device.Region // as many elements as the sum of Counts
@@ -80,8 +80,8 @@ type AllGather struct {
 	After, Done device.Event
 }
 
-// ReduceScatter reduces a buffer of one part per rank, in the order of ranks without gaps. Afterwards a rank's own part
-// holds the reduction over all ranks; the contents of the other parts are undefined.
+// ReduceScatter reduces a buffer with one part per rank, in the order of ranks without gaps. After the operation, a
+// rank's own part contains the reduction over all ranks. The contents of the other parts are undefined.
 type ReduceScatter struct {
 	Name        string
 	Buffer      device.Region // as many elements as the sum of Counts
@@ -220,7 +220,7 @@ func Describe(o Op) string {
 	return o.Kind()
 }
 
-// Signature returns the properties on which all ranks must agree, as text: "all_reduce f32 sum of 1024 bytes".
+// Signature returns as text the properties that must be equal on all ranks: "all_reduce f32 sum of 1024 bytes".
 func Signature(o Op) string {
 	buffer, dt, reduce := o.Memory()
 	switch op := o.(type) {

@@ -36,9 +36,9 @@ func Benchmark(b *testing.B, sizes []int, open func(b *testing.B, size int) []co
 	}
 }
 
-// BenchmarkSmall times all-reduces (f32, sum) of 1,800 bytes among ranks of this process: about the report of a rank.
-// The metric cpu-us/rank is the CPU time of one operation divided by the number of ranks, with the threads of the
-// transport. BenchmarkSmall closes the communicators that open returns.
+// BenchmarkSmall times all-reduces (f32, sum) among ranks of this process. The buffer has 1,800 bytes, about the size
+// of a rank's report. The metric cpu-us/rank is the CPU time of one operation, including the threads of the transport,
+// divided by the number of ranks. BenchmarkSmall closes the communicators that open returns.
 func BenchmarkSmall(b *testing.B, sizes []int, open func(b *testing.B, size int) []collective.Communicator) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("%d ranks", size), func(b *testing.B) {

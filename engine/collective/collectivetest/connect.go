@@ -43,12 +43,12 @@ func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 	return g
 }
 
-// Board is a key-value store that the ranks of one process share, for communicators that need one to connect. Each rank
+// Board is a key-value store for communicators that need one to connect. All its ranks are in one process. Each rank
 // has a [Seat].
 type Board struct {
 	mu      sync.Mutex
 	values  map[string][]byte
-	changed chan struct{} // closed, and replaced, when a value is stored
+	changed chan struct{} // closed and replaced when a value is stored
 	broken  chan struct{}
 	err     error
 }
@@ -76,7 +76,7 @@ type lostError struct {
 func (e *lostError) Error() string { return fmt.Sprintf("rank %d is lost: %v", e.rank, e.cause) }
 func (e *lostError) Unwrap() error { return e.cause }
 
-// LostRank returns the lost rank that err, an error of a Board, names; -1 if err is another error.
+// LostRank returns the rank that a Board's error err names as lost; -1 if err is another error.
 func LostRank(err error) int {
 	var lost *lostError
 	if errors.As(err, &lost) {
@@ -85,7 +85,8 @@ func LostRank(err error) int {
 	return -1
 }
 
-// Set stores value under key. Like rendezvous, it keeps the first value: another one is an error.
+// Set stores value under key. Like rendezvous, it keeps the first value, and returns an error for a different second
+// one.
 func (b *Board) Set(_ context.Context, key string, value []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

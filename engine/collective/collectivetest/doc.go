@@ -3,12 +3,12 @@
 //
 //	func TestConformance(t *testing.T) { collectivetest.Run(conformance.Go(t), open) }
 //
-// open creates a group whose ranks are all in the process of the test. The suite runs one goroutine per rank. It
-// compares values bit for bit with a simple oracle: one loop over elements and ranks, in the order that the group
+// open creates a group whose ranks are all in the process of the test. The suite runs one goroutine per rank. It checks
+// that values are bit-equal to those of a simple oracle: one loop over elements and ranks, in the order that the group
 // declares.
 //
-// Package processes drives ranks that are separate processes, through communicators that represent them in the test.
-// [Options].Apart skips the checks that need to look inside the ranks, which is impossible when the ranks are separate
-// processes. A group may leave the order of addition unspecified ([Group].Unordered). The suite then compares bits only
-// for sums that are the same in every order. For other sums it checks the rounding error against a bound.
+// Package processes drives ranks that are separate processes, through communicators that represent them in the test. If
+// the ranks are separate processes, the suite cannot look inside the ranks; set [Options].Apart to skip such checks. A
+// group may leave the order of addition unspecified ([Group].Unordered). The suite then requires bit-equal results only
+// for sums that are the same in every order. For other sums, it checks the rounding error against a bound.
 package collectivetest

@@ -35,8 +35,8 @@ func checkTimeout(t conformance.T, s suite) {
 	s.withLimits(t, 300*time.Millisecond, timesOut)
 }
 
-// withLimits calls f with a time-out of quick. If other load of the machine caused an additional time-out (f returns
-// its description), withLimits tries two time-outs that are 10 and 100 times as long. The last one must be enough.
+// withLimits calls f with a time-out of quick. If a busy machine caused an additional time-out, f returns a
+// description. withLimits then tries time-outs that are 10 and 100 times as long. The last one must be enough.
 func (s suite) withLimits(t conformance.T, quick time.Duration,
 	f func(t conformance.T, s suite, limit time.Duration) (late string)) {
 	for _, times := range []time.Duration{1, 10, 100} {
@@ -129,7 +129,7 @@ func checkSlowProgram(t conformance.T, s suite) {
 	})
 }
 
-// died checks that every rank but the dead one reports which rank died.
+// died checks that every rank except dead reports that rank dead died.
 func (r *rig) died(dead int) {
 	r.t.Helper()
 	r.each(func(rank int) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// largeBytes is large enough that an abort interrupts the operation on every implementation.
+	// largeBytes is so large that every implementation is still busy when the abort comes.
 	largeBytes = 96 << 20
 	// settle is how long the check waits for a late write to a buffer.
 	settle = 300 * time.Millisecond

@@ -148,7 +148,8 @@ func values(v ...float32) []byte {
 	return b
 }
 
-// checkUnequalSpeed runs one list of operations twice with different delays. Both runs must give the same bits.
+// checkUnequalSpeed runs one list of operations twice with different delays. The results of both runs must be
+// bit-equal.
 func checkUnequalSpeed(t conformance.T, s suite) {
 	const size, steps = 4, 60
 	var first [][]byte
@@ -354,7 +355,7 @@ func checkAllocations(t conformance.T, s suite) {
 		}
 	}
 	allocs := conformance.AllocsPerRun(20, step)
-	for range 2 { // the counter covers the whole process: other goroutines and the runtime may allocate meanwhile
+	for range 2 { // the counter covers the whole process, and other goroutines and the runtime may allocate
 		allocs = min(allocs, conformance.AllocsPerRun(20, step))
 	}
 	if allocs > s.Allocations {

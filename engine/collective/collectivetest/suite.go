@@ -18,7 +18,7 @@ import (
 const (
 	// patience is longer than any check takes on a loaded machine.
 	patience = 60 * time.Second
-	// moment is long enough for a fault to become visible, and short enough that a check without faults stays fast.
+	// moment is long enough for a fault to become visible, but short enough that checks without faults remain fast.
 	moment = 30 * time.Millisecond
 	// promptly limits the time in which all ranks must detect a failure, on a loaded machine. It does not apply to
 	// time-outs.
@@ -34,8 +34,8 @@ type Group struct {
 	// It then reduces and rounds the results of the hosts, in order.
 	Hosts [][]int
 	// Unordered means that the group adds real numbers in an unspecified order and may round after every addition. The
-	// suite compares a sum exactly only if every order gives the same bits. It checks other sums against a bound of the
-	// rounding error.
+	// suite requires an exact sum only if all orders give bit-equal results. Otherwise it checks the rounding error
+	// against a bound.
 	Unordered bool
 	// Device, if not nil, opens the device of a rank; otherwise the suite uses reference devices. Host, if not nil,
 	// returns the content of device memory that the host cannot access directly.
@@ -56,10 +56,10 @@ type Options struct {
 	Rounds int
 	// Slower multiplies the time-outs of checks that must complete within a time-out; 0: 1.
 	Slower int
-	// Apart means that the ranks are separate processes. The suite leaves out checks of the ranks' allocations and of
+	// Apart means that the ranks are separate processes. The suite then skips checks of the ranks' allocations and of
 	// late writes to their memory.
 	Apart bool
-	// Allocations is the largest accepted number of allocations in a step of 6 operations on all ranks; 0 for
+	// Allocations is the largest permitted number of allocations in a step of 6 operations on all ranks; 0 for
 	// implementations that do not encrypt.
 	Allocations float64
 }
@@ -107,11 +107,11 @@ func RunWith(t conformance.T, open Opener, o Options) {
 	}
 }
 
-// check tests one promise of the contract.
+// check tests one requirement of the contract.
 type check struct {
 	name string
 	run  func(conformance.T, suite)
-	near bool // needs the ranks in this process
+	near bool // requires that the ranks are in this process
 }
 
 // rig is a group with the devices and memory of its ranks.

@@ -95,8 +95,8 @@ func fold[T float32 | float64 | int32 | int64 | uint8](f collective.Reduce, rank
 	store(acc)
 }
 
-// random returns n elements. The magnitudes of real numbers vary widely, so that the order of a sum is visible in its
-// bits.
+// random returns n elements. The magnitudes of real numbers vary so widely that another order of addition gives another
+// sum.
 func random(rng *rand.Rand, dt tensor.DType, n int) []byte {
 	b := make([]byte, n*int(dt.Size()))
 	for i := range n {
@@ -148,7 +148,7 @@ func (r *rig) reduced(dt tensor.DType, f collective.Reduce, in [][]byte) [][]byt
 	return out
 }
 
-// compareAll runs an all-reduce and compares every rank's result bit for bit with the oracle. All NaNs are equal.
+// compareAll runs an all-reduce. Every rank's result must be bit-equal to that of the oracle. All NaNs count as equal.
 func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 	r.t.Helper()
 	out := r.reduced(dt, f, in)
@@ -164,7 +164,7 @@ func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 	}
 }
 
-// differ returns the first position where two buffers differ, or -1. All NaNs are equal.
+// differ returns the first position where two buffers differ, or -1. All NaNs count as equal.
 func differ(dt tensor.DType, got, want []byte) int {
 	if bytes.Equal(got, want) {
 		return -1
@@ -206,7 +206,7 @@ func checkSpecials(t conformance.T, s suite) {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F64} {
 			in := make([][]byte, r.size)
 			stride := 1
-			for rank := range in { // so that every special value meets every other
+			for rank := range in { // combines every special value with every other one
 				for i := range 1031 {
 					v := special[(i/stride+rank)%len(special)]
 					in[rank] = appendReal(in[rank], dt, v)

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 )
 
-// BenchmarkAllReduce uses loopback. The result is the speed of two hosts with a link of this speed. Ranks of one host
-// should use shared memory instead.
+// BenchmarkAllReduce uses loopback. The result is the speed of two hosts with a link that is as fast as loopback. Ranks
+// of one host should use shared memory instead.
 func BenchmarkAllReduce(b *testing.B) { benchmark(b, false) }
 
 func BenchmarkAllReduceEncrypted(b *testing.B) { benchmark(b, true) }

@@ -14,20 +14,22 @@ import (
 )
 
 const (
-	// trialBytes is what a rank contributes to an operation that compares shapes: about the report of a rank.
+	// trialBytes is the contribution of a rank to an operation that compares shapes. It is about the size of a rank's
+	// report.
 	trialBytes = 1 << 10
-	// trialRounds is the number of measured operations of a shape. Larger: a longer start. Smaller: more noise.
+	// trialRounds is the number of measured operations per shape. Larger: a longer start. Smaller: more noise.
 	trialRounds = 4
-	// fewRanks is the largest group in which all ranks measure direct messages several times. In larger groups one
-	// such operation takes up to a second if the ranks share few cores.
+	// fewRanks is the largest group in which direct messages are measured several times. In larger groups, one such
+	// operation takes up to a second if the ranks share few cores.
 	fewRanks = 16
-	// trialTime is the least time limit of an operation that measures.
+	// trialTime is the minimum time limit of a measured operation.
 	trialTime = 10 * time.Second
-	// firstTrial is the number of the first operation that measures; the queue counts from 1.
+	// firstTrial is the number of the first measured operation. It differs from the numbers of the queue, which start
+	// at 1.
 	firstTrial = 1 << 40
 )
 
-// treeBytes are the sizes of small operations among which a tree chooses. The top of the tree receives the data of all
+// treeBytes are the candidates for the largest size of small operations in a tree. Rank 0 receives the data of all
 // ranks, so larger operations are faster if each rank reduces a part.
 var treeBytes = []int64{256, 1 << 10, 4 << 10, maxTreeBytes}
 
@@ -38,14 +40,14 @@ type trial struct {
 	number uint64
 }
 
-// choose returns the shape for this group: Config.Shape, or the fastest one. All ranks get the same.
+// choose returns the shape for this group: Config.Shape, or the fastest shape. The result is the same on all ranks.
 func (t *transport) choose(ctx context.Context) (s Shape, err error) {
 	size := int64(t.config.Size)
 	direct := Shape{Bytes: max(directBytes/size, treeBytes[0])}
 	switch {
 	case t.config.Shape != nil:
 		return *t.config.Shape, t.conn.shape(*t.config.Shape)
-	case size == 2: // a tree has the same messages, one after the other
+	case size == 2: // a tree would send the same messages, but in sequence
 		return direct, t.conn.shape(direct)
 	}
 	over, stopped := make(chan struct{}), make(chan struct{})
@@ -70,7 +72,7 @@ func (t *transport) choose(ctx context.Context) (s Shape, err error) {
 	return s, err
 }
 
-// fastest compares trees of several radices and direct messages.
+// fastest measures trees of several radices and direct messages, and returns the fastest shape.
 func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	size := m.config.Size
 	candidates := []Shape{{Radix: size, Bytes: maxTreeBytes}}
@@ -102,7 +104,8 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	if directTook <= took[best] {
 		s = direct
 	}
-	// All ranks take the choice of rank 0. No other rank computes it: times and rounding differ between machines.
+	// All ranks use the choice of rank 0. Their own choices might differ, because times and rounding differ between
+	// machines.
 	if s, err = m.agree(ctx, candidates[0], s); err != nil || s.Radix == 0 {
 		return s, err
 	}
@@ -115,11 +118,11 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	return m.agree(ctx, s, chosen)
 }
 
-// threshold returns the largest size of operations that are faster along a tree than with direct messages.
+// threshold returns the largest size for which operations are faster along the tree than with direct messages.
 //
-//	small, large  seconds of an operation of trialBytes and of maxTreeBytes along the tree
-//	direct        seconds of one exchange of messages between all ranks; an operation that each rank reduces a part of
-//	              enters along the tree and has two exchanges
+//	small, large  seconds of an operation along the tree: of trialBytes, and of maxTreeBytes
+//	direct        seconds of one exchange of messages between all ranks; a larger operation, of which each rank
+//	              reduces a part, needs a small operation along the tree and two such exchanges
 func threshold(small, large, direct float64) (bytes int64) {
 	bytes = treeBytes[0]
 	for _, b := range treeBytes[1:] {
@@ -132,13 +135,13 @@ func threshold(small, large, direct float64) (bytes int64) {
 	return bytes
 }
 
-// measure returns the seconds of an operation in a shape: the mean of some rounds after a warm-up, or for 0 rounds the
-// time of one operation.
+// measure returns the seconds of an operation with shape s: the mean of some rounds after a warm-up. If rounds is 0, it
+// returns the time of one operation without a warm-up.
 func (m *trial) measure(ctx context.Context, s Shape, bytes int64, rounds int) (seconds float64, err error) {
 	if err := m.conn.shape(s); err != nil {
 		return 0, err
 	}
-	if err := m.run(ctx, collective.Barrier{Name: "measure"}); err != nil { // begin together
+	if err := m.run(ctx, collective.Barrier{Name: "measure"}); err != nil { // so that all ranks start at the same time
 		return 0, err
 	}
 	op := collective.AllReduce{Name: "measure", DType: tensor.U8,
@@ -157,7 +160,7 @@ func (m *trial) measure(ctx context.Context, s Shape, bytes int64, rounds int) (
 	return time.Since(start).Seconds() / float64(max(rounds, 1)), nil
 }
 
-// agree returns the choice of rank 0. The ranks exchange it in the shape s.
+// agree returns the choice of rank 0. The ranks use shape s for this exchange.
 func (m *trial) agree(ctx context.Context, s, choice Shape) (Shape, error) {
 	if err := m.conn.shape(s); err != nil {
 		return choice, err
@@ -171,8 +174,8 @@ func (m *trial) agree(ctx context.Context, s, choice Shape) (Shape, error) {
 		Bytes: int64(binary.LittleEndian.Uint64(m.memory[8:]))}, nil
 }
 
-// limit returns the time limit of one operation. The first one also waits for ranks that are still connecting, so a
-// short Config.Timeout does not count. The limit ends before ctx does: the error of ctx names no rank.
+// limit returns the time limit of one operation. It is at least trialTime, because the first operation also waits for
+// ranks that are still connecting. The limit ends before ctx does, because an error of ctx would not name a rank.
 func (m *trial) limit(ctx context.Context) time.Duration {
 	limit := m.config.Timeout
 	if limit > 0 {
@@ -187,7 +190,7 @@ func (m *trial) limit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// run performs one operation on all ranks. The operation states only the size of its buffer, which is in m.memory.
+// run performs one operation on all ranks. op states only the size of the buffer, which is in m.memory.
 func (m *trial) run(ctx context.Context, op collective.Op) error {
 	buffer, _, _ := op.Memory()
 	limit := m.limit(ctx)

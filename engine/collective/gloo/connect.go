@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Available returns nil if Connect can work in this program, otherwise an error with the reason.
+// Available returns nil if Connect can work in this program. Otherwise it returns an error with the reason.
 func Available() error {
 	_, err := openLibrary()
 	return err
@@ -38,9 +38,9 @@ type Communicator struct {
 // connectTime limits the time to connect if the context has no deadline.
 const connectTime = 5 * time.Minute
 
-// Connect connects this rank to all other ranks. All ranks must call it. It fails when ctx ends or Control breaks. It
-// returns ErrUnavailable if Available returns an error. After any other error the caller must abort Control, because
-// the other ranks are waiting for this rank.
+// Connect connects this rank to all other ranks. All ranks must call it. It fails if ctx ends or Control breaks. It
+// returns ErrUnavailable if Available returns an error. After any other error, the caller must abort Control, because
+// the other ranks wait for this rank.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -70,7 +70,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 		t.background.Go(func() { t.answerRoll(rolls) })
 		if t.shape, err = t.choose(ctx); err != nil {
 			if _, fromOthers := err.(*collective.PeerError); !fromOthers {
-				c.Control.Abort(err) // before the connections close, so that the other ranks receive the reason first
+				c.Control.Abort(err) // before the connections close, so that other ranks first receive the reason
 			}
 			t.endRoll()
 			t.background.Wait()
@@ -88,7 +88,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	return &Communicator{t.queue, t}, nil
 }
 
-// Shape returns how small operations travel.
+// Shape returns the path of small operations.
 func (c *Communicator) Shape() Shape { return c.transport.shape }
 
 // join connects to the other ranks and gives the sockets to Gloo. It fails when ctx ends or Control breaks.
@@ -120,7 +120,7 @@ func (c Config) join(ctx context.Context, conn *connection, relays *relays) erro
 		}
 		plain, err := relays.plain(rank, socket)
 		if err == nil {
-			meeting.sockets[rank] = nil // Gloo has a descriptor of its own, and a relay closes its connection
+			meeting.sockets[rank] = nil // Gloo has its own descriptor, and a relay closes its connection
 			err = conn.adoptConn(rank, plain)
 			plain.Close()
 		}
@@ -140,8 +140,8 @@ func (c *connection) adoptConn(rank int, conn *net.TCPConn) error {
 	return c.adopt(rank, fd)
 }
 
-// reason returns the error that join reports after err. If Control is broken or ctx has ended, reason returns that
-// cause instead of err.
+// reason returns the error that join reports after err. If Control is broken or ctx has ended, it returns this cause
+// instead of err.
 func (c Config) reason(ctx context.Context, err error) error {
 	select {
 	case <-c.Control.Broken():

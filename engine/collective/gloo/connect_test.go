@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/ports"
 )
 
-// slow is a Control that returns a value after some time, or never if the context ends before.
+// slow is a Control that returns a value only after some time. If the context ends earlier, it returns no value.
 type slow struct{ collectivetest.Seat }
 
 func (s slow) Set(ctx context.Context, key string, value []byte) error {
@@ -34,7 +34,7 @@ func (s slow) Set(ctx context.Context, key string, value []byte) error {
 	}
 }
 
-// configs returns the configurations of two ranks that meet at a board. Rank 1 connects to rank 0.
+// configs returns the configurations of two ranks that share a board. Rank 1 connects to rank 0.
 func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board, ranks [2]Config) {
 	b = collectivetest.NewBoard()
 	for rank, host := range []string{"127.0.0.1", "127.0.0.2"} {
@@ -46,7 +46,7 @@ func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board
 
 func seat(s collectivetest.Seat) Control { return s }
 
-// Rank 1 knows the address of rank 0 and is connected, while rank 0 still waits for the address of rank 1.
+// Rank 1 knows the address of rank 0 and has connected, while rank 0 still waits for the address of rank 1.
 func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	need(t)
 	_, ranks := configs(func(s collectivetest.Seat) Control { return slow{s} })
@@ -58,7 +58,7 @@ func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	meetOnce(t, comms)
 }
 
-// Connect must end with the context, or when the other rank is lost, at every point where it waits. The error must
+// At every point where Connect waits, it must return if the context ends or the other rank is lost. The error must
 // state the reason.
 func TestConnectingEnds(t *testing.T) {
 	need(t)
@@ -95,7 +95,7 @@ func TestConnectingEnds(t *testing.T) {
 			ranks[c.rank].Control = watched{ranks[c.rank].Control, began, c.listens}
 			go func() {
 				<-began
-				// probably in its wait now; the errors before and in the wait are equal
+				// The rank is probably waiting now; errors before and during the wait are equal.
 				time.Sleep(20 * time.Millisecond)
 				if lost {
 					b.Lose(other, errGone)
@@ -119,7 +119,7 @@ func TestConnectingEnds(t *testing.T) {
 func TestTheOtherRankIsMissing(t *testing.T) {
 	need(t)
 	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		// longer if the machine has much other load
+		// the time limit is longer on a busy machine
 		_, ranks := configs(seat)
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		said, dialled := make(chan endpoint, 1), make(chan error, 1)
@@ -146,10 +146,10 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 	}
 }
 
-// Connections of other programs to a rank that is connecting must prevent neither the group nor its next operation.
+// Connections of other programs to a rank that is connecting must not disturb the group or its next operation.
 func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	need(t)
-	const fewer, more = spareGuests / 2, 2 * spareGuests // than connections that may be in a handshake at once
+	const fewer, more = spareGuests / 2, 2 * spareGuests // than the permitted number of concurrent handshakes
 	visitor := Config{Secret: []byte("the token of the run")}
 	for name, attack := range map[string]struct {
 		connections int
@@ -218,7 +218,7 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 // claimOf returns the claim of a rank.
 func claimOf(rank byte) []byte { return []byte{rank, 0, 0, 0} }
 
-// A connection that was recorded must be useless later: each handshake has fresh random numbers.
+// A replay of a recorded connection must fail, because each handshake has fresh random numbers.
 func TestARecordedConnectionIsRefused(t *testing.T) {
 	need(t)
 	_, ranks := configs(seat)
@@ -258,7 +258,7 @@ func TestARecordedConnectionIsRefused(t *testing.T) {
 	}))
 }
 
-// tape records the bytes that were sent.
+// tape records the sent bytes.
 type tape struct {
 	net.Conn
 	sent []byte
@@ -269,7 +269,7 @@ func (t *tape) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// Ranks listen only on the ports of the range, and an error names the range if all of them are taken.
+// Ranks must listen only on ports of the range. If all of these ports are in use, the error must name the range.
 func TestRanksListenOnTheGivenPorts(t *testing.T) {
 	need(t)
 	first, held := porttest.Held(t, 2)
@@ -285,7 +285,7 @@ func TestRanksListenOnTheGivenPorts(t *testing.T) {
 	if _, err := Connect(t.Context(), full); !errors.As(err, &none) || none.Range != full.Ports {
 		t.Errorf("got %v, want a FullError", err)
 	}
-	held[1].Close()                // the rank listens there next
+	held[1].Close()                // frees the port for the rank
 	ranks[1].Ports = ports.Range{} // two ranks of one machine need two ports
 	meetOnce(t, collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 		return Connect(ctx, ranks[rank])
@@ -295,7 +295,7 @@ func TestRanksListenOnTheGivenPorts(t *testing.T) {
 	}
 }
 
-// told publishes the address of its rank before the other ranks know it.
+// told publishes the address of its rank before the other ranks look for it.
 type told struct {
 	Control
 	said chan endpoint
@@ -309,7 +309,7 @@ func (c told) Set(ctx context.Context, key string, value []byte) error {
 	return c.Control.Set(ctx, key, value)
 }
 
-// late gets the addresses of the other ranks after the attack.
+// late delays the addresses of the other ranks until after the attack.
 type late struct {
 	Control
 	attacked chan struct{}
@@ -320,7 +320,8 @@ func (c late) Get(ctx context.Context, key string) ([]byte, error) {
 	return c.Control.Get(ctx, key)
 }
 
-// watched closes began when its rank waits for another rank: for the connection if known is set, else for the address.
+// watched closes began when its rank waits for another rank: for the connection if known is set, otherwise for the
+// address.
 type watched struct {
 	Control
 	began chan struct{}

@@ -25,12 +25,12 @@ import (
 
 const damageVariable = "HETERO_GLOO_DAMAGE_TEST_ROLE"
 
-// Gloo throws in a thread of its own if a message has an invalid header, and no code can catch the exception. The
-// process must end with the exit code of a lost connection, and a reason.
+// If a message has an invalid header, Gloo throws in its own thread, where no code can catch the exception. The process
+// must end with a reason and the exit code of a lost connection.
 func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 	need(t)
 	if os.Getenv(damageVariable) != "" {
-		t.Fatal(sumWithDamage(t)) // the process ends before
+		t.Fatal(sumWithDamage(t)) // the process ends during the call
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), damageVariable+"=1")
@@ -65,7 +65,7 @@ func sumWithDamage(t *testing.T) error {
 	return errors.Join(<-done, <-done, errors.New("the ranks noticed no damage"))
 }
 
-// behindProxy publishes the address of a proxy in place of that of its rank.
+// behindProxy publishes the address of a proxy instead of that of its rank.
 type behindProxy struct {
 	Control
 	t *testing.T
@@ -90,7 +90,7 @@ func (b behindProxy) Set(ctx context.Context, key string, value []byte) error {
 	return b.Control.Set(ctx, key, changed)
 }
 
-// damage passes one connection on, and changes the first message with data that the rank that connects sends.
+// damage forwards one connection. It changes the first message with data from the connecting rank.
 func damage(listener net.Listener, to string) {
 	near, err := listener.Accept()
 	if err != nil {
@@ -101,12 +101,12 @@ func damage(listener net.Listener, to string) {
 		return
 	}
 	go io.Copy(near, far)
-	// the greeting, the rank with its proof, and the byte that commits
+	// the greeting, the rank number with its proof, and the byte that commits
 	if _, err := io.CopyN(far, near, handshake.GreetingBytes+4+sha256.Size+1); err != nil {
 		return
 	}
-	// Two notices of 48 bytes precede the first message with data. All have a header of 48 bytes: number of bytes,
-	// code, slot, offset, length and offset in the destination, of 8 bytes each.
+	// Two notices of 48 bytes precede the first message with data. Each message has a header of 48 bytes, in fields of
+	// 8 bytes: number of bytes, code, slot, offset, length and offset in the destination.
 	if _, err := io.CopyN(far, near, 2*48); err != nil {
 		return
 	}

@@ -37,7 +37,7 @@ func sumOnce(t *testing.T, c *Communicator) error {
 		c.Sync(t.Context()))
 }
 
-// through publishes the address of a proxy in place of that of its rank. pass serves a connection to the rank.
+// through publishes the address of a proxy instead of that of its rank. pass serves a connection to the rank.
 type through struct {
 	Control
 	t    *testing.T
@@ -91,8 +91,8 @@ func behind(t *testing.T, size, proxied int, limit time.Duration, s Shape,
 	})
 }
 
-// Rank 1 has no neighbour but rank 0 in a tree of radix 2, so nothing may pass its connections to ranks 2 and 3: Gloo
-// would keep every message without a receiver.
+// In a tree of radix 2, rank 0 is the only neighbour of rank 1. The proxy does not forward connections of rank 1 to
+// ranks 2 and 3, because Gloo would keep every message without a receiver.
 func TestRanksThatWaitSendNothing(t *testing.T) {
 	need(t)
 	var passed atomic.Int64
@@ -139,7 +139,7 @@ func TestRanksThatWaitSendNothing(t *testing.T) {
 	closeAll(t, comms)
 }
 
-// Rank 0 sends the result to rank 1 and to rank 2. The connection to rank 1 breaks before rank 1 can receive it.
+// Rank 0 sends the result to ranks 1 and 2. The connection to rank 1 breaks before rank 1 can receive it.
 func TestABrokenConnectionToAReceiverIsNamed(t *testing.T) {
 	need(t)
 	const notice, noticeOfReceiver = 48, 3 // bytes of a message's header; its code for "ready to receive"
@@ -161,7 +161,7 @@ func TestABrokenConnectionToAReceiverIsNamed(t *testing.T) {
 			io.Copy(far, near)
 			return
 		}
-		if _, err := io.CopyN(far, near, sha256.Size+1); err != nil { // the proof, and the byte that commits
+		if _, err := io.CopyN(far, near, sha256.Size+1); err != nil { // the proof and the byte that commits
 			return
 		}
 		for {
@@ -197,11 +197,11 @@ func TestABrokenConnectionToAReceiverIsNamed(t *testing.T) {
 	}
 	done.Wait()
 	for _, c := range comms {
-		c.Close() // failed
+		c.Close() // the communicator has failed
 	}
 }
 
-// A rank connects, and is then lost or frozen: the others measure shapes, and must name it.
+// A rank connects and is then lost or frozen. The other ranks, which measure shapes, must name it.
 func TestFaultsDuringTheMeasurement(t *testing.T) {
 	need(t)
 	const size, faulty = 4, 2
@@ -265,7 +265,7 @@ func TestFaultsDuringTheMeasurement(t *testing.T) {
 	}
 }
 
-// A rank with an older operation answers the roll, and is missing. A rank with a newer one has entered.
+// A rank with an older operation answers the roll call and is missing. A rank with a newer operation has entered.
 func TestAnswersOfTheRoll(t *testing.T) {
 	b := collectivetest.NewBoard()
 	t0 := &transport{config: Config{Rank: 0, Size: 4, Control: collectivetest.Seat{Board: b}, Name: "test",

@@ -15,10 +15,10 @@ var ErrUnavailable = errors.New("gloo is unavailable")
 // LibraryName is the name of the library, for package nativelib.
 const LibraryName = "libhetero_gloo.so"
 
-// Control exchanges small values and failures between ranks, outside the data connections. Any goroutine may call its
-// methods.
+// Control exchanges small values and failures between ranks, outside the data connections. It must be safe for
+// concurrent use.
 type Control interface {
-	// Set stores value under key. Each key is set once in the whole group.
+	// Set stores value under key. Each key must be set only once in the whole group.
 	Set(ctx context.Context, key string, value []byte) error
 	// Get waits until a rank has set key, and returns its value.
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -34,36 +34,36 @@ type Config struct {
 	Rank, Size int
 	Control    Control
 	// RankOf returns the rank that an error of Control concerns, or a negative number. For an error of package
-	// rendezvous it is LostError.Rank.
+	// rendezvous, this rank is LostError.Rank.
 	RankOf func(error) int
-	// Name distinguishes groups that share one Control; it is the same on all ranks.
+	// Name distinguishes groups that share one Control. It must be equal on all ranks.
 	Name string
 	// Host is the address or host name at which other ranks reach this rank. Interface is the name of this rank's
 	// network interface; if set, it takes precedence over Host. If both are empty, Connect uses the address of the
 	// machine's host name.
 	Host, Interface string
-	// Ports are the ports on which this rank may listen while the ranks connect; none: the system chooses a port.
+	// Ports are the ports on which this rank may listen while the ranks connect. If empty, the system chooses a port.
 	Ports ports.Range
-	// Secret is the token of the run, the same on all ranks. Connections also need a key that ranks exchange through
-	// Control. Empty: this key alone identifies a rank.
+	// Secret is the token of the run, equal on all ranks. Connections also need a key that ranks exchange through
+	// Control. If Secret is empty, only this key identifies a rank.
 	Secret []byte
-	// Encrypt sends all data through TLS; the same on all ranks.
+	// Encrypt sends all data through TLS. It must be equal on all ranks.
 	Encrypt bool
-	// Timeout limits an operation, from when a rank enters it; 0: no limit. Time in which this rank's process is
+	// Timeout limits the time from when a rank enters an operation; 0: no limit. The time while this rank's process is
 	// stopped does not count.
 	Timeout time.Duration
-	// Shape is how small operations travel, the same on all ranks. nil: the ranks measure which shape is fastest.
+	// Shape is the path of small operations, equal on all ranks. nil: the ranks measure which shape is fastest.
 	Shape *Shape
 }
 
-// Shape is how ranks enter an operation: the path of the signatures, and of the data of small operations. Data is
-// reduced in the order of ranks on each path, so the shape changes no bit of a result.
+// Shape is the path (topology) of the signatures, and of the data of small operations. Data is reduced in the order of
+// ranks on each path, so results are bit-equal for all shapes.
 type Shape struct {
-	// Radix 0: each rank sends to all other ranks. Radix k ≥ 2: along a tree with rank 0 on top, whose depth is log_k
-	// of the number of ranks. The ranks together send 2·(ranks-1) messages: two for a rank, in the mean. Rank 0 sends
-	// and receives up to (k-1)·log_k of the number of ranks, rounded up.
+	// Radix 0: each rank sends to all other ranks. Radix k ≥ 2: a tree with rank 0 as the root, whose depth is log_k of
+	// the number of ranks. All ranks together send 2·(ranks-1) messages: on average two per rank. Rank 0 sends and
+	// receives up to (k-1)·log_k of the number of ranks, rounded up.
 	Radix int
-	// Bytes limits small operations: no rank contributes more bytes to one.
+	// Bytes is the maximum contribution of a rank to a small operation, in bytes.
 	Bytes int64
 }
 
@@ -91,12 +91,12 @@ func (c Config) check() error {
 	return nil
 }
 
-// directBytes is the size of small operations if each rank sends to all others: the bytes of all ranks together. Larger
-// operations send fewer bytes if each rank reduces a part.
+// directBytes is the maximum size of small operations if each rank sends to all others: the bytes of all ranks
+// together. In a larger operation, fewer bytes are sent if each rank reduces a part.
 const directBytes = 64 << 10
 
-// maxTreeBytes is the largest size of small operations, in bytes of each rank. Larger: more memory at the top of a
-// tree.
+// maxTreeBytes is the maximum size of small operations in a tree, in bytes per rank. Larger: more memory at the root of
+// the tree.
 const maxTreeBytes = 16 << 10
 
 // key returns the key for a name of this group in the shared store.

@@ -35,7 +35,7 @@ func connected(t conformance.TB, size int, limit time.Duration, encrypt bool) ([
 	return shaped(t, size, limit, encrypt, nil)
 }
 
-// shaped opens a group with a shape; nil: the group measures shapes.
+// shaped opens a group with shape s. nil: the group measures shapes.
 func shaped(t conformance.TB, size int, limit time.Duration, encrypt bool, s *Shape) ([]*Communicator,
 	*collectivetest.Board) {
 	t.Helper()
@@ -52,12 +52,12 @@ func shaped(t conformance.TB, size int, limit time.Duration, encrypt bool, s *Sh
 
 func TestConformance(t *testing.T) { conform(t, false, nil, collectivetest.Options{}) }
 
-// Small operations travel along a tree, even if another shape is faster.
+// The tree is used for small operations, even if another shape is faster.
 func TestConformanceOfATree(t *testing.T) {
 	conform(t, false, &Shape{Radix: 2, Bytes: 4 << 10}, collectivetest.Options{})
 }
 
-// crypto/tls allocates a little for each record that it reads, about 16 KiB.
+// crypto/tls allocates a little memory for each record of about 16 KiB that it reads.
 func TestConformanceEncrypted(t *testing.T) {
 	conform(t, true, &Shape{Radix: 3, Bytes: 256}, collectivetest.Options{Allocations: 1000})
 }

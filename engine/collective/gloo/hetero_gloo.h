@@ -1,7 +1,7 @@
 /* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, over Gloo's connections.
  *
  * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL for an unknown
- * version. One thread at a time may use a context, except for stop and disconnect, which any thread may call until
+ * version. Only one thread at a time may use a context, except for stop and disconnect, which any thread may call until
  * close. No exception leaves the library. Its threads block all signals.
  *
  * hetero_collective.h defines the operations.
@@ -47,23 +47,23 @@ typedef struct hetero_gloo_api {
   /* Creates a context. Returns 0, or 1 and the text. */
   int32_t (*open)(int32_t rank, int32_t size, hetero_gloo_context **, char *error);
   /* Gives Gloo the connected socket to another rank. Call it once for each other rank, before the first run. The
-   * context owns the socket from then on, even on failure. Returns 0, or 1 and the text. */
+   * context then owns the socket, even on failure. Returns 0, or 1 and the text. */
   int32_t (*adopt)(hetero_gloo_context *, int32_t rank, int32_t socket, char *error);
-  /* Sets how ranks enter operations: radix 0: each rank sends to all others; radix k >= 2: along a tree in which a rank
-   * has up to k-1 children a level. An operation to which no rank contributes more than part_bytes is complete after
-   * the entry. Call it before the first run; all ranks call it between the same runs, with the same values. The values
-   * change no result. Returns 0, or 1 and the text. */
+  /* Sets how ranks enter operations. radix 0: each rank sends to all others. radix k >= 2: along a tree in which a rank
+   * has up to k-1 children per level. If no rank contributes more than part_bytes, the operation is complete after the
+   * entry. Call shape before the first run. All ranks must call it between the same runs, with the same values. Results
+   * do not depend on the values. Returns 0, or 1 and the text. */
   int32_t (*shape)(hetero_gloo_context *, int32_t radix, int64_t part_bytes, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
-   * entry per rank. After TIMEOUT with radix 0 it is 1 for the ranks that have not entered the operation. With a tree
-   * it is 1 for the neighbour that this rank waited for in the entry; that one may itself have waited. Returns a
-   * status; after any but OK only disconnect and close may be called. On return nothing accesses the buffer. */
+   * entry per rank. After TIMEOUT with radix 0, it is 1 for the ranks that have not entered the operation. With a tree,
+   * it is 1 for the neighbour for which this rank waited; this neighbour may itself have waited. Returns a status; after
+   * a status other than OK, only disconnect and close may be called. After the return, nothing accesses the buffer. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);
-  /* Closes the connections after a failed run; takes some 10 ms for each. The other ranks then fail too, so the caller
-   * must notify them of the reason first. */
+  /* Closes the connections after a failed run, which takes some 10 ms each. The other ranks then also fail, so the
+   * caller must first notify them of the reason. */
   void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);
 } hetero_gloo_api;

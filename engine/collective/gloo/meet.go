@@ -33,8 +33,8 @@ const (
 	helloTime = 5 * time.Second
 	// retryTime is the pause between two attempts to connect.
 	retryTime = 50 * time.Millisecond
-	// spareGuests is the number of concurrent handshakes in addition to one for each rank. Above this number, package
-	// crowd chooses the connection to close.
+	// spareGuests is the number of concurrent handshakes in addition to one per rank. Above this number, package crowd
+	// selects the connection to close.
 	spareGuests = 64
 )
 
@@ -48,7 +48,7 @@ type endpoint struct {
 	Shape   *Shape `json:",omitempty"` // Config.Shape
 }
 
-// meeting is one rank's side of connecting all ranks. Of two ranks, the rank with the higher number connects. Package
+// meeting connects one rank to all other ranks. Of two ranks, the rank with the higher number connects. Package
 // handshake identifies both sides, and one byte then commits the rank to this connection. Other connections to the port
 // get no proof and are closed.
 type meeting struct {
@@ -66,9 +66,8 @@ type meeting struct {
 	doors   sync.WaitGroup
 }
 
-// protocol returns the handshake with the rank of an endpoint. Its secret depends on the token of the run and on the
-// endpoint's key: programs that know only one of the two are strangers. The claim is the number of the rank that
-// connects.
+// protocol returns the handshake with the rank of an endpoint. The secret depends on the token of the run and on the
+// endpoint's key, so a program must know both. The claim is the number of the connecting rank.
 func (c Config) protocol(p endpoint) handshake.Protocol {
 	mac := hmac.New(sha256.New, c.Secret)
 	mac.Write(p.Key)
@@ -97,7 +96,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	return m, nil
 }
 
-// listenHost returns the address of Interface, or else Host, or else this machine's host name.
+// listenHost returns the address of Interface, or of Host, or of this machine's host name, in this order.
 func (c Config) listenHost() (string, error) {
 	if c.Interface == "" {
 		if c.Host != "" {
@@ -140,7 +139,7 @@ func (m *meeting) receive() {
 			return // the listener is closed
 		}
 		guest := m.guests.Enter(conn)
-		if guest == nil { // there are too many, and Enter has closed this one
+		if guest == nil { // there were too many, and Enter has closed this one
 			m.mu.Lock()
 			m.refused++
 			m.mu.Unlock()
@@ -153,7 +152,7 @@ func (m *meeting) receive() {
 	}
 }
 
-// greet determines which rank has connected. It returns the connection to use with this rank.
+// greet determines which rank has connected. It returns the connection to use for this rank.
 func (m *meeting) greet(conn net.Conn, guest *crowd.Guest) (rank int, secure net.Conn, err error) {
 	defer guest.Leave()
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
@@ -174,7 +173,7 @@ func (m *meeting) greet(conn net.Conn, guest *crowd.Guest) (rank int, secure net
 	return rank, secure, err
 }
 
-// secure encrypts a connection if the configuration demands it.
+// secure encrypts a connection if Config.Encrypt is set.
 func (c Config) secure(conn net.Conn, session *handshake.Session, client bool) (net.Conn, error) {
 	if !c.Encrypt {
 		return conn, nil
@@ -182,7 +181,7 @@ func (c Config) secure(conn net.Conn, session *handshake.Session, client bool) (
 	return session.Encrypt(conn, handshake.TLS{Client: client})
 }
 
-// leave ends a handshake: it keeps the connection of a rank and closes any other.
+// leave ends a handshake. It keeps the connection of a rank and closes any other connection.
 func (m *meeting) leave(conn net.Conn, rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,7 +202,7 @@ func (m *meeting) keep(rank int, conn net.Conn) {
 	close(m.arrived[rank])
 }
 
-// close ends all waits, and closes the sockets that Gloo has not received.
+// close ends all waits, and closes the sockets that Gloo has not taken.
 func (m *meeting) close() {
 	m.mu.Lock()
 	m.over = true
@@ -218,7 +217,7 @@ func (m *meeting) close() {
 	}
 }
 
-// connect returns when every other rank is connected, or an error for the first rank that is not.
+// connect returns when every other rank is connected, or with an error for the first rank that is not.
 func (m *meeting) connect(ctx context.Context) error {
 	c := m.config
 	word, err := json.Marshal(m.own)
@@ -254,7 +253,8 @@ func (m *meeting) connect(ctx context.Context) error {
 			return fmt.Errorf("wait for the address of rank %d: %w", rank, c.reason(ctx, err))
 		}
 		if got, want := describe(theirs.Shape), describe(c.Shape); got != want {
-			// The ranks would wait for messages that never come, or Gloo would end them at a message that is too long.
+			// Otherwise the ranks would wait for messages that never arrive, or Gloo would end them at a message that
+			// is too long.
 			return fmt.Errorf("rank %d enters operations as: %s; this rank as: %s; want the same Config.Shape on all ranks",
 				rank, got, want)
 		}
@@ -275,7 +275,7 @@ func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 	return fmt.Errorf("wait for the connection with rank %d: %w", rank, reason)
 }
 
-// visit connects to a rank and retries until ctx ends. It then returns the error of the last attempt.
+// visit connects to a rank. It retries until ctx ends, and then returns the error of the last attempt.
 func (m *meeting) visit(ctx context.Context, rank int, theirs endpoint) (last error) {
 	for {
 		conn, err := m.knock(ctx, theirs)

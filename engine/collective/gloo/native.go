@@ -39,7 +39,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
-// library is an opened libhetero_gloo.so; it stays open until the program ends.
+// library is an opened libhetero_gloo.so, which stays open until the program ends.
 type library struct{ api *C.hetero_gloo_api }
 
 // openLibrary opens the library. If it cannot, it returns ErrUnavailable with the reason.
@@ -116,10 +116,10 @@ const (
 // result is the outcome of an operation.
 type result struct {
 	status    status
-	rank      int    // of peerGone: the lost rank; of mismatched: the rank with a different operation
-	text      string // of peerGone: Gloo's message
-	got, want string // of mismatched: texts of both operations
-	missing   []int  // of timedOut: ranks that have not entered the operation; in a tree: the neighbour that is awaited
+	rank      int    // for peerGone: the lost rank; for mismatched: the rank with a different operation
+	text      string // for peerGone: Gloo's message
+	got, want string // for mismatched: texts of both operations
+	missing   []int  // for timedOut: ranks that have not entered the operation; in a tree: the neighbour for which this rank waits
 }
 
 // run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.

@@ -21,8 +21,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// wire forwards TCP connections to a port and simulates a bad network. A program sees lost packets as pauses, because
-// TCP sends them again.
+// wire forwards TCP connections to a port and simulates a bad network. Lost packets appear as pauses, because TCP sends
+// lost packets again.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -103,7 +103,7 @@ func (w *wire) each(f func(*net.TCPConn)) {
 	}
 }
 
-// wired publishes the address of a wire in place of its rank's own.
+// wired publishes the address of a wire instead of that of its rank.
 type wired struct {
 	Control
 	t     *testing.T
@@ -124,7 +124,7 @@ func (c wired) Set(ctx context.Context, key string, value []byte) error {
 	return c.Control.Set(ctx, key, value)
 }
 
-// overWire connects two ranks through a wire and returns a function that sums 1 MiB on both, once.
+// overWire connects two ranks through a wire. The returned function sums 1 MiB on both ranks, once.
 func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func() []error) {
 	t.Helper()
 	need(t)
@@ -170,7 +170,7 @@ func closeAll(t *testing.T, comms []*Communicator) {
 	}
 }
 
-// Delays, pauses as after lost packets, and partitions that heal must cost only time.
+// Delays, pauses as after lost packets, and partitions that heal must only cost time.
 func TestABadNetwork(t *testing.T) {
 	for name, disturb := range map[string]func(*wire){
 		"a delay of 2 ms": func(w *wire) { w.pause = func() time.Duration { return 2 * time.Millisecond } },
@@ -206,8 +206,8 @@ func TestABadNetwork(t *testing.T) {
 	}
 }
 
-// A partition in one direction or both must end in a time-out, a reset at once. No rank may hang, and both must report
-// it.
+// A partition in one direction or both must cause a time-out, and a reset must cause an immediate error. No rank may
+// hang, and both must report the fault.
 func TestANetworkThatBreaks(t *testing.T) {
 	for name, disturb := range map[string]func(*wire){
 		"a partition":                    func(w *wire) { w.cut = [2]bool{true, true} },
@@ -219,7 +219,7 @@ func TestANetworkThatBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, comms, sum := overWire(t, time.Second)
 			if err := errors.Join(sum()...); errors.As(err, new(*collective.TimeoutError)) {
-				// the machine has much other load
+				// the machine is busy
 				t.Log(err)
 				closeAll(t, comms)
 				w, comms, sum = overWire(t, 20*time.Second)

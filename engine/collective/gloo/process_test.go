@@ -26,7 +26,7 @@ import (
 
 var _ gloo.Control = (*rendezvous.Group)(nil)
 
-// roleVariable makes the test binary one rank; its value is the role.
+// roleVariable makes the test binary run as one rank. Its value is the role.
 const roleVariable = "HETERO_GLOO_TEST_ROLE"
 
 type role struct {
@@ -54,8 +54,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// run reduces r.Bytes repeatedly. It prints "round" after the first reduction, and after the next one following each
-// SIGUSR1.
+// run reduces r.Bytes repeatedly. It prints "round" after the first reduction. After each SIGUSR1, it prints "round"
+// after the next reduction.
 func (r role) run() error {
 	if r.Alone {
 		comm, err := gloo.Connect(context.Background(),
@@ -106,11 +106,12 @@ func (r role) run() error {
 	}
 }
 
-// Time in which all processes are stopped must not count towards a time-out. Time in which one rank is stopped and
+// The time while all processes are stopped must not count towards a time-out. The time while one rank is stopped and
 // others wait must count.
 func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
-	// The time-out is thousands of rounds of 64 KiB, so load of the machine alone causes none.
+	// The time-out is thousands of times as long as a round of 64 KiB, so a busy machine alone does not cause a
+	// time-out.
 	const size, limit = 2, 3 * time.Second
 	ranks := ranktest.Start(t, roleVariable, size, func(rank int, meeting string) any {
 		return role{Rank: rank, Size: size, Address: meeting, Timeout: limit, Bytes: 64 << 10}
@@ -134,7 +135,7 @@ func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	ranks.Expect(0, "late [1]: ")
 }
 
-// A process is lost during an all-reduce, with real rank discovery.
+// A process is lost during an all-reduce. The test uses real rank discovery.
 func TestLostProcessIsNamed(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	for _, c := range []struct {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// relayBytes is the size of the buffer of each direction of a relay. Larger: fewer system calls, more of the caches
-	// of the CPU. Smaller: more system calls; TLS sends at most 16 KiB in a record.
+	// relayBytes is the buffer size for each direction of a relay. Larger: fewer system calls, but more of the CPU's
+	// caches. Smaller: more system calls; TLS sends at most 16 KiB in a record.
 	relayBytes = 256 << 10
-	// drainTime is how long a relay still waits for the other rank after Gloo has closed its end. It receives for this
-	// time, so that the other rank gets everything that was sent. It sends while the other rank takes data within this
-	// time.
+	// drainTime limits how long a relay waits for the other rank after Gloo has closed its end. The relay still
+	// receives for this time, so that the other rank can send all its data. It still sends while the other rank accepts
+	// data at least once within this time.
 	drainTime = 2 * time.Second
 )
 
-// relays connect Gloo, which sends plain bytes, to encrypted connections. Gloo gets one end of a pair of sockets within
-// this process; a relay passes bytes between the other end and the connection.
+// relays connect Gloo, which sends unencrypted bytes, to encrypted connections. Gloo gets one end of a socket pair
+// within this process. A relay transfers bytes between the other end and the connection.
 type relays struct {
 	running sync.WaitGroup
 
@@ -42,8 +42,8 @@ type relay struct {
 	ended  chan struct{}
 }
 
-// plain returns the socket for Gloo: conn itself, or for an encrypted connection an end of a pair of sockets. The
-// caller closes the result.
+// plain returns the socket for Gloo: conn itself, or one end of a socket pair if the connection is encrypted. The
+// caller must close the result.
 func (r *relays) plain(rank int, conn net.Conn) (*net.TCPConn, error) {
 	secure, encrypted := conn.(*tls.Conn)
 	if !encrypted {
@@ -62,7 +62,7 @@ func (r *relays) plain(rank int, conn net.Conn) (*net.TCPConn, error) {
 	return near, nil
 }
 
-// send encrypts what Gloo sends, until Gloo closes its end.
+// send encrypts Gloo's data until Gloo closes its end.
 func (o *relay) send() error {
 	_, err := io.CopyBuffer(o, onlyReader{o.plain}, make([]byte, relayBytes))
 	if err == nil {
@@ -72,7 +72,7 @@ func (o *relay) send() error {
 		o.secure.NetConn().Close()
 		return err
 	}
-	_ = o.secure.SetReadDeadline(time.Now().Add(drainTime)) // a closed connection ends its reader
+	_ = o.secure.SetReadDeadline(time.Now().Add(drainTime)) // limits the wait of receive for the rest
 	return nil
 }
 
@@ -88,8 +88,8 @@ func (o *relay) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// receive decrypts what the other rank sends, until that rank closes the connection. It calls note with its error
-// before Gloo can see the end.
+// receive decrypts the data of the other rank until that rank closes the connection. It passes its error to note before
+// Gloo can detect the end.
 func (o *relay) receive(note func(error)) {
 	defer close(o.ended)
 	defer o.secure.NetConn().Close()
@@ -102,8 +102,8 @@ func (o *relay) receive(note func(error)) {
 	note(err)
 }
 
-// expire closes the connection when the other rank has taken nothing for drainTime. A stopped rank or a cut network
-// would otherwise block send, and the receiver with it, without a limit.
+// expire closes the connection if the other rank has accepted no data for drainTime. Otherwise, a stopped rank or a
+// broken network would block send and receive forever.
 func (o *relay) expire() {
 	for {
 		before := o.sent.Load()
@@ -141,7 +141,7 @@ func (r *relays) err(rank int) error {
 	return r.faults[rank]
 }
 
-// expire limits the time that the relays still wait for other ranks. Gloo must have closed its sockets.
+// expire limits the time for which the relays wait for other ranks. Gloo must already have closed its sockets.
 func (r *relays) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +150,7 @@ func (r *relays) expire() {
 	}
 }
 
-// wait returns when all relays have ended. Gloo must have closed its sockets.
+// wait returns when all relays have ended. Gloo must already have closed its sockets.
 func (r *relays) wait() {
 	r.expire()
 	r.running.Wait()
@@ -160,7 +160,7 @@ func (r *relays) wait() {
 type onlyReader struct{ io.Reader }
 type onlyWriter struct{ io.Writer }
 
-// socketPair returns two connected sockets of this process. Gloo needs sockets of TCP.
+// socketPair returns two connected sockets of this process. They are TCP sockets, because Gloo needs such sockets.
 func socketPair() (near, far *net.TCPConn, err error) {
 	listens := net.ListenConfig{KeepAlive: -1}
 	listener, err := listens.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -180,6 +180,6 @@ func socketPair() (near, far *net.TCPConn, err error) {
 		if conn.RemoteAddr().String() == near.LocalAddr().String() {
 			return near, conn, nil
 		}
-		conn.Close() // of another program
+		conn.Close() // connection of another program
 	}
 }

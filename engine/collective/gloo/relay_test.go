@@ -22,12 +22,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// eavesdropper passes connections to a rank on, and may change a byte.
+// eavesdropper forwards connections to a rank. It may change a byte.
 type eavesdropper struct {
 	Control
 	t      *testing.T
-	damage atomic.Bool  // change one byte of the next piece towards the rank
-	most   atomic.Int64 // number of bytes to pass on, at least, before it reads nothing more; 0: no limit
+	damage atomic.Bool  // change one byte of the next piece to the rank
+	most   atomic.Int64 // stop reading after forwarding this number of bytes; 0: no limit
 
 	mu    sync.Mutex
 	heard bytes.Buffer
@@ -88,8 +88,8 @@ func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
 	}
 }
 
-// A program between two ranks must not read gradients if they are encrypted. If it changes a bit, both ranks must end
-// with an error, and no sum may contain the change.
+// If gradients are encrypted, a man in the middle must not be able to read them. If it changes a bit, both ranks must
+// end with an error, and no sum may contain the change.
 func TestEncryptedGradients(t *testing.T) {
 	need(t)
 	pattern := bytes.Repeat([]byte{0x42, 0xde, 0xc0, 0x5e}, 16) // random bytes do not repeat it
@@ -153,7 +153,8 @@ func TestEncryptedGradients(t *testing.T) {
 	}
 }
 
-// A stopped rank or a cut network must not keep a rank from its end. The send buffers of all sockets are full then.
+// A stopped rank or a broken network must not prevent Close from returning. In this case the send buffers of all
+// sockets are full.
 func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 	need(t)
 	_, ranks := configs(seat)

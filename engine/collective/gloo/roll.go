@@ -10,32 +10,33 @@ import (
 	"time"
 )
 
-// rollTime is how long a rank whose time has expired waits for the answers of the others. Larger: the error is later.
-// Smaller: on a busy machine, ranks that have entered are named as missing.
+// rollTime is how long a rank whose operation has timed out waits for the answers of the other ranks. Larger: the error
+// comes later. Smaller: on a busy machine, ranks that have entered the operation are reported as missing.
 const rollTime = time.Second
 
-// answerRoll tells the rank that calls the roll how many operations this rank has entered. It waits for the call until
-// ctx ends or Control breaks. It runs apart from the thread of the operations, which waits in the library. A rank that
-// computes too long therefore answers, too, with an older operation.
+// answerRoll answers a roll call: it publishes the number of operations that this rank has entered. It waits for the
+// call until ctx ends or Control breaks. It does not run on the thread of the operations, which waits in the library. A
+// rank that computes too long therefore also answers, with the number of an older operation.
 func (t *transport) answerRoll(ctx context.Context) {
 	if _, err := t.config.Control.Get(ctx, t.config.key("roll")); err != nil {
 		return
 	}
-	// An error means that Control is broken, or that this communicator closes. Then the operation fails anyway.
+	// An error means that Control is broken, or that this communicator is closing. In both cases the operation fails
+	// anyway.
 	_ = t.config.Control.Set(ctx, t.answerKey(t.config.Rank), binary.LittleEndian.AppendUint64(nil, t.entered.Load()))
 }
 
 func (t *transport) answerKey(rank int) string { return t.config.key("roll/" + strconv.Itoa(rank)) }
 
-// callTheRoll returns the ranks that have not entered the operation whose time has expired. In a tree, a rank that
-// waits for another does not know whether that one waits, too. Only the first rank whose time expires calls: the others
-// receive its result through Control. The roll needs no messages before a time expires. callTheRoll returns an error if
-// another rank has reported a failure meanwhile.
+// callTheRoll returns the ranks that have not entered the operation that timed out. In a tree, a rank does not know
+// whether the rank for which it waits is itself waiting. Only the first rank with a time-out calls the roll; other
+// ranks receive its result through Control. Before a time-out, the roll needs no messages. If another rank has reported
+// a failure, callTheRoll returns an error.
 func (t *transport) callTheRoll(limit time.Duration) (missing []int, err error) {
 	c, patience := t.config, min(rollTime, limit/2)
 	if err := c.Control.Set(context.Background(), c.key("roll"), []byte(strconv.Itoa(c.Rank))); err != nil {
-		// Another rank calls, or Control is broken. If that rank fails before it has a result, this rank reads the
-		// answers.
+		// Another rank calls the roll, or Control is broken. If the other rank fails before it has a result, this rank
+		// reads the answers.
 		select {
 		case <-c.Control.Broken():
 			return nil, c.broken()
@@ -70,9 +71,9 @@ func (t *transport) callTheRoll(limit time.Duration) (missing []int, err error) 
 	return missing, nil
 }
 
-// firstLost returns the rank that is probably at fault for the broken connection to a rank: the one that the first rank
-// with a broken connection lost. A rank closes its own connections only after this report, so later reports name ranks
-// that merely passed the failure on.
+// firstLost returns the rank that probably caused the broken connection to rank. The first rank that detects a broken
+// connection reports the rank at its other end, and firstLost returns this rank. A rank closes its own connections only
+// after its report, so later reports name ranks that only reacted to the failure.
 func (t *transport) firstLost(ctx context.Context, rank int) int {
 	key := t.config.key("broke")
 	_ = t.config.Control.Set(ctx, key, []byte(strconv.Itoa(rank))) // an error if another rank was first
@@ -80,7 +81,7 @@ func (t *transport) firstLost(ctx context.Context, rank int) int {
 	if err != nil {
 		return rank
 	}
-	// Both ends of a broken connection report each other; this rank is not lost.
+	// The two ranks of a broken connection report each other; this rank itself is not lost.
 	if first, err := strconv.Atoi(string(word)); err == nil && first >= 0 && first < t.config.Size &&
 		first != t.config.Rank {
 		return first

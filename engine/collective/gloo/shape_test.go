@@ -20,7 +20,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// everyOp returns one small operation of each kind in groups of size ranks, and larger ones. Each has own data.
+// everyOp returns one small operation of each kind, and some larger ones, for groups of size ranks. Each operation has
+// its own data.
 func everyOp(size int) (ops []func(device.Region) collective.Op, elements []int) {
 	add := func(n int, f func(device.Region) collective.Op) { ops, elements = append(ops, f), append(elements, n) }
 	counts, total := make([]int64, size), int64(0)
@@ -28,7 +29,7 @@ func everyOp(size int) (ops []func(device.Region) collective.Op, elements []int)
 		counts[rank] = int64((7*rank + 3) % 11)
 		total += counts[rank]
 	}
-	for _, n := range []int{1, 17, 450, 5000} { // the last one is small in no shape
+	for _, n := range []int{1, 17, 450, 5000} { // the last size is not small in any shape
 		add(n, func(m device.Region) collective.Op { return collective.AllReduce{Buffer: m, DType: tensor.F32} })
 	}
 	add(33, func(m device.Region) collective.Op { return collective.Broadcast{Buffer: m, Root: size - 1} })
@@ -94,7 +95,7 @@ func results(t *testing.T, comms []*Communicator) (all [][][]byte) {
 	return all
 }
 
-// All shapes reduce in the order of ranks. A choice by time therefore changes no bit.
+// All shapes reduce in the order of ranks, so results must not depend on the shape that is chosen by measured times.
 func TestShapesGiveTheSameBits(t *testing.T) {
 	need(t)
 	for _, size := range []int{2, 3, 5, 8, 13} {
@@ -120,7 +121,7 @@ func TestShapesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// The ranks choose one shape by time, and operations of all sizes work with it.
+// The ranks choose one shape by measured times. Operations of all sizes must work with it.
 func TestRanksChooseOneShape(t *testing.T) {
 	need(t)
 	for _, size := range []int{2, 3, 9, 24} {
@@ -156,8 +157,8 @@ func TestThresholdOfATree(t *testing.T) {
 	}
 }
 
-// A tree of seven ranks: 0 has 1, 2 and 4 below it, 2 has 3, and 4 has 5 and 6. Ranks that are not neighbours of a
-// faulty rank must also name it.
+// In a tree of seven ranks, the children of rank 0 are 1, 2 and 4, the child of 2 is 3, and the children of 4 are 5 and
+// 6. Ranks that are not neighbours of a faulty rank must also name it.
 func TestFaultsBelowATree(t *testing.T) {
 	need(t)
 	const size = 7
@@ -246,13 +247,13 @@ func TestFaultsBelowATree(t *testing.T) {
 			each(comms, -1, func(rank int, c *Communicator) {
 				n := int64(5)
 				if rank == faulty {
-					n = 1 << 16 // larger than all small operations
+					n = 1 << 16 // larger than any small operation
 				}
 				err := sum(t, c, n)
 				var mismatch *collective.MismatchError
 				var peer *collective.PeerError
 				switch {
-				case errors.As(err, &peer): // another rank found it first
+				case errors.As(err, &peer): // another rank detected it first
 				case !errors.As(err, &mismatch):
 					t.Errorf("rank %d: got %v, want a MismatchError or what another rank found", rank, err)
 				default:

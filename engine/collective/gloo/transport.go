@@ -23,8 +23,8 @@ type transport struct {
 	ended      chan struct{}  // closed by Close
 	relays     relays         // of encrypted connections
 	shape      Shape
-	entered    atomic.Uint64      // operations that this rank has entered, including those that measure
-	endRoll    context.CancelFunc // ends answerRoll
+	entered    atomic.Uint64      // number of operations that this rank has entered, including measured ones
+	endRoll    context.CancelFunc // stops answerRoll
 
 	// Threads other than the communicator's hold mu for reading while they use the connection. Close and die hold mu
 	// for writing.
@@ -34,8 +34,8 @@ type transport struct {
 	silent bool // tests: the rank pretends to be dead, and notifies no other rank
 }
 
-// afterwards is how long a rank that lost a connection waits for the reason. The reason is a farewell of the other
-// rank, or an error of Control.
+// afterwards is how long a rank that lost a connection waits for the reason: a farewell of the other rank, or an error
+// of Control.
 const afterwards = 2 * time.Second
 
 // Do implements queue.Transport.
@@ -53,8 +53,8 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 		return 0, nil
 	}
 	err := t.failure(op, number, t.config.Timeout, r)
-	// Notify the other ranks before the connections close, so that the ranks receive the reason first. Closing takes a
-	// while.
+	// Notify the other ranks before the connections close, so that the ranks first receive the reason. Closing takes
+	// some time.
 	t.queue.Fail(err)
 	t.background.Go(func() {
 		t.conn.disconnect()
@@ -95,9 +95,9 @@ func (t *transport) failure(op collective.Op, number uint64, limit time.Duration
 	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lost determines why a connection broke: a rank left in order, or Control knows the lost rank and the cause. A failed
-// rank also closes its connections, even if another rank caused the failure. The first broken connection is therefore
-// not always that of the rank at fault.
+// lost determines why a connection broke. Either the other rank left in order, or Control knows the lost rank and the
+// cause. A rank that fails closes its connections, even if another rank caused the failure. The first broken connection
+// is therefore not always that of the rank at fault.
 func (t *transport) lost(r result) error {
 	if r.rank == t.config.Rank {
 		return fmt.Errorf("gloo: rank %d: %s", r.rank, r.text)
@@ -188,7 +188,7 @@ func (t *transport) Close(orderly bool) error {
 	return nil
 }
 
-// die simulates the death of the process: its operations end, and it notifies no other rank. For tests.
+// die simulates the death of the process, for tests: its operations end, and it notifies no other rank.
 func (t *transport) die() {
 	t.mu.Lock()
 	t.silent = true

@@ -13,7 +13,7 @@ import (
 // Communicator is one rank's endpoint. This program cannot create one.
 type Communicator struct{ collective.Communicator }
 
-// Available returns an error: this program was built without cgo, or for another system than Linux.
+// Available returns an error, because this program was built without cgo, or for a system other than Linux.
 func Available() error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, nativelib.Loadable())
 }

@@ -4,23 +4,23 @@
 //
 // # Stages of an operation
 //
-// An operation has three stages. Each stage is an operation of an inner communicator, and events connect the stages:
+// An operation has three stages. Each stage is an operation of an inner communicator. Events connect the stages:
 //
 //	Within   the ranks of a host           reduce, gather, or copy the root's bytes to the host's first rank
 //	Between  the first ranks of the hosts  reduce, gather or copy among hosts
 //	Spread   the ranks of a host           the first rank broadcasts the result
 //
 // No thread of this package waits: each inner communicator runs its own operations in the order of Enqueue. While
-// Between runs one operation, Within already runs the next. Within and Spread therefore use two communicators: in a
-// single communicator, a broadcast that waits for the network would delay the next reduction. A host of one rank has
-// only Between. If an operation uses memory of an earlier operation, it starts after the earlier operation has ended.
+// Between runs one operation, Within already runs the next one. Within and Spread therefore use two communicators. In a
+// single communicator, a broadcast that waits for the network would delay the next reduction. A host with one rank has
+// only Between. If an operation uses memory of an earlier operation, it starts after the end of the earlier operation.
 //
 // # Order of sums
 //
 // First the values of each host are reduced, in the order in which [Options.Hosts] lists its ranks. Then the results of
-// the hosts are reduced, in the order of hosts: (x0 + x1) + (x2 + x3). All ranks receive the same bits, and every run
-// with the same Hosts gives the same bits. A communicator that adds rank after rank gives different bits. A sum of bf16
-// is rounded within the host and once more between hosts; use f32 for a single rounding.
+// the hosts are reduced, in the order of hosts: (x0 + x1) + (x2 + x3). The results are bit-equal on all ranks, and in
+// every run with the same Hosts. They are not bit-equal to those of a communicator that adds rank after rank. A sum of
+// bf16 is rounded within the host and once more between hosts; use f32 for a single rounding.
 //
 // # Permitted hosts
 //
@@ -29,16 +29,15 @@
 //
 // # Failure
 //
-// The first failure of an inner communicator ends all three inner communicators on this rank. The communicators of all
-// other ranks then end too. The package translates [collective.PeerError], [collective.TimeoutError] and
+// The first failure of an inner communicator ends all three inner communicators of this rank. The communicators of all
+// other ranks then also end. The package translates [collective.PeerError], [collective.TimeoutError] and
 // [collective.MismatchError], so that they name ranks of the whole group. Some inner communicators transfer only the
-// text of an error to other ranks, not its type. The package therefore writes a failure as a line that the receiver
-// parses. While no operation runs, failures are detected by polling every 20 ms.
+// text of an error to other ranks, not its type. The package therefore encodes a failure as a line of text that the
+// receiver parses. While no operation runs, the package polls for failures every 20 ms.
 //
-// Inner communicators have their own time-outs. If a rank never arrives, the ranks of its host must report that rank
-// before the other hosts report the host's first rank as missing. [Timeouts] returns suitable limits.
+// Inner communicators have their own time-outs. If a rank never arrives, the ranks of its host must report it before
+// the other hosts report that host's first rank as missing. [Timeouts] returns suitable limits.
 //
 // The inner communicators detect differences between the ranks' operations, with one exception. If ranks of one host
-// pass different counts for the ranks of other hosts, no error is reported. The counts that the host's first rank
-// passed apply.
+// pass different counts for the ranks of other hosts, there is no error. The counts of the host's first rank apply.
 package hosts

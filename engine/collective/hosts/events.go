@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// start is the After event of the first stage. It is complete when the operation's After event is complete and no
+// start is the After event of the first stage. It is complete when the operation's After event is complete, and no
 // earlier operation uses the same memory.
 type start struct{ f *inFlight }
 
@@ -53,7 +53,7 @@ type finish struct{ f *inFlight }
 
 func (e *finish) CompleteAt(at time.Duration) error {
 	f := e.f
-	for i := range f.links { // after a failure earlier stages may still be ending; Done means that the buffer is free
+	for i := range f.links { // after a failure, earlier stages may still run; Done must mean that the buffer is free
 		f.links[i].settle()
 	}
 	f.comm.look() // so that Err returns the failure when the caller sees Done
@@ -77,8 +77,8 @@ func (e *finish) WaitHost(time.Duration) error {
 	return errors.New("hosts: no goroutine waits for the in-flight operation")
 }
 
-// link joins two stages: one inner communicator completes it, another waits for it. After a failure the wait returns an
-// error, so that no stage uses unfinished data of the previous stage.
+// link connects two stages: one inner communicator completes it, and another waits for it. After a failure, the wait
+// returns an error, so that no stage uses incomplete data of the previous stage.
 type link struct {
 	*queue.Link // nil if no stage waits for it
 	comm        *Communicator
@@ -99,7 +99,7 @@ func (l *link) CompleteAt(at time.Duration) error {
 	return l.Link.Complete()
 }
 
-// settle returns when the previous stage, if any, has ended, with or without an error.
+// settle returns when the previous stage, if there is one, has ended, with or without an error.
 func (l *link) settle() {
 	for l.Link != nil && !l.Done() {
 		time.Sleep(time.Millisecond)

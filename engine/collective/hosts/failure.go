@@ -56,7 +56,7 @@ func (c *Communicator) translate(err error, ranks []int) error {
 	}
 	if c.opts.RankOf != nil {
 		if rank := c.opts.RankOf(err); rank >= 0 && rank != own {
-			if peer, ok := err.(*collective.PeerError); ok { // peer.Rank is numbered within the inner communicator
+			if peer, ok := err.(*collective.PeerError); ok { // peer.Rank is a rank of the inner communicator
 				err = peer.Cause
 			}
 			return &collective.PeerError{Rank: rank, Cause: err}
@@ -75,7 +75,7 @@ func (c *Communicator) translate(err error, ranks []int) error {
 	return fmt.Errorf("collective: rank %d: among ranks %v: %w", own, ranks, err)
 }
 
-// causeOf translates the cause that a peer reported, whose text may contain ranks of the inner communicator.
+// causeOf translates the cause that a peer reported. Its text may contain ranks of the inner communicator.
 func causeOf(cause error, ranks []int) error {
 	switch e := cause.(type) { //nolint:errorlint // as above
 	case *collective.TimeoutError:
@@ -108,7 +108,7 @@ func translated(list, ranks []int) (out []int) {
 	return out
 }
 
-// told returns the error for another rank's notice.
+// told returns the error for a notice of another rank.
 func (c *Communicator) told(n notice) error {
 	var cause error
 	switch n.kind {
@@ -120,7 +120,7 @@ func (c *Communicator) told(n notice) error {
 		late := &collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing,
 			Behind: n.behind}
 		if c.Position().Entered >= n.number {
-			return late // the operation timed out here too
+			return late // the operation timed out here, too
 		}
 		cause = late
 	default:
@@ -185,8 +185,8 @@ func parseNotice(text string) (n notice, ok bool) {
 }
 
 // Origin extracts the original failure from the text of a group's error: the rank that failed first, and its cause. The
-// error itself may name a different rank, which only forwarded the failure. ok is false if the text contains no such
-// failure.
+// error itself may name a different rank, which only forwarded the failure. ok is false if the text contains no
+// original failure.
 func Origin(text string) (rank int, cause string, ok bool) {
 	n, ok := parseNotice(text)
 	if !ok {

@@ -15,19 +15,21 @@ import (
 // Options describe one rank's endpoint.
 type Options struct {
 	Rank, Size int
-	// Hosts lists the ranks of each host. It contains each rank once and is the same on all ranks. The first rank of a
+	// Hosts lists the ranks of each host. It must contain each rank once and be equal on all ranks. The first rank of a
 	// host exchanges data with other hosts.
 	Hosts [][]int
-	// Within and Spread connect the ranks of this host, numbered by their position in Hosts; nil on a host of one rank.
+	// Within and Spread connect the ranks of this host, numbered by their position in Hosts; nil on a host with one
+	// rank.
 	Within, Spread collective.Communicator
 	// Between connects the hosts' first ranks, numbered by the position of the host in Hosts; nil on all other ranks.
 	Between collective.Communicator
 	// RankOf returns the rank of the whole group that an error of an inner communicator concerns, or a negative number
-	// if unknown. If RankOf is nil, the package derives the rank from the error's type and text.
+	// if it is unknown. nil: the package derives the rank from the type and the text of the error.
 	RankOf func(error) int
 }
 
-// ByHost divides ranks by the name of their host: hosts in the order of their first ranks, ranks ascending.
+// ByHost groups ranks by the name of their host. The hosts are in the order of their first ranks, and ranks are
+// ascending.
 func ByHost(names []string) [][]int {
 	var hosts [][]int
 	at := map[string]int{}
@@ -43,8 +45,8 @@ func ByHost(names []string) [][]int {
 	return hosts
 }
 
-// HostOf returns the index of a rank's host and the position of the rank within the host; -1 and -1 if no host has the
-// rank.
+// HostOf returns the index of a rank's host and the position of the rank in this host. It returns -1 and -1 if no host
+// contains the rank.
 func HostOf(hosts [][]int, rank int) (host, place int) {
 	for host, ranks := range hosts {
 		if place := slices.Index(ranks, rank); place >= 0 {
@@ -54,7 +56,7 @@ func HostOf(hosts [][]int, rank int) (host, place int) {
 	return -1, -1
 }
 
-// Timeouts returns the time-outs of the inner communicators for an operation with the time-out limit; 0: no time-out.
+// Timeouts returns the time-outs of the inner communicators if an operation has time-out limit; 0: no time-out.
 func Timeouts(limit time.Duration) (within, between, spread time.Duration) {
 	return limit, 2 * limit, 3 * limit
 }
@@ -71,7 +73,7 @@ type Communicator struct {
 	stop    chan struct{} // closed by Close
 	looking sync.WaitGroup
 
-	enqueuing sync.Mutex // ensures that all inner communicators get their operations in the same order
+	enqueuing sync.Mutex // all inner communicators must get their operations in the same order
 	count     uint64     // number of operations enqueued
 
 	mu      sync.Mutex

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// group has ranks of this process on simulated hosts.
+// group contains ranks of this process on simulated hosts.
 type group struct {
 	hosts [][]int
 	comms []*Communicator
@@ -72,7 +72,7 @@ func (g *group) kill(rank int) {
 	}
 }
 
-// close requires errors only on failed ranks.
+// close expects errors only from ranks that have failed.
 func (g *group) close(t *testing.T) {
 	t.Helper()
 	for rank, c := range g.comms {
@@ -91,7 +91,7 @@ func (g *group) each(f func(rank int, c *Communicator)) {
 	wg.Wait()
 }
 
-// dealt divides size ranks into hosts. next returns the number of ranks of each host.
+// dealt divides size ranks among hosts. next returns the number of ranks of each host.
 func dealt(size int, next func(host int) int) (hosts [][]int) {
 	for rank := 0; rank < size; {
 		var ranks []int
@@ -151,7 +151,7 @@ func synced(t *testing.T, c *Communicator) error {
 	return c.Sync(ctx)
 }
 
-// In f32, 2^24 + 1 is 2^24, so the result depends on the order of the sum.
+// In f32, 2^24 + 1 is rounded to 2^24, so the result depends on the order of the sum.
 func TestSumsWithinHostsFirst(t *testing.T) {
 	const big = 1 << 24
 	in := []float32{big, 1, 1, 0}
@@ -215,7 +215,7 @@ func TestPartsNeedHostsInTheOrderOfRanks(t *testing.T) {
 	}
 }
 
-// While one operation waits for another host, the ranks of this host must complete their part of the next.
+// While one operation waits for another host, the ranks of this host must complete their part of the next operation.
 func TestStagesOverlap(t *testing.T) {
 	g := newGroup(t, [][]int{{0, 1}, {2, 3}}, 0)
 	defer g.close(t)
@@ -279,7 +279,7 @@ func TestSameMemoryInOrder(t *testing.T) {
 	})
 }
 
-// A rank dies on each host of one, two and three ranks, during an operation and while none runs.
+// Ranks die on hosts with one, two and three ranks, during an operation and between operations.
 func TestEveryDeathIsNamed(t *testing.T) {
 	hosts := [][]int{{0}, {1, 2}, {3, 4, 5}}
 	for dead := range 6 {
@@ -293,7 +293,7 @@ func TestEveryDeathIsNamed(t *testing.T) {
 				}
 				if busy {
 					reduce := collective.AllReduce{Name: "one dies", Buffer: memory(t, 1), DType: tensor.F32}
-					c.Enqueue(reduce) //nolint:errcheck // may be too late
+					c.Enqueue(reduce) //nolint:errcheck // the group may already have failed
 				}
 				for start := time.Now(); c.Err() == nil &&
 					time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
@@ -308,11 +308,11 @@ func TestEveryDeathIsNamed(t *testing.T) {
 	}
 }
 
-// The error must name the missing rank, not the first rank of its host, which waits for it.
+// The error must name the missing rank. It must not name the first rank of its host, which waits for the missing rank.
 func TestLateRankIsNamed(t *testing.T) {
 	for _, late := range []int{2, 3, 5} {
 		for _, limit := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
-			// longer if other load delayed a rank, too
+			// the time limit is longer if a busy machine also delayed another rank
 			g := newGroup(t, [][]int{{0}, {1, 2}, {3, 4, 5}}, limit)
 			var others atomic.Bool
 			g.each(func(rank int, c *Communicator) {
@@ -345,7 +345,7 @@ func TestLateRankIsNamed(t *testing.T) {
 	}
 }
 
-// The test has hosts of several ranks.
+// Some hosts have several ranks.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	g := newGroup(t, [][]int{{0}, {1, 2}}, 0)
 	defer g.close(t)
@@ -384,7 +384,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The same operation value may have other counts in its list at its next use.
+// The counts of an operation value may change before its next use.
 func TestCountsMayChange(t *testing.T) {
 	g := newGroup(t, [][]int{{0, 1}, {2}}, 0)
 	defer g.close(t)

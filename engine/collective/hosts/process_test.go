@@ -24,13 +24,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable makes the test binary one rank; its value is the role.
+// roleVariable makes the test binary run as one rank. Its value is the role.
 const roleVariable = "HETERO_HOSTS_TEST_ROLE"
 
 type role struct {
 	Rank      int
 	Hosts     [][]int
-	Addresses [][2]string // addresses of shared memory, by host
+	Addresses [][2]string // addresses of shared memory, indexed by host
 	Meeting   string      // address of the rendezvous
 }
 
@@ -75,7 +75,7 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 	return hosts.New(opts)
 }
 
-// run prints a line with the result of compute, prints "round", and then reduces 4 MB in an endless loop.
+// run prints a line with the result of compute, then "round". It then reduces 4 MB in an endless loop.
 func (r role) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -111,7 +111,7 @@ func (r role) run() error {
 	}
 }
 
-// compute sums thirds and prints the sum's bits, then gathers and prints the result.
+// compute sums thirds and prints the bits of the sum. It then gathers, and prints the result.
 func (r role) compute(ctx context.Context, comm collective.Communicator, memory device.Buffer) error {
 	host := memory.Host()
 	binary.LittleEndian.PutUint32(host, math.Float32bits(1/(3+float32(r.Rank))))
@@ -148,8 +148,8 @@ func need(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 }
 
-// Two hosts of two ranks, with shared memory within hosts and Gloo between them. All ranks must have the same bits, and
-// the others must name a killed rank.
+// There are two hosts with two ranks each, with shared memory within hosts and Gloo between them. Results must be
+// bit-equal on all ranks. If a rank is killed, the other ranks must name it.
 func TestProcesses(t *testing.T) {
 	need(t)
 	for victim := range size {

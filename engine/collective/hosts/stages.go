@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// inFlight is the state of an operation in the stages. It is kept so that the same operation can reuse it.
+// inFlight is the state of an operation in the stages. It is kept so that the next use of the operation can reuse it.
 type inFlight struct {
 	comm        *Communicator
 	op          collective.Op
@@ -37,7 +37,7 @@ type key struct {
 	after, done device.Event
 }
 
-// mostKept is the maximum number of operations whose states are kept.
+// mostKept is the maximum number of operations whose state is kept.
 const mostKept = 512
 
 // inFlightOf returns a state for op that is not in use. The caller must hold the lock.
@@ -48,7 +48,7 @@ func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	if b, rooted := op.(collective.Broadcast); rooted {
 		k.root = b.Root
 	}
-	// values of other types may not be comparable
+	// Values of other types may not be comparable.
 	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done)
 	if kept {
 		for f := c.kept[k]; f != nil; f = f.next {
@@ -63,7 +63,7 @@ func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	f := c.newInFlight(op)
 	if kept {
 		if c.cached >= mostKept {
-			clear(c.kept) // operations that are under way keep their states
+			clear(c.kept) // operations in flight keep their states
 			c.cached = 0
 		}
 		f.next = c.kept[k]
@@ -108,7 +108,7 @@ type stages struct {
 
 // stagesOf returns the operations of the three stages. Every stage has an operation, even if it only waits, so that all
 // inner communicators run the same number of operations. Different operations have different stages. A difference
-// between ranks therefore appears in at least one stage.
+// between ranks is therefore detected in at least one stage.
 func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	name := op.Tags().Name
 	barrier := func(after, done device.Event) collective.Op {

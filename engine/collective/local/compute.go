@@ -62,7 +62,7 @@ func eachPart(counts []int64, dt tensor.DType, do func(rank int, from, to int64)
 	}
 }
 
-// reduced returns the reduction over all ranks. The result is valid until the next call.
+// reduced returns the reduction over all ranks, which is valid until the next call.
 func (g *group) reduced(dt tensor.DType, f collective.Reduce) []byte {
 	n := len(g.hosts[0])
 	if len(g.scratch) < n {
@@ -119,7 +119,7 @@ func reduceBF16(f collective.Reduce, dst []byte, src [][]byte) {
 	}
 }
 
-// combine reduces acc, the reduction of the earlier ranks' values, and v.
+// combine reduces v and acc, the reduction of the values of earlier ranks.
 func combine[T number](f collective.Reduce, acc, v T) T {
 	switch {
 	case f == collective.Sum:

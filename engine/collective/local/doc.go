@@ -1,13 +1,13 @@
-// Package local connects ranks that are goroutines of one process. Tests use it, and simulations with any number of
-// ranks on the null device. It is written in plain Go.
+// Package local connects ranks that are goroutines of one process. It is for tests, and for simulations with any number
+// of ranks on the null device. It is written in plain Go.
 //
-// The rank that enters an operation last performs the operation, while the other ranks sleep. The package reduces
-// buffers with host memory. If no rank's buffer has host memory (null device), it only advances the modelled time.
+// The rank that enters an operation last performs it, while the other ranks sleep. The package reduces buffers in host
+// memory. If no rank's buffer has host memory (null device), the package only advances the modelled time.
 //
 // # Time
 //
 // On devices that model time, an operation starts when two conditions hold on the modelled clock: the After events of
-// all ranks are complete, and the previous operation has ended. The operation takes the time that [Model] computes;
-// then its Done event completes. The overlap of communication and computation is therefore correct for any number of
-// ranks, without the machine's clock.
+// all ranks are complete, and the previous operation has ended. The operation takes the time that [Model] computes.
+// Then its Done event completes. The overlap of communication and computation is therefore correct for any number of
+// ranks, and does not depend on the machine's clock.
 package local

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rank is a null device with a program that computes two buckets, one launch each, and waits for both.
+// rank is a null device. Its program computes two buckets, in one launch each, and waits for both.
 type rank struct {
 	stream         *null.Stream
 	program        device.Program
@@ -105,9 +105,9 @@ func run(t *testing.T, ranks []*rank, model Model, steps int) {
 	}
 }
 
-// TestModelledOverlap: launches take 8 ms on rank 0 and 16 ms on rank 1; an all-reduce of 20 MB between two ranks at 1
-// GB/s takes 20 ms. Buckets are ready at 16 and 32 ms on the slower rank, so the first reduction runs from 16 to 36 ms,
-// the second from there to 56 ms.
+// Launches take 8 ms on rank 0 and 16 ms on rank 1. An all-reduce of 20 MB between two ranks takes 20 ms at 1 GB/s. On
+// the slower rank, buckets are ready at 16 and 32 ms. The first reduction therefore runs from 16 to 36 ms, and the
+// second from 36 to 56 ms.
 func TestModelledOverlap(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -1,4 +1,4 @@
-/* hetero_collective.h: declarations that the native libraries of communicators share: the operations, as numbers that
+/* hetero_collective.h: common declarations of the native libraries of communicators: the operations, as numbers that
  * ranks exchange.
  *
  * dtype has the values of tensor.DType, reduce those of collective.Reduce, kind those of signature.Kind.

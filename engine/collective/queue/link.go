@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Link is an event between two communicators of one rank: one communicator completes the event, and the other waits for
-// it. After Clear, a link can be reused without allocating.
+// Link is an event between two communicators of one rank. One communicator completes the event, and the other waits for
+// it. After Clear, a Link can be reused without allocating.
 type Link struct {
 	over  atomic.Bool
 	token chan struct{} // contains a token from Complete until WaitHost takes it
@@ -22,7 +22,7 @@ func NewLink() *Link {
 	return l
 }
 
-// Clear makes the link pending again. No goroutine may use the link during this call.
+// Clear makes the link pending again. No goroutine may use the link during the call.
 func (l *Link) Clear() {
 	l.over.Store(false)
 	select {
@@ -41,7 +41,7 @@ func (l *Link) Complete() error {
 	return nil
 }
 
-// WaitHost implements device.Event. After each Clear, one goroutine may call it, once.
+// WaitHost implements device.Event. It may be called once after each Clear.
 func (l *Link) WaitHost(limit time.Duration) error {
 	l.timer.Reset(limit)
 	select {
@@ -56,7 +56,7 @@ func (l *Link) WaitHost(limit time.Duration) error {
 // Done implements device.Event.
 func (l *Link) Done() bool { return l.over.Load() }
 
-// Reset implements device.Event. It always returns an error: the owner of a link calls Clear.
+// Reset implements device.Event. It always returns an error, because the owner of a link must call Clear instead.
 func (l *Link) Reset() error { return errors.New("queue: a link cannot be reset") }
 
 // Close implements device.Event.

@@ -1,6 +1,6 @@
-// Package queue contains the code that host communicators share: the order of operations, the thread that runs
-// operations, their events, and the first failure. An implementation adds a [Transport], which moves the data of one
-// operation.
+// Package queue contains the common code of host communicators: the order of operations, the thread that runs
+// operations, their events, and the first failure. An implementation adds a [Transport], which transfers the data of
+// one operation.
 package queue
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Transport moves the data of operations.
+// Transport transfers the data of operations.
 type Transport interface {
-	// Do performs op on the communicator's thread. number is op's position in the communicator's sequence, from 1. On
-	// devices that model time, at is the earliest start of the operation, and Do returns the time of the operation's
-	// end.
+	// Do performs op on the communicator's thread. number is op's position in the communicator's sequence, counted from
+	// 1. On devices that model time, at is the earliest start of the operation, and Do returns the time at which the
+	// operation ends.
 	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)
-	// Fail is called once, from any goroutine, with the communicator's first failure. It makes a running Do return.
-	// Unless err came from another rank, it also notifies the other ranks.
+	// Fail is called once, from any goroutine, with the communicator's first failure. It must make a running Do return.
+	// Unless err came from another rank, it must also notify the other ranks.
 	Fail(err error)
 	// Close is called once, after the last Do. orderly reports whether this rank has run all operations that it
 	// enqueued.
@@ -53,11 +53,12 @@ type Queue struct {
 // Options of a Queue.
 type Options struct {
 	Rank, Size int
-	// OwnThread locks the goroutine that runs operations to an OS thread, for transports that block it in C code.
+	// OwnThread locks the goroutine that runs operations to an OS thread. It is for transports that block this
+	// goroutine in C code.
 	OwnThread bool
 }
 
-// New starts a communicator, which the caller must end with Close.
+// New starts a communicator. The caller must end it with Close.
 func New(t Transport, opts Options) *Queue {
 	q := &Queue{at: collective.Progress{Rank: opts.Rank}, rank: opts.Rank, size: opts.Size, transport: t,
 		ended: make(chan struct{}), queued: make([]collective.Op, 64)}

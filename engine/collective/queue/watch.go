@@ -5,7 +5,7 @@ import "time"
 // LookEvery is the interval at which a communicator built from inner communicators checks them for failures.
 const LookEvery = 20 * time.Millisecond
 
-// Watch calls look every LookEvery until stop is closed, so that failures are noticed while no operation runs.
+// Watch calls look every LookEvery until stop is closed, so that failures are detected while no operation runs.
 func Watch(stop <-chan struct{}, look func()) {
 	ticker := time.NewTicker(LookEvery)
 	defer ticker.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Available returns nil if Connect can work on this machine, otherwise an error with the reason.
+// Available returns nil if Connect can work on this machine. Otherwise it returns an error with the reason.
 func Available() error {
 	_, err := openLibrary()
 	return err
@@ -24,8 +24,8 @@ type Communicator struct {
 	transport *transport
 }
 
-// Connect joins the group and returns when all ranks have joined. All ranks must call it. Connect fails when ctx ends;
-// on rank 0 the error names the missing ranks. It returns ErrUnavailable if Available returns an error.
+// Connect joins the group and returns when all ranks have joined. All ranks must call it. If ctx ends first, Connect
+// returns an error, which on rank 0 names the missing ranks. It returns ErrUnavailable if Available returns an error.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -47,7 +47,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: rank %d of %d: %w", c.Rank, c.Size, err)
 	}
-	defer memory.Close() // the mapping keeps the memory
+	defer memory.Close() // the mapping keeps the memory alive
 	g, err := lib.attach(memory, c.Rank, c.Size)
 	if err != nil {
 		closeAll(peers)

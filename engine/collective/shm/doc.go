@@ -1,20 +1,20 @@
 // Package shm connects ranks through shared memory. The ranks are processes of one host.
 //
-// Ranks meet at a unix socket in the abstract namespace. Rank 0 sends every other rank the descriptor of one unnamed
-// memory file. The socket and the file vanish with the processes, also after kill -9. The connections between ranks
+// Ranks connect to a unix socket in the abstract namespace. Rank 0 sends every other rank the descriptor of one unnamed
+// memory file. The socket and the file disappear with the processes, even after kill -9. The connections between ranks
 // stay open. When a rank dies, its connection closes, so all other ranks detect which rank died. All ranks must share a
 // network namespace and a user.
 //
 // # Data path
 //
-// A buffer passes through the shared memory block by block. Each rank reduces one part of the buffer. In each turn
+// A buffer passes through the shared memory block by block. Each rank reduces one part of the buffer. In each turn,
 // every rank copies one block of every other rank's part into its own area of the shared memory. Then it reduces the
 // block of its own part, in the order of ranks, and publishes the result. Blocks fit into the caches, and the buffer
-// itself is read and written once. In a small all-reduce every rank computes the whole result, which takes one
+// itself is read and written once. In a small all-reduce, every rank computes the whole result, which needs one
 // synchronization instead of two.
 //
 // The code is in C++ (src/, libhetero_shm.so) and runs on the communicator's own OS thread. A waiting rank sleeps on a
-// futex and leaves its core to other threads.
+// futex, so other threads can use its core.
 //
 // # The library
 //
@@ -23,7 +23,7 @@
 //
 // # Trust
 //
-// The package checks the credentials that the kernel reports, and refuses processes of other users. If a token is
-// given, the package also refuses other jobs of the same user. The ranks of a group must trust each other, because they
-// write to the same memory.
+// The package refuses processes of other users. For this, it checks the credentials that the kernel reports. If a token
+// is given, the package also refuses other jobs of the same user. The ranks of a group must trust each other, because
+// they write to the same memory.
 package shm

@@ -1,8 +1,8 @@
 /* hetero_shm.h: the C ABI of libhetero_shm.so: collectives among processes of one host, through shared memory.
  *
  * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL for an unknown
- * version. One thread at a time may use a group, except for stop and the functions for states, which any thread may
- * call until detach. No exception leaves the library, and it installs no signal handler.
+ * version. Only one thread at a time may use a group, except for stop and the functions for states, which any thread
+ * may call until detach. No exception leaves the library, and it installs no signal handler.
  *
  * hetero_collective.h defines the operations.
  */
@@ -70,8 +70,8 @@ typedef struct hetero_shm_api {
   int32_t (*run)(hetero_shm_group *, hetero_shm_call *, void *buffer, const int64_t *counts);
   /* Ends the current run, or the next one, on this rank only. */
   void (*stop)(hetero_shm_group *);
-  /* Sets the state of a rank that is alive. text is for GAVE_UP and TIMED_OUT, which a rank sets for itself. A state
-   * after LEFT ends the group: the run of every rank. */
+  /* Sets the state of a rank that is alive. text is for GAVE_UP and TIMED_OUT, which a rank sets only for itself. A
+   * state after LEFT in hetero_shm_state ends the group, and thus the run of every rank. */
   void (*set_state)(hetero_shm_group *, int32_t rank, int32_t state, const char *text);
   /* Returns the state of a rank and its text. */
   int32_t (*get_state)(hetero_shm_group *, int32_t rank, char *text);

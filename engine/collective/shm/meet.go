@@ -22,8 +22,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
-// peer is the open connection to another rank. Rank 0 has a connection to each other rank; each other rank has a
-// connection to rank 0 only.
+// peer is the open connection to another rank. Rank 0 has a connection to each other rank. Each other rank has a
+// connection only to rank 0.
 type peer struct {
 	rank int
 	conn *net.UnixConn
@@ -36,8 +36,7 @@ func closeAll(peers []peer) {
 }
 
 // Messages of the handshake. A rank first sends its greeting. When all ranks have joined, rank 0 replies with sayStart
-// and the descriptor of the memory. At any time, rank 0 may instead reply with sayRefused and the reason for the
-// refusal.
+// and the descriptor of the memory. At any time, rank 0 may instead reply with sayRefused and the reason.
 const (
 	greetingMagic = "HTSHM001"
 	sayStart      = 'G'
@@ -66,7 +65,7 @@ type refusal struct {
 	fatal  bool
 }
 
-// gatherRanks is rank 0's side of the handshake: it waits for all ranks, creates the memory and sends it to the ranks.
+// gatherRanks is rank 0's side of the handshake. It waits for all ranks, creates the memory and sends it to the ranks.
 func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, peers []peer, err error) {
 	defer func() {
 		if err != nil {
@@ -87,7 +86,7 @@ func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, 
 	rights := syscall.UnixRights(int(memory.Fd()))
 	for _, p := range peers {
 		if _, _, err := p.conn.WriteMsgUnix([]byte{sayStart}, rights, nil); err != nil {
-			memory.Close() // the last user frees it
+			memory.Close() // the memory is freed when its last user ends
 			return nil, peers, &collective.PeerError{Rank: p.rank, Cause: collective.ErrDied}
 		}
 	}
@@ -100,7 +99,7 @@ type arrival struct {
 	refusal *refusal
 }
 
-// accept returns when every other rank has joined. If it fails, it returns the ranks that had joined.
+// accept returns when every other rank has joined. If it fails, it still returns the ranks that have joined.
 func accept(ctx context.Context, c Config) ([]peer, error) {
 	l, err := net.ListenUnix("unix", c.socket())
 	if err != nil {
@@ -110,7 +109,7 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 	return acceptBy(ctx, c, l.AcceptUnix)
 }
 
-// acceptBy is accept with a method of the listener. After it returns, the caller must close the listener.
+// acceptBy implements accept. next is a method of the listener, which the caller must close after acceptBy returns.
 func acceptBy(ctx context.Context, c Config, next func() (*net.UnixConn, error)) ([]peer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -209,7 +208,7 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 	return a
 }
 
-// sameUser checks the user at the other end, as the kernel reports it. Root is accepted too.
+// sameUser checks the user at the other end, as reported by the kernel. It also accepts root.
 func sameUser(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -240,8 +239,7 @@ func refuse(conn *net.UnixConn, reason string) {
 	conn.Close()                                       // the connection has no further use
 }
 
-// joinRanks is the other ranks' side of the handshake: it connects to rank 0, sends the greeting and waits for the
-// memory.
+// joinRanks is the side of the other ranks. It connects to rank 0, sends the greeting and waits for the memory.
 func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	conn, err := dial(ctx, c)
 	if err != nil {

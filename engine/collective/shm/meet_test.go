@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// meet connects ranks with the given configurations, and returns their errors in order.
+// meet connects ranks with the given configurations, and returns their errors in the same order.
 func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
 	t.Helper()
 	need(t)
@@ -40,7 +40,7 @@ func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
 func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		odd  Config // an additional rank next to ranks 0 and 1 of 3
+		odd  Config // an additional rank; ranks 0 and 1 of 3 are regular
 		says string
 		all  bool // the group must fail
 	}{
@@ -58,7 +58,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			if c.all {
 				errs := meet(t, 20*time.Second, ours(0), ours(1), c.odd)
 				for i, err := range errs {
-					// Rank 0 may have given up before this rank connects, and then cannot report the reason.
+					// Rank 0 may have failed before this rank connects, and then cannot report the reason.
 					late := i != 0 && errs[0] != nil
 					if err == nil || !strings.Contains(err.Error(), c.says) && !late {
 						t.Errorf("process %d: got %v, want %q", i, err, c.says)
@@ -70,7 +70,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			group := make(chan []error)
 			go func() { group <- meet(t, 20*time.Second, ours(0), ours(1)) }()
 			if err := meet(t, 20*time.Second, c.odd)[0]; err == nil || !strings.Contains(err.Error(), c.says) {
-				// while they wait for rank 2
+				// Ranks 0 and 1 still wait for rank 2.
 				t.Errorf("the odd one: got %v, want %q", err, c.says)
 			}
 			last := meet(t, 20*time.Second, ours(2))
@@ -86,14 +86,14 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	ours := func(rank int) Config { return Config{Rank: rank, Size: 4, Address: address} }
 	var errs []error
 	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		// longer if the machine has much other load
+		// the time limit is longer on a busy machine
 		errs = meet(t, limit, ours(0), ours(2))
 		if errs[1] == nil {
 			t.Error("rank 2: no error")
 		}
 		if !errors.Is(errs[0], context.DeadlineExceeded) ||
 			!strings.Contains(errs[0].Error(), "missing: rank 1, 2, 3") {
-			// else rank 2 has come
+			// otherwise rank 2 has joined
 			break
 		}
 	}
@@ -129,7 +129,7 @@ func TestGarbageDoesNotDisturbTheMeeting(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprint(conn, garbage)
-		if i != 2 { // this one stays open
+		if i != 2 { // connection 2 stays open
 			conn.Close()
 		}
 	}
@@ -199,7 +199,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	}
 }
 
-// Without file descriptors, the error is not only that a rank has not come.
+// If file descriptors are exhausted, the error must state this, not only that a rank is missing.
 func TestALackOfFileDescriptorsIsNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

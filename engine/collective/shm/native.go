@@ -44,7 +44,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/signature"
 )
 
-// library is an opened libhetero_shm.so; it stays open until the program ends.
+// library is an opened libhetero_shm.so, which stays open until the program ends.
 type library struct{ api *C.hetero_shm_api }
 
 // openLibrary opens the library. If it cannot, it returns ErrUnavailable with the reason.
@@ -109,8 +109,8 @@ const (
 // result is the outcome of an operation.
 type result struct {
 	status    status
-	rank      int    // of peerGone: the lost rank; of mismatched: the rank with a different operation
-	got, want string // of mismatched: texts of both operations
+	rank      int    // for peerGone: the lost rank; for mismatched: the rank with a different operation
+	got, want string // for mismatched: texts of both operations
 }
 
 // run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.

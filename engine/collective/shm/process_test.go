@@ -30,21 +30,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable contains the role of a child process, a test binary that is one rank.
+// roleVariable contains the role of a child process, which runs the test binary as one rank.
 const roleVariable = "HETERO_SHM_TEST_ROLE"
 
 // role describes the work of a child.
 type role struct {
 	Config Config
-	// Rounds of one all-reduce of f32 and one of bf16, of Elements each; 0: repeat for ever.
+	// Rounds is the number of rounds; 0: repeat forever. A round is one all-reduce of f32 and one of bf16, of Elements
+	// each.
 	Rounds, Elements int
 }
 
-// report is the last line of a child.
+// report is the last line of a child's output.
 type report struct {
 	Error   string
-	Died    bool  // the error is a PeerError with ErrDied
-	Peer    int   // rank of the PeerError; -1: the error is none
+	Died    bool  // the error is a PeerError with cause ErrDied
+	Peer    int   // rank of the PeerError; -1: not a PeerError
 	Missing []int // ranks of the TimeoutError that are missing or behind
 	Hash    string
 }
@@ -122,7 +123,7 @@ func (r role) run() (hash string, err error) {
 	return hex.EncodeToString(sum.Sum(nil)), comm.Close()
 }
 
-// fill writes real numbers of very different sizes, some of them denormal or infinite.
+// fill writes real numbers of very different magnitudes, some of them denormal or infinite.
 func fill(rng *rand.Rand, f32, bf16 []byte) {
 	for i := range len(f32) / 4 {
 		v := float32(rng.NormFloat64() * math.Pow(2, float64(rng.IntN(40)-20)))
@@ -139,7 +140,7 @@ func fill(rng *rand.Rand, f32, bf16 []byte) {
 
 // child is a rank in its own process.
 type child struct {
-	address string // address of the meeting, "" if the child runs alone
+	address string // address at which the ranks meet; "" if the child runs alone
 	t       *testing.T
 	cmd     *exec.Cmd
 	out     *bufio.Reader
@@ -183,7 +184,7 @@ func (c *child) says(want string) {
 	}
 }
 
-// report waits for the child's end.
+// report waits until the child ends.
 func (c *child) report() (r report) {
 	c.t.Helper()
 	all, err := io.ReadAll(c.out)
@@ -220,7 +221,7 @@ func startAll(t *testing.T, size int, r role) []*child {
 	return children
 }
 
-// Endless all-reduces of 16 MB, so every fault occurs during one.
+// endless runs endless all-reduces of 16 MB, so that every fault occurs during an all-reduce.
 var endless = role{Elements: 4 << 20}
 
 func TestKilledProcessIsNamed(t *testing.T) {
@@ -232,7 +233,7 @@ func TestKilledProcessIsNamed(t *testing.T) {
 				if rank == victim {
 					continue
 				}
-				if r := c.report(); r.Peer != victim || !r.Died { // not a time-out, so the death itself was detected
+				if r := c.report(); r.Peer != victim || !r.Died { // not a time-out: the death itself was detected
 					t.Errorf("rank %d: got %+v, want that rank %d died", rank, r, victim)
 				}
 			}
@@ -241,7 +242,7 @@ func TestKilledProcessIsNamed(t *testing.T) {
 }
 
 func TestKillingEverybodyLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir()) // other tests make folders in the usual one
+	t.Setenv("TMPDIR", t.TempDir()) // other tests create folders in the default folder
 	children := startAll(t, 2, endless)
 	before := leftovers(t)
 	for _, c := range children {
@@ -250,7 +251,7 @@ func TestKillingEverybodyLeavesNothing(t *testing.T) {
 	for _, c := range children {
 		c.cmd.Wait()
 	}
-	if strings.Contains(sockets(t), children[0].address) { // other processes of this machine may have their own sockets
+	if strings.Contains(sockets(t), children[0].address) { // other processes of this machine may also have sockets
 		t.Error("a socket is left in the abstract namespace")
 	}
 	for _, name := range leftovers(t) {
@@ -269,7 +270,7 @@ func sockets(t *testing.T) string {
 	return string(text)
 }
 
-// leftovers returns this program's files in the folders of named shared memory and of sockets.
+// leftovers returns files of this program in the folders of named shared memory and of sockets.
 func leftovers(t *testing.T) (names []string) {
 	t.Helper()
 	for _, dir := range []string{"/dev/shm", os.TempDir()} {
@@ -287,7 +288,7 @@ func leftovers(t *testing.T) (names []string) {
 }
 
 func TestStoppedProcessIsNamed(t *testing.T) {
-	r := role{Elements: 4 << 14} // the time-out is thousands of rounds, so load of the machine alone causes none
+	r := role{Elements: 4 << 14} // the time-out is thousands of rounds, so a busy machine does not cause it
 	r.Config.Timeout = 4 * time.Second
 	children := startAll(t, 3, r)
 	const victim = 1
@@ -306,7 +307,7 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 	}
 }
 
-// Ranks, and groups of ranks, use different instruction sets.
+// The ranks of a group, and different groups, use different instruction sets.
 func TestUnlikeCPUsGiveTheSameBits(t *testing.T) {
 	hashes := map[string]string{}
 	for _, sets := range [][]string{{"generic", "avx2", "avx512"}, {"avx512", "avx512", "avx512"},

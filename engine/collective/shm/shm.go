@@ -19,15 +19,15 @@ const DefaultStageBytes = 1 << 20
 // Config describes a group from the view of one rank.
 type Config struct {
 	Rank, Size int
-	// Address is the address at which the ranks meet. All ranks of a group use the same address; every group needs its
-	// own (NewAddress).
+	// Address is the address at which the ranks meet. It must be equal for all ranks of a group, and different for
+	// every other group (NewAddress).
 	Address string
-	// Token is a secret of the job, the same for all ranks; "": none.
+	// Token is a secret of the job, equal on all ranks; "": none.
 	Token string
-	// Timeout limits an operation, from when a rank enters it; 0: no limit.
+	// Timeout limits the time from when a rank enters an operation; 0: no limit.
 	Timeout time.Duration
-	// StageBytes is the number of bytes that a rank stages in one turn: a multiple of 64; 0 = DefaultStageBytes. Each
-	// rank uses four times this amount of shared memory. The value of rank 0 applies.
+	// StageBytes is the number of bytes that a rank copies to shared memory in one turn. It must be a multiple of 64; 0
+	// means DefaultStageBytes. Each rank uses four times this amount of shared memory. The value of rank 0 applies.
 	StageBytes int64
 }
 

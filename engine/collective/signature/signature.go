@@ -32,7 +32,7 @@ type Signature struct {
 	Parts    uint64 // hash of the counts; 0 if the operation has no counts
 }
 
-// Of returns the signature of an operation without Parts, which the native libraries fill in.
+// Of returns the signature of an operation. Parts is 0, because the native libraries set it.
 func Of(op collective.Op, number uint64) Signature {
 	buffer, dt, reduce := op.Memory()
 	s := Signature{Number: number, DType: dt, Reduce: reduce}

@@ -1,7 +1,7 @@
 // Package staged adds support for device memory to a communicator that can transfer only host memory, the inner
 // communicator. It copies the data to page-locked memory, runs the inner communicator on this copy, and copies the
-// result back. Ranks on GPUs and ranks on CPUs can thus form one group, over package gloo, shm or hosts. All ranks get
-// the results of the inner communicator bit for bit.
+// result back. GPU ranks and CPU ranks can therefore form one group, over package gloo, shm or hosts. The results on
+// all ranks are bit-equal to those of the inner communicator.
 //
 // # Stages of an operation
 //
@@ -9,17 +9,17 @@
 //	inner   the inner communicator runs the operation on the page-locked copy
 //	bring   another thread and stream: copies back the data that the operation changed, then completes Done
 //
-// Events connect the three stages. The stages overlap: while one bucket is reduced, the next is fetched and the
-// previous one is copied back. If two operations use the same memory, the data of the later operation is fetched only
-// after the result of the earlier operation has been copied back. Operations on host memory, and barriers, go to the
-// inner communicator unchanged.
+// Events connect the three stages. The stages overlap: while one bucket is reduced, the next one is fetched, and the
+// previous one is copied back. If two operations use the same memory, the later operation is fetched only after the
+// result of the earlier one has been copied back. Operations on host memory, and barriers, go to the inner communicator
+// unchanged.
 //
-// The first use of an operation allocates its page-locked memory, and later uses reuse it. In total this memory is as
-// large as the buffers of all operations of a step.
+// The first use of an operation allocates its page-locked memory, and later uses reuse it. The total size of this
+// memory is that of the buffers of all operations of a step.
 //
 // # Failure
 //
-// The first failure of the inner communicator is also the failure of the outer one. A failed copy aborts the inner
+// The first failure of the inner communicator is also the failure of this communicator. A failed copy aborts the inner
 // communicator.
 //
 // # Duties of the caller

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// inFlight is the state of an in-flight operation: fetch to page-locked memory, inner operation, and copy back. It is
-// kept with its page-locked memory, so that the same operation can reuse both.
+// inFlight is the state of an in-flight operation: copy to page-locked memory, inner operation, and copy back. It is
+// kept with its page-locked memory, so that the next use of the operation can reuse both.
 type inFlight struct {
 	comm      *Communicator
 	op        collective.Op
@@ -184,7 +184,7 @@ func (t *copier) Fail(err error) { t.comm.fail(err) }
 // Close implements queue.Transport.
 func (t *copier) Close(bool) error { return t.stream.Close() }
 
-// carryOut copies to host memory when no earlier operation uses the device memory.
+// carryOut copies to host memory once no earlier operation uses the device memory.
 func (f *inFlight) carryOut(stream device.Stream) error {
 	if err := f.comm.awaitTurn(f); err != nil {
 		return err

@@ -43,8 +43,8 @@ type rank struct {
 
 const mixedRanks = 3
 
-// On every host communicator, the buckets of ranks 0 and 2 are in GPU memory, and those of rank 1 in host memory. Steps
-// overlap.
+// For every host communicator, the buckets of ranks 0 and 2 are in GPU memory, and those of rank 1 are in host memory.
+// Steps overlap.
 func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
 	devs := [mixedRanks]device.Device{gpu(t), reference.New(), gpu(t)}
 	want := mixedRun(t, [mixedRanks]device.Device{reference.New(), reference.New(), reference.New()}, overLocal(t))
@@ -72,7 +72,7 @@ func overLocal(t *testing.T) (list []collective.Communicator) {
 	return list
 }
 
-// joined connects all ranks at once.
+// joined connects all ranks concurrently.
 func joined[C collective.Communicator](t *testing.T,
 	connect func(ctx context.Context, r int) (C, error)) []collective.Communicator {
 	return collectivetest.GroupOf(collectivetest.Connected(t, mixedRanks, connect), nil).Comms
@@ -100,7 +100,7 @@ func overGloo(t *testing.T) []collective.Communicator {
 	})
 }
 
-// mixedRun runs the same steps of four buckets on every rank, and returns the memory of each rank afterwards.
+// mixedRun runs the same steps of four buckets on every rank. It returns the final memory of each rank.
 func mixedRun(t *testing.T, devs [mixedRanks]device.Device, comms []collective.Communicator) [][]byte {
 	t.Helper()
 	out := make([][]byte, mixedRanks)
@@ -184,7 +184,7 @@ func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
 				return nil, err
 			}
 		}
-		for i := range ops { // as in a training step: a bucket becomes ready, and later its sum is used
+		for i := range ops { // as in training: a bucket becomes ready, and later its sum is used
 			if err := r.stream.Record(events[i][0]); err != nil {
 				return nil, err
 			}

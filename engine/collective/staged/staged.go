@@ -19,7 +19,7 @@ type Communicator struct {
 	stop         chan struct{} // closed by Close
 	looking      sync.WaitGroup
 
-	enqueuing sync.Mutex // ensures that all three queues get their operations in the same order
+	enqueuing sync.Mutex // all three queues must get their operations in the same order
 
 	mu    sync.Mutex
 	turn  sync.Cond   // signals that an operation has ended, or err is set
@@ -29,8 +29,8 @@ type Communicator struct {
 	err   error       // the first failure
 }
 
-// New returns a communicator for memory of dev that transfers data through inner, a host communicator. The communicator
-// takes ownership of inner, even if New fails.
+// New returns a communicator for memory of dev. It transfers data through inner, a host communicator, and takes
+// ownership of inner, even if New fails.
 func New(inner collective.Communicator, dev device.Device) (_ *Communicator, err error) {
 	c := &Communicator{inner: inner, dev: dev, stop: make(chan struct{})}
 	c.turn.L = &c.mu
@@ -144,7 +144,7 @@ func (c *Communicator) look() {
 	}
 }
 
-// fail sets the first failure and aborts the inner communicator and both copiers. It does nothing if a failure is
+// fail sets the first failure, and aborts the inner communicator and both copiers. It does nothing if a failure is
 // already set.
 func (c *Communicator) fail(err error) {
 	c.mu.Lock()
@@ -161,7 +161,7 @@ func (c *Communicator) fail(err error) {
 	}
 }
 
-// Needs reports whether a device needs this package: it is not modelled, and the host cannot access its memory.
+// Needs reports whether a device needs this package: the device is not modelled, and the host cannot access its memory.
 func Needs(dev device.Device) (bool, error) {
 	if dev.Info().Modelled {
 		return false, nil

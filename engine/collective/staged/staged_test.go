@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// group gives goroutine ranks devices. Every second device hides its memory, from rank 0 on.
+// group creates ranks in goroutines, with devices. The devices of ranks 0, 2, 4 and so on hide their memory.
 func group(t conformance.TB, size int, limit time.Duration,
 	stream func(device.Stream) device.Stream) collectivetest.Group {
 	t.Helper()
@@ -60,8 +60,8 @@ func (d flawed) NewStream() (device.Stream, error) {
 	return s, err
 }
 
-// The group has ranks with and without hidden memory; all must have the same bits. HETERO_HOSTILE=1 adds checks that
-// take seconds.
+// The group has ranks with and without hidden memory, whose results must be bit-equal. HETERO_HOSTILE=1 adds checks
+// that take seconds.
 func TestConformance(t *testing.T) {
 	suite := conformance.Go(t)
 	if !needtest.Hostile.On() {
@@ -73,7 +73,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// failing is a stream that copies nothing.
+// failing is a stream whose copies fail.
 type failing struct {
 	device.Stream
 	asked <-chan struct{} // closed when the copy may fail
@@ -87,7 +87,8 @@ func (f failing) Copy(_, _ device.Region) error {
 }
 
 func TestCopyThatFailsEndsTheGroup(t *testing.T) {
-	// Closed when both ranks have enqueued; an operation that is enqueued after the end of the group is refused.
+	// asked is closed when both ranks have enqueued their operations. An operation that is enqueued after the failure
+	// would be refused.
 	asked := make(chan struct{})
 	g := group(conformance.Go(t), 2, time.Minute, func(s device.Stream) device.Stream { return failing{s, asked} })
 	done, errs := [2]device.Event{}, [2]error{}
@@ -122,7 +123,7 @@ func TestCopyThatFailsEndsTheGroup(t *testing.T) {
 	}
 }
 
-// The operations of a step must use the memory of the previous step.
+// The operations of a step must reuse the memory of the previous step.
 func TestPageLockedMemoryIsKept(t *testing.T) {
 	inner, err := local.New(1, local.Options{})
 	if err != nil {

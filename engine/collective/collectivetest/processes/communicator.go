@@ -24,8 +24,8 @@ type communicator struct {
 	causes []error // causes whose texts were sent to the rank
 }
 
-// lookEvery is the interval at which follow checks whether an operation has failed, while the operation waits for its
-// After event.
+// lookEvery is the interval at which follow checks whether an operation has failed. The operation waits for its After
+// event during this time.
 const lookEvery = 20 * time.Millisecond
 
 func (c *communicator) Rank() int { return c.rank }
@@ -113,8 +113,8 @@ func (c *communicator) follow(after device.Event, buffer device.Region, number u
 	}
 }
 
-// told keeps cause and returns its text, because only text can be sent to the process. If the text comes back in an
-// error, errors.Is finds the kept cause.
+// told keeps cause and returns its text, because only text can be sent to the process. If an error from the process
+// contains the text, errors.Is finds the kept cause.
 func (c *communicator) told(cause error) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	patience  = time.Minute            // time for ranks to start and to join a group
+	patience  = time.Minute            // time in which ranks must start and join a group
 	lastWords = 200 * time.Millisecond // time to read a dead process's output if its child processes keep the pipe open
-	deathbed  = 30 * time.Second       // time for a killed process to end
+	deathbed  = 30 * time.Second       // time in which a killed process must end
 )
 
-// Crew is a set of processes, one per rank. Only one goroutine at a time may use it.
+// Crew is a set of processes, one per rank. It is not safe for concurrent use.
 type Crew struct {
 	start   func(rank int) *exec.Cmd
 	address func() string
@@ -30,8 +30,8 @@ type Crew struct {
 	groups  uint64    // number of groups opened
 }
 
-// New returns a crew without processes. start returns the command of a rank's process, which calls Serve with files 3
-// and 4. address returns a new address for a Group.
+// New returns a crew without processes. start returns the command of a rank's process, which must call Serve with files
+// 3 and 4. address returns a new address for a Group.
 func New(start func(rank int) *exec.Cmd, address func() string) *Crew {
 	return &Crew{start: start, address: address}
 }
@@ -102,8 +102,8 @@ type worker struct {
 
 	mu       sync.Mutex
 	waiting  map[uint64]chan *reply
-	complete map[uint64]func(*reply) // called when the operation of the request with this number is complete
-	lost     error                   // why no further reply will arrive
+	complete map[uint64]func(*reply) // called when the operation that this request enqueued is complete
+	lost     error                   // reason why no further reply will arrive
 	over     chan struct{}           // closed when lost is set
 }
 
@@ -112,7 +112,7 @@ func newWorker(cmd *exec.Cmd, requests io.Writer) *worker {
 		complete: map[uint64]func(*reply){}, over: make(chan struct{})}
 }
 
-// hire starts a process, and returns when the process has opened its device.
+// hire starts a process. It returns when the process has opened its device.
 func hire(cmd *exec.Cmd) (*worker, error) {
 	there, requests, err := os.Pipe()
 	if err != nil {
@@ -187,7 +187,7 @@ func (w *worker) listen(from io.Reader) {
 	w.lose(w.cmd.Wait())
 }
 
-// lose ends all waits for replies of this process. The waits return the reason.
+// lose ends all waits for replies of this process. These waits return the reason.
 func (w *worker) lose(why error) {
 	w.mu.Lock()
 	if w.lost != nil { // already lost

@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// All callers that wait for the process must get an error that names it.
+// If a process does not end, all callers that wait for it must get an error that names it.
 func TestAProcessThatDoesNotEndIsGivenUp(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
@@ -46,7 +46,7 @@ type closing struct{ collective.Communicator }
 func (closing) Close() error { return nil }
 func (closing) Err() error   { return errors.New("it is still there") }
 
-// Groups that were left must be removed when the next group is joined.
+// Groups that all ranks have left must be removed when the next group is joined.
 func TestGroupsThatWereLeftAreForgotten(t *testing.T) {
 	requests, to, err := os.Pipe()
 	if err != nil {

@@ -8,9 +8,9 @@
 //
 //	processes.Serve(os.NewFile(3, ""), os.NewFile(4, ""), open, connect)   // in the rank, until the crew closes
 //
-// # How an operation travels
+// # Path of an operation
 //
-// To the suite, each communicator works on memory of the suite's own process. When the suite enqueues an operation,
+// For the suite, each communicator works on memory of the suite's own process. When the suite enqueues an operation,
 // package processes sends it to the rank's process. The rank enqueues the operation on the real communicator, with
 // memory of the real device:
 //

@@ -17,7 +17,7 @@ import (
 // Group describes the group that a rank joins.
 type Group struct {
 	Rank, Size int
-	Number     uint64        // unique in the crew, because several groups may exist at once
+	Number     uint64        // unique in the crew, because several groups may exist at the same time
 	Address    string        // the same for all ranks of this group, different for every other group
 	Limit      time.Duration // time limit of an operation; 0: no limit
 }
@@ -47,8 +47,8 @@ type request struct {
 	Cause     string    // the cause of an abort, or the error of a failed After event
 }
 
-// reply is a message from a rank's process. Each request except ready has one reply. Each operation has one more reply,
-// when the operation is complete.
+// reply is a message from a rank's process. Each request except ready has one reply. An operation has a second reply
+// when it is complete.
 type reply struct {
 	Number   uint64
 	Complete bool   // the operation that this request enqueued is complete
@@ -100,7 +100,7 @@ func (o operation) on(buffer device.Region, after, done device.Event) (collectiv
 	return nil, fmt.Errorf("processes: got an operation of kind %q", o.Kind)
 }
 
-// fault is the transferable form of an error. The pointers and Is keep its identity for errors.As and errors.Is.
+// fault is the transferable form of an error. The pointers and Is preserve its identity for errors.As and errors.Is.
 type fault struct {
 	Text     string
 	Is       []int // indices of sentinels

@@ -23,7 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable makes the test binary the process of a rank. "deviceless" has no device.
+// roleVariable selects the test binary's role as the process of a rank. "deviceless" has no device.
 const roleVariable = "HETERO_PROCESSES_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ func (w wrong) Enqueue(op collective.Op) error {
 	return w.Communicator.Enqueue(op)
 }
 
-// spoiling changes a buffer before it is read.
+// spoiling modifies a buffer before it is read.
 type spoiling struct {
 	device.Event
 	buffer device.Region
@@ -89,7 +89,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	}
 	c := processes.New(func(int) *exec.Cmd {
 		cmd := exec.Command(program)
-		if role == "parent" { // the parent of a process that holds the output pipe
+		if role == "parent" { // the parent of a process that keeps the output pipe open
 			cmd = exec.Command("sh", "-c", `sleep 100 3<&- 4>&- & exec "$0"`, program)
 		}
 		cmd.Env = append(os.Environ(), roleVariable+"="+role)
@@ -103,7 +103,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	return c
 }
 
-// Close must wait for the rank alone, not for the processes that it started.
+// Close must wait only for the rank, not for processes that the rank started.
 func TestARankEndsBeforeWhatItHasStarted(t *testing.T) {
 	g := crew(t, "parent").Open(conformance.Go(t), 1, time.Minute)
 	g.Kill(0) // fails the test if it takes too long
@@ -111,14 +111,14 @@ func TestARankEndsBeforeWhatItHasStarted(t *testing.T) {
 
 var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}
 
-// A communicator that is driven from another process must pass the same suite as in this process.
+// A communicator in another process must pass the same suite as one in this process.
 func TestConformance(t *testing.T) {
 	c := crew(t, "right")
 	collectivetest.RunWith(conformance.Brief(conformance.Go(t),
 		"a long check, which the communicators of packages shm and gloo pass"), c.Open, few)
 }
 
-// The suite must find a fault of one of the ranks.
+// The suite must detect a fault of a single rank.
 func TestWrongRanksAreFound(t *testing.T) {
 	c := crew(t, "wrong")
 	match, err := conformance.ParseMatch("/values/all_reduce of every")

@@ -56,7 +56,7 @@ func (g *gate) WaitHost(limit time.Duration) error {
 // class returns the size class for a buffer of the given bytes. Buffers of class c have 2^c bytes, at least 64.
 func class(bytes int64) int { return bits.Len64(uint64(max(bytes, 64) - 1)) }
 
-// prepare provides an operation's memory and events.
+// prepare returns memory and events for an operation.
 func (b *rig) prepare(o operation) (*inFlight, error) {
 	c := class(o.Bytes)
 	b.mu.Lock()
@@ -77,7 +77,7 @@ func (b *rig) prepare(o operation) (*inFlight, error) {
 	return f, errors.Join(faults[:]...)
 }
 
-// giveBack keeps the memory for another operation.
+// giveBack keeps the memory for a later operation.
 func (b *rig) giveBack(f *inFlight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,8 +88,8 @@ func (b *rig) giveBack(f *inFlight) {
 func (f *inFlight) region() device.Region { return device.Region{Buffer: f.gpu, Bytes: f.bytes} }
 func (f *inFlight) copied() device.Region { return device.Region{Buffer: f.host, Bytes: f.bytes} }
 
-// begin copies data to the device and lets the operation start. If cause is not empty, the operation fails with this
-// cause instead.
+// begin copies data to the device and lets the operation start. If cause is not empty, it instead makes the operation
+// fail with this cause.
 func (f *inFlight) begin(b *rig, data []byte, cause string) {
 	if cause != "" {
 		f.start.fail(errors.New(cause))

@@ -31,7 +31,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 	go s.land()
 	todo := make(chan *request, queued)
-	go func() { // a separate goroutine, so that Serve detects the end of its input even if a request blocks
+	go func() { // separate, so that Serve detects the end of its input even if a request blocks
 		for q := range todo {
 			s.do(q)
 		}
@@ -49,7 +49,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 }
 
-// queued is the maximum number of pending requests and operations, more than the suite ever has.
+// queued is the maximum number of pending requests and operations. The suite always has fewer.
 const queued = 1 << 16
 
 // server serves the requests of its process.
@@ -79,8 +79,8 @@ func (s *server) reply(r reply) {
 	_ = s.out.Encode(&r)
 }
 
-// do serves a request. A request that waits for other ranks runs in a goroutine, because the next request may be the
-// one that ends the wait.
+// do serves a request. A request that waits for other ranks runs in a goroutine, because the next request may end this
+// wait.
 func (s *server) do(q *request) {
 	comm := s.groups[q.Group.Number]
 	if comm == nil && q.Do != join && q.Do != ready { // ready refers to an operation, not to a group
@@ -89,7 +89,7 @@ func (s *server) do(q *request) {
 	}
 	switch q.Do {
 	case join:
-		// a closed communicator still reports its state until the next group joins
+		// A closed communicator still reports its state until the next group joins.
 		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() })
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -136,7 +136,7 @@ func (s *server) do(q *request) {
 	}
 }
 
-// enqueue passes an operation to the communicator and starts it if its data is present.
+// enqueue passes an operation to the communicator. If the data is present, it also starts the operation.
 func (s *server) enqueue(comm *member, q *request) error {
 	f, err := s.rig.prepare(q.Operation)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *server) land() {
 			r.Data = data
 		}
 		s.reply(r)
-		if good { // after a failure, a request ready may still use this memory
+		if good { // after a failure, a pending request ready may still use this memory
 			s.rig.giveBack(l.inFlight)
 		}
 		l.comm.flying.Done()

@@ -33,7 +33,7 @@ constexpr int communication_lost = 5;
 std::terminate_handler terminate_before;
 
 // end_in_order ends the process when an exception leaves a thread of Gloo. Gloo throws one if a message is invalid, and
-// no code can catch it, so the process would end with SIGABRT and the stacks of all goroutines.
+// no code can catch it. Otherwise the process would end with SIGABRT and the stacks of all goroutines.
 [[noreturn]] void end_in_order() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
@@ -41,7 +41,7 @@ std::terminate_handler terminate_before;
     end_process(e.what());
   } catch (const gloo::Exception &e) {
     end_process(e.what());
-  } catch (...) { // of another library
+  } catch (...) { // an exception of another library
   }
   if (terminate_before) terminate_before();
   std::abort();
@@ -55,8 +55,8 @@ void catch_gloo() {
   (void)done;
 }
 
-// guarded catches exceptions. It also blocks signals in the threads that Gloo starts, because the signal handlers of
-// Go's runtime need Go's stacks. Signals of faults stay unblocked.
+// guarded catches exceptions. It also blocks signals in the threads that Gloo starts, because signal handlers of Go's
+// runtime need Go's stacks. Signals for faults remain unblocked.
 template <class F> int32_t guarded(char *error, F f) {
   sigset_t blocked, before;
   sigfillset(&blocked);

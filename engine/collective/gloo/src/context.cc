@@ -27,7 +27,7 @@ template <class Piece, class F> void for_messages(const Piece &piece, F f) {
 }
 
 // private_address returns a random loopback address, which port scans do not reach. A Gloo pair listens on this address
-// until it gets its socket, and some versions of Gloo abort the process when a connection to such a port is reset.
+// until it gets its socket. Some versions of Gloo abort the process if a connection to such a port is reset.
 std::string private_address() {
   std::random_device random;
   auto part = [&] { return std::to_string(1 + random() % 254); };
@@ -38,7 +38,7 @@ std::string private_address() {
 // count towards the time limit. Larger: shorter pauses count towards the time limit. Smaller: a busy machine extends
 // the limit.
 constexpr std::chrono::milliseconds slept{1000};
-// Interval at which the watcher reads the clock. Larger: a time-out is noticed later.
+// Interval at which the watcher reads the clock. Larger: time-outs are detected later.
 constexpr std::chrono::milliseconds look_every{100};
 // Interval at which the watcher aborts waits until the operation has ended. It repeats the abort because a wait may
 // begin just after an abort.
@@ -76,7 +76,7 @@ Context::~Context() {
   disconnect();
 }
 
-// withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses its memory:
+// withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses the memory,
 // at most until the end of one message.
 void Context::withdraw() noexcept {
   std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed after the lock is released
@@ -239,7 +239,7 @@ void Context::finish(Exchange &e) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
     try {
-      // A buffer that was aborted before the wait does not remember the abort.
+      // If a buffer was aborted before the wait, the wait does not detect the abort.
       for_messages(e.receive[index], [&](size_t, size_t) {
         if (over() || !e.incoming[index]->waitRecv(without_limit)) throw given_up(r);
       });

@@ -31,10 +31,10 @@ public:
   void adopt(int rank, int socket);
   // Sets how the ranks enter operations (enter.h). All ranks call it between the same operations.
   void shape(int radix, size_t part_bytes);
-  // Performs one operation and returns a hetero_gloo_status. On return nothing accesses the buffer.
+  // Performs one operation and returns a hetero_gloo_status. After the return, nothing accesses the buffer.
   int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
-  // Closes the connections; takes some 10 ms for each.
+  // Closes the connections, which takes some 10 ms each.
   void disconnect() noexcept;
 
 private:
@@ -53,7 +53,8 @@ private:
   };
   using Pieces = std::vector<Piece>;
   using Buffers = std::vector<Buffer>;
-  // A piece to every other rank and a piece from each. Lists have one entry per rank; this rank's own entry is ignored.
+  // One piece to every other rank, and one piece from each. Lists have one entry per rank; this rank's entry is
+  // ignored.
   struct Exchange {
     Pieces send, receive;
     Buffers outgoing, incoming;
@@ -96,7 +97,7 @@ private:
   uint64_t slot_ = 0; // incremented by every exchange, equally on all ranks
   std::atomic<bool> stopped_{false};
 
-  std::mutex mutex_; // held while the buffers of exchanges and of the shape change, and while stop reads them
+  std::mutex mutex_; // held while the buffers of exchanges or of the shape change, and while stop reads them
   Shape shape_;
   Exchange single_, scatters_[2], gathers_[2];
   Exchange *const exchanges_[5] = {&single_, &scatters_[0], &scatters_[1], &gathers_[0], &gathers_[1]};
@@ -106,11 +107,11 @@ private:
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;
   std::vector<std::byte> scratch_;
-  std::vector<Part> parts_; // what each rank contributes
+  std::vector<Part> parts_; // contribution of each rank
   std::vector<const void *> sources_;
 
   // State of the watcher, a thread that aborts waits when the operation's time limit expires. Gloo's own time-out
-  // cannot be used: it counts time in which this process was stopped, and closes all connections.
+  // cannot be used, because it includes time in which this process was stopped, and closes all connections.
   std::mutex watch_mutex_;
   std::condition_variable closed_;
   bool closing_ = false;

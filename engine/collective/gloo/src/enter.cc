@@ -34,7 +34,7 @@ Shape::Shape(gloo::transport::Context &context, int rank, int size, int radix, s
     for (Message &m : below) m.reply = up.another(context);
     return;
   }
-  int64_t digit = 1; // the weight of the lowest digit above 0; for rank 0 at least size
+  int64_t digit = 1; // the weight of the rank's lowest nonzero digit; for rank 0 at least size
   for (; digit < size && rank % (digit * radix) == 0; digit *= radix)
     for (int64_t child = rank + digit; child < size && child < rank + digit * radix; child += digit)
       listen(static_cast<int>(child), static_cast<int>(std::min<int64_t>(size, child + digit)));
@@ -53,8 +53,8 @@ void Context::shape(int radix, size_t part_bytes) {
   std::swap(shape_, fresh);
 }
 
-// enter exchanges the signatures of the operation with all ranks. It returns true if the operation was small: then it
-// is complete.
+// enter exchanges the signatures of the operation with all ranks. If it returns true, the operation was small and is
+// complete.
 bool Context::enter(std::byte *buffer, const int64_t *counts, uint8_t *missing) {
   const hetero_signature &op = call_->op;
   element_ = element_bytes(op.dtype);
@@ -64,7 +64,7 @@ bool Context::enter(std::byte *buffer, const int64_t *counts, uint8_t *missing) 
   parts_.clear();
   size_t longest = 0, before = 0;
   for (int r = 0; r < size_; r++) {
-    Part p{0, all}; // what rank r contributes
+    Part p{0, all}; // contribution of rank r
     if (op.kind == HETERO_ALL_GATHER) {
       p = {before, static_cast<size_t>(counts[r]) * element_};
       before += p.bytes;
@@ -89,7 +89,8 @@ size_t Context::part_bytes(int first, int last) const {
   return bytes;
 }
 
-// combine computes the result of a small operation, in the order of ranks, from the messages of the ranks below.
+// combine computes the result of a small operation, in the order of ranks, from the messages of the ranks below this
+// one.
 void Context::combine(std::byte *result, std::byte *buffer, Part wanted) {
   const bool reduces = call_->op.kind == HETERO_ALL_REDUCE || call_->op.kind == HETERO_REDUCE_SCATTER;
   sources_.assign(static_cast<size_t>(size_), nullptr);
@@ -126,10 +127,10 @@ void Context::send(Buffer &buffer, int rank, size_t data_bytes) {
   }
 }
 
-// await waits for the message of a rank, or until a message to the rank is sent.
+// await waits for the message of a rank, or until a message to the rank was sent.
 void Context::await(Buffer &buffer, int rank, bool sent) {
   try {
-    // A buffer that was aborted before the wait does not remember the abort.
+    // If a buffer was aborted before the wait, the wait does not detect the abort.
     if (over() || !(sent ? buffer->waitSend(without_limit) : buffer->waitRecv(without_limit))) throw given_up(rank);
   } catch (const Failure &) {
     throw;
@@ -221,7 +222,7 @@ void Context::enter_tree(std::byte *buffer, const int64_t *counts, bool small, u
   if (wanted.bytes) std::memcpy(buffer + wanted.offset, down.payload() + wanted.offset, wanted.bytes);
 }
 
-// note_missing determines which ranks have not sent when the time limit expires. The messages before the i-th have
+// note_missing determines which ranks had not sent when the time limit expired. The messages before the i-th have
 // arrived.
 void Context::note_missing(size_t i, uint8_t *missing) {
   end_watch(); // otherwise the watcher would abort the waits below
@@ -230,10 +231,10 @@ void Context::note_missing(size_t i, uint8_t *missing) {
     if (!has_arrived(*shape_.below[k].buffer)) missing[shape_.below[k].rank] = 1;
 }
 
-// has_arrived reports whether a message has arrived. If not, Gloo closes all connections.
+// has_arrived reports whether a message has arrived. If it has not, Gloo closes all connections.
 bool Context::has_arrived(gloo::transport::UnboundBuffer &buffer) {
   try {
-    // The watcher may have aborted one more wait meanwhile.
+    // The watcher may have aborted one more wait.
     for (int turn = 0; turn < 3; turn++)
       if (buffer.waitRecv(std::chrono::milliseconds(1))) return true;
   } catch (const std::exception &) { // not arrived, or the connection is broken

@@ -1,7 +1,7 @@
 // opened.h: gives a pair of Gloo a socket that is already connected.
 //
-// The build compiles this file before it decides whether it can use the system's Gloo
-// (third_party/cmake/probes/gloo.cc), because all versions of Gloo have the same version number.
+// The build compiles this file to decide whether it can use the system's Gloo (third_party/cmake/probes/gloo.cc). The
+// version number does not help, because all versions of Gloo have the same one.
 #pragma once
 
 #include <netinet/in.h>
@@ -34,9 +34,9 @@ struct Socket {
   int take() { return std::exchange(fd, -1); }
 };
 
-// Opened gives a pair a socket that is already connected, because Gloo itself would accept any connection to its port
-// as the other rank. It accesses protected members, through a class derived from Gloo's. Old versions, such as that of
-// Debian 11, declare these members as private; this file does not compile with them.
+// Opened gives a pair a socket that is already connected. Gloo itself would accept any connection to its port as the
+// other rank. Opened accesses protected members, through a class derived from Gloo's. Old versions of Gloo, such as
+// that of Debian 11, declare these members as private, so this file does not compile.
 struct Opened : gloo::transport::tcp::Pair {
   using Pair = gloo::transport::tcp::Pair;
   static void adopt(Pair &pair, gloo::transport::tcp::Device &device, Socket &&socket) {

@@ -69,7 +69,7 @@ void progress(hetero_shm_group *g, int32_t rank, hetero_shm_progress *p) {
   p->finished = r.finished.load();
   p->entered = r.entered.load();
   std::memcpy(p->name, r.name[p->entered % 2],
-              sizeof p->name); // the entry may already hold the name of the operation after next
+              sizeof p->name); // the entry may already contain the name of the operation after next
   p->name[sizeof p->name - 1] = 0;
 }
 

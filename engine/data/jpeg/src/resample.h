@@ -1,4 +1,4 @@
-// resample.h declares the loops of resample (hetero_jpeg.h) for several instruction sets. All of them give equal
+// resample.h declares the loops of resample (hetero_jpeg.h) for several instruction sets. All of them give bit-equal
 // results.
 #pragma once
 
@@ -13,7 +13,7 @@ constexpr int kWeightBits = 22;
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
 struct ResampleLoops {
-  // Resamples num_rows rows, row_bytes apart, that end before end, to dst (num_rows, x.count, 3).
+  // Resamples num_rows rows to dst (num_rows, x.count, 3). The rows are row_bytes apart and end before end.
   void (*horizontal)(uint8_t *dst, const uint8_t *src, size_t row_bytes, int32_t num_rows, const uint8_t *end,
                      const hetero_taps &x);
   // dst (bytes) = weighted sum of num rows of the given number of bytes.

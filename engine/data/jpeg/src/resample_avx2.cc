@@ -27,7 +27,7 @@ inline __m256i to_bytes(__m256i a, __m256i b) {
   return _mm256_packus_epi16(words, words);
 }
 
-// Rows 0 and 1 of the source are in one register, rows 2 and 3 in another one. This function reads one byte beyond
+// Rows 0 and 1 of the source are in one register, and rows 2 and 3 are in another. This function reads one byte beyond
 // the rows.
 void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const hetero_taps &x) {
   const size_t out = 3 * size_t(x.count);
