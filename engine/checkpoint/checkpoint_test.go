@@ -238,7 +238,7 @@ func TestOpenClearsLeftoversOfCrashes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	move("step-00000020", "step-00000020.old") // a crash between the two renames of a replacement
+	move("step-00000020", "step-00000020.old") // simulates a crash between the two renames of a replacement
 	for _, name := range []string{".saving-step-00000030/deep/er", ".removing-step-00000001"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -256,12 +256,11 @@ func TestOpenClearsLeftoversOfCrashes(t *testing.T) {
 	}
 }
 
-// Open must not replace a checkpoint that is currently unreadable, or that only a later version of the program can
-// read.
+// Open must not remove a checkpoint that is currently unreadable, or that only a later version of the program can read.
 func TestOpenRemovesOnlyWhatIsDamaged(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"later format": func(t *testing.T, path string) { edit(t, filepath.Join(path, "MANIFEST"), laterFormat) },
-		"unreadable": func(t *testing.T, path string) { // not a regular file: an error of the system
+		"unreadable": func(t *testing.T, path string) { // not a regular file, so the system returns an error
 			file := filepath.Join(path, "MANIFEST")
 			if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
 				t.Fatal(err)

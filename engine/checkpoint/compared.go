@@ -10,8 +10,8 @@ import (
 // comparedKey is the key of Compared in State.Extra.
 const comparedKey = "replicas"
 
-// Compared states which steps of a state were covered by comparisons of the ranks. A comparison that finds equal bits
-// on all ranks covers all steps since the previous comparison.
+// Compared states which steps of a state are covered by comparisons of the ranks. A comparison that finds bit-equal
+// states on all ranks covers all steps since the previous comparison.
 type Compared struct {
 	Ranks int   `json:"ranks"`          // number of ranks that trained
 	Step  int64 `json:"step"`           // step of the last comparison; 0 before the first
@@ -36,7 +36,7 @@ const (
 	GapUnknown = "no comparison was recorded"
 )
 
-// Compared returns the record of comparisons. ok is false if the state has none, as imported weights.
+// Compared returns the record of comparisons. ok is false if the state has no record, for example for imported weights.
 func (s State) Compared() (c Compared, ok bool) {
 	raw, ok := s.Extra[comparedKey]
 	if !ok || json.Unmarshal(raw, &c) != nil || c.Ranks < 1 || c.Step < 0 || c.Step > s.Step {

@@ -101,8 +101,7 @@ func checkAfterCrash(fsys fileSystem, returned int) error {
 		if got.step == want.step && got.version == want.version {
 			return checkBest(fsys, returned)
 		}
-		// While later checkpoints are being set aside, the newest one can be any of them, or any of the remaining
-		// ones.
+		// While Save sets later checkpoints aside, any of these, or any of the remaining ones, may be the newest.
 		if want.aside > 0 && i == returned && got.step >= want.aside {
 			return nil
 		}

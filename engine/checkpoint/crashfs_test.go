@@ -20,14 +20,14 @@ var errCrashed = errors.New("the machine is off")
 // folder entries up to the folder's last SyncDir. It can stop at any operation.
 type memoryFS struct {
 	root *node
-	ops  int // number of operations so far that change something
+	ops  int // number of operations so far that modify something
 
-	crashAt int   // number of the first operation that fails; all later ones fail, too; 0: none
+	crashAt int   // number of the first operation that fails; all later ones also fail; 0: none
 	torn    bool  // half of the write at crashAt still succeeds
 	failAt  int   // number of the only operation that fails, with EIO
 	budget  int64 // number of bytes that can still be written; below 0: no limit
 	reads   int   // number of operations so far that only read
-	failing int   // number of the only reading operation that fails, with EIO
+	failing int   // number of the only read operation that fails, with EIO
 	failed  string
 }
 
@@ -50,7 +50,8 @@ func dirNode() *node {
 	return &node{isDir: true, entries: map[string]*node{}, synced: map[string]*node{}}
 }
 
-// tornBytes simulates the 4 KiB block of a disk. It is smaller because the files of this test are small.
+// tornBytes simulates the block size of a disk, which is usually 4 KiB. It is smaller because the files of this test
+// are small.
 const tornBytes = 64
 
 func newMemoryFS() *memoryFS { return &memoryFS{root: dirNode(), budget: -1} }
@@ -185,7 +186,7 @@ func (m *memoryFS) SyncDir(name string) error {
 	return nil
 }
 
-// look counts a reading operation and returns an error if the operation must fail.
+// look counts a read operation and returns an error if the operation must fail.
 func (m *memoryFS) look(op, name string) error {
 	if m.off() {
 		return errCrashed

@@ -121,7 +121,7 @@ func TestTensorsOfAnotherFileAreRefused(t *testing.T) {
 	mustRefuse(t, fsys, "renamed tensor")
 }
 
-// The bytes change between verification and reading.
+// Bytes change between verification and reading.
 func TestDamageAfterLoadIsFound(t *testing.T) {
 	fsys, _ := savedNode(t)
 	c, err := load(fsys, "step-00000010", "run")

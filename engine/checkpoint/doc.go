@@ -36,13 +36,14 @@
 //
 // # Guarantees
 //
-// Save writes a checkpoint to a temporary folder and flushes each file and the folder to disk. Only then does it
-// rename the folder to its final name. It removes older checkpoints only after the rename. After a crash or a power
-// failure at any point, Latest finds the checkpoint of the last completed Save, or of the interrupted one. If Save
-// fails, for example because the disk is full, it removes its own files and leaves other checkpoints unchanged.
+// Save writes a checkpoint to a temporary folder and flushes each file and the folder to disk. Only then does it rename
+// the folder to its final name. It removes older checkpoints only after the rename. After a crash or a power failure at
+// any point, Latest finds the checkpoint of the last completed Save, or of the interrupted one. If Save fails, for
+// example because the disk is full, it removes its own files and leaves other checkpoints unchanged.
 //
-// With several ranks, State.Compared records which steps a comparison of the ranks covers. The data of a tensor with a
-// Sum is written only if it still has this checksum, so a checkpoint contains the bits that the ranks compared.
+// With several ranks, State.Compared records which steps are covered by a comparison of the ranks. If a tensor has a
+// Sum, its data is written only if it still has this checksum. The data in a checkpoint is therefore bit-equal to the
+// compared data.
 //
 // Names of tensors come from files and are never used as paths. All file access uses os.Root, so a symbolic link
 // cannot lead outside the folder. Nothing in a checkpoint is executed.

@@ -24,7 +24,7 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Reason: fmt.Sprintf(format, args...)}
 }
 
-// pyTorchError reports a file that was written by torch.save, as a zip archive or a pickle.
+// pyTorchError reports a file that torch.save wrote, as a zip archive or a pickle.
 type pyTorchError struct{ path string }
 
 func (e *pyTorchError) Error() string {
@@ -32,7 +32,7 @@ func (e *pyTorchError) Error() string {
 		e.path)
 }
 
-// Unwrap returns a CorruptError, because the file has another format.
+// Unwrap returns a CorruptError, because the file has a different format.
 func (e *pyTorchError) Unwrap() error { return corrupt(e.path, "a file of PyTorch") }
 
 // FormatError reports a checkpoint of a format version that this program does not support.
@@ -56,11 +56,11 @@ type IOError struct {
 
 func (e *IOError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err) }
 
-// Unwrap returns the system's error.
+// Unwrap returns the error of the system.
 func (e *IOError) Unwrap() error { return e.Err }
 
-// AlteredError reports a tensor whose data at the write is not the data to which the ranks agreed. The memory of the
-// process changed in between. Nothing was saved.
+// AlteredError reports that the data of a tensor, when it was written, differed from the data that the ranks compared.
+// The memory of the process has changed in between. Nothing was saved.
 type AlteredError struct {
 	Tensor    string
 	Got, Want uint32 // CRC-32C
@@ -79,11 +79,12 @@ func ioError(op, path string, err error) error {
 	return &IOError{Op: op, Path: path, Err: err}
 }
 
-// Difference is a tensor or a setting that differs between a file and a model. If a side lacks it, its field is empty.
+// Difference is a tensor or a setting that differs between a file and a model. If the file or the model lacks it, its
+// field is empty.
 type Difference struct {
 	Name  string
 	File  string // in the file: element type and shape of a tensor, value of a setting
-	Model string // the same in the model
+	Model string // the same for the model
 }
 
 func (d Difference) String() string {
@@ -103,8 +104,8 @@ type MismatchError struct {
 	Differences []Difference // all differences, sorted by name
 }
 
-// shownDifferences limits the number of differences in the text of a MismatchError, because two models may differ
-// completely.
+// shownDifferences limits the number of differences in the text of a MismatchError, because two models may differ in
+// every tensor.
 const shownDifferences = 10
 
 func (e *MismatchError) Error() string {

@@ -11,14 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// fileSystem contains the file operations that this package uses in a folder. Names are relative to the folder. The
+// fileSystem contains the operations of this package on files in a folder. Names are relative to the folder. The
 // interface is small, so that a test can stop it between any two operations.
 type fileSystem interface {
 	Mkdir(name string) error
-	Create(name string) (writeFile, error) // fails if name exists
-	Rename(from, to string) error          // replaces a file at to
-	Remove(name string) error              // a file or an empty folder
-	SyncDir(name string) error             // makes the creation, renaming and removal of entries durable
+	Create(name string) (writeFile, error) // returns an error if name exists
+	Rename(from, to string) error          // replaces an existing file
+	Remove(name string) error              // removes a file or an empty folder
+	SyncDir(name string) error             // flushes created, renamed and removed entries to disk
 	Open(name string) (readFile, error)
 	ReadDir(name string) ([]string, error)
 	Exists(name string) (bool, error)
@@ -39,7 +39,7 @@ type readFile interface {
 type folder struct{ root *os.Root }
 
 func openFolder(path string) (folder, error) {
-	if info, err := os.Stat(path); err == nil && !info.IsDir() { // OpenRoot of a named pipe would wait for a writer
+	if info, err := os.Stat(path); err == nil && !info.IsDir() { // OpenRoot of a named pipe would block
 		return folder{}, &os.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
 	}
 	root, err := os.OpenRoot(path)
@@ -53,7 +53,7 @@ func (f folder) Remove(name string) error     { return f.root.Remove(name) }
 func (f folder) Create(name string) (writeFile, error) {
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, err // a nil *os.File in the interface would not equal nil
+		return nil, err // a nil *os.File in the interface would not compare equal to nil
 	}
 	return file, nil
 }
@@ -123,7 +123,7 @@ func removeTree(fsys fileSystem, name string) error {
 	return fsys.Remove(name)
 }
 
-// replaceFile replaces the contents of the file name by text, atomically and durably.
+// replaceFile replaces the contents of file name by text atomically, and flushes them to disk.
 func replaceFile(fsys fileSystem, name string, text []byte) error {
 	temporary := "." + name + temporarySuffix
 	if err := removeTree(fsys, temporary); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // IndexSuffix is the end of the name of an index. An index is a JSON file that lists the safetensors files of a model
-// with its tensors, as the library transformers writes it for large models.
+// and their tensors. The library transformers writes it for large models.
 const IndexSuffix = ".safetensors.index.json"
 
 const (
@@ -21,8 +21,9 @@ const (
 	maxIndexFiles = 4096
 )
 
-// openIndex opens the files that the index at path lists. The tensors are those of all files. The index must list each
-// file by its name in the folder of the index, so that a foreign index cannot make the program read other files.
+// openIndex opens the files that the index at path lists, and provides the tensors of all files. The index must list
+// each file by its name in the folder of the index, so that an untrusted index cannot make the program read other
+// files.
 func openIndex(path string) (*File, error) {
 	text, err := regular.Read(path, maxIndexBytes)
 	if errors.As(err, new(*regular.Error)) {
@@ -31,7 +32,7 @@ func openIndex(path string) (*File, error) {
 		return nil, ioError("read", path, err)
 	}
 	var list struct {
-		Files map[string]string `json:"weight_map"` // file by name of the tensor
+		Files map[string]string `json:"weight_map"` // maps the name of a tensor to its file
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, corrupt(path, "want an index of safetensors files: %v", err)

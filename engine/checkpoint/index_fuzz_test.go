@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzIndex opens an index of sharded weights. The only other file in its folder is no file of tensors.
+// FuzzIndex opens an index of sharded weights. The only other file in its folder is not a safetensors file.
 func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"total_size":4},"weight_map":{"a":"other.safetensors"}}`))
 	f.Add([]byte(`{"weight_map":{"a":"../../etc/passwd","b":"/dev/zero","c":""}}`))

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// writeParts writes two files with one tensor each, and an index of the given text.
+// writeParts writes two files with one tensor each, and an index with the given text.
 func writeParts(t *testing.T, index string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func TestTheFilesOfAnIndexAreVerified(t *testing.T) {
 	}
 }
 
-// TestAuxiliaryPartsOfAHeaderAreIgnored has headers that the reference implementation reads.
+// The headers of this test are valid for the reference implementation.
 func TestAuxiliaryPartsOfAHeaderAreIgnored(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"no metadata": file(`{"__metadata__":null,"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1),

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Names in a folder of checkpoints. A name with a leading dot is a leftover of a crash and is never loaded.
+// Names in a folder of checkpoints. A name with a leading dot is left from a crash and is never loaded.
 const (
 	stepPrefix      = "step-"
-	replacedSuffix  = ".old" // an older checkpoint of the same step, used until the new one has its final name
+	replacedSuffix  = ".old" // older checkpoint of the same step, used until the new one has its final name
 	savingPrefix    = ".saving-"
 	removingPrefix  = ".removing-"
 	temporarySuffix = ".tmp"
@@ -25,14 +25,14 @@ const (
 // StepName returns the name of the folder of the checkpoint after step optimizer steps.
 func StepName(step int64) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
-// parseStepName returns the step in a folder name of StepName. It also accepts names with replacedSuffix.
+// parseStepName returns the step in a folder name that StepName returned. It also accepts names with replacedSuffix.
 func parseStepName(name string) (step int64, replaced, ok bool) {
 	plain, replaced := strings.CutSuffix(name, replacedSuffix)
 	step, err := strconv.ParseInt(strings.TrimPrefix(plain, stepPrefix), 10, 64)
 	return step, replaced, err == nil && step >= 0 && StepName(step) == plain
 }
 
-// StepOf returns the step in a name of StepName.
+// StepOf returns the step in a name that StepName returned.
 func StepOf(name string) (step int64, ok bool) {
 	step, replaced, ok := parseStepName(name)
 	return step, ok && !replaced
@@ -67,7 +67,7 @@ func candidates(fsys fileSystem) ([]candidate, error) {
 	return list, nil
 }
 
-// NewestStep returns the step of the newest checkpoint in the folder dir. It uses only the names of folders. ok is
+// NewestStep returns the step of the newest checkpoint in the folder dir. It reads only the names of folders. ok is
 // false if there is no checkpoint.
 func NewestStep(dir string) (step int64, ok bool) {
 	fsys, err := openFolder(dir)
@@ -90,9 +90,9 @@ type Skipped struct {
 
 func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v", s.Path, s.Err) }
 
-// Latest loads the newest valid checkpoint in the folder dir, and returns a list of newer ones that it skipped.
-// Errors: ErrNone if there is no checkpoint or no folder, *CorruptError if no checkpoint is valid, *FormatError if
-// the newest undamaged checkpoint has a later format, *IOError.
+// Latest loads the newest valid checkpoint in the folder dir. It also returns a list of newer checkpoints that it
+// skipped. Errors: ErrNone if there is no checkpoint or no folder, *CorruptError if no checkpoint is valid,
+// *FormatError if the newest undamaged checkpoint has a later format, *IOError.
 func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	if err := refuseQuarantined(dir); err != nil {
 		return nil, nil, err
@@ -108,7 +108,7 @@ func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	return latest(fsys, dir)
 }
 
-// Latest is the function Latest for the folder of the Store, with its Watch.
+// Latest is the function Latest for the folder of the Store, with Options.Watch.
 func (s *Store) Latest() (*Checkpoint, []Skipped, error) {
 	if err := refuseQuarantined(s.dir); err != nil {
 		return nil, nil, err
@@ -131,7 +131,7 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 			return c, skipped, nil
 		}
 		if errors.As(err, new(*FormatError)) {
-			return nil, skipped, err // a valid checkpoint; skipping it would discard trained steps
+			return nil, skipped, err // the checkpoint may be valid; skipping it would discard trained steps
 		}
 		skipped = append(skipped, Skipped{filepath.Join(dir, cand.name), err})
 	}
@@ -192,8 +192,8 @@ func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
 	}
 	c, err := loadCandidate(fsys, candidate{name: name, step: step}, dir)
 	if err != nil {
-		// A crash may have interrupted the replacement of this checkpoint, so try the older checkpoint of the same
-		// step.
+		// A crash may have interrupted the replacement of this checkpoint. Therefore try the older checkpoint of the
+		// same step.
 		old, oldErr := loadCandidate(fsys, candidate{name + replacedSuffix, step, true}, dir)
 		if oldErr == nil {
 			return old, nil
@@ -211,7 +211,7 @@ func readPointer(fsys fileSystem, name string) (string, error) {
 	return text, err
 }
 
-// readText returns the first bytes of a file, at most most, without surrounding space.
+// readText returns at most the first most bytes of a file, without surrounding white space.
 func readText(fsys fileSystem, name string, most int64) (string, error) {
 	file, err := fsys.Open(name)
 	if err != nil {

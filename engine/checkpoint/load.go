@@ -18,12 +18,12 @@ type Checkpoint struct {
 	Optimizer *File
 }
 
-// Close closes the checkpoint's files.
+// Close closes the files of the checkpoint.
 func (c *Checkpoint) Close() error {
 	return errors.Join(c.Model.Close(), c.Optimizer.Close())
 }
 
-// Load opens the checkpoint in the folder path, and verifies all of its bytes with the manifest. Errors: *IOError,
+// Load opens the checkpoint in the folder path, and verifies all of its bytes against the manifest. Errors: *IOError,
 // *CorruptError, *FormatError.
 func Load(path string) (*Checkpoint, error) {
 	if err := refuseQuarantined(path); err != nil {
@@ -37,7 +37,7 @@ func Load(path string) (*Checkpoint, error) {
 	return load(dir, ".", path)
 }
 
-// load opens the checkpoint in the folder name of fsys. Errors contain path instead of name.
+// load opens the checkpoint in folder name of fsys. Errors contain path instead of name.
 func load(fsys fileSystem, name, path string) (*Checkpoint, error) {
 	m, err := readManifest(fsys, name, path)
 	if err != nil {
@@ -145,7 +145,7 @@ func damagedTensors(src io.ReaderAt, size int64, want fileSum) string {
 	return fmt.Sprintf(" (tensor %q and %d more are damaged)", first, damaged-1)
 }
 
-// openIn opens a file in the checkpoint folder name. If the file is missing, the error is a CorruptError, not an
+// openIn opens a file in the checkpoint folder name. If the file is missing, the error is a CorruptError instead of an
 // IOError.
 func openIn(fsys fileSystem, name, path, file string) (readFile, int64, error) {
 	label := filepath.Join(path, file)

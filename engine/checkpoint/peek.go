@@ -7,8 +7,8 @@ import (
 )
 
 // PeekState returns the state of a checkpoint without loading its tensors. dir is a checkpoint, or a folder of
-// checkpoints; of a folder, the newest checkpoint is used. PeekState verifies only the state, so Latest may choose an
-// older checkpoint. Errors: ErrNone if no checkpoint has a valid state, *IOError.
+// checkpoints, of which PeekState uses the newest one. PeekState verifies only the state, so Latest may choose an older
+// checkpoint. Errors: ErrNone if no checkpoint has a valid state, *IOError.
 func PeekState(dir string) (State, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ const (
 	mostReasonBytes  = 64 << 10
 )
 
-// Quarantine is a folder of checkpoints that must not be used, although their bytes are those that were saved.
+// Quarantine is a folder of checkpoints that must not be used, although they are not damaged.
 type Quarantine struct {
 	Path        string   `json:"path"`
 	Reason      string   `json:"reason"`
@@ -24,21 +24,21 @@ type Quarantine struct {
 }
 
 // Quarantine hides all checkpoints of steps after step from Latest, because they may contain wrong values. It moves
-// them into a new folder quarantined-1, quarantined-2, …, with the reason in a file, and returns their names. The
-// folder is never removed. Load and Verify refuse its checkpoints with the reason. If `best` names one of them,
-// Quarantine removes `best`.
+// them into a new folder quarantined-1, quarantined-2, …, together with a file that contains the reason, and returns
+// their names. The folder is never removed. For its checkpoints, Load and Verify return an error with the reason. If
+// `best` names one of them, Quarantine removes `best`.
 func (s *Store) Quarantine(step int64, reason string) (moved []string, err error) {
 	return s.moveAfter(step, quarantinePrefix, reason)
 }
 
-// Quarantined lists the folders of checkpoints in dir that Store.Quarantine made. Error: *IOError.
+// Quarantined lists the folders in dir that Store.Quarantine created. Error: *IOError.
 func Quarantined(dir string) ([]Quarantine, error) {
 	all, err := SetAsides(dir)
 	return slices.DeleteFunc(all, func(q Quarantine) bool { return q.Reason == "" }), err
 }
 
-// SetAsides lists the folders in dir that Store.SetAside and Store.Quarantine made. The reason of the former is "". A
-// missing folder has none. Error: *IOError.
+// SetAsides lists the folders in dir that Store.SetAside and Store.Quarantine created. The reason of a folder of
+// Store.SetAside is "". If dir does not exist, the list is empty. Error: *IOError.
 func SetAsides(dir string) ([]Quarantine, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func reasonIn(fsys fileSystem, name string) (string, error) {
 func refuseQuarantined(path string) error {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return nil // the caller reports that it cannot open the path
+		return nil // the caller reports that the path cannot be opened
 	}
 	for _, dir := range []string{absolute, filepath.Dir(absolute)} {
 		if !strings.HasPrefix(filepath.Base(dir), quarantinePrefix) {
@@ -101,7 +101,7 @@ func refuseQuarantined(path string) error {
 		defer fsys.root.Close()
 		exists, err := fsys.Exists(reasonFile)
 		if err != nil || !exists {
-			return nil // a folder of the user
+			return nil // a folder that the user created
 		}
 		reason, err := reasonIn(fsys, ".")
 		if err != nil {

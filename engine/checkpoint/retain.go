@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// retain removes old checkpoints. It keeps the newest Options.Keep ones, the best one, and the checkpoint newest,
+// retain removes old checkpoints. It keeps the newest Options.Keep ones, the best one, and the checkpoint named newest,
 // which was just saved. Damaged checkpoints do not count.
 func (s *Store) retain(newest string) (removed []string, err error) {
 	best, err := readPointer(s.fsys, bestFile)
@@ -42,7 +42,7 @@ func (s *Store) retain(newest string) (removed []string, err error) {
 // looksComplete checks a checkpoint without reading its tensors.
 func (s *Store) looksComplete(c candidate) bool { return incomplete(s.fsys, c) == nil }
 
-// incomplete returns the reason why a checkpoint cannot be complete, from its manifest and the sizes of its files.
+// incomplete returns a reason why a checkpoint cannot be complete, based on its manifest and the sizes of its files.
 func incomplete(fsys fileSystem, c candidate) error {
 	m, err := readManifest(fsys, c.name, c.name)
 	if err != nil {
@@ -61,8 +61,8 @@ func incomplete(fsys fileSystem, c candidate) error {
 	return nil
 }
 
-// Incomplete returns the reason why the newest checkpoint in a folder is not complete, or nil. It reads no tensors, so
-// it does not find changed bytes.
+// Incomplete returns the reason why the newest checkpoint in a folder is not complete, or nil. It does not read
+// tensors, so it does not detect changed bytes.
 func Incomplete(root *os.Root) error {
 	list, err := candidates(folder{root})
 	if err != nil || len(list) == 0 {
@@ -81,8 +81,8 @@ func (s *Store) SetAside(step int64) (moved []string, err error) {
 	return s.moveAfter(step, supersededPrefix, "")
 }
 
-// moveAfter moves the checkpoints of steps after step into a new folder, together with a file that contains reason,
-// unless reason is empty.
+// moveAfter moves the checkpoints of steps after step into a new folder. If reason is not empty, the folder also gets a
+// file that contains reason.
 func (s *Store) moveAfter(step int64, prefix, reason string) (moved []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Limits of a safetensors file. They ensure that a hostile file cannot make its reader use far more memory than the
-// size of the file.
+// Limits of a safetensors file. They prevent a hostile file from making its reader use far more memory than the size of
+// the file.
 const (
 	maxHeaderBytes   = 100_000_000 // limit of the reference implementation
 	maxTensors       = 1 << 17
@@ -21,8 +21,8 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// elementTypes lists the element types that files may contain. Types in which the engine does not compute have no
-// tensor.DType. They are permitted because weights of other programs contain them (masks, token tables).
+// elementTypes lists the element types that files may contain. If the engine cannot compute in a type, the type has no
+// tensor.DType. Such types are permitted because weights of other programs contain them (masks, token tables).
 var elementTypes = []struct {
 	wire  string
 	dtype tensor.DType
@@ -64,12 +64,11 @@ type Tensor struct {
 	Shape tensor.Shape
 	Data  []byte // little endian, row major
 
-	// If Data is nil, Stream is called once and writes the data of the tensor. The number of bytes must match DType
-	// and Shape. With Stream, a device can convert its private layout tensor by tensor, without a second copy of the
-	// model.
+	// If Data is nil, Stream is called once to write the data of the tensor. The number of bytes must match DType and
+	// Shape. With Stream, a device can convert its private layout tensor by tensor, without a second copy of the model.
 	Stream func(w io.Writer) error
 
-	// Sum is the CRC-32C that the data must have when it is written; nil: any. See AlteredError.
+	// Sum is the required CRC-32C of the data when it is written; nil: any. See AlteredError.
 	Sum *uint32
 }
 
@@ -88,7 +87,7 @@ func wireName(d tensor.DType) string {
 	return ""
 }
 
-// dataBytes returns the number of bytes of a tensor: the product of the extents times the element size. It returns an
+// dataBytes returns the number of bytes of a tensor: the product of the extents and the element size. It returns an
 // error if the product overflows int64.
 func dataBytes(shape []int, element int64) (int64, error) {
 	n := uint64(element)

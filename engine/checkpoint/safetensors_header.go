@@ -81,7 +81,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 // scanner scans the JSON text of a header.
 type scanner struct {
 	text []byte
-	at   int // index in text of the next byte
+	at   int // index of the next byte in text
 }
 
 func (s *scanner) next() byte {
@@ -140,7 +140,7 @@ func (s *scanner) object(member func(key string) error) error {
 	})
 }
 
-// str reads a string of at most limit bytes, with its escapes.
+// str reads a string of at most limit bytes, and decodes its escapes.
 func (s *scanner) str(limit int) (string, error) {
 	if err := s.expect('"'); err != nil {
 		return "", err
@@ -172,7 +172,7 @@ func (s *scanner) str(limit int) (string, error) {
 	return "", fmt.Errorf("string without an end")
 }
 
-// integer reads a number of digits only. The number must fit into int64.
+// integer reads a number that consists only of digits and fits into int64.
 func (s *scanner) integer() (int64, error) {
 	s.next()
 	begin := s.at
@@ -213,10 +213,10 @@ func (s *scanner) integers(limit int) ([]int64, error) {
 	return list, err
 }
 
-// maxSkippedDepth limits the nesting of values that skip passes over, and thereby the stack.
+// maxSkippedDepth limits the nesting of values that skip reads, and therefore the size of the stack.
 const maxSkippedDepth = 16
 
-// skip passes over any JSON value. The reference implementation also ignores unknown keys.
+// skip reads and ignores any JSON value. The reference implementation also ignores unknown keys.
 func (s *scanner) skip(depth int) error {
 	element := func() error { return s.skip(depth + 1) }
 	switch c := s.next(); {
@@ -240,7 +240,7 @@ func (s *scanner) skip(depth int) error {
 	return nil
 }
 
-// null passes over null. It returns false at any other value.
+// null skips null. It returns false for any other value.
 func (s *scanner) null() bool {
 	if s.next() != 'n' || !bytes.HasPrefix(s.text[s.at:], []byte("null")) {
 		return false
@@ -250,7 +250,7 @@ func (s *scanner) null() bool {
 }
 
 func (s *scanner) metadata() (map[string]string, error) {
-	if s.null() { // as the reference implementation reads it
+	if s.null() { // as in the reference implementation
 		return nil, nil
 	}
 	metadata := map[string]string{}
@@ -324,8 +324,8 @@ func (s *scanner) shape() (tensor.Shape, error) {
 	return shape, err
 }
 
-// setRange sets the position of the tensor. It checks the element type, and that [begin, end) has the size that the
-// shape needs.
+// setRange sets the position of the tensor. It checks the element type, and that the shape requires exactly the size of
+// [begin, end).
 func (i *Info) setRange(begin, end int64) error {
 	at := -1
 	for k, e := range elementTypes {

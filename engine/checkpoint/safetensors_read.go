@@ -20,17 +20,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type File struct {
 	path     string
 	src      io.ReaderAt // nil for an index
-	closers  []io.Closer // what Close closes; nil if the caller owns src
+	closers  []io.Closer // closed by Close; nil if the caller owns src
 	data     int64       // byte offset of the data section in the file
 	tensors  []Info      // in the order of their data
 	index    map[string]int
 	metadata map[string]string
-	sums     map[string]uint32 // CRC-32C by tensor name; nil for a file without a manifest
-	parts    map[string]*File  // files of an index by name of the tensor; nil for a single file
+	sums     map[string]uint32 // CRC-32C by tensor name; nil without a manifest
+	parts    map[string]*File  // maps the name of a tensor to a file of an index; nil for a single file
 }
 
-// OpenFile opens the safetensors file at path and checks its header. A path that ends in IndexSuffix names an index,
-// whose files OpenFile opens as one. The data of a tensor is read on demand. Errors: *IOError, *CorruptError.
+// OpenFile opens the safetensors file at path and checks its header. If path ends in IndexSuffix, it is an index, and
+// OpenFile opens the files of the index as one. The data of tensors is read on demand. Errors: *IOError, *CorruptError.
 func OpenFile(path string) (*File, error) {
 	if strings.HasSuffix(path, IndexSuffix) {
 		return openIndex(path)
@@ -48,8 +48,9 @@ func OpenFile(path string) (*File, error) {
 	return file, nil
 }
 
-// NewFile checks the header of the safetensors file in src, which has size bytes. Errors contain path as its name.
-// The caller keeps src open while the File is in use, and closes it afterwards. Errors: *IOError, *CorruptError.
+// NewFile checks the header of the safetensors file in src, which has size bytes. Errors contain path as the name of
+// the file. The caller must keep src open while the File is in use, and must close src later. Errors: *IOError,
+// *CorruptError.
 func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
@@ -103,7 +104,7 @@ func (f *File) Path() string { return f.path }
 // Tensors returns all tensors in the order of their data.
 func (f *File) Tensors() []Info { return slices.Clone(f.tensors) }
 
-// Metadata returns the metadata of the file: free text by key.
+// Metadata returns the metadata of the file: arbitrary text by key.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
 // Info returns the description of a tensor, or false if the file does not contain it.
@@ -153,7 +154,7 @@ func (f *File) Read(name string) (Tensor, error) {
 }
 
 // Check compares the tensors of the file with those of a model: names, element types and shapes. It returns a
-// *MismatchError with all differences, or nil. Only Name, DType and Shape of want matter.
+// *MismatchError with all differences, or nil. It uses only Name, DType and Shape of want.
 func (f *File) Check(want []Info) error {
 	var differences []Difference
 	wanted := make(map[string]bool, len(want))
@@ -187,8 +188,8 @@ type Model interface {
 	Fill(read func(name string, dst []byte) error) error
 }
 
-// Load compares the tensors of the file with those of m, and then sets the tensors of m to the values that read
-// returns: ReadInto, or ReadAverage of a checkpoint. If the tensors differ, m stays unchanged, and Load returns a
+// Load compares the tensors of the file with those of m. It then sets the tensors of m to the values that read returns.
+// read is ReadInto, or ReadAverage of a checkpoint. If the tensors differ, Load does not change m and returns a
 // *MismatchError.
 func (f *File) Load(m Model, read func(name string, dst []byte) error) error {
 	var want []Info

@@ -310,8 +310,8 @@ func TestReadIntoRefusesWrongBuffersAndNames(t *testing.T) {
 	}
 }
 
-// FuzzSafetensors checks each accepted file: its header is valid JSON, its tensors fill the file exactly, and they
-// are equal after a rewrite.
+// FuzzSafetensors checks each accepted file. Its header must be valid JSON, its tensors must fill the file exactly, and
+// the file must be equal after it was read and written.
 func FuzzSafetensors(f *testing.F) {
 	reference, err := os.ReadFile("testdata/reference.safetensors")
 	if err != nil {

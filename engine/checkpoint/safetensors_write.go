@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Write writes tensors as one safetensors file. It sorts them by descending element size, then by name. Equal tensors
-// therefore always give equal bytes, and every tensor is aligned for its element type. Write does not copy the data.
-// It returns errors of w unchanged.
+// Write writes tensors as one safetensors file. It sorts the tensors by descending element size, then by name. Equal
+// tensors therefore always result in equal files, and every tensor is aligned for its element type. Write does not copy
+// the data. It returns errors of w unchanged.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	return writeTensors(w, tensors, metadata, func(string, uint32) {})
 }
@@ -163,7 +163,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, text...)
 }
 
-// writeChunkBytes is small enough that a chunk stays in the CPU cache between its checksum and its write.
+// writeChunkBytes is so small that a chunk remains in the CPU cache between its checksum and its write.
 const writeChunkBytes = 1 << 20
 
 // tensorWriter writes at most left bytes to w and computes their checksum.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// State is the state of a run except for its tensors, stored in state.json. A run that resumes with the same tensors
+// State is the state of a run without its tensors, as stored in state.json. A run that resumes with the same tensors
 // and the same State continues as if it had never stopped.
 type State struct {
 	Program string `json:"program"` // version of the program that saved the state
@@ -38,7 +38,7 @@ type Best struct {
 	Step   int64  `json:"step"`
 }
 
-// OptimizerState is the state of an optimizer except for its tensors.
+// OptimizerState is the state of an optimizer without its tensors.
 type OptimizerState struct {
 	Name    string           `json:"name"`
 	Scalars map[string]Float `json:"scalars"`
@@ -54,7 +54,7 @@ type LossScale struct {
 // the strings "NaN", "+Inf" and "-Inf".
 type Float float64
 
-// MarshalJSON writes the shortest number that has the same bits when parsed.
+// MarshalJSON writes the shortest number from which parsing restores v exactly.
 func (f Float) MarshalJSON() ([]byte, error) {
 	v := float64(f)
 	text := strconv.FormatFloat(v, 'g', -1, 64)
@@ -100,7 +100,7 @@ func encodeState(s State) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// decodeState returns an error for unknown fields, because the program would otherwise lose them without notice.
+// decodeState returns an error for unknown fields. Otherwise, the program would silently discard them.
 func decodeState(text []byte) (State, error) {
 	var s State
 	d := json.NewDecoder(bytes.NewReader(text))

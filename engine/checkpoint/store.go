@@ -15,7 +15,7 @@ import (
 	"sync"
 )
 
-// Store writes the checkpoints of one run. Its methods are safe for concurrent use; calls run one at a time.
+// Store writes the checkpoints of one run. It is safe for concurrent use, but runs one call at a time.
 type Store struct {
 	dir  string
 	keep int
@@ -29,16 +29,16 @@ type Store struct {
 type Options struct {
 	Keep int // number of newest checkpoints to keep, at least 1; the best checkpoint is always kept
 
-	// Watch is called before each operation on the disk with the path of a file, and its result after the operation.
-	// The Store writes and flushes large files in pieces, so each operation is short on a disk that works. nil: no
-	// watch.
+	// Watch, if not nil, is called before each operation on the disk with the path of a file. The function that it
+	// returns is called after the operation. The Store writes and flushes large files in pieces, so that each operation
+	// is short if the disk works.
 	Watch func(path string) (end func())
 }
 
 // Dir returns the folder of the Store.
 func (s *Store) Dir() string { return s.dir }
 
-// Snapshot is the contents of a checkpoint. The data of the tensors must not change until Save returns.
+// Snapshot is the content of a checkpoint. The data of the tensors must not change until Save returns.
 type Snapshot struct {
 	State     State
 	Model     []Tensor
@@ -52,11 +52,11 @@ type Saved struct {
 	Step     int64    // optimizer steps before the checkpoint
 	Bytes    int64    // number of bytes written
 	Removed  []string // names of the older checkpoints that were removed
-	Warnings []error  // errors of updating `latest` or `best`, or of removing checkpoints; the new checkpoint is safe
+	Warnings []error  // errors of updating `latest` or `best`, or of removing checkpoints; the checkpoint is complete
 }
 
-// Open opens the folder dir for writing checkpoints and creates it if necessary. It removes leftovers of crashed
-// saves. Only one Store may be open per folder, so the caller must hold the lock of the run. Errors: *IOError, or
+// Open opens the folder dir for writing checkpoints and creates it if necessary. It removes files that crashed saves
+// left. Only one Store may be open per folder, so the caller must hold the lock of the run. Errors: *IOError, or
 // another error for invalid Options.
 func Open(dir string, options Options) (*Store, error) {
 	if options.Keep < 1 {
@@ -84,7 +84,7 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// syncParent makes the entry of a new folder durable.
+// syncParent flushes the entry of a new folder to disk.
 func syncParent(dir string) error {
 	parent, err := openFolder(filepath.Dir(dir))
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// clearLeftovers removes leftovers of crashed saves, and completes an interrupted replacement of a checkpoint.
+// clearLeftovers removes files that crashed saves left, and completes an interrupted replacement of a checkpoint.
 func (s *Store) clearLeftovers() error {
 	names, err := s.fsys.ReadDir(".")
 	if err != nil {
@@ -163,10 +163,10 @@ func (s *Store) remove(name string) error {
 	return removeTree(s.fsys, gone)
 }
 
-// Save writes a checkpoint. After the checkpoint is durable, Save removes checkpoints that are no longer to be kept.
-// If a checkpoint of the same step exists, Save replaces it. If Save fails, it removes its own files and leaves older
-// checkpoints unchanged; the caller may retry later. Errors: *IOError, ctx.Err(), or another error if the State or a
-// tensor cannot be written.
+// Save writes a checkpoint. After flushing it to disk, Save removes checkpoints that need not be kept. If a checkpoint
+// of the same step exists, Save replaces it. If Save fails, it removes its own files and leaves older checkpoints
+// unchanged; the caller may retry later. Errors: *IOError, ctx.Err(), or another error if the State or a tensor cannot
+// be written.
 func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	return saved, nil
 }
 
-// gone reports whether the folder of the Store was removed. The Store does not create it again.
+// gone reports whether the folder of the Store was removed. In this case, the Store does not create it again.
 func (s *Store) gone() bool {
 	_, err := os.Stat(s.dir)
 	return s.root != nil && errors.Is(err, fs.ErrNotExist)
@@ -230,7 +230,7 @@ func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (writ
 		return 0, err
 	}
 	m := manifest{files: map[string]fileSum{}}
-	metadata := map[string]string{"format": "pt"} // readers of model weights expect this entry
+	metadata := map[string]string{"format": "pt"} // programs that read model weights expect this entry
 	content := []func(w io.Writer, sum func(string, uint32)) error{
 		func(w io.Writer, sum func(string, uint32)) error {
 			return writeTensors(w, snapshot.Model, metadata, sum)
@@ -277,7 +277,7 @@ func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Wr
 	return fileSum{bytes: out.bytes, sha256: hex.EncodeToString(out.hash.Sum(nil)), tensors: tensors}, err
 }
 
-// summedWriter counts and hashes the bytes that it writes. Its writes fail after ctx has ended.
+// summedWriter counts and hashes the bytes that it writes. Its writes fail after the end of ctx.
 type summedWriter struct {
 	ctx   context.Context
 	w     io.Writer
@@ -295,8 +295,8 @@ func (s *summedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// commit renames a complete checkpoint to its final name. If there is already a checkpoint of this name, commit first
-// renames the old one, which can be loaded until the new one is durable.
+// commit renames a complete checkpoint to its final name. If a checkpoint with this name exists, commit first renames
+// it. The old checkpoint can be loaded until the new one is flushed to disk.
 func (s *Store) commit(temporary, name string) error {
 	taken, err := s.fsys.Exists(name)
 	if err != nil {

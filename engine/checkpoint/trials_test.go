@@ -56,8 +56,8 @@ func mustFallBack(t *testing.T, fsys fileSystem, what string) {
 	}
 }
 
-// The test flips the same number of single bits in each file, regardless of its size. Half of the bits are in the
-// first 512 bytes, which contain the headers (row D5). Another test truncates files.
+// The test flips the same number of single bits in each file, regardless of its size. Half of the bits are in the first
+// 512 bytes, which contain the headers (row D5 of docs/reliability.md). Another test truncates files.
 func TestRandomFlippedBitsAreFound(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -103,7 +103,7 @@ func cuts(file []byte) []int {
 	return list
 }
 
-// The test truncates files on a real disk; -checkpoint.megabytes can make them large (row D4).
+// The test truncates files on a real disk. -checkpoint.megabytes can make them large (row D4 of docs/reliability.md).
 func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	snapshot := manyTensors(20)
@@ -144,7 +144,7 @@ func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 var megabytes = flag.Int("checkpoint.megabytes", 0, "size of one more tensor in the files that are cut")
 
 // The test makes each operation of loading fail with EIO. The loaded data must be valid, and each skipped checkpoint
-// must have a reason (row D6).
+// must have a reason (row D6 of docs/reliability.md).
 func TestEveryFailedReadIsTold(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -189,7 +189,7 @@ func TestEveryFailedReadIsTold(t *testing.T) {
 	t.Logf("%d operations", failed)
 }
 
-// A checkpoint of a later format must not be skipped, unlike a damaged checkpoint (row D8).
+// A checkpoint of a later format must not be skipped, unlike a damaged one (row D8 of docs/reliability.md).
 func TestALaterFormatIsRefused(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -210,7 +210,8 @@ func TestALaterFormatIsRefused(t *testing.T) {
 	}
 }
 
-// All allocations together, including freed memory, must not exceed the size of the file plus 96 MiB (row S6).
+// The sum of all allocations, including freed memory, must not exceed the file size plus 96 MiB (row S6 of
+// docs/reliability.md).
 func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	needtest.NotShort(t, "reads headers of 30 MB, which takes seconds under the race detector")
 	var many, names strings.Builder
@@ -246,7 +247,7 @@ func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// An accepted manifest must list the files of a checkpoint, and encoding it must give the same bytes.
+// An accepted manifest must list the files of a checkpoint. Encoding it again must give the same bytes.
 func FuzzManifest(f *testing.F) {
 	fsys := newMemoryFS()
 	if _, err := memoryStore(fsys).Save(context.Background(), save{step: 10}.snapshot()); err != nil {

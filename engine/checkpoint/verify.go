@@ -62,9 +62,9 @@ func List(dir string) ([]string, error) {
 	return names, ioError("list checkpoints", dir, err)
 }
 
-// Verify reads all bytes of the checkpoint in the folder path and lists all faults: each fault for which Load fails,
-// and each tensor with a value that is not finite. If possible, Verify continues after a fault. It returns an
-// *IOError if the system refuses to read, or a *FormatError for a checkpoint of a later version.
+// Verify reads all bytes of the checkpoint in the folder path and lists all faults: each fault that makes Load fail,
+// and each tensor with a value that is not finite. If possible, Verify continues after a fault. It returns an *IOError
+// if the system cannot read a file, or a *FormatError for a checkpoint of a later version.
 func Verify(path string) (Verified, error) {
 	dir, err := openFolder(path)
 	if err != nil {
@@ -111,7 +111,7 @@ type verifier struct {
 	fsys fileSystem
 }
 
-// note records a *CorruptError as a fault. It returns other errors.
+// note records a *CorruptError as a Fault. It returns other errors.
 func (v *verifier) note(err error) error {
 	var bad *CorruptError
 	if errors.As(err, &bad) {
@@ -208,7 +208,7 @@ func (v *verifier) names(f *File) {
 
 // tensors verifies the data of all tensors of a file.
 func (v *verifier) tensors(f *File) error {
-	single := v.fsys == nil // the data has not been read for a hash yet
+	single := v.fsys == nil // the data was not yet read for a hash
 	if single {
 		v.Bytes += f.data
 	}
@@ -259,8 +259,8 @@ func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
 	return crc, bad, nil
 }
 
-// add examines the numbers in p. The first one is element at of the tensor. A number is finite if not all bits of its
-// exponent are set.
+// add examines the numbers in p, the first of which is element at of the tensor. A number is finite unless all bits of
+// its exponent are set.
 func (b *notFinite) add(p []byte, d tensor.DType, at int64) {
 	size := int(d.Size())
 	for i := 0; i+size <= len(p); i += size {

@@ -21,7 +21,7 @@ func f32s(name string, values ...float32) Tensor {
 	return Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{len(values)}, Data: data}
 }
 
-// edit changes the bytes of a file.
+// edit modifies the bytes of a file.
 func edit(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -40,7 +40,7 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage func(t *testing.T, dir string)
-		want   []string // a part of the text of each fault
+		want   []string // part of the text of each fault
 	}{
 		{"sound", func(*testing.T, string) {}, nil},
 		{"two tensors", func(t *testing.T, dir string) {
@@ -135,7 +135,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// laterFormat changes the format version of a manifest to that of a later program.
+// laterFormat changes the format version in a manifest to a later one.
 func laterFormat(b []byte) []byte {
 	last := strings.LastIndex(string(b), "manifest ")
 	text := strings.Replace(string(b[:last]), manifestTitle+"1", manifestTitle+"99", 1)
@@ -188,7 +188,7 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 		[]string{"the state belongs to step 10, but the folder has the name of step 11"})
 }
 
-// testdata/format1 is a checkpoint in format 1. As long as this is the format, all programs must load it.
+// testdata/format1 is a checkpoint in format 1. All programs must load it, as long as FormatVersion is 1.
 func TestACheckpointOfFormat1StillLoads(t *testing.T) {
 	path := filepath.Join("testdata", "format1", "step-00000020")
 	c, err := Load(path)

@@ -4,15 +4,15 @@ import (
 	"path/filepath"
 )
 
-// Sizes of the operations of a watched folder, in bytes. At 1 MB/s a flush takes 8 s. With larger values, a slow disk
-// looks like one that does not answer. With smaller values, a disk that seeks writes slower.
+// Sizes of the operations of a watched folder, in bytes. At 1 MB/s, a flush takes 8 s. With larger values, a slow disk
+// looks like a disk that does not respond. With smaller values, a disk with seek times writes more slowly.
 const (
 	largestWrite = 1 << 20
 	largestFlush = 8 << 20
 	largestRead  = 8 << 20
 )
 
-// watched is a fileSystem that announces each operation.
+// watched is a fileSystem that calls Options.Watch for each operation.
 type watched struct {
 	fileSystem
 	dir   string
@@ -94,7 +94,7 @@ func (w watched) Exists(name string) (bool, error) {
 type watchedFile struct {
 	writeFile
 	start   func() (end func())
-	pending int // bytes since the last flush
+	pending int // bytes written since the last flush
 }
 
 // Write implements [io.Writer].

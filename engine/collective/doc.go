@@ -28,10 +28,10 @@
 // # Bit-equal results
 //
 // The order of a reduction depends only on the placement of the ranks, never on the order in which ranks arrive. Most
-// implementations reduce in the order of ranks: ((x0 + x1) + x2) + …. Package hosts first reduces within each host: (x0
-// + x1) + (x2 + x3). Sums of bf16 are accumulated in f32 and rounded once, to nearest even. Package hosts rounds bf16
-// sums once within a host and once between hosts. NCCL uses the order of its rings and trees, and may round bf16 at
-// every hop.
+// implementations reduce in the order of ranks: ((x0 + x1) + x2) + …. Package hosts first reduces within each host:
+// (x0 + x1) + (x2 + x3). Sums of bf16 are accumulated in f32 and rounded once, to nearest even. Package hosts rounds
+// bf16 sums once within a host and once between hosts. NCCL uses the order of its rings and trees, and may round bf16
+// at every hop.
 //
 // Results are bit-equal on all ranks. They are also bit-equal in two runs whose ranks use the same hosts and devices.
 // Sums of integers wrap around. Of two equal values, Max and Min keep the value that comes first in the order of

@@ -9,21 +9,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// ClaimName returns the name under which a run without a name of its own trains: name, or <name>-<n> if another process
-// uses name, or has claimed it. ClaimName creates the folder of <name>-<n>. The claim of name lasts until release, or
-// until the end of the process; only one process at a time has it. Where the system does not lock folders, ClaimName
-// returns name, and Open refuses a run that is in use.
+// ClaimName returns the name of a run for which the user chose no name: name, or <name>-<n> if another process uses
+// name or has claimed it. ClaimName creates the folder of <name>-<n>. Only one process at a time can claim name. The
+// claim lasts until release is called or the process ends. If the system cannot lock folders, ClaimName returns name,
+// and Open returns an error if the run is in use.
 func ClaimName(outputDir, name string) (claimed string, release func(), err error) {
 	none := func() {}
 	dir, made, err := lockOutput(outputDir)
 	switch {
 	case errors.Is(err, platform.ErrLocked):
 	case err != nil:
-		return name, none, nil // Begin reports an unusable folder
+		return name, none, nil // Begin reports that the folder is unusable
 	case !inUse(filepath.Join(outputDir, name)):
 		return name, func() {
 			if made {
-				os.Remove(outputDir) // fails unless the run was refused before it began
+				os.Remove(outputDir) // returns an error unless the run was refused before it began
 			}
 			dir.Close() // read only
 		}, nil
@@ -34,7 +34,7 @@ func ClaimName(outputDir, name string) (claimed string, release func(), err erro
 	return claimed, none, err
 }
 
-// lockOutput opens and locks the output folder. made is true if it did not exist.
+// lockOutput opens and locks the output folder. made is true if lockOutput created it.
 func lockOutput(path string) (dir *os.File, made bool, err error) {
 	for {
 		_, missing := os.Stat(path)
@@ -43,7 +43,7 @@ func lockOutput(path string) (dir *os.File, made bool, err error) {
 			return nil, false, err
 		}
 		if dir, err = os.Open(path); errors.Is(err, fs.ErrNotExist) {
-			continue // the process that made it has just removed it
+			continue // the process that created it has just removed it
 		}
 		if err == nil {
 			err = platform.TryLock(dir)
@@ -57,7 +57,7 @@ func lockOutput(path string) (dir *os.File, made bool, err error) {
 		if err == nil && bad == nil && os.SameFile(now, locked) {
 			return dir, made, nil
 		}
-		dir.Close() // the lock is that of a folder that no longer has this path
+		dir.Close() // the locked folder no longer has this path
 	}
 }
 

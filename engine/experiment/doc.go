@@ -1,6 +1,6 @@
 // Package experiment manages the folder of a training run. It creates and locks the folder, and stores the settings,
-// the log file and the result of the run. It also decides how a run begins: as a new run, resumed, or not at all
-// because the run is already finished.
+// the log file and the result of the run. It also decides whether a run begins as a new run or resumes, or whether it
+// is already finished.
 //
 //	run, err := experiment.Open(experiment.Options{OutputDir: "experiments", Name: "resnet50", Named: true, Resume: "auto", Steps: 300, Compare: compare})
 //	defer run.Close()
@@ -42,8 +42,8 @@
 //	PATH     a checkpoint of another run              Begin moves the old run, if any, as with none; resumes in a new folder
 //	PATH     a checkpoint of other settings           returns *ChangedError, changes nothing
 //
-// With auto, Options.Source may first copy a newer checkpoint to the folder, which Open then creates if necessary, and
-// locks before.
+// With auto and Options.Source, Open may create and lock the folder. Options.Source may then copy a newer checkpoint to
+// the folder.
 //
 // PATH is a checkpoint, the folder of a run, or a folder of checkpoints. In a folder, the newest valid checkpoint is
 // used. Options.Compare returns the settings that differ. A checkpoint of step 0 contains no trained steps, so it is
@@ -51,8 +51,8 @@
 // checkpoint, and must remove later metric records.
 //
 // Begin moves a run with a single rename while it holds the lock of the run. The new name must not exist. If the
-// process is killed, the old run remains complete, under its old or its new name. Before the rename, the logs in
-// Options.LogDir move to <log_dir>/<new name>. Hardware profiles in the folder configs are copied to the new run.
+// process is killed, the old run remains complete, under its old or its new name. Before the rename, Begin moves the
+// logs in Options.LogDir to <log_dir>/<new name>. It copies hardware profiles in the folder configs to the new run.
 //
 // # Errors
 //

@@ -13,9 +13,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Earlier describes an existing run in the folder. It is used to decide whether another run may resume this run.
+// Earlier describes an existing run in the folder. It is used to decide whether another run may resume it.
 type Earlier struct {
-	From   string                     // path of the checkpoint or file that contains this description
+	From   string                     // path of the checkpoint or file that contains Config
 	Config string                     // settings of the run, TOML
 	Extra  map[string]json.RawMessage // checkpoint.State.Extra of the newest checkpoint; nil without a checkpoint
 	Result *Result                    // result of the run; nil while it has not ended
@@ -28,10 +28,10 @@ type Change struct {
 	Key string // full key with dots
 	Old string
 	New string
-	// Detail states what differs, if Old and New do not; may be "".
+	// Detail describes the difference if Old and New do not; may be "".
 	Detail string
-	// Shapes is true if the parameters of the model depend on the key: the run cannot resume even if the change is
-	// allowed.
+	// Shapes states that the parameters of the model depend on the key. The run then cannot resume, even if the change
+	// is allowed.
 	Shapes bool
 }
 
@@ -43,8 +43,8 @@ func (c Change) String() string {
 	return text
 }
 
-// ChangedError reports that a run must not resume an earlier run, because the settings differ. Its result would not
-// be that of its settings.
+// ChangedError reports that a run must not resume an earlier run, because the settings differ. The result would not
+// match the settings.
 type ChangedError struct {
 	Dir     string   // folder of the earlier run
 	Path    string   // Options.Resume
@@ -101,7 +101,7 @@ func (e *ChangedError) Error() string {
 	return b.String()
 }
 
-// decide determines how the run begins. The table in the package comment describes the rules.
+// decide determines how the run begins; see the table in the package comment.
 func (r *Run) decide(o Options) error {
 	if o.Resume == ResumeNone {
 		return r.giveWay(nil)
@@ -128,7 +128,7 @@ func (r *Run) decide(o Options) error {
 			c, skipped, damage = checkpoint.Latest(r.CheckpointDir())
 		}
 		if err != nil {
-			r.Checkpoint = c // which the caller closes
+			r.Checkpoint = c // the caller must close it
 			return err
 		}
 	}
@@ -168,26 +168,26 @@ func (r *Run) decide(o Options) error {
 	return nil
 }
 
-// CheckEnd returns the reason why the newest checkpoint of the run in a folder is not complete, or nil. It reads no
-// tensors; see checkpoint.Incomplete.
+// CheckEnd returns the reason why the newest checkpoint in the folder of a run is not complete, or nil. It does not
+// read tensors; see checkpoint.Incomplete.
 func CheckEnd(run *os.Root) error {
 	if info, err := run.Stat(checkpointsFolder); err != nil || !info.IsDir() {
 		return nil
 	}
 	folder, err := run.OpenRoot(checkpointsFolder)
 	if err != nil {
-		return nil // others report it
+		return nil // other functions report it
 	}
 	defer folder.Close() // read only
 	if err := checkpoint.Incomplete(folder); errors.As(err, new(*checkpoint.CorruptError)) ||
 		errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil // complete, or not readable for this user
+	return nil // the checkpoint is complete, or this user cannot read it
 }
 
-// lostEnd describes what is wrong with the newest checkpoint of a run that is finished, and what is left. c is its
-// newest valid checkpoint; without one, Run.Lost has the reason.
+// lostEnd describes the damage to the newest checkpoints of a finished run, and the remaining state. c is the newest
+// valid checkpoint; if it is nil, Run.Lost has the reason.
 func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skipped) (texts []string) {
 	if c == nil {
 		return nil
@@ -200,7 +200,7 @@ func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skip
 	return texts
 }
 
-// decidePath determines how the run begins if the user named a checkpoint to resume from. The checkpoint is open.
+// decidePath determines how the run begins if the user named a checkpoint. The checkpoint is already open.
 func (r *Run) decidePath(o Options) error {
 	state := r.Checkpoint.State
 	var changed *ChangedError
@@ -225,8 +225,7 @@ func (r *Run) decidePath(o Options) error {
 	return nil
 }
 
-// earlier describes the run in the folder. If a checkpoint contains settings, they take precedence over those in the
-// folder.
+// earlier describes the run in the folder. Settings in a checkpoint take precedence over those in the folder.
 func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	if c != nil && c.State.Config != "" {
 		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step,
@@ -266,8 +265,8 @@ func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 	return out, nil
 }
 
-// giveWay makes Begin move the contents of the folder to another name. why contains the changed settings, or is nil
-// if the user requested a new run.
+// giveWay makes Begin move the contents of the folder to another name. why contains the changed settings. It is nil if
+// the user requested a new run.
 func (r *Run) giveWay(why *ChangedError) error {
 	if r.root == nil {
 		return nil

@@ -24,7 +24,7 @@ type Holder struct {
 	Since time.Time `json:"since"`
 
 	// Boot and Namespace identify the boot of the host and the PID namespace in which PID is valid. They are "" if the
-	// system does not tell.
+	// system does not provide them.
 	Boot      string `json:"boot,omitempty"`
 	Namespace string `json:"pid_namespace,omitempty"`
 }
@@ -64,7 +64,7 @@ type FolderError struct {
 
 func (e *FolderError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err) }
 
-// Unwrap returns the system's error.
+// Unwrap returns the error of the system.
 func (e *FolderError) Unwrap() error { return e.Err }
 
 func folderError(op, path string, err error) error {
@@ -72,7 +72,7 @@ func folderError(op, path string, err error) error {
 		return nil
 	}
 	if strings.Contains(err.Error(), "path escapes from parent") {
-		// the text of an error of os.Root that is not exported
+		// This is the text of an unexported error of os.Root.
 		err = fmt.Errorf("%w (a symbolic link leads out of the folder, which is not allowed)", err)
 	}
 	if op == "create" && errors.Is(err, fs.ErrExist) {

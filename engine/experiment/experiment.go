@@ -33,34 +33,34 @@ const (
 type Options struct {
 	OutputDir string // output folder; created if necessary
 	Name      string
-	Named     bool   // the user chose the name, so a run of this name is never moved because of changed settings
+	Named     bool   // the user chose the name, so changed settings never cause a move of a run of this name
 	LogDir    string // folder of the logs; "": the subfolder logs of the run
 	Resume    string // ResumeAuto, ResumeNone or a path
 
-	// Steps, or Epochs if Steps is 0, is the requested amount of training. If both are 0, there is no limit. A run
-	// that trained this amount and ended with exit code 0 is finished. A run that trained less resumes. A run that
-	// trained more counts as another run.
+	// Steps, or Epochs if Steps is 0, is the requested amount of training. If both are 0, there is no limit. A run that
+	// trained this amount and ended with exit code 0 is finished. A run that trained less resumes. A run that trained
+	// more counts as a different run.
 	Steps, Epochs int64
-	Length        string // setting of the amount, for messages, such as "train.epochs = 3"
+	Length        string // setting of this amount, for messages, such as "train.epochs = 3"
 
-	// EarlyStop describes the settings of early stopping; "" if it is off. A run that these settings ended is finished.
-	// A run that other settings ended resumes.
+	// EarlyStop describes the settings of early stopping; "" if it is off. If a run ended because of the same settings,
+	// it is finished. If it ended because of other settings, it resumes.
 	EarlyStop string
 
-	// Source has copies of checkpoints, which ResumeAuto uses; nil: none.
+	// Source provides copies of checkpoints for ResumeAuto; nil: none.
 	Source Source
 
-	// Compare returns the settings that differ from those of an earlier run and affect training results. nil means
-	// that no settings are compared.
+	// Compare returns the settings that differ from those of an earlier run and affect training results. nil means that
+	// no settings are compared.
 	Compare func(Earlier) ([]Change, error)
 }
 
-// Source is a place with copies of the checkpoints of a run.
+// Source is a location with copies of the checkpoints of a run.
 type Source interface {
 	// Any reports whether Fetch may find a checkpoint for a run whose folder does not exist.
 	Any() (bool, error)
-	// Fetch copies a checkpoint to the folder of checkpoints of the run dir, which this process has locked, if the copy
-	// is newer than step, that of the newest valid checkpoint there; -1: there is none.
+	// Fetch copies a checkpoint to the folder of checkpoints of the run dir, if the copy is newer than step. This
+	// process has locked dir. step is the step of the newest valid checkpoint in dir; -1: there is none.
 	Fetch(dir string, step int64) (copied bool, err error)
 }
 
@@ -78,7 +78,7 @@ func (o Options) done(r Result) bool {
 	return r.Epochs >= o.Epochs
 }
 
-// Run is the folder of a run. If the folder exists, Open locks it; otherwise Begin does.
+// Run is the folder of a run. Open locks the folder if it exists; otherwise Begin locks it.
 type Run struct {
 	Name string
 	Dir  string // <output_dir>/<name>
@@ -87,7 +87,7 @@ type Run struct {
 	Lost       error                  // why no checkpoint of the finished run is valid; nil: one is, or there is none
 	Checkpoint *checkpoint.Checkpoint // checkpoint to resume from, open and verified; nil for a new run
 	Skipped    []checkpoint.Skipped   // newer checkpoints that are unusable
-	Changed    *ChangedError          // why the old run is moved; nil if no run is, or the user requested it
+	Changed    *ChangedError          // reason why the old run is moved; nil: no run is moved, or the user requested it
 	MovedTo    string                 // new path of the old run, set by Begin; "" if there was no old run
 	Warnings   []string
 
@@ -102,8 +102,8 @@ type Run struct {
 	lock    *os.File
 }
 
-// ValidName reports whether name can be the name of a run. A folder with a leading dot would be hidden, and programs
-// would take a leading hyphen for a flag.
+// ValidName reports whether name can be the name of a run. A folder with a leading dot would be hidden. Programs would
+// interpret a leading hyphen as the start of a flag.
 func ValidName(name string) bool {
 	if name == "" || name[0] == '.' || name[0] == '-' || len(name) > maxNameBytes {
 		return false
@@ -112,9 +112,10 @@ func ValidName(name string) bool {
 	return strings.Trim(name, allowed) == ""
 }
 
-// Open decides how the run begins; the table in the package comment describes the rules. If the folder of the run
-// exists, Open locks it. Open changes nothing on disk. The caller then checks whether training is possible, and calls
-// Begin unless the run is finished. The caller must close the Checkpoint and then the Run.
+// Open decides how the run begins; see the table in the package comment. If the folder of the run exists, Open locks
+// it. Apart from the lock and from a checkpoint that Options.Source copies, Open changes nothing on disk. The caller
+// then checks whether training is possible, and calls Begin unless the run is finished. The caller must close the
+// Checkpoint and then the Run.
 func Open(options Options) (*Run, error) {
 	if !ValidName(options.Name) {
 		return nil, &NameError{options.Name}
@@ -157,7 +158,7 @@ func (r *Run) open() error {
 	return r.decide(o)
 }
 
-// fetchNew begins a run without a folder from a copy of its checkpoint, if there is one.
+// fetchNew begins a run without a folder from a copy of its checkpoint, if a copy exists.
 func (r *Run) fetchNew(o Options) error {
 	if o.Resume != ResumeAuto || o.Source == nil {
 		return nil
@@ -179,7 +180,7 @@ func (r *Run) fetchNew(o Options) error {
 	return r.decide(o)
 }
 
-// Replaces reports whether Begin will move an old run, so that this one begins in an empty folder.
+// Replaces reports whether Begin will move an old run. This run then begins in an empty folder.
 func (r *Run) Replaces() bool { return r.moves }
 
 // take creates the folder of the run if necessary, then locks and opens it.
@@ -191,12 +192,13 @@ func (r *Run) take(output *os.Root) (err error) {
 	return folderError("open", r.Dir, err)
 }
 
-// Begin prepares the folder of the run for training. It moves the old run if Open decided so, and creates missing
-// subfolders. From then on the folder states that this process trains the run: files that describe the end of an
-// earlier process get other names. If Begin fails, the old run remains complete, under its old name or under MovedTo.
+// Begin prepares the folder of the run for training. If Open decided to move the old run, Begin moves it. Begin creates
+// missing subfolders. After Begin, the folder states that this process trains the run. Therefore Begin renames files
+// that describe the end of an earlier process. If Begin fails, the old run remains complete, under its old name or
+// under MovedTo.
 func (r *Run) Begin() error {
 	o := r.options
-	for _, dir := range []string{o.LogDir, o.OutputDir} { // find unusable folders before anything is moved
+	for _, dir := range []string{o.LogDir, o.OutputDir} { // detect unusable folders before anything is moved
 		if dir == "" {
 			continue
 		}
@@ -226,10 +228,10 @@ func (r *Run) Begin() error {
 	if err := r.writeStart(); err != nil {
 		return err
 	}
-	return r.setEndAside() // after the start, so that an interrupted Begin leaves no result that seems to be current
+	return r.setEndAside() // after the start, so that an interrupted Begin leaves no result that looks current
 }
 
-// takeNew creates and locks a folder that did not exist during Open.
+// takeNew creates and locks a folder that did not exist when Open was called.
 func (r *Run) takeNew(output *os.Root) error {
 	if err := r.take(output); err != nil {
 		return err
@@ -266,7 +268,7 @@ func (r *Run) makeFolders() error {
 // file.
 func (r *Run) refuseOddFiles(folders []string) error {
 	for _, folder := range folders {
-		if folder == checkpointsFolder { // a checkpoint.Store follows no links and opens only regular files
+		if folder == checkpointsFolder { // checkpoint.Store follows no links and opens only regular files
 			continue
 		}
 		err := fs.WalkDir(r.root.FS(), folder, func(name string, entry fs.DirEntry, err error) error {
@@ -285,7 +287,7 @@ func (r *Run) refuseOddFiles(folders []string) error {
 func (r *Run) refuseOdd(name string, entry fs.DirEntry) error {
 	info, err := r.root.Stat(name)
 	if entry.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
-		return nil // a link without a target within the folder
+		return nil // a link whose target does not exist in the folder
 	}
 	if err != nil {
 		return err
@@ -321,7 +323,7 @@ func (r *Run) refuseOddLogs() error {
 	return nil
 }
 
-// odd returns an error unless the file is regular, or a folder. If file is set, it must be regular.
+// odd returns an error unless path is a regular file or a folder. If file is set, it must be a regular file.
 func odd(path string, info fs.FileInfo, file bool) error {
 	if info.Mode().IsRegular() || info.IsDir() && !file {
 		return nil
@@ -358,8 +360,8 @@ func (r *Run) ConfigDir() string { return filepath.Join(r.Dir, configsFolder) }
 // LogFile is the name of the log file in the folder of log files.
 const LogFile = "train.log"
 
-// OpenLog opens logs/train.log for appending. Each Write is a single write to the file, so lines of different
-// processes do not mix. The caller must close the log.
+// OpenLog opens logs/train.log for appending. Each Write is a single write to the file, so lines of different processes
+// are not mixed. The caller must close the log.
 func (r *Run) OpenLog() (io.WriteCloser, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
 	path := filepath.Join(r.LogDir(), LogFile)

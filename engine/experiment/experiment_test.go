@@ -140,7 +140,7 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	const variable = "HETERO_TEST_HOLD_FOLDER"
 	if dir := os.Getenv(variable); dir != "" {
 		run := mustOpen(t, auto(dir))
-		defer run.Close() // keeps run reachable; otherwise the garbage collector would release its lock
+		defer run.Close() // otherwise the garbage collector would close run and release its lock
 		os.Stdout.WriteString("held\n")
 		select {}
 	}
@@ -240,7 +240,7 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		}
 		run.Close()
 		left := resultPath
-		if !c.finished { // the run goes on, so its earlier result has another name
+		if !c.finished { // the run continues, so its earlier result was renamed
 			left = filepath.Join(filepath.Dir(resultPath), previousResultFile)
 		}
 		if after, _ := os.ReadFile(left); string(after) != text {
@@ -495,7 +495,7 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	}
 }
 
-// The old contents must also remain if the writer fails half-way.
+// If the writer fails before it has written everything, the old contents must remain.
 func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "summary.json")
@@ -517,7 +517,7 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// To replace a device or a pipe would remove it, also if a link points to it.
+// A device or a pipe must not be replaced, even through a link, because replacing would remove it.
 func TestOnlyRegularFilesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
@@ -536,8 +536,8 @@ func TestOnlyRegularFilesAreReplaced(t *testing.T) {
 	}
 }
 
-// After a crash, the best checkpoint may still have its temporary name, because another checkpoint of the same step
-// was replacing it.
+// After a crash, the best checkpoint may have its temporary name, because another checkpoint of the same step was about
+// to replace it.
 func TestTheBestCheckpointIsFoundAfterACrash(t *testing.T) {
 	run := mustOpen(t, auto(t.TempDir()))
 	saveSteps(t, run, 3)

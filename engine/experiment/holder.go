@@ -13,10 +13,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// HeldBy returns the process that last locked the run's folder, and whether it still holds the lock. It takes no lock
-// itself, so it cannot get in the way of a run that starts. held is nil if this machine cannot know: the process runs
-// on another machine or in another container, or the system does not list its locks. Without a lock file, HeldBy
-// returns fs.ErrNotExist.
+// HeldBy returns the process that last locked the run's folder, and whether it still holds the lock. HeldBy itself does
+// not lock the folder, so it cannot prevent a run from starting. held is nil if this machine cannot know the state of
+// the lock: the process runs on another machine or in another container, or the system does not list its locks. Without
+// a lock file, HeldBy returns fs.ErrNotExist.
 func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	lock, info, err := regular.OpenIn(run, lockFile)
 	if err != nil {
@@ -30,7 +30,7 @@ func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 		return holder, nil, nil
 	}
 	if own := self(host); differ(own.Boot, holder.Boot) || differ(own.Namespace, holder.Namespace) {
-		return holder, nil, nil // in this process, the number of the holder means another process, or none
+		return holder, nil, nil // for this process, holder.PID denotes another process or none
 	}
 	is, err := flocked(inode, holder.PID)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -39,11 +39,12 @@ func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	return holder, &is, err
 }
 
-// differ reports whether two known values are different. Systems without /proc do not know them.
+// differ reports whether two known values are different. The values are unknown on systems without /proc.
 func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
-// flocked reports whether /proc/locks lists an exclusive flock(2) of the process on a file of this number. The list
-// names devices of some file systems differently than stat(2), so the process identifies the file system instead.
+// flocked reports whether /proc/locks lists an exclusive flock(2) of process pid on a file with this inode number. For
+// some file systems, the device names in the list differ from those of stat(2). Therefore the process must identify the
+// file system.
 func flocked(inode uint64, pid int) (bool, error) {
 	locks, err := os.Open("/proc/locks")
 	if err != nil {

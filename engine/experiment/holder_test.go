@@ -15,8 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// TestHeldByDoesNotKnowOtherContainers: the number of a process means nothing in another PID namespace, even if both
-// have the same host name.
+// A PID has no meaning in another PID namespace, even if the host name is the same.
 func TestHeldByDoesNotKnowOtherContainers(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -51,10 +50,10 @@ func TestHeldByDoesNotKnowOtherContainers(t *testing.T) {
 	}
 }
 
-// TestHeldByInAnotherNamespace locks a run in another PID namespace.
+// The test locks a run in another PID namespace.
 func TestHeldByInAnotherNamespace(t *testing.T) {
 	const variable = "HETERO_TEST_LOCKED_RUN"
-	if dir := os.Getenv(variable); dir != "" { // the process in the namespace
+	if dir := os.Getenv(variable); dir != "" { // this is the process in the namespace
 		output, err := os.OpenRoot(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +115,7 @@ func TestHeldByFollowsTheLockOfARun(t *testing.T) {
 		}
 		run.Close()
 	}
-	again, err := Open(options) // HeldBy took no lock
+	again, err := Open(options) // must work, because HeldBy locks nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func lockFolder(output *os.Root, name string) (*os.File, error) {
 			return nil, folderError("lock", dir, err)
 		}
 		if !isStill(output, name, lock) {
-			lock.Close() // this lock belongs to a folder that another process has moved
+			lock.Close() // another process has moved the folder of this lock
 			continue
 		}
 		if err := writeHolder(lock); err != nil {
@@ -86,7 +86,8 @@ func writeHolder(lock *os.File) error {
 	return err
 }
 
-// readHolder returns the identity of the process that holds the lock, or the zero Holder if the text is incomplete.
+// readHolder returns the identity of the process that holds the lock. It returns the zero Holder if the text is
+// incomplete.
 func readHolder(lock *os.File) Holder {
 	text := make([]byte, 4096)
 	n, _ := lock.ReadAt(text, 0)

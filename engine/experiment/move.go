@@ -13,11 +13,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// carried lists the files in the folder configs that describe the machine, and not the run. They are copied to the
+// carried lists the files in the folder configs that describe the machine instead of the run. They are copied to the
 // run that replaces the old one, so that profile.gpu_profiles still refers to an existing file.
 var carried = []string{"gpu_profiles.json", "system_profile.json"}
 
-// maxCarriedBytes is larger than a profile of thousands of ranks.
+// maxCarriedBytes is larger than a profile with thousands of ranks.
 const maxCarriedBytes = 64 << 20
 
 // logPatterns match the files that a run writes to Options.LogDir. This folder may also contain other files.
@@ -27,7 +27,7 @@ var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summ
 	"curves.csv", "balance_compare.json", "mlflow_state.json"}
 
 // moveAside renames the folder of the run to <name>-<n> and creates a new folder. n is larger than all existing
-// numbers. A single rename moves the folder together with its lock. If the process is killed, the old run therefore
+// numbers. A single rename moves the folder together with its lock. Therefore, if the process is killed, the old run
 // remains complete under one of the two names.
 func (r *Run) moveAside(output *os.Root) error {
 	aside, err := asideName(output, r.Name)
@@ -59,7 +59,7 @@ func (r *Run) moveAside(output *os.Root) error {
 	return nil
 }
 
-// asideName returns name-<n>, where n is one more than the largest existing number. If the result would be too long,
+// asideName returns name-<n>. n is one more than the largest existing number. If the result would be too long,
 // asideName shortens name.
 func asideName(output *os.Root, name string) (string, error) {
 	dir, err := output.Open(".")
@@ -85,8 +85,7 @@ func asideName(output *os.Root, name string) (string, error) {
 	return candidate(free), nil
 }
 
-// moveLogs moves the files of the old run in Options.LogDir to a subfolder. The subfolder has the new name of the old
-// run.
+// moveLogs moves the files of the old run in Options.LogDir to a subfolder with the new name of the old run.
 func (r *Run) moveLogs(aside string) error {
 	if r.logDir == "" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// OwnerFile is the name of the file in Options.LogDir that names the folder of the run.
+// OwnerFile is the file in Options.LogDir that contains the path of the folder of the run.
 const OwnerFile = "run_folder.txt"
 
 const mostOwnerBytes = 8 << 10
@@ -30,8 +30,8 @@ func (r *Run) writeOwner() error {
 	return replaceTextIn(logs, r.logDir, OwnerFile, []byte(dir+"\n"))
 }
 
-// OpenLogs opens the folder of logs that the settings of a run name. The settings may come from a stranger, who could
-// name any folder. Therefore the OwnerFile of the folder must name the folder of the run, which root has open.
+// OpenLogs opens the folder of logs that the settings of a run name. Untrusted settings could name any folder.
+// Therefore the OwnerFile of the log folder must name the folder of the run, which is open as root.
 func OpenLogs(logDir string, root *os.Root) (*os.Root, error) {
 	logs, err := os.OpenRoot(filepath.Clean(logDir))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A folder that claims the logs of another run does not get them.
+// OpenLogs must refuse a log folder that belongs to another run.
 func TestLogsOfAnotherRunAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	logs := filepath.Join(dir, "logs")

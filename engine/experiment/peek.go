@@ -6,9 +6,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Peek returns the state of the checkpoint from which Open would resume, without loading tensors. For a new run it
-// returns checkpoint.ErrNone. It locks and changes nothing. Peek does not detect damaged tensors, for example, so
-// Open may later choose another checkpoint.
+// Peek returns the state of the checkpoint from which Open would resume, without loading tensors. For a new run, it
+// returns checkpoint.ErrNone. It locks and changes nothing. Peek does not detect all damage, such as damaged tensors,
+// so Open may later choose another checkpoint.
 func Peek(options Options) (checkpoint.State, error) {
 	path := options.Resume
 	switch {

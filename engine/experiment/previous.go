@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 )
 
-// previousResultFile is the result of the newest earlier process that wrote one.
+// previousResultFile is the result of the newest earlier process that wrote a result.
 const previousResultFile = "result.previous.json"
 
-// endFiles are the files that describe the end of a process, with the names that they get when a later process begins
-// to train. The logs are in the folder of the logs, and the results in the folder of the results.
+// endFiles are the files that describe the end of a process. They map to the names that these files get when a later
+// process begins to train. endLogs are in the folder of logs, and endResults in the folder of results.
 var (
 	endResults = map[string]string{resultFile: previousResultFile, tableFile: "results.previous.md"}
 	endLogs    = map[string]string{"summary.json": "summary.previous.json",
 		"latency_histogram.png": "latency_histogram.previous.png"}
 )
 
-// setEndAside renames the files that describe the end of an earlier process. Without this, programs would take this run
-// for one that has ended.
+// setEndAside renames the files that describe the end of an earlier process. Otherwise, other programs would assume
+// that this run has ended.
 func (r *Run) setEndAside() error {
 	results, err := r.root.OpenRoot(resultsFolder)
 	if err != nil {

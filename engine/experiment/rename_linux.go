@@ -17,7 +17,7 @@ func renameNew(dir *os.Root, from, to string) error {
 	fd := int(here.Fd())
 	err = unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// not supported by some file systems; Rename may then replace an empty folder, but never a run
+		// Some file systems do not support this operation. Rename may replace an empty folder, but never a run.
 		return dir.Rename(from, to)
 	}
 	return err

@@ -13,8 +13,8 @@ import (
 )
 
 // Replace replaces the contents of the file path by the output of write. After a failure or a power failure, the file
-// contains either the complete old or the complete new contents. A path of something else than a regular file, such as
-// a device or a pipe, is a *regular.Error: Replace would remove it.
+// contains either the complete old or the complete new contents. If path exists and is not a regular file (for example
+// a device or a pipe), the error is a *regular.Error, because Replace would remove it.
 func Replace(path string, write func(io.Writer) error) error {
 	if err := Replaceable(path); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -52,7 +52,7 @@ func (r *Run) replace(name string, text []byte) error {
 	return replaceTextIn(r.root, r.Dir, name, text)
 }
 
-// replaceTextIn replaces a file in the folder dir, which root has open.
+// replaceTextIn replaces a file in the folder dir, which is open as root.
 func replaceTextIn(root *os.Root, dir, name string, text []byte) error {
 	err := replaceIn(root, name, func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -61,7 +61,7 @@ func replaceTextIn(root *os.Root, dir, name string, text []byte) error {
 	return folderError("write", filepath.Join(dir, name), err)
 }
 
-// temporarySuffix ends the name of a file that replaces another one when it is complete.
+// temporarySuffix is the end of the name of a file that is not yet complete and will replace another file.
 const temporarySuffix = ".tmp"
 
 func replaceIn(root *os.Root, name string, write func(io.Writer) error) (err error) {

@@ -23,7 +23,7 @@ const (
 type Result struct {
 	Steps  int64 `json:"steps"`  // number of optimizer steps over all processes of the run
 	Epochs int64 `json:"epochs"` // number of complete epochs
-	// mean loss of the last step over the global batch; null if this is unknown, as before the first step
+	// mean loss of the last step over the global batch; null if it is unknown, for example before the first step
 	FinalTrainLoss Number `json:"final_train_loss"`
 	BestEval       Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
 	BestEvalMetric string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
@@ -36,23 +36,23 @@ type Result struct {
 	State            State  `json:"state"` // finished, stopped or failed; set by WriteResult
 	Exit             int    `json:"exit"`  // exit code
 	Error            string `json:"error,omitempty"`
-	// train.max_seconds ended the run, which can be resumed
+	// true if train.max_seconds ended the run, which can then resume
 	OutOfTime bool `json:"out_of_time,omitempty"`
-	// why train.early_stop_patience ended the run; more patience resumes it
+	// reason why train.early_stop_patience ended the run; with more patience, the run can resume
 	GaveUp    string `json:"gave_up,omitempty"`
 	EarlyStop string `json:"early_stop,omitempty"` // Options.EarlyStop of the run, if GaveUp is set
 
 	Start        string `json:"start,omitempty"` // ID of the Start of the process; "" if it did not begin to train
 	Program      string `json:"program"`         // version of the program
 	Model        string `json:"model"`
-	Dataset      string `json:"dataset"` // data set that was used, also after a fallback
+	Dataset      string `json:"dataset"` // data set that was used, even if it was a fallback
 	Device       string `json:"device"`
 	Precision    string `json:"precision"`
 	BatchSize    int64  `json:"batch_size"` // global batch size
 	Ranks        int    `json:"ranks"`
 	SamplesSeen  int64  `json:"samples_seen"`
 	SkippedSteps int64  `json:"skipped_steps"` // number of steps skipped because of NaN or infinite gradients
-	// number of replaced samples of the run, all ranks; once per epoch each
+	// number of replaced samples of the run on all ranks; a sample counts once per epoch
 	Unreadable int64     `json:"unreadable_samples"`
 	Seconds    Number    `json:"seconds"` // duration of training in this process, s
 	Started    time.Time `json:"started"` // start of this process
@@ -65,7 +65,7 @@ type Result struct {
 	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
 
 	// Superseded means that a later process began to train the run and has not written its result. Current means that
-	// the process that began last wrote this result. Both are false if it is unknown which process began last. Only
+	// this is the result of the process that began last. Both are false if it is unknown which process began last. Only
 	// ReadResult sets these fields.
 	Superseded, Current bool `json:"-"`
 }
@@ -75,7 +75,7 @@ type ResultEvaluation struct {
 	Step    int64             `json:"step"`
 	Samples int               `json:"samples"`
 	Loss    Number            `json:"loss"`
-	Metrics map[string]Number `json:"metrics"` // by key, such as "top1"
+	Metrics map[string]Number `json:"metrics"` // keys are names of metrics, such as "top1"
 }
 
 // Number is a float64 that is null in JSON if it is NaN or infinite.
@@ -98,7 +98,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// WriteResult writes results/result.json, atomically and durably.
+// WriteResult writes results/result.json atomically, and flushes it to disk.
 func (r *Run) WriteResult(result Result) error {
 	if result.Notes == nil {
 		result.Notes = []string{}
@@ -115,18 +115,18 @@ func (r *Run) WriteResult(result Result) error {
 	return err
 }
 
-// Owes reports whether this process began to train and has not written a result. Without one, the run counts as
+// Owes reports whether this process began to train but has not written a result. Without a result, the run counts as
 // crashed.
 func (r *Run) Owes() bool { return r.start != "" && !r.ended }
 
-// WriteTable writes results/results.md, the result as Markdown.
+// WriteTable writes results/results.md, which contains the result as Markdown.
 func (r *Run) WriteTable(markdown string) error {
 	return r.replace(filepath.Join(resultsFolder, tableFile), []byte(markdown))
 }
 
-// ReadResult reads results/result.json of the run in the folder dir. If the file does not exist, because the run has
-// not ended or was killed, ReadResult returns the result of an earlier process, which is superseded. If no process of
-// the run wrote a result, it returns fs.ErrNotExist.
+// ReadResult reads results/result.json of the run in the folder dir. The file does not exist if the run has not ended
+// or was killed. ReadResult then returns the result of an earlier process, with Superseded set. If no process of the
+// run wrote a result, it returns fs.ErrNotExist.
 func ReadResult(dir string) (Result, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Named returns the path of the checkpoint that a file (`latest`, `best`) names. It returns every other path
+// Named returns the path of the checkpoint that is named in a file (`latest`, `best`). It returns every other path
 // unchanged.
 func Named(path string) string {
 	name, err := regular.Read(path, maxNameBytes)
@@ -31,8 +31,8 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 }
 
 // FindCheckpoint opens the checkpoint that path denotes. path is a checkpoint folder, a file that names a checkpoint
-// (`latest`, `best`), a folder of checkpoints, or the folder of a run. In the last two cases, it opens the newest
-// valid checkpoint and returns the newer ones that it skipped. Errors: those of package checkpoint, including
+// (`latest`, `best`), a folder of checkpoints, or the folder of a run. In the last two cases, FindCheckpoint opens the
+// newest valid checkpoint and returns the newer ones that it skipped. Errors: those of package checkpoint, including
 // checkpoint.ErrNone; fs.ErrNotExist.
 func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, error) {
 	if _, err := os.Stat(path); err != nil {
@@ -62,8 +62,8 @@ func CheckpointsIn(path string) string {
 	return path
 }
 
-// loadOne loads a single checkpoint. A folder without any file of a checkpoint is treated as a mistake of the user,
-// not as damage.
+// loadOne loads a single checkpoint. A folder without any file of a checkpoint counts as a mistake of the user, not as
+// damage.
 func loadOne(path string) (*checkpoint.Checkpoint, error) {
 	if !IsCheckpoint(path) {
 		return nil, fmt.Errorf("%w: neither a checkpoint nor a folder of checkpoints", checkpoint.ErrNone)
@@ -81,7 +81,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// isWithin reports whether path is within dir, after following symbolic links in both. A dir that does not exist
+// isWithin reports whether path is within dir, after following symbolic links in both. If dir does not exist, it
 // contains nothing.
 func isWithin(path, dir string) (bool, error) {
 	dir, err := realPath(dir)

@@ -9,12 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Script describes a run whose steps a script computes. The script owns the checkpoints, so this program only knows
-// those that the script reports.
+// Script describes a run whose steps a script computes. The script saves the checkpoints, so this program knows only
+// the checkpoints that the script reports.
 type Script struct {
-	Program string `json:"program"`    // that runs the script, for example "PyTorch 2.15.0"
+	Program string `json:"program"`    // program that runs the script, for example "PyTorch 2.15.0"
 	Saved   *int64 `json:"saved_step"` // step of the newest checkpoint that the script has reported; null: none
-	Closed  bool   `json:"closed"`     // the script ended the run in order
+	Closed  bool   `json:"closed"`     // the script ended the run normally
 }
 
 const (
@@ -22,7 +22,8 @@ const (
 	mostScriptBytes = 1 << 16
 )
 
-// NoteScript writes the description of a script to results/script.json. A crashed run has no other word of it.
+// NoteScript writes the description of a script to results/script.json. After a crash, it is the only source of this
+// description.
 func (r *Run) NoteScript(s *Script) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -41,7 +42,7 @@ func ReadScript(root *os.Root) *Script {
 	return s
 }
 
-// Next describes where the script can continue.
+// Next describes the step from which the script can continue.
 func (s *Script) Next() string {
 	if s.Saved == nil {
 		return "the script has reported no checkpoint (balancer.saved)"

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// settingsOf returns a Compare function with a single setting, which is the whole text.
+// settingsOf returns a Compare function for a single setting whose value is the whole text.
 func settingsOf(text string) func(Earlier) ([]Change, error) {
 	return func(e Earlier) ([]Change, error) {
 		if e.Config == text {
@@ -173,7 +173,7 @@ func TestOpenChangesNothing(t *testing.T) {
 	}
 }
 
-// The test continues from each state that a kill can leave behind.
+// The test continues from each state that a killed process can leave.
 func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	for state, prepare := range map[string]func(dir, logs string) error{
 		"nothing moved": func(string, string) error { return nil },
@@ -259,7 +259,7 @@ func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 	}
 }
 
-// A checkpoint of a model with other shapes never resumes, so the error must not propose --allow.
+// A run cannot resume from a model with other shapes, so the error must not propose --allow.
 func TestAnotherShapeProposesTheWeightsInsteadOfAllow(t *testing.T) {
 	err := &ChangedError{Dir: "runs/a", Path: ResumeAuto, Changes: []Change{{Key: "data.path", Old: "a", New: "b"},
 		{Key: "model.num_classes", Old: "5", New: "8", Shapes: true}}}

@@ -25,8 +25,8 @@ func (r *Run) PreviousConfig() (string, error) {
 	return string(text), folderError("read", filepath.Join(r.ConfigDir(), resolvedFile), err)
 }
 
-// StoreConfig writes the resolved settings (TOML) and the version of the program. If different settings are stored,
-// it first renames their file to resolved.1.toml, resolved.2.toml, and so on.
+// StoreConfig writes the resolved settings (TOML) and the version of the program. If different settings are already
+// stored, it first renames their file to resolved.1.toml, resolved.2.toml, and so on.
 func (r *Run) StoreConfig(resolved, version string) error {
 	previous, err := r.PreviousConfig()
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	mostStartBytes = 64 << 10
 )
 
-// Start identifies a process that began to train a run. .start contains the newest one. The Result of the
-// process has the same ID, so a run has ended if and only if the IDs of both files are equal. Commands that only open
+// Start identifies a process that began to train a run. The file .start contains the Start of the latest process. The
+// Result of a process has the same ID, so a run has ended if and only if both IDs are equal. Commands that only open
 // the folder write neither file.
 type Start struct {
 	ID string `json:"id"` // random
@@ -24,7 +24,7 @@ type Start struct {
 
 // writeStart writes .start for this process.
 func (r *Run) writeStart() error {
-	// equal to the lock's record, so readers can compare both
+	// The holder is equal to that in the lock file, so readers can compare both.
 	start := Start{ID: rand.Text(), Holder: readHolder(r.lock)}
 	text, err := json.Marshal(start)
 	if err != nil {
@@ -37,8 +37,8 @@ func (r *Run) writeStart() error {
 	return nil
 }
 
-// ReadStart returns the newest start of the run in the folder root. It returns fs.ErrNotExist for a run that never
-// began, and for a copy without hidden files.
+// ReadStart returns the Start of the latest process of the run in folder root. It returns fs.ErrNotExist if the run
+// never began, or for a copy without hidden files.
 func ReadStart(root *os.Root) (start Start, err error) {
 	text, err := regular.ReadIn(root, startFile, mostStartBytes)
 	if err == nil {
@@ -47,7 +47,7 @@ func ReadStart(root *os.Root) (start Start, err error) {
 	return start, err
 }
 
-// Is reports whether two records identify the same use of the folder by the same process.
+// Is reports whether two Holders identify the same use of the folder by the same process.
 func (h Holder) Is(other Holder) bool {
 	return h.PID == other.PID && h.Host == other.Host && h.Since.Equal(other.Since) && !differ(h.Boot, other.Boot) &&
 		!differ(h.Namespace, other.Namespace)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The result of an earlier process is superseded from the moment at which a later one begins to train.
+// When a later process begins to train, the result of the earlier process must become superseded.
 func TestResultsOfEarlierProcesses(t *testing.T) {
 	dir := t.TempDir()
 	superseded := func() bool {
@@ -51,7 +51,7 @@ func TestResultsOfEarlierProcesses(t *testing.T) {
 		t.Error("the result of the earlier process counts as that of the later one")
 	}
 	for _, name := range ends {
-		// programs that read only one of these files must not take the run for one that has ended
+		// Programs that read only one of these files must not assume that the run has ended.
 		if _, err := os.Stat(filepath.Join(dir, "demo", name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s describes the end of the earlier process: %v", name, err)
 		}

@@ -5,8 +5,8 @@ import "fmt"
 // State is the state of a run in one word. All reports of the program use these words; docs/reports.md defines them.
 type State string
 
-// The states of runs. A Result has one of Finished, Stopped and Failed; the other states follow from the files of the
-// run, see profiler/runs.
+// The states of runs. A Result has one of Finished, Stopped and Failed. The other states are derived from the files of
+// the run; see profiler/runs.
 const (
 	Running  State = "running"
 	Finished State = "finished"

@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// uploadIDFile identifies the run in the folder of a bucket to which it uploads checkpoints. It moves with the run.
+// uploadIDFile contains the ID of the run in the bucket folder to which the run uploads checkpoints. The file moves
+// with the run.
 const uploadIDFile = "upload_id.txt"
 
 const mostUploadID = 1 << 10 // bytes
@@ -32,7 +33,7 @@ func UploadID(dir string) (string, error) {
 	return strings.TrimSpace(string(text)), folderError("read", filepath.Join(dir, configsFolder, uploadIDFile), err)
 }
 
-// StoreUploadID stores the result of UploadID. The process must have locked the run.
+// StoreUploadID stores the ID that UploadID returns. The process must have locked the run.
 func StoreUploadID(dir, id string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -39,7 +39,7 @@ func open(t *testing.T) (*s3test.Server, *Folder, *checkpoint.Store) {
 	return s, f, store
 }
 
-// save saves a checkpoint whose only weight is its step.
+// save saves a checkpoint. Its only weight is its step.
 func save(t *testing.T, store *checkpoint.Store, step int64, best bool) string {
 	t.Helper()
 	w := checkpoint.Tensor{Name: "w", DType: tensor.F32, Shape: []int{1000},
@@ -56,7 +56,7 @@ func uploader(f *Folder) *Uploader {
 	return NewUploader(f, Options{Keep: 2, Logger: slog.New(slog.DiscardHandler), retry: time.Millisecond})
 }
 
-// within returns a context that ends the wait for an upload that hangs.
+// within returns a context that ends a wait for an upload that hangs.
 func within(t *testing.T) context.Context {
 	ctx, end := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(end)
@@ -101,7 +101,7 @@ func TestACheckpointIsUploadedAndDownloaded(t *testing.T) {
 	}
 }
 
-// TestAnInterruptedUploadIsNotVisible ends an upload after each request.
+// The test interrupts an upload after each request.
 func TestAnInterruptedUploadIsNotVisible(t *testing.T) {
 	s, f, store := open(t)
 	u := uploader(f)
@@ -157,7 +157,7 @@ func TestOldCheckpointsAreRemovedButNotTheBest(t *testing.T) {
 	}
 }
 
-// A run that was resumed from an earlier step does not take the later checkpoints of the run before.
+// A run that resumed from an earlier step must not use later checkpoints of the earlier run.
 func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	s, f, store := open(t)
 	upload := func(step int64) {
@@ -170,7 +170,7 @@ func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	}
 	upload(7)
 	upload(8)
-	// From a step that is not in the bucket, and earlier than all that are.
+	// Step 3 is not in the bucket, and is earlier than all steps in the bucket.
 	if err := f.Rewind(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
 		t.Errorf("got step %d, want 4: %v", got, err)
 	}
-	// When the run passes the steps, no old checkpoint counts as one of the newest.
+	// When the run passes these steps, no old checkpoint may count as one of the newest.
 	upload(9)
 	if steps, all, err := f.complete(t.Context()); err != nil || !slices.Equal(steps, []int64{9, 4}) || len(all) != 2 {
 		t.Errorf("got %v, want 9 and 4: %v %q", steps, err, s.Keys("runs"))
@@ -192,7 +192,7 @@ func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
 		t.Errorf("got step %d, want 4: %v", got, err)
 	}
-	// `latest` alone, if a list still shows later steps.
+	// `latest` alone must suffice, even if a list still shows later steps.
 	s.Store("runs", "all/one/checkpoints/latest", []byte("step-00000002\n"))
 	if got, ok, err := f.Newest(t.Context()); ok || err != nil {
 		t.Errorf("got step %d, want none: %v", got, err)
@@ -214,7 +214,7 @@ func TestAnEqualCheckpointIsNotUploadedAgain(t *testing.T) {
 			}
 		}
 	}
-	// A copy that is not whole is.
+	// An incomplete copy must be uploaded again.
 	s.Forget("runs", "all/one/checkpoints/step-00000001/model.safetensors", "")
 	u := uploader(f)
 	u.Saved(path)
@@ -264,7 +264,7 @@ func TestDownloadsToOneFolderShareACopy(t *testing.T) {
 	if _, err := os.Stat(left); models != 1 || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the weights were requested %d times, want once; a leftover: %v", models, err)
 	}
-	// A damaged copy is replaced.
+	// A damaged copy must be replaced.
 	model := filepath.Join(dir, "step-00000001", "model.safetensors")
 	if err := os.Truncate(model, 10); err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestAFailedUploadIsAnErrorAtTheEnd(t *testing.T) {
 	}
 }
 
-// The files of a checkpoint that waits may be removed.
+// The files of a checkpoint that waits for its upload may be removed.
 func TestAnUploadReadsFilesThatWereRemoved(t *testing.T) {
 	s, f, store := open(t)
 	release := make(chan struct{})

@@ -1,4 +1,4 @@
-// Package bucket keeps copies of checkpoints as objects of S3.
+// Package bucket stores copies of checkpoints as S3 objects.
 //
 //	folder, err := bucket.Open("s3://BUCKET/FOLDER/RUN/checkpoints")
 //	step, ok, err := folder.Newest(ctx)              // the newest complete checkpoint
@@ -17,24 +17,23 @@
 //	latest                                name of the newest checkpoint
 //	best                                  name of the best checkpoint
 //	owner                                 ID of the run and of the process that write
-//	step-00001234/MANIFEST.superseded     of a checkpoint that is hidden, because the run left its branch
-//	step-00001234/MANIFEST.quarantined    of a checkpoint that is hidden, because its values may be wrong
+//	step-00001234/MANIFEST.superseded     of a hidden checkpoint: the run resumed from an earlier step
+//	step-00001234/MANIFEST.quarantined    of a hidden checkpoint: its values may be wrong
 //
-// S3 shows an object only when it is complete. Because MANIFEST is the last object of a checkpoint, and the first one
-// that a removal deletes, a reader sees complete checkpoints only. Download stores the files in a hidden folder, checks
-// the SHA-256 of each of them, and then renames the folder.
+// S3 shows an object only when it is complete. MANIFEST is the last object of a checkpoint to be written, and the first
+// one to be removed. Readers therefore see only complete checkpoints. Download stores the files in a hidden folder,
+// checks the SHA-256 of each file, and then renames the folder.
 //
 // # Owner
 //
 // Claim writes `owner` by a conditional request. A process that has claimed the folder reads `owner` before each
-// upload, removal and change, and stops with a *TakenError if another process has claimed it since. Steps leaves out
-// checkpoints after the one that `latest` names.
+// upload, removal and change. It stops with a *TakenError if another process has claimed the folder since then. Steps
+// leaves out checkpoints after the one that `latest` names.
 //
 // # Uploads
 //
-// An Uploader opens the files of a checkpoint when it is saved, so a later removal on this machine does not disturb the
-// upload. If a checkpoint is saved while an earlier one waits, the earlier one is left out, unless it is the best one.
-// A failed upload warns, and
-// is repeated until it succeeds or a newer checkpoint replaces it. Close gives up after its patience; its error is an
-// *Error.
+// An Uploader opens the files of a checkpoint when the checkpoint is saved, so a later removal on this machine does not
+// disturb the upload. If a checkpoint is saved while an earlier one still waits, the earlier one is not uploaded,
+// unless it is the best one. The Uploader logs a warning for a failed upload. It retries the upload until it succeeds
+// or a newer checkpoint replaces it. If the upload is not complete when the context ends, Close returns an *Error.
 package bucket

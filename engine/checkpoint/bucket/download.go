@@ -18,14 +18,14 @@ import (
 const (
 	readBytes   = 8 << 20
 	readsAtOnce = 8
-	// lockFile is a file in a folder of checkpoints, which a download locks. Its name hides it from package checkpoint.
+	// lockFile is the file in a folder of checkpoints that a download locks. Package checkpoint ignores hidden names.
 	lockFile = ".download.lock"
 )
 
-// Download downloads the checkpoint of a step to a folder of checkpoints, and returns its path. The checkpoint appears
-// in the folder only when all its bytes are there and have the hashes of its manifest. It replaces another
-// checkpoint of the step. If the folder has this very checkpoint, Download only verifies it. Processes that download to
-// the same folder wait for each other.
+// Download downloads the checkpoint of a step to a folder of checkpoints, and returns its path. It verifies all bytes
+// with the hashes of the manifest before the checkpoint appears in the folder. It replaces another checkpoint of the
+// step. If the folder already has the same checkpoint, Download only verifies it. Processes that download to the same
+// folder wait for each other.
 func (f *Folder) Download(ctx context.Context, step int64, dir string) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func (f *Folder) Download(ctx context.Context, step int64, dir string) (path str
 	if err != nil {
 		return "", err
 	}
-	if err := os.Chmod(hidden, 0o755); err != nil { // MkdirTemp gives no access to others
+	if err := os.Chmod(hidden, 0o755); err != nil { // MkdirTemp gives other users no access
 		return "", err
 	}
 	defer func() {
@@ -74,7 +74,7 @@ func (f *Folder) Download(ctx context.Context, step int64, dir string) (path str
 			return "", fmt.Errorf("%s: got an object %.100q, want the files of a checkpoint only", from, file)
 		}
 		if strings.HasPrefix(file, manifestFile+".") {
-			continue // of an earlier checkpoint of this step, which was hidden
+			continue // manifest of an earlier, hidden checkpoint of this step
 		}
 		if err := f.download(ctx, o, root, file); err != nil {
 			return "", err
@@ -112,7 +112,7 @@ func (f *Folder) download(ctx context.Context, o objects.Info, root *os.Root, na
 func (f *Folder) hasCopy(ctx context.Context, step int64, path string) (bool, error) {
 	here, err := os.ReadFile(filepath.Join(path, manifestFile))
 	if err != nil {
-		return false, nil // there is no copy, or a damaged one
+		return false, nil // the copy is missing or damaged
 	}
 	there, err := f.Manifest(ctx, step)
 	if err != nil || there == nil || !bytes.Equal(here, there) {
@@ -125,7 +125,7 @@ func (f *Folder) hasCopy(ctx context.Context, step int64, path string) (bool, er
 	return true, c.Close()
 }
 
-// removeUnfinished removes what an earlier process that was killed has left. The caller must hold the lock.
+// removeUnfinished removes files that an earlier process left when it was killed. The caller must hold the lock.
 func removeUnfinished(dir string) error {
 	left, err := filepath.Glob(filepath.Join(escape(dir), checkpoint.Unfinished("*")))
 	for _, path := range left {
@@ -134,7 +134,7 @@ func removeUnfinished(dir string) error {
 	return err
 }
 
-// escape returns a pattern that matches exactly a path.
+// escape returns a pattern that matches only path.
 func escape(path string) string {
 	return strings.NewReplacer("*", "\\*", "?", "\\?", "[", "\\[").Replace(path)
 }

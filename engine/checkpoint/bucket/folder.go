@@ -16,7 +16,7 @@ const (
 	latestFile   = "latest"
 	bestFile     = "best"
 	ownerFile    = "owner"
-	mostName     = 1 << 10 // bytes of latest, best and owner
+	mostName     = 1 << 10 // limit for latest, best and owner, bytes
 	mostManifest = 64 << 20
 )
 
@@ -24,7 +24,7 @@ const (
 type Folder struct {
 	client *objects.Client
 	name   objects.Name
-	claim  []byte // contents of `owner` that this process has written; nil: it has written none
+	claim  []byte // contents of `owner` that this process has written; nil: not written
 }
 
 // Open returns the folder with a name such as s3://BUCKET/FOLDER. It sends no request.
@@ -79,7 +79,7 @@ func (f *Folder) pointer(ctx context.Context, file string) (string, error) {
 }
 
 // Steps returns the steps of the complete checkpoints, newest first. It leaves out steps after the one that `latest`
-// names: they belong to a run that was resumed from an earlier step.
+// names, because the run has since resumed from an earlier step.
 func (f *Folder) Steps(ctx context.Context) ([]int64, error) {
 	steps, _, err := f.complete(ctx)
 	if err != nil || len(steps) == 0 {
@@ -107,7 +107,8 @@ func (f *Folder) Any(ctx context.Context) (bool, error) {
 	return len(steps) > 0, err
 }
 
-// Manifest returns the manifest of the checkpoint of a step, which identifies its contents; nil if it is not complete.
+// Manifest returns the manifest of the checkpoint of a step, which identifies its contents. It returns nil if the
+// checkpoint is not complete.
 func (f *Folder) Manifest(ctx context.Context, step int64) ([]byte, error) {
 	text, err := f.client.Read(ctx, f.name.Join(checkpoint.StepName(step), manifestFile), mostManifest)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,13 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects"
 )
 
-// Reasons to hide a checkpoint. They end the name of the object that keeps its manifest.
+// Reasons to hide a checkpoint. The name of the hidden manifest ends with the reason.
 const (
 	Quarantined = "quarantined" // its values may be wrong
 	Superseded  = "superseded"  // the run continued from an earlier step
 )
 
-// Hide makes the checkpoint of a step incomplete. Its other objects stay, and its manifest gets another name.
+// Hide makes the checkpoint of a step incomplete by renaming its manifest. Its other objects remain.
 func (f *Folder) Hide(ctx context.Context, step int64, reason string) error {
 	if err := f.check(ctx); err != nil {
 		return err
@@ -45,8 +45,8 @@ func (f *Folder) Hide(ctx context.Context, step int64, reason string) error {
 	return nil
 }
 
-// Rewind makes step the newest one: a run continues from it. It hides the checkpoints of later steps, which no resume
-// may use from now on.
+// Rewind makes step the newest one, because the run resumes from it. It hides the checkpoints of later steps, so that
+// no run can resume from them.
 func (f *Folder) Rewind(ctx context.Context, step int64) error {
 	steps, _, err := f.complete(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *Folder) Rewind(ctx context.Context, step int64) error {
 	if err := f.check(ctx); err != nil {
 		return err
 	}
-	if err := f.point(ctx, latestFile, step); err != nil { // first: it hides all later steps at once
+	if err := f.point(ctx, latestFile, step); err != nil { // first, because it hides all later steps atomically
 		return err
 	}
 	for _, s := range steps {

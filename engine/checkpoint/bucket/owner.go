@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects"
 )
 
-// owner is the contents of the object `owner`.
+// owner is the content of the object `owner`.
 type owner struct {
 	Run     string `json:"run"`     // random, equal for all processes of a run
 	Process string `json:"process"` // random
@@ -21,7 +21,7 @@ type owner struct {
 // TakenError reports that another process writes to the folder.
 type TakenError struct {
 	Folder string
-	Same   bool // it trains the same run
+	Same   bool // the other process trains the same run
 }
 
 func (e *TakenError) Error() string {
@@ -36,7 +36,7 @@ func (e *TakenError) Error() string {
 // NewRun returns the ID of a new run.
 func NewRun() string { return rand.Text() }
 
-// Owner returns the ID of the run that owns the folder; "" if none does.
+// Owner returns the ID of the run that owns the folder; "" if it has no owner.
 func (f *Folder) Owner(ctx context.Context) (run string, err error) {
 	o, _, _, err := f.owner(ctx)
 	return o.Run, err
@@ -56,8 +56,8 @@ func (f *Folder) owner(ctx context.Context) (o owner, text []byte, etag string, 
 	return o, text, etag, err
 }
 
-// Claim makes this process the only one that writes to the folder. before is the result of Owner on which the caller
-// has decided. If another run has claimed the folder since then, the error is a *TakenError.
+// Claim makes this process the only one that writes to the folder. before is the result of Owner, on which the caller's
+// decision was based. If another run has claimed the folder since then, the error is a *TakenError.
 func (f *Folder) Claim(ctx context.Context, run, before string) error {
 	text, err := json.Marshal(owner{run, rand.Text()})
 	if err != nil {
@@ -76,7 +76,7 @@ func (f *Folder) Claim(ctx context.Context, run, before string) error {
 		if err != nil && !errors.Is(err, objects.ErrReplaced) {
 			return err
 		}
-		// Some servers ignore the condition, and the answer to a first try may have been lost.
+		// Some servers ignore the condition, and the response to a first attempt may have been lost.
 		_, got, _, readErr := f.owner(ctx)
 		switch {
 		case readErr != nil:

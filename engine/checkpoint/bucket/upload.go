@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects"
 )
 
-// upload stores an open checkpoint. newest is false if a checkpoint of a later step is in the bucket.
+// upload stores an open checkpoint. newest is false if the bucket has a checkpoint of a later step.
 func (f *Folder) upload(ctx context.Context, c *opened, newest bool) error {
 	if err := f.check(ctx); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (f *Folder) upload(ctx context.Context, c *opened, newest bool) error {
 	return f.pointBest(ctx, c)
 }
 
-// stored reports whether the folder has this very checkpoint.
+// stored reports whether the folder has the same checkpoint.
 func (f *Folder) stored(ctx context.Context, c *opened) (bool, error) {
 	there, err := f.Manifest(ctx, c.step)
 	if err != nil || there == nil || !bytes.Equal(there, c.manifest) {
@@ -65,7 +65,7 @@ func (f *Folder) stored(ctx context.Context, c *opened) (bool, error) {
 
 func (f *Folder) uploadFiles(ctx context.Context, c *opened) error {
 	to := f.name.Join(checkpoint.StepName(c.step))
-	// An older checkpoint of the same step is not complete from now on.
+	// This makes an older checkpoint of the same step incomplete.
 	if err := f.client.Delete(ctx, to.Join(manifestFile)); err != nil {
 		return err
 	}
@@ -87,7 +87,8 @@ func (f *Folder) point(ctx context.Context, file string, step int64) error {
 	return f.client.PutBytes(ctx, f.name.Join(file), []byte(checkpoint.StepName(step)+"\n"))
 }
 
-// pointBest stores the name of the best checkpoint that the folder of c names now, if it is in the bucket.
+// pointBest stores the name of the best checkpoint, as the folder of c now names it, if this checkpoint is in the
+// bucket.
 func (f *Folder) pointBest(ctx context.Context, c *opened) error {
 	best, ok := localBest(c.path)
 	if !ok {
@@ -114,9 +115,9 @@ func localBest(path string) (step int64, ok bool) {
 	return checkpoint.StepOf(strings.TrimSpace(string(text)))
 }
 
-// retain removes old checkpoints: it keeps the newest keep of the steps up to newest, and the best one. Hidden
-// checkpoints of later steps belong to a run that was resumed from an earlier step; they are kept until the run passes
-// their steps.
+// retain removes old checkpoints. Of the steps up to newest, it keeps the newest keep ones and the best one.
+// Checkpoints of later steps are hidden, because the run resumed from an earlier step. They are kept until the run
+// passes their steps.
 func (f *Folder) retain(ctx context.Context, newest int64, keep int) error {
 	steps, all, err := f.complete(ctx)
 	if err != nil {
@@ -162,7 +163,7 @@ func rank(o objects.Info) int {
 	return 1
 }
 
-// opened is a checkpoint whose files are open.
+// opened is a checkpoint with open files.
 type opened struct {
 	path     string
 	step     int64
@@ -204,7 +205,7 @@ func openFiles(path string) (_ *opened, err error) {
 	return c, nil
 }
 
-// names returns the names of the files, with MANIFEST at the end.
+// names returns the names of the files. MANIFEST is the last one.
 func (c *opened) names() (names []string) {
 	for name := range c.files {
 		if name != manifestFile {

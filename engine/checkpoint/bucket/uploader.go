@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// retryWait is the wait after a failed upload, each time twice as long as before, up to longestRetry.
+	// retryWait is the wait after a failed upload. It doubles after each further failure, up to longestRetry.
 	retryWait    = 5 * time.Second
 	longestRetry = 2 * time.Minute
 )
 
 // Options configures an Uploader.
 type Options struct {
-	Keep   int // number of newest checkpoints to keep in the bucket; the best one is kept in addition
+	Keep   int // number of newest checkpoints to keep in the bucket; the best one is always kept
 	Logger *slog.Logger
 	retry  time.Duration // for tests; 0: retryWait
 }
@@ -50,18 +50,18 @@ type Uploader struct {
 	mu      sync.Mutex
 	pending *opened // the newest checkpoint that is not in the bucket; nil: none
 	best    *opened // the best checkpoint that is not in the bucket, if it is older than pending; nil: none
-	bestErr error   // of best; nil: it was not tried
-	path    string  // of the newest checkpoint
-	failure error   // of the newest checkpoint; nil: it is in the bucket, or was not tried
-	taken   error   // *TakenError: this process uploads nothing more; else nil
-	rewind  int64   // step from which the run continues, unless the bucket knows; -1: none
-	current *opened // the checkpoint that is uploaded; nil: none
+	bestErr error   // error of best; nil: no attempt yet
+	path    string  // path of the newest checkpoint
+	failure error   // error of the newest checkpoint; nil: it is in the bucket, or no attempt was made
+	taken   error   // *TakenError: this process uploads nothing more; nil: none
+	rewind  int64   // step from which the run continues, if the bucket must be updated; -1: none
+	current *opened // the checkpoint that is being uploaded; nil: none
 	cancel  context.CancelFunc
 	dropped bool // current is no longer wanted
 	closing bool
 }
 
-// NewUploader starts an Uploader, which the caller must close.
+// NewUploader starts an Uploader. The caller must close it.
 func NewUploader(folder *Folder, o Options) *Uploader {
 	if o.retry == 0 {
 		o.retry = retryWait
@@ -75,8 +75,8 @@ func NewUploader(folder *Folder, o Options) *Uploader {
 // Folder returns the folder to which the Uploader uploads.
 func (u *Uploader) Folder() *Folder { return u.folder }
 
-// Saved uploads the checkpoint at path in the background. It replaces a checkpoint that waits, unless that is the best
-// one.
+// Saved uploads the checkpoint at path in the background. It replaces a waiting checkpoint, unless that one is the
+// best.
 func (u *Uploader) Saved(path string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -95,7 +95,7 @@ func (u *Uploader) Saved(path string) {
 	u.nudge()
 }
 
-// leaveOut closes the checkpoints that c replaces, and keeps the best one. The caller must hold the lock.
+// leaveOut closes the checkpoints that c replaces, except the best one. The caller must hold the lock.
 func (u *Uploader) leaveOut(c *opened) {
 	out := u.pending
 	u.pending = nil
@@ -113,7 +113,8 @@ func (u *Uploader) leaveOut(c *opened) {
 	}
 }
 
-// RolledBack tells that the run continues from an earlier step. Later checkpoints are neither uploaded nor used.
+// RolledBack must be called when the run returns to an earlier step. Later checkpoints are then neither uploaded nor
+// used.
 func (u *Uploader) RolledBack(step int64) {
 	u.Cancel(func(s int64, _ []byte) bool { return s > step })
 	u.mu.Lock()
@@ -122,7 +123,7 @@ func (u *Uploader) RolledBack(step int64) {
 	u.nudge()
 }
 
-// Cancel gives up the uploads of the checkpoints that match selects by step and manifest.
+// Cancel cancels the uploads of checkpoints. match selects them by step and manifest.
 func (u *Uploader) Cancel(match func(step int64, manifest []byte) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,16 +155,16 @@ func (u *Uploader) nudge() {
 	}
 }
 
-// job is the next work of an Uploader.
+// job is the next task of an Uploader.
 type job struct {
 	ctx     context.Context
 	c       *opened // checkpoint to upload; nil: none
-	newest  bool    // it is not only the best one
+	newest  bool    // c is the newest checkpoint, not only the best one
 	rewind  int64   // -1: none
 	closing bool
 }
 
-// take returns the next work.
+// take returns the next task.
 func (u *Uploader) take() job {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,8 +184,8 @@ func (u *Uploader) take() job {
 	return j
 }
 
-// settle notes the result of a job. It makes a checkpoint whose upload failed wait again, unless a newer one waits.
-// again is false if it needs no further try.
+// settle records the result of a job. After a failed upload, the checkpoint waits for another attempt, unless a newer
+// one waits. again is false if no further attempt is necessary.
 func (u *Uploader) settle(j job, err error) (again bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -223,8 +224,8 @@ func (u *Uploader) settle(j job, err error) (again bool) {
 	return err != nil && !u.dropped && u.taken == nil
 }
 
-// failedForGood reports whether err means that another process writes to the folder. Then nothing waits any more. The
-// caller must hold the lock.
+// failedForGood reports whether err means that another process writes to the folder. In this case, it discards all
+// waiting checkpoints. The caller must hold the lock.
 func (u *Uploader) failedForGood(err error) bool {
 	if !errors.As(err, new(*TakenError)) {
 		return false
@@ -246,7 +247,7 @@ func (u *Uploader) ending() bool {
 	return u.closing
 }
 
-// passes reports whether another try may succeed, without a change of credentials or permissions.
+// passes reports whether another attempt may succeed without a change of credentials or permissions.
 func passes(err error) bool {
 	var request *objects.Error
 	return errors.As(err, &request) && request.Passes
@@ -307,7 +308,7 @@ func (u *Uploader) run() {
 			name, "after", wait, "error", err)
 		select {
 		case <-time.After(wait):
-		case <-u.wake: // a newer checkpoint, or the end
+		case <-u.wake: // a newer checkpoint, or Close
 		case <-u.ctx.Done():
 			return
 		}
@@ -315,8 +316,8 @@ func (u *Uploader) run() {
 	}
 }
 
-// Close waits until the newest checkpoint is in the bucket, and ends the uploads. At the end of ctx it gives up. Error:
-// *Error.
+// Close waits until the newest checkpoint is in the bucket, and ends the uploads. If ctx ends first, Close stops the
+// upload and returns an *Error.
 func (u *Uploader) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true

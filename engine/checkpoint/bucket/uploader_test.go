@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// hold makes all requests wait until the returned function is called. It returns when count of them wait.
+// hold makes all requests wait until release is called. waiting is the number of waiting requests.
 func hold(s *s3test.Server) (waiting *atomic.Int64, release func()) {
 	open := make(chan struct{})
 	waiting = new(atomic.Int64)
@@ -150,7 +150,7 @@ func TestOnlyOneProcessWritesToAFolder(t *testing.T) {
 	until(t, "the checkpoint is not uploaded", func() bool {
 		return s.Body("runs", "all/one/checkpoints/latest") != nil
 	})
-	if err := other.Claim(t.Context(), "run-b", "run-a"); err != nil { // it has seen the owner
+	if err := other.Claim(t.Context(), "run-b", "run-a"); err != nil { // with the current owner
 		t.Fatal(err)
 	}
 	u.Saved(save(t, store, 2, false))
@@ -166,7 +166,7 @@ func TestOnlyOneProcessWritesToAFolder(t *testing.T) {
 	if has, err := first.Has(t.Context(), 1); !has || err != nil {
 		t.Error("the first process has removed a checkpoint", err)
 	}
-	// A server that knows no conditions, and a lost answer.
+	// The server ignores conditions, and a response is lost.
 	s.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Condition != "" && r.Method == "PUT" {
 			return &s3test.Fault{Status: 501, Code: "NotImplemented"}

@@ -57,8 +57,8 @@ typedef struct hetero_gloo_api {
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
    * entry per rank. After TIMEOUT with radix 0, it is 1 for the ranks that have not entered the operation. With a tree,
-   * it is 1 for the neighbour for which this rank waited; this neighbour may itself have waited. Returns a status; after
-   * a status other than OK, only disconnect and close may be called. After the return, nothing accesses the buffer. */
+   * it is 1 for the neighbour for which this rank waited, which may itself have waited. Returns a status. If it is not
+   * OK, only disconnect and close may be called. After the return, nothing accesses the buffer. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);

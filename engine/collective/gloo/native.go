@@ -119,7 +119,7 @@ type result struct {
 	rank      int    // for peerGone: the lost rank; for mismatched: the rank with a different operation
 	text      string // for peerGone: Gloo's message
 	got, want string // for mismatched: texts of both operations
-	missing   []int  // for timedOut: ranks that have not entered the operation; in a tree: the neighbour for which this rank waits
+	missing   []int  // for timedOut: ranks that have not entered the operation; in a tree: the awaited neighbour
 }
 
 // run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.

@@ -52,7 +52,7 @@ struct Shape {
   size_t part_bytes = 0;      // maximum contribution of a rank to a small operation
   Message up;                 // to the parent; with radix 0: to all other ranks
   Message down;               // from the parent, and to the ranks below; unused with radix 0
-  std::vector<Message> below; // from the ranks that send to this rank; freed first, because replies use the memory of up and down
+  std::vector<Message> below; // from the ranks that send to this rank; freed first, because replies use up and down
 
   Shape() = default;
   Shape(gloo::transport::Context &context, int rank, int size, int radix, size_t part_bytes);
