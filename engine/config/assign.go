@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// assign checks a decoded TOML value and sets the field of the key. For an invalid value, it returns false and a fault
-// without place and key.
+// assign checks a decoded TOML value and sets the field of the key. If the value is invalid, it returns false and a
+// Fault without place and key.
 func (k Key) assign(value any) (Fault, bool) {
 	fault := func(message string) (Fault, bool) {
 		return Fault{Message: message, Got: describe(value), Want: k.want()}, false
@@ -81,7 +81,7 @@ func (k Key) nearest(text string) string {
 	return quote(nearest(text, k.enum))
 }
 
-// texts returns value as a list of strings. message is not "" if value is invalid.
+// texts returns value as a list of strings. If value is invalid, message is not "".
 func texts(value any) (list []string, message string) {
 	elements, ok := value.([]any)
 	if !ok {
@@ -102,8 +102,8 @@ func texts(value any) (list []string, message string) {
 	return list, ""
 }
 
-// number checks the type and bounds of one number. It returns an int64 or a float64. message is not "" if value is
-// invalid.
+// number checks the type and bounds of one number. It returns an int64 or a float64. If value is invalid, message is
+// not "".
 func (k Key) number(value any) (x any, message string) {
 	var v float64
 	switch n := value.(type) {
@@ -125,7 +125,7 @@ func (k Key) number(value any) (x any, message string) {
 		return nil, "not a finite number"
 	case v < k.min || k.above && v == k.min:
 		return nil, "too small"
-	case v > k.max && k.max == math.MaxInt32: // the bound follows from the type, so the message does not state it
+	case v > k.max && k.max == math.MaxInt32: // this bound is that of the type, so the message omits it
 		return nil, "too large, above 2147483647"
 	case v > k.max || k.below && v == k.max:
 		return nil, "too large"
@@ -167,7 +167,7 @@ func setList(field any, numbers []any) {
 	}
 }
 
-// kind returns the type of the key in the words of error messages.
+// kind returns the type of the key as error messages name it.
 func (k Key) kind() string {
 	switch k.field.(type) {
 	case *string:

@@ -64,7 +64,7 @@ func (a *Augment) Keys() []Key {
 	})
 }
 
-// mixedPairs returns a rule: with mixing in pairs, a micro-batch must have an even number of samples.
+// mixedPairs returns a rule: if samples are mixed in pairs, a micro-batch must have an even number of samples.
 func mixedPairs(key string, alpha func(*Augment) float64) rule {
 	return rule{key: key, with: []string{"data.batch_size", "train.grad_accumulation"}, check: func(c *Config) *Fault {
 		part := c.Data.BatchSize / c.Train.MicroBatches()

@@ -19,10 +19,10 @@ type Catalog struct {
 type Kind struct {
 	Name string // value of model.name, data.dataset or balance.policy that selects the kind
 	Doc  string // phrase that describes the kind in configs/README.md
-	// Options returns a new struct with the keys that only this kind has. Options is nil if the kind has none.
+	// Options returns a new struct with the keys that only this kind has. Options is nil if there are no such keys.
 	Options func() Options
-	Data    DataTraits // traits, for a data set only
-	// Defaults are defaults of common keys of any table while this kind is chosen.
+	Data    DataTraits // traits of a data set; unused for other kinds
+	// Defaults are defaults of common keys, of any table, that apply if this kind is selected.
 	Defaults []DefaultValue
 	// Samples is the type of the samples that a model reads or a data set contains. A model trains only on data sets
 	// with the same type.
@@ -54,7 +54,7 @@ func (s Samples) String() string {
 // data.path is optional and whose images are neither cropped nor mirrored by default.
 type DataTraits struct {
 	NeedsPath bool // data.path must be set
-	// the samples are computed from the seed: data.path must be empty, and the data set can be a fallback
+	// the samples are generated from the seed: data.path must be empty, and the data set can be a fallback
 	Computed bool
 
 	// Defaults of the keys with the same names.
@@ -64,7 +64,7 @@ type DataTraits struct {
 	Flip              bool
 }
 
-// choosers maps each table whose keys depend on a kind to the key that selects the kind.
+// choosers maps tables to keys. If the keys of a table depend on a kind, this key selects the kind.
 var choosers = map[string]string{"model": "model.name", "data": "data.dataset", "balance": "balance.policy"}
 
 func (k Kind) options() Options {
@@ -74,7 +74,7 @@ func (k Kind) options() Options {
 	return k.Options()
 }
 
-// withDefaults returns the options of the kind with default values. It returns nil if the kind has none.
+// withDefaults returns the options of the kind with default values. It returns nil if the kind has no options.
 func (k Kind) withDefaults() Options {
 	o := k.options()
 	if o != nil {
@@ -169,8 +169,8 @@ func names(kinds []Kind) []string {
 	return all
 }
 
-// tables returns the tables of a configuration with this catalog. It restricts each key that selects a kind to the
-// names in the catalog, and documents the defaults that depend on other keys.
+// tables returns the tables of a configuration for this catalog. If a key selects a kind, only names in the catalog are
+// allowed. The documentation includes the defaults that depend on other keys.
 func (cat Catalog) tables(c *Config) []table {
 	ts := c.tables()
 	for _, t := range ts {
@@ -205,7 +205,7 @@ func (cat Catalog) kinds(table string) []Kind {
 	return nil
 }
 
-// owners returns the names of the kinds of a table that have a key of their own with name key.
+// owners returns the names of the kinds of a table that have their own key with name key.
 func (cat Catalog) owners(table, key string) []string {
 	var have []string
 	for _, kind := range cat.kinds(table) {

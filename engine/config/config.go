@@ -25,13 +25,13 @@ type Config struct {
 
 	origins    map[string]origin // origins of the keys that were set, by full dotted key
 	superseded []Superseded
-	usual      map[string]string // sources of defaults that differ from the usual ones, by full dotted key
+	usual      map[string]string // sources of unusual defaults, by full dotted key
 }
 
 // Origin returns the source of a value: "FILE:LINE", or Override.Origin. It returns "" if the key has its default.
 func (c *Config) Origin(key string) string { return c.origins[key].String() }
 
-// table is one table of the file, bound to its struct.
+// table is one table of the file with the struct that it sets.
 type table struct {
 	name  string
 	doc   string
@@ -41,7 +41,7 @@ type table struct {
 	own []Key
 }
 
-// tables returns all tables, in the order of the file. Each key is bound to its field in c.
+// tables returns all tables, in the order of the file. Each key sets its field in c.
 func (c *Config) tables() []table {
 	ts := []table{
 		{
@@ -105,7 +105,7 @@ func (c *Config) ownOptions(table string) *Options {
 }
 
 // Default returns a configuration with the default of every common key. It does not contain the keys of a model, data
-// set or policy. [Parse] of an empty text returns a configuration with these keys.
+// set or policy. [Parse] of an empty text returns a configuration that also contains such keys.
 func Default() *Config {
 	c := new(Config)
 	for _, t := range c.tables() {

@@ -27,17 +27,17 @@ type Data struct {
 
 	DataInput
 
-	// Options contains the keys that only this data set has, in the type that its package documents. It is nil if the
-	// data set has none.
+	// Options contains the keys that only this data set has. Its type is documented in the package of the data set. It
+	// is nil if there are no such keys.
 	Options Options
-	// FallbackOptions contains the options of the data set that Fallback names, with default values. It is nil without
+	// FallbackOptions contains the options, with default values, of the data set that Fallback names. It is nil without
 	// a fallback.
 	FallbackOptions Options
 
 	Samples Samples // type of the samples; not a key
 
-	// All opens path for evaluation only: all samples are for evaluation, or, if the data set has parts, those of the
-	// part that evaluates. Not a key.
+	// All opens Path for evaluation only: the samples of the evaluation part if the data set has one, otherwise all
+	// samples. Not a key.
 	All bool
 
 	traits DataTraits // traits of the data set

@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// DefaultValue is a value that a key has, instead of its usual default, if it is not set and all needs are met. A need
-// may name any key without such defaults, and keys that precede this one in the order of the file.
+// DefaultValue is a default that a key has instead of its usual default if all needs are met. A need may name any key
+// that has no such defaults, and keys that precede this one in the order of the file.
 type DefaultValue struct {
 	Key   string // full dotted key
 	Value any    // value in the type of the key's field
 	Needs []Need
 }
 
-// If gives the key another default while all needs are met. The first of several defaults whose needs are met applies.
+// If gives the key another default if all needs are met. If the needs of several defaults are met, the first one
+// applies.
 func (k Key) If(value any, needs ...Need) Key {
 	k.defaults = append(slices.Clip(k.defaults), DefaultValue{Value: value, Needs: needs})
 	return k
 }
 
-// defaults returns the defaults of the keys that the traits determine.
+// defaults returns the defaults of the keys that depend on the traits.
 func (d DataTraits) defaults() (all []DefaultValue) {
 	if d.ImageSize > 0 {
 		all = append(all, DefaultValue{Key: "data.image_size", Value: d.ImageSize})
@@ -39,11 +40,11 @@ func (d DataTraits) defaults() (all []DefaultValue) {
 	return all
 }
 
-// allDefaults returns the defaults that a kind gives to keys of any table.
+// allDefaults returns all defaults that a kind determines, for keys of any table.
 func (k Kind) allDefaults() []DefaultValue { return append(k.Data.defaults(), k.Defaults...) }
 
-// fillDefaults sets the keys whose default depends on other keys. It skips keys for which given returns true. kinds are
-// the chosen model, data set and policy; their defaults have priority over those of the keys.
+// fillDefaults sets the keys whose default depends on other keys, unless given returns true for the key. kinds are the
+// selected model, data set and policy. Their defaults take precedence over those of the keys.
 func (c *Config) fillDefaults(given func(key string) bool, kinds ...Kind) {
 	tables := c.tables()
 	values, _ := flat(tables)
@@ -71,7 +72,7 @@ func (c *Config) fillDefaults(given func(key string) bool, kinds ...Kind) {
 	}
 }
 
-// defaultsOf returns the defaults of the key itself, with its full name.
+// defaultsOf returns the defaults of the key itself. key is its full name.
 func (k Key) defaultsOf(key string) []DefaultValue {
 	all := slices.Clone(k.defaults)
 	for i := range all {
@@ -92,8 +93,8 @@ func (k Kind) defaultOf(key string, values map[string]string) (DefaultValue, boo
 	return all[i], true
 }
 
-// DefaultOf returns the source of a default that differs from the usual one, such as the name of the model. It returns
-// "" for a key that is set or has its usual default.
+// DefaultOf returns the source of an unusual default, such as the name of the model. It returns "" if the key is set or
+// has its usual default.
 func (c *Config) DefaultOf(key string) string { return c.usual[key] }
 
 // condition returns the needs of a default as text.
@@ -105,7 +106,7 @@ func (d DefaultValue) condition() string {
 	return strings.Join(parts, ", ")
 }
 
-// check returns an error if a default names no key, or a value that the key refuses.
+// check returns an error if the key of a default does not exist or does not allow the value.
 func (d DefaultValue) check(keys map[string]Key) error {
 	k, known := keys[d.Key]
 	if !known {
@@ -123,8 +124,8 @@ func (d DefaultValue) check(keys map[string]Key) error {
 }
 
 // varies returns the documentation of a default that depends on other keys: "`224` for `images` and `webdataset`, else
-// `32`". It returns "" if the key has one default. It does not list the defaults of models, because [Markdown] has a
-// table of them.
+// `32`". It returns "" if the key has only one default. It does not list the defaults of models, because the page of
+// [Markdown] has a table of them.
 func (cat Catalog) varies(key string, k Key) string {
 	var text strings.Builder
 	for _, g := range groupDefaults(append(slices.Clone(cat.DataSets), cat.Policies...), key) {
@@ -145,7 +146,7 @@ func (cat Catalog) varies(key string, k Key) string {
 	return text.String() + "`" + formatValue(k.def) + "`"
 }
 
-// sameDefault is a default that several kinds share.
+// sameDefault is a default that several kinds have in common.
 type sameDefault struct {
 	value  string // as TOML
 	needs  []Need
@@ -172,7 +173,7 @@ func groupDefaults(kinds []Kind, key string) (groups []*sameDefault) {
 	return groups
 }
 
-// writeDefaults writes a table of the defaults that the kinds of a table give to keys of any table.
+// writeDefaults writes a table of the defaults that the kinds of a table determine, for keys of any table.
 func (cat Catalog) writeDefaults(b *strings.Builder, kinds []Kind) {
 	if !slices.ContainsFunc(kinds, func(k Kind) bool { return k.Defaults != nil }) {
 		return

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Describe documents a key, or all keys of a table, as text for a terminal. A key can exist in several forms, for
-// several models, data sets or policies. The error for an unknown name states the nearest key.
+// Describe documents a key, or all keys of a table, as text for a terminal. A key can have different forms in several
+// models, data sets or policies. For an unknown name, the error suggests the nearest key.
 func Describe(cat Catalog, name string) (string, error) {
 	var b strings.Builder
 	var all []string
@@ -45,7 +45,8 @@ func Describe(cat Catalog, name string) (string, error) {
 	return "", fmt.Errorf("unknown key or table %s%s", quote(name), near)
 }
 
-// describe writes the properties of a key. kinds are the models, data sets or policies that have it; nil means all.
+// describe writes the properties of a key. kinds are the models, data sets or policies that have the key; nil means
+// all.
 func (k Key) describe(b *strings.Builder, full string, kinds []string) {
 	def := strings.ReplaceAll(k.variation(), "`", "")
 	if def == "" {

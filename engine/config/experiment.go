@@ -51,8 +51,8 @@ func (d *Device) Keys() []Key {
 	})
 }
 
-// meantDevice returns this program's name for a GPU that other programs call "gpu" or "cuda:1". It returns "" for any
-// other text.
+// meantDevice returns this program's name for a GPU, if text is a name such as "gpu" or "cuda:1" of other programs. It
+// returns "" for any other text.
 func meantDevice(text string) string {
 	word, number, numbered := strings.Cut(strings.ToLower(text), ":")
 	switch word {

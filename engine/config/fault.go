@@ -12,11 +12,11 @@ import (
 type Fault struct {
 	Origin  string // name of the file, or the flag: "--set train.steps", "--epochs"; "" for a default
 	Line    int    // line in the file, from 1; 0 if there is none
-	Key     string // full dotted key, such as data.batch_size; "" if the fault concerns no key
+	Key     string // full dotted key, such as data.batch_size; "" if the fault does not concern a key
 	Message string // description of the fault
 	Got     string // value found; "" if the value adds no information
 	Want    string // expected values; "" if Message contains them
-	Foreign bool   // the key belongs to another model, data set or optimizer than the chosen one
+	Foreign bool   // the key belongs to a model, data set or optimizer that is not selected
 
 	rank int // position among the overrides, from 1; 0 for the file
 }
@@ -52,8 +52,7 @@ type Error struct {
 	More   int     // number of faults that Faults omits
 }
 
-// maxFaults is the maximum length of the list of faults. A file that is not a configuration can have thousands of
-// faults.
+// maxFaults is the maximum length of the list of faults, because a file that is not a configuration can have thousands.
 const maxFaults = 100
 
 // Error returns the faults, one per line.
@@ -68,9 +67,9 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// nearest returns the candidate that the user probably meant by text: the candidate with the smallest edit distance. It
-// also accepts a correct last part in the wrong table, and the start of a last part. Of equal candidates it returns the
-// shortest, then the first. It returns "" if there are no candidates.
+// nearest returns the candidate that the user probably meant by text: the one with the smallest edit distance. It also
+// finds keys if the table is wrong, or if the last part is incomplete. Among equal candidates, it returns the shortest,
+// then the first. It returns "" if there are no candidates.
 func nearest(text string, candidates []string) string {
 	best, bestDistance := "", 0
 	text = strings.ToLower(text)
@@ -91,18 +90,18 @@ func nearest(text string, candidates []string) string {
 	return best
 }
 
-// leastPrefix is the minimum number of letters with which the start of a name identifies the name.
+// leastPrefix is the minimum number of letters of an incomplete name.
 const leastPrefix = 4
 
 func leafOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
-// Closest returns the candidate that the user probably meant by text. It returns "" if no candidate is similar, which
-// means that more than a third of the last part would differ.
+// Closest returns the candidate that the user probably meant by text. It returns "" if no candidate is similar, that
+// is, if more than a third of the last part would differ.
 func Closest(text string, candidates []string) string {
 	best := nearest(text, candidates)
 	a, b := strings.ToLower(leafOf(text)), strings.ToLower(leafOf(best))
 	if len(a) >= leastPrefix && strings.HasPrefix(b, a) || 3*editDistance(a, b) <= max(len(a), len(b)) ||
-		// a distance of 2 includes two exchanged letters
+		// A distance of 2 includes two exchanged letters.
 		editDistance(strings.ToLower(text), strings.ToLower(best)) <= 2 {
 		return best
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/golden"
 )
 
-// tallOptions are the options of two models that exist only in these tests.
+// tallOptions are the options of two models for these tests.
 type tallOptions struct {
 	Height int
 	Lean   float64
@@ -32,7 +32,7 @@ func (o *wideOptions) Keys() []Key {
 	return []Key{Int(&o.Width, "width", 2).AtLeast(1).Doc("Rooms.")}
 }
 
-// town is a catalog with kinds that have no keys, own keys, and keys in common.
+// town is a catalog with kinds that have no keys, their own keys, and common keys.
 var town = Catalog{
 	Models: []Kind{
 		{Name: "plain", Doc: "no keys of its own"},
@@ -64,8 +64,8 @@ func faultsOf(t *testing.T, err error) []Fault {
 	return faults.Faults
 }
 
-// Each file testdata/faults/NAME.toml has a golden file NAME.txt with the error message. Lines "# --set …" in NAME.toml
-// are arguments of the command line.
+// Each file testdata/faults/NAME.toml has a golden file NAME.txt with the error message. Lines of the form "# --set …"
+// in NAME.toml are arguments of the command line.
 func TestEveryFaultIsReportedWithPlaceKeyAndRemedy(t *testing.T) {
 	files, err := filepath.Glob("testdata/faults/*.toml")
 	if err != nil || len(files) == 0 {
@@ -138,7 +138,7 @@ func TestLongListOfFaultsIsCut(t *testing.T) {
 }
 
 func TestFileOfThousandsOfKeysIsRefusedUndecoded(t *testing.T) {
-	lines := strings.Repeat("[data]\n", maxKeys+1) // duplicate tables: decoding would report another error
+	lines := strings.Repeat("[data]\n", maxKeys+1) // duplicate tables, which decoding would report as another error
 	_, err := Parse("run.toml", []byte(lines), town)
 	if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Message != "too many keys and tables" {
 		t.Errorf("got %v", faults)
@@ -149,7 +149,7 @@ func TestFileOfThousandsOfKeysIsRefusedUndecoded(t *testing.T) {
 	}
 }
 
-// The parsing time is quadratic in the number of keys: without a limit, a file of 889 KB took 14 s. The limit on the
+// The parsing time is quadratic in the number of keys. Without a limit, a file of 889 KB took 14 s. The limit on the
 // file size must bound the time for the worst known files.
 func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 	fill := func(part func(i int) string) string {
@@ -162,8 +162,8 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 			b.WriteString(p)
 		}
 	}
-	// 50 times the time on an idle machine; without the limits, the worst file took 16 s. Other load can delay a single
-	// attempt for any time, but not all attempts.
+	// most is 50 times the time on an idle machine; without the limits, the worst file took 16 s. A busy machine can
+	// delay a single attempt for any time, but not all attempts.
 	const most, attempts = 2 * time.Second, 5
 	for name, text := range map[string]string{
 		"keys of one table": fill(func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),

@@ -24,8 +24,8 @@ type Key struct {
 	above  bool // min is excluded
 	below  bool // max is excluded
 	length int  // number of elements of a list that is not empty; 0: any number
-	filled bool // an empty list is not allowed
-	shapes bool // shapes or names of parameters depend on the key, so another value means another model
+	filled bool // the list must not be empty
+	shapes bool // shapes or names of parameters depend on the key, so another value results in another model
 	effect effect
 
 	defaults     []DefaultValue // set by If; DefaultValue.Key is empty
@@ -39,7 +39,7 @@ type Key struct {
 type effect uint8
 
 const (
-	unclassified effect = iota // has the meaning of learnt
+	unclassified effect = iota // treated as learnt
 	learnt
 	operational
 )
@@ -49,7 +49,7 @@ func (e effect) String() string {
 	return [...]string{"another run", "another run", "resumes"}[e]
 }
 
-// Options is a struct with the keys that only one model, data set or policy has. Method Keys lists the keys:
+// Options is a struct with the keys that only one model, data set or policy has. Its method Keys lists them:
 //
 //	func (o *Options) Keys() []config.Key {
 //		return []config.Key{
@@ -120,15 +120,16 @@ func (k Key) Above(bound float64) Key { k.min, k.above = bound, true; return k }
 // Shapes marks a key that changes names or shapes of the model's parameters. A run cannot resume with another value.
 func (k Key) Shapes() Key { k.shapes = true; return k }
 
-// Learnt marks a key that affects training results or reported results. A changed value means a new run.
+// Learnt marks a key that affects training results or reported results. If its value changes, the run is a different
+// run.
 func (k Key) Learnt() Key { k.effect = learnt; return k }
 
 // Operational marks a key that affects the duration, location, speed or output of a run, but not its training results.
-// A run may resume with another value. For a key that is a path, only the path may change: the caller that resumes a
-// run must compare the contents.
+// A run may resume with another value. If the key is a path, only the path may change; the caller that resumes a run
+// must compare the contents.
 func (k Key) Operational() Key { k.effect = operational; return k }
 
-// each applies mark to those keys of a table that are neither Learnt nor Operational.
+// each applies mark to all keys that are neither Learnt nor Operational.
 func each(mark func(Key) Key, keys []Key) []Key {
 	for i, k := range keys {
 		if k.effect == unclassified {
@@ -151,7 +152,7 @@ func (k Key) Length(n int) Key { k.length = n; return k }
 func (k Key) NotEmpty() Key { k.filled = true; return k }
 
 // Meant sets a function for values that are not allowed. The function returns the quoted value that the user probably
-// meant, or "" to suggest the most similar value.
+// meant. If it returns "", the error suggests the most similar value.
 func (k Key) Meant(f func(text string) string) Key { k.meant = f; return k }
 
 func (k Key) setDefault() {

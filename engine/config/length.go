@@ -13,15 +13,17 @@ type Length struct {
 	Seconds       float64 // time limit; 0: none
 }
 
-// Silent declares that a span of steps, epochs, evaluations or seconds has no effect in a shorter run. why completes
-// the sentence "the run has N steps, so …". The span 0 switches the key off. For a list, each element is a span.
+// Silent declares that a span of steps, epochs, evaluations or seconds has no effect in a run that is shorter. why
+// completes the sentence "the run has N steps, so …". A span of 0 switches the key off. Each element of a list is a
+// span.
 func (k Key) Silent(why string) Key { k.silent = why; return k }
 
-// SilentAtEnd is Silent for a span that has no effect in a run of exactly its length either.
+// SilentAtEnd is Silent for a span that also has no effect in a run of exactly this length.
 func (k Key) SilentAtEnd(why string) Key { k.silent, k.atEnd = why, true; return k }
 
 // BeyondEnd returns a warning for each key whose span is longer than the run. It omits keys that have no effect for
-// another reason, and defaults. It keeps defaults of the model, and defaults that apply because another key is set.
+// another reason, and usual defaults. It includes defaults of the model, and defaults that apply because another key is
+// set.
 func (c *Config) BeyondEnd(run Length) (warnings []string) {
 	values, _ := c.flat()
 	keys := c.keys()
@@ -61,7 +63,7 @@ func (c *Config) chooses(k Key) bool {
 	})
 }
 
-// in returns the length of the run in a unit, as a number and as text. It returns 0 if the length is unknown. interval
+// in returns the length of the run in a unit, as a number and as text. length is 0 if the length is unknown. interval
 // is the number of epochs between two evaluations.
 func (r Length) in(unit string, interval int64) (length float64, text string) {
 	steps := fmt.Sprintf("%d steps", r.Steps)

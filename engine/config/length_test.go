@@ -33,7 +33,7 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 			"the run has 3 evaluations, so it cannot end early"},
 		{"checkpoint.interval_steps = 100", run, "no checkpoint by steps"},
 		{"checkpoint.interval_seconds = 90", run, "the run has at most 60.0 s, so it saves no checkpoint by time"},
-		{"checkpoint.interval_seconds = 300", run, ""}, // the default, which a file may contain
+		{"checkpoint.interval_seconds = 300", run, ""}, // the default value, which a file may contain
 		{"schedule.name = \"step\"", run, "schedule.step_size = 30 (default) is not shorter than the run"},
 		{"tracking.mlflow = \"mlruns\"\ntrain.steps = 8", Length{Steps: 8, StepsPerEpoch: 20},
 			"tracking.interval = 10 (default) is not shorter than the run"},
@@ -58,7 +58,7 @@ func TestSpansLongerThanTheRunAreWarnedOf(t *testing.T) {
 	}
 }
 
-// Every key that is a span says what happens in a shorter run, or stands here with its reason.
+// Every key that is a span must state its consequence in a shorter run, or be in this list with a reason.
 func TestEveryIntervalHasAConsequenceInAShortRun(t *testing.T) {
 	exempt := map[string]string{
 		"balance.interval": "package rebalance warns, because the first decision depends on the policy",

@@ -28,7 +28,7 @@ type Override struct {
 	Origin string // source of the setting in error messages: "--set train.steps", "--epochs"
 	Key    string // full dotted key
 	Value  string // TOML value; for a string key, a word without quotes is also valid
-	// Default marks a default of the command line itself. Any other override of the key replaces it without a warning.
+	// Default marks a default of the command line. Any other override of the key replaces it without a warning.
 	Default bool
 }
 
@@ -42,13 +42,13 @@ func ParseSet(text string) (Override, error) {
 	return Override{Origin: "--set " + dotted(strings.Split(key, ".")), Key: key, Value: strings.TrimSpace(value)}, nil
 }
 
-// Load reads a configuration file and then applies the overrides in order. An empty file name means a file without
-// settings. Load returns an [*Error] for invalid settings, and another error for an unreadable file.
+// Load reads a configuration file and then applies the overrides in order. If file is "", there are no settings from a
+// file. Load returns an [*Error] for invalid settings, and another error if it cannot read the file.
 func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, catalog, overrides...)
 	}
-	// a pipe could block, and then no signal would end the program
+	// Without O_NONBLOCK, a pipe could block, and signals would not end the program.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
@@ -65,7 +65,7 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 }
 
 // Parse is [Load] for settings that the program stored, such as those of a checkpoint. Error messages use name as the
-// name of the file.
+// file name.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
@@ -120,15 +120,15 @@ func (p origin) String() string {
 	return p.name
 }
 
-// typed reports whether the value comes from the command line.
+// typed reports whether the value is from the command line.
 func (p origin) typed() bool { return p.position > 0 }
 
-// loader converts entries and overrides to a Config, and collects the faults.
+// loader converts entries and overrides to a Config and collects the faults.
 type loader struct {
 	file      string
 	catalog   Catalog
 	config    *Config
-	chosen    map[string]string // configured names of the model, data set and policy, by key; a name may be unknown
+	chosen    map[string]string // configured names of the model, data set and policy, by key; may be unknown names
 	keys      map[string]Key    // keys by full dotted name
 	order     []string          // names of the keys, in the order of the tables
 	tables    []string
@@ -136,13 +136,13 @@ type loader struct {
 	origins   map[string]origin // origins of the keys that were set
 	bad       map[string]bool   // keys with an invalid value, which the rules do not check
 	overrides int
-	kinds     []Kind                 // chosen model, data set and policy
+	kinds     []Kind                 // selected model, data set and policy
 	last      map[string]*Superseded // by key: its last override so far
 	faults    []Fault
 }
 
-// bind selects the options of the configured model, data set and policy. It then binds each key to its field and sets
-// all defaults.
+// bind selects the options of the configured model, data set and policy. It then connects each key to its field and
+// sets all defaults.
 func (l *loader) bind(entries []entry, overrides []Override) {
 	l.chosen = map[string]string{"data.fallback": ""}
 	for _, key := range choosers {
@@ -158,7 +158,7 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	}
 	for _, e := range entries {
 		if _, chooses := chosen[e.key()]; chooses && len(e.path) == 2 {
-			chosen[e.key()], _ = e.value.(string) // a value that is not a string selects nothing
+			chosen[e.key()], _ = e.value.(string) // a value that is not a string selects no kind
 		}
 	}
 	for _, o := range overrides {
@@ -214,7 +214,7 @@ func (l *loader) entry(e entry) {
 		case len(e.value.(map[string]any)) == 0:
 			l.fault(at, e.key(), Fault{Message: "unknown table", Want: "one of " + strings.Join(l.tables, ", ")})
 		}
-		return // for an unknown table, each of its keys is reported
+		return // for an unknown table, its keys are reported
 	}
 	key, known := l.keys[e.key()]
 	switch {
@@ -248,7 +248,7 @@ func (l *loader) override(o Override) {
 	l.supersede(o, key)
 }
 
-// parseValue parses a TOML value. If wantText is true, any text without quotes is a string.
+// parseValue parses a TOML value. If wantText is true, text without quotes is a string.
 func parseValue(text string, wantText bool) (any, error) {
 	if quoted := strings.HasPrefix(text, `"`) || strings.HasPrefix(text, `'`); wantText && !quoted {
 		return text, nil
@@ -301,7 +301,7 @@ func (l *loader) unknown(at origin, path []string) {
 		_, exists := find(l.catalog.kinds(path[0]), chosen)
 		switch {
 		case len(owners) > 0 && !exists:
-			return // the key may be valid for the kind that the user meant
+			return // the key may be valid for the kind that the user probably meant
 		case len(owners) > 0:
 			f.Message, f.Foreign = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen,
 				strings.Join(owners, ", ")), true

@@ -56,7 +56,7 @@ func TestDefaultThenFileThenOverrides(t *testing.T) {
 
 func TestLoadReadsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.toml")
-	text := "\ufeff[train]\r\nepochs = 20\r\n" // a byte order mark and line ends as in files of Windows editors
+	text := "\ufeff[train]\r\nepochs = 20\r\n" // a byte order mark and line ends as in Windows files
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestResolvedConfigurationLoadsBackEqual(t *testing.T) {
 	}
 }
 
-// The test assigns random allowed values to every key.
+// The test sets every key to random allowed values.
 func TestEveryKeyReadsBackTheValueItWrites(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := mustParse(t, "[model]\nname = \"tall\"\n")
@@ -321,7 +321,7 @@ func TestDiffNamesKeysAndBothValues(t *testing.T) {
 	}
 }
 
-// Only keys of models and data sets of other modules may be unclassified. The program treats such keys as learnt.
+// Only keys of models and data sets in other modules may be unclassified. The program treats them as learnt.
 func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 	for key, k := range Default().keys() {
 		if k.effect == unclassified {
@@ -350,10 +350,10 @@ func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 	}
 }
 
-// An accepted text contains only existing keys. The resolved text of its configuration is also accepted and gives an
-// equal configuration.
+// An accepted text must contain only existing keys. The resolved text of its configuration must also be accepted, and
+// must result in an equal configuration.
 func FuzzLoad(f *testing.F) {
-	before := debug.SetGCPercent(1000) // the heap is so small that every tenth execution would collect it
+	before := debug.SetGCPercent(1000) // otherwise, every tenth execution would collect the small heap
 	f.Cleanup(func() { debug.SetGCPercent(before) })
 	files, err := filepath.Glob("testdata/faults/*.toml")
 	if err != nil {
@@ -366,7 +366,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(string(text), "train.epochs=3")
 	}
-	// all keys would take ten times as long
+	// Text with all keys would take ten times as long.
 	f.Add("[data]\nbatch_size = 64\n[optimizer]\nname = \"adamw\"\nlr = 1e-3\n", `experiment.name="x"`)
 	f.Fuzz(func(t *testing.T, text, setting string) {
 		var overrides []Override
@@ -416,7 +416,7 @@ func TestOriginOfAKey(t *testing.T) {
 	}
 }
 
-// A pipe would block, and no signal would end the program.
+// A pipe must be refused. It would block, and signals would not end the program.
 func TestAPipeIsNoConfiguration(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := needtest.MakePipe(pipe); err != nil {

@@ -55,7 +55,7 @@ func writeKeys(b *strings.Builder, keys []Key) {
 	}
 }
 
-// writeKinds writes the list of models, data sets or policies, and then the keys that only some of them have.
+// writeKinds writes the list of models, data sets or policies, and then their own keys.
 func writeKinds(b *strings.Builder, table string, kinds []Kind) {
 	what := map[string]string{"model": "models", "data": "data sets", "balance": "policies"}[table]
 	if len(kinds) == 0 {

@@ -11,8 +11,8 @@ type Model struct {
 	NumClasses   int      // 0: number of classes of the data set
 	Freeze       []string
 	FreezeLayers int
-	// Options contains the keys that only this model has, in the type that its package documents. It is nil if the
-	// model has none.
+	// Options contains the keys that only this model has. Its type is documented in the package of the model. It is nil
+	// if there are no such keys.
 	Options Options
 
 	Samples Samples // type of samples that the model reads; not a key

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Need is a condition on the values of other keys. A key has no effect if one of its needs is unmet; see [Key.Only].
-// Create a Need with [Is], [IsNot] or [Any].
+// Need is a condition on the values of other keys. If a need of a key is not met, the key has no effect; see
+// [Key.Only]. Create a Need with [Is], [IsNot], [Between] or [Any].
 type Need struct {
 	any  []Need // alternatives of [Any]; if set, the other fields are unused
 	key  string // full dotted key
-	not  bool   // true: the key must have none of the values in want; false: one of them
+	not  bool   // true: the value must not be in want; false: it must be in want
 	want []any  // values in the types of Key.field
 	// If want is nil: the bounds of a number.
 	least, most float64
@@ -30,22 +30,22 @@ func Between(key string, least, most float64) Need { return Need{key: key, least
 // Any returns a need that is met if at least one of needs is met.
 func Any(needs ...Need) Need { return Need{any: needs} }
 
-// Only adds needs to a key: the key has an effect only if all its needs are met. [Config.Unused] reports a key that is
-// set while a need is unmet.
+// Only adds needs to a key. The key has an effect only if all its needs are met. If a key is set, but a need is not
+// met, [Config.Unused] reports the key.
 func (k Key) Only(needs ...Need) Key {
 	k.needs = append(slices.Clip(k.needs), needs...)
 	return k
 }
 
-// OverriddenBy declares that this key has no effect while another key, given by its full dotted name, is not at its
-// default. [Config.Unused] reports such a key, unless the file sets it and the command line sets the other key: this
-// case is intended.
+// OverriddenBy declares that this key has no effect if another key, given by its full dotted name, is not at its
+// default. [Config.Unused] reports this key, except if the file sets it and the command line sets the other key,
+// because then the override is intended.
 func (k Key) OverriddenBy(key string) Key { k.overriddenBy = key; return k }
 
 // String returns the need as a condition, such as: optimizer.name = "sgd".
 func (n Need) String() string { return n.text("") }
 
-// text returns the condition, with mark before and after each key and value.
+// text returns the condition. It writes mark before and after each key and value.
 func (n Need) text(mark string) string {
 	var parts []string
 	if n.any != nil {
@@ -82,7 +82,7 @@ func (n Need) met(values map[string]string) bool {
 	return n.not != slices.ContainsFunc(n.want, func(value any) bool { return values[n.key] == formatValue(value) })
 }
 
-// got returns the values that do not meet the need, with each key once.
+// got returns the values that do not meet the need. It lists each key once.
 func (n Need) got(values map[string]string) string {
 	if n.any == nil {
 		return values[n.key]
@@ -96,13 +96,14 @@ func (n Need) got(values map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Ignorer is implemented by the [Options] of a model, data set or policy that ignores some common keys of its table.
+// Ignorer is implemented by the [Options] of models, data sets and policies that ignore some common keys of their
+// table.
 type Ignorer interface {
 	Ignores() []string // names of the ignored keys, without the table
 }
 
-// SampleIgnorer is implemented by the [Options] of a data set of type [AnySamples] that ignores some keys of its table,
-// common ones or its own, with models that read samples of one type.
+// SampleIgnorer is implemented by the [Options] of data sets of type [AnySamples]. It states which keys of its table
+// the data set ignores if the model reads samples of one type.
 type SampleIgnorer interface {
 	IgnoresWith(s Samples) []string // names of the ignored keys, without the table
 }
@@ -121,7 +122,7 @@ func (u Unused) String() string {
 }
 
 // Unused returns the keys that are set but have no effect because of the value of another key, in the order of the
-// file. It omits keys of the file that are at their defaults, because a file may contain every key.
+// file. It omits keys of the file that have their default value, because a file may contain every key.
 //
 // actual contains, by full dotted key, the values that the caller selected for keys with value "auto".
 func (c *Config) Unused(actual map[string]string) (all []Unused) {
@@ -169,7 +170,7 @@ func (c *Config) unusedBecause(table string, k Key, at origin, values map[string
 	return ""
 }
 
-// NoEffect returns the warning about a key that has no effect for a reason that only the caller knows.
+// NoEffect returns the warning for a key that has no effect for a reason that the caller states.
 func (c *Config) NoEffect(key, why string) Unused {
 	return Unused{Key: key, Value: c.keys()[key].text(), Origin: c.Origin(key), Why: why}
 }
@@ -183,7 +184,7 @@ func (k Key) conditions() string {
 	return text
 }
 
-// onlyWith returns a sentence that states needs. It returns "" without needs.
+// onlyWith returns a sentence that states needs, or "" if there are none.
 func onlyWith(needs []Need) string {
 	if len(needs) == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// unused returns the warnings of a file with overrides.
+// unused returns the warnings for a file with overrides.
 func unused(t *testing.T, file string, actual map[string]string, overrides ...string) []string {
 	t.Helper()
 	var texts []string

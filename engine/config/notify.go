@@ -1,6 +1,6 @@
 package config
 
-// Notify is the [notify] table.
+// Notify contains the keys of table [notify].
 type Notify struct {
 	Command        []string // program and its arguments; empty = none
 	Webhook        string   // "" = none
@@ -13,7 +13,7 @@ type Notify struct {
 // NotifyEvents are the values of notify.events.
 var NotifyEvents = []string{"finished", "failed", "straggler", "diverged", "stalled"}
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (n *Notify) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Strings(&n.Command, "command").

@@ -10,7 +10,7 @@ import (
 type Parallel struct {
 	Backend                  string // "auto", "nccl" or "gloo"
 	Ranks                    int    // 0: one rank for each local device
-	CPURanks                 int    // number of CPU ranks, which are the last of all ranks
+	CPURanks                 int    // number of CPU ranks, which have the highest rank numbers
 	BucketCapMB              float64
 	Overlap                  bool
 	WireDType                string // "auto", "f32" or "bf16"
@@ -135,7 +135,7 @@ func (b *Balance) Keys() []Key {
 	})
 }
 
-// NCCL contains the keys of table [nccl]. A field with value zero leaves NCCL's default unchanged.
+// NCCL contains the keys of table [nccl]. A zero value leaves NCCL's default unchanged.
 type NCCL struct {
 	Debug          string
 	Algo           string
@@ -152,7 +152,7 @@ type NCCL struct {
 	SocketNthreads int
 	NsocksPerTh    int
 
-	// thread blocks of a communicator; options of the communicator, not environment variables
+	// number of thread blocks of a communicator; options of the communicator, not environment variables
 	MinCTAs, MaxCTAs                                             int
 	DebugSubsys, Net, P2PLevel, NetGDRLevel                      string
 	IBGIDIndex                                                   int // -1: NCCL's default
@@ -163,7 +163,7 @@ type NCCL struct {
 }
 
 // Variables returns the settings that differ from their defaults, as pairs of an NCCL environment variable and its
-// value. It omits the options of communicators.
+// value. It omits options of communicators.
 func (n *NCCL) Variables() (list [][2]string) {
 	for _, k := range n.Keys() {
 		if k.name == "min_ctas" || k.name == "max_ctas" {

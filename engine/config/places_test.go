@@ -43,7 +43,7 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		{"dashboard.address", "http://0.0.0.0:8501", `want "0.0.0.0" here and 8501`},
 		{"dashboard.address", "::", ""},
 	} {
-		// only the fault of the key itself counts: a data set of its own may not have the key
+		// Only the fault of the key itself counts, because the data set may not have this key.
 		_, err := Parse("", nil, town, Override{Origin: "--set " + c.key, Key: c.key, Value: c.value},
 			Override{Key: "data.dataset", Value: "images"}, Override{Key: "data.path", Value: pathOf(c.key, c.value)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

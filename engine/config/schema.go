@@ -10,9 +10,8 @@ import (
 // node is an object of a JSON Schema of draft 7, the draft that TOML editors support.
 type node map[string]any
 
-// Schema returns the JSON Schema of a configuration file, for editors. The schema contains the keys of all models, data
-// sets and policies, with the bounds of each key. It does not contain the rules over several keys, which only Load
-// checks.
+// Schema returns the JSON Schema of a configuration file, for editors. It contains the keys of all models, data sets
+// and policies, with the bounds of each key. It does not contain rules over several keys, which only Load checks.
 func Schema(cat Catalog) []byte {
 	properties := node{}
 	for _, t := range cat.tables(Default()) {
@@ -42,7 +41,7 @@ func Schema(cat Catalog) []byte {
 	return append(text, '\n')
 }
 
-// addOwn adds a key of one family to the schema of a table. If another family has a key with this name, the schema
+// addOwn adds a key of one family to the schema of a table. If another family has a key with the same name, the schema
 // allows both.
 func addOwn(keys node, k Key, f family) {
 	own := k.schema(fmt.Sprintf("Only %s. %s", strings.Join(names(f.kinds), ", "), k.doc))

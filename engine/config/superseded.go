@@ -2,12 +2,12 @@ package config
 
 import "fmt"
 
-// Superseded is a key that the command line sets several times, with different values. The last one is in use.
+// Superseded is a key that the command line sets several times to different values. The last value applies.
 type Superseded struct {
 	Key    string    // full dotted key
 	Values []Setting // the different settings in the order of the command line; Setting.Key is the origin
 
-	isDefault bool // only a default of the command line so far
+	isDefault bool // so far set only by a default of the command line
 }
 
 // String returns the text of the warning.

@@ -1,6 +1,6 @@
 package config
 
-// Tracking is the [tracking] table.
+// Tracking contains the keys of table [tracking].
 type Tracking struct {
 	MLflow       string // URL or folder; "" = none
 	Experiment   string
@@ -8,7 +8,7 @@ type Tracking struct {
 	FlushSeconds float64
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (t *Tracking) Keys() []Key {
 	on := IsNot("tracking.mlflow", "")
 	return each(Key.Operational, []Key{

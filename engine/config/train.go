@@ -24,11 +24,11 @@ type Train struct {
 	chosen int // number of micro-batches that SetMicroBatches set; 0: none yet
 }
 
-// MicroBatches returns the number of micro-batches of an optimizer step. If the program chooses it (GradAccumulation
-// 0), it is 1 until SetMicroBatches is called.
+// MicroBatches returns the number of micro-batches of an optimizer step. If the program chooses this number
+// (GradAccumulation is 0), it is 1 until SetMicroBatches is called.
 func (t *Train) MicroBatches() int { return max(t.GradAccumulation, t.chosen, 1) }
 
-// SetMicroBatches sets the number of micro-batches that the program chose for GradAccumulation 0.
+// SetMicroBatches sets the number of micro-batches if the program chooses it (GradAccumulation is 0).
 func (t *Train) SetMicroBatches(n int) {
 	if t.GradAccumulation == 0 {
 		t.chosen = n

@@ -13,7 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// entry is a key of a TOML text with its value, or a table, whose value is a map.
+// entry is a key of a TOML text with its value. A table is an entry whose value is a map.
 type entry struct {
 	path  []string
 	value any // value that go-toml decodes: string, int64, float64, bool, []any, map[string]any, or a date
@@ -36,8 +36,8 @@ func dotted(path []string) string {
 	return shorten(strings.Join(parts, "."))
 }
 
-// parseTOML returns the entries of the text, in order. A syntax error is a fault without entries. Keys of one table
-// that differ only in case are faults.
+// parseTOML returns the entries of the text, in order. For a syntax error, it returns one fault and no entries. Keys of
+// one table that differ only in case are faults.
 func parseTOML(text []byte) ([]entry, []Fault) {
 	if tooManyKeys(text) {
 		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys),
@@ -69,12 +69,12 @@ func parseTOML(text []byte) ([]entry, []Fault) {
 	return w.entries, w.faults
 }
 
-// maxKeys is the maximum number of keys and tables. The decoding time is quadratic in this number; with this limit it
+// maxKeys is the maximum number of keys and tables. The decoding time is quadratic in this number. With this limit, it
 // is a few milliseconds.
 const maxKeys = 2000
 
-// tooManyKeys reports whether the text has more than maxKeys keys and tables before the first syntax error. Its time is
-// linear.
+// tooManyKeys reports whether the text has more than maxKeys keys and tables before the first syntax error. It takes
+// linear time.
 func tooManyKeys(text []byte) bool {
 	var parser unstable.Parser
 	parser.Reset(text)
@@ -109,7 +109,7 @@ func syntaxFault(err error) Fault {
 	return f
 }
 
-// walk collects the entries. The lines come from the syntax tree, the values from the decoded text.
+// walk collects the entries. The lines are those of the syntax tree, and the values are those of the decoded text.
 type walk struct {
 	values     map[string]any
 	entries    []entry
@@ -119,8 +119,8 @@ type walk struct {
 	lineStarts []int            // byte offset of each line
 }
 
-// deepest is the maximum number of parts of a path. It limits the time for paths with thousands of parts; valid keys
-// have two.
+// deepest is the maximum number of parts of a path. It limits the time for paths with thousands of parts. Valid keys
+// have two parts.
 const deepest = 4
 
 // keyValue adds the entry of one key, or the entries of an inline table.
@@ -142,8 +142,8 @@ func (w *walk) keyValue(table []string, node *unstable.Node) {
 // errUnderflow reports a number that strconv.ParseFloat would change to 0 without an error.
 var errUnderflow = errors.New("too close to 0 to represent: want 0, or a number of at least about 4.9e-324")
 
-// underflow returns the first number that is not 0 in the text but becomes 0 as a float64. It returns "" if there is
-// none.
+// underflow returns the first number in the text that is not 0 but becomes 0 as a float64. It returns "" if there is no
+// such number.
 func underflow(node *unstable.Node) string {
 	switch node.Kind {
 	case unstable.Array:
@@ -195,7 +195,7 @@ func (w *walk) add(path []string, line int) {
 	var value any = w.values
 	for depth, part := range path {
 		inner, isTable := value.(map[string]any)
-		if !isTable { // a list of tables, which is one entry
+		if !isTable { // a list of tables is one entry
 			path = path[:depth]
 			break
 		}
@@ -212,8 +212,8 @@ func (w *walk) add(path []string, line int) {
 	w.entries = append(w.entries, entry{path: path, value: value, line: line})
 }
 
-// differsInCase reports whether an earlier path differs from path only in the case of the last part. It adds a fault
-// the first time.
+// differsInCase reports whether an earlier path differs from path only in the case of the last part. The first time, it
+// adds a fault.
 func (w *walk) differsInCase(path []string, line int) bool {
 	last := len(path) - 1
 	id := pathID(append(slices.Clone(path[:last]), strings.ToLower(path[last])))
@@ -235,6 +235,6 @@ func (w *walk) differsInCase(path []string, line int) bool {
 	return true
 }
 
-// pathID returns a text that identifies a path: ["a.b"] and ["a", "b"] differ. The separator NUL cannot occur in TOML
-// keys.
+// pathID returns a text that identifies a path. It distinguishes ["a.b"] from ["a", "b"]. The separator NUL cannot
+// occur in TOML keys.
 func pathID(path []string) string { return strings.Join(path, "\x00") }

@@ -23,7 +23,7 @@ func (cat Catalog) Values() []Values {
 	add := func(table string, keys []Key) {
 		for _, k := range keys {
 			v := k.values(table)
-			if seen[v.Key] { // key of another family of models
+			if seen[v.Key] { // another family of models has the same key
 				continue
 			}
 			seen[v.Key] = true

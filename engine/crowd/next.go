@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// retryTime is the pause after an attempt to accept a connection that failed.
+// retryTime is the pause after a failed attempt to accept a connection.
 const retryTime = 50 * time.Millisecond
 
-// Fault is the error of the newest attempt of Next. It is safe for concurrent use.
+// Fault is the error of the latest attempt of Next. It is safe for concurrent use.
 type Fault struct{ err atomic.Pointer[error] }
 
-// Err returns nil if the newest attempt succeeded or still waits for the first connection.
+// Err returns nil if the latest attempt succeeded, or if the first attempt still waits for a connection.
 func (f *Fault) Err() error {
 	if err := f.err.Load(); err != nil {
 		return *err
@@ -21,8 +21,8 @@ func (f *Fault) Err() error {
 	return nil
 }
 
-// Next returns the next connection of a listener with the method accept. If an attempt fails, it waits and tries again,
-// because other users of the machine can cause a lack of file descriptors. Its only error is net.ErrClosed.
+// Next returns the next connection of a listener. accept is the method of the listener. If an attempt fails, Next waits
+// and tries again, because other users of the machine can exhaust file descriptors. Its only error is net.ErrClosed.
 func Next[C net.Conn](accept func() (C, error), newest *Fault) (C, error) {
 	for {
 		conn, err := accept()

@@ -1,5 +1,5 @@
-// Package handshake lets two processes that share a secret recognise each other at the start of a connection, and
-// encrypts the connection.
+// Package handshake lets two processes with a common secret identify each other at the start of a connection. It can
+// also encrypt the connection.
 //
 //	p := handshake.Protocol{Name: [8]byte{'e', 'x', 'a', 'm', 'p', 'l', 'e', 1}, Secret: secret, Claim: 4}
 //
@@ -14,27 +14,28 @@
 //	caller   claim, HMAC-SHA256(secret, "caller", name, C, L, claim)
 //	listener verdict (1 byte), HMAC-SHA256(secret, "listener", name, C, L, claim)
 //
-// A listener answers a caller of another version with the name of its own version, and ends the connection.
+// If the caller uses another version, the listener sends the name of its own version and ends the connection.
 //
 // The caller proves that it knows the secret before the listener proves anything, so a port scanner receives nothing
-// that depends on the secret. Both random numbers are fresh, so a recorded handshake is useless. Proofs are compared in
-// constant time. A stranger costs the listener one HMAC and no memory beyond 104 bytes; only a caller that has proved
-// itself reaches the code of TLS. No function reads a byte beyond the handshake.
+// that depends on the secret. Both random numbers are fresh, so a replay of a recorded handshake fails. Proofs are
+// compared in constant time. For an unauthenticated caller, the listener computes one HMAC and allocates at most 104
+// bytes. Only an authenticated caller reaches the TLS code. No function reads a byte beyond the handshake.
 //
 // # Encryption
 //
-// Encrypt starts TLS 1.3 on a connection whose two sides know each other. Both sides then prove the secret once more,
-// together with a key of this TLS session (RFC 9266). A program between them that ends TLS on both sides has two
-// different keys and is found. Therefore TLS needs no certificates, and a side without any makes one for itself.
-// With [Certificates], both sides also verify each other's certificate. An empty secret proves nothing: TLS then keeps
-// out only programs that listen.
+// Encrypt starts TLS 1.3 on a connection after the handshake. Both sides then prove the secret again, together with a
+// key of this TLS session (RFC 9266). A man in the middle has two TLS sessions with different keys, so this proof
+// fails. Therefore no certificate authority is necessary. A side without [Certificates] generates a self-signed
+// certificate, which the other side does not verify. With [Certificates], both sides also verify each other's
+// certificate. If the secret is empty, it proves nothing, and TLS without certificates protects only from passive
+// eavesdroppers.
 //
 // The caller of this package sets the deadlines of the connection.
 //
 // # Errors
 //
 //	ErrSecret        the other side has another secret, or none
-//	ErrIntercepted   a program between both sides ended TLS on both sides
+//	ErrIntercepted   a man in the middle ended TLS on both sides
 //	*StrangerError   the other side does not use the protocol, or another version
 //	*CertificateError a certificate was refused, here or by the other side
 package handshake

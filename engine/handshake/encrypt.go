@@ -64,8 +64,8 @@ func NewCertificates(authority, certificate, key []byte) (*Certificates, error) 
 	return c, nil
 }
 
-// Verify checks the own certificate against the authority. It finds an expired certificate, or one of another
-// authority, before a connection does.
+// Verify checks the certificate of this side against the authority. It detects an expired certificate, or one of
+// another authority, before a connection is made.
 func (c *Certificates) Verify() error {
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		between := x509.NewCertPool()
@@ -84,14 +84,14 @@ func (c *Certificates) Verify() error {
 
 // TLS configures Encrypt.
 type TLS struct {
-	Client       bool          // this side has called
+	Client       bool          // this side is the caller
 	Certificates *Certificates // nil: the secret alone identifies the two sides
-	// Server is the host name or address that the certificate of the other side must have; for the client with
-	// Certificates.
+	// Server is the host name or address that the certificate of the other side must contain. It is used only if Client
+	// and Certificates are set.
 	Server string
 }
 
-// fresh returns a certificate that this process made for itself. No one verifies it.
+// fresh returns a self-signed certificate of this process. The other side does not verify it.
 var fresh = sync.OnceValues(func() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -117,12 +117,12 @@ func (o TLS) config() (*tls.Config, error) {
 	}
 	own, err := fresh()
 	c.Certificates = []tls.Certificate{own}
-	c.InsecureSkipVerify = true // the proofs after the TLS handshake identify the other side
+	c.InsecureSkipVerify = true // the proofs after the TLS handshake authenticate the other side
 	return c, err
 }
 
-// Encrypt starts TLS 1.3 on conn and returns the encrypted connection. Later keys of the session depend on the TLS
-// session. After an error, conn must be closed.
+// Encrypt starts TLS 1.3 on conn and returns the encrypted connection. After Encrypt, keys of the session also depend
+// on the TLS session. After an error, the caller must close conn.
 func (s *Session) Encrypt(conn net.Conn, o TLS) (*tls.Conn, error) {
 	config, err := o.config()
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Session) bindListener(conn net.Conn) error {
 	return err
 }
 
-// intercepted returns ErrIntercepted for ErrSecret: before TLS, both sides had the same secret.
+// intercepted converts ErrSecret to ErrIntercepted, because both sides had the same secret before TLS.
 func intercepted(err error) error {
 	if errors.Is(err, ErrSecret) {
 		return ErrIntercepted
@@ -176,8 +176,9 @@ func intercepted(err error) error {
 	return err
 }
 
-// explained returns a CertificateError if err concerns a certificate. In TLS 1.3, a client learns at its first read
-// that the server has refused its certificate. Any other end of TLS means that the connection was changed or cut.
+// explained returns a CertificateError if err concerns a certificate. In TLS 1.3, a client learns only at its first
+// read that the server has refused its certificate. Any other TLS error means that bytes were changed or the connection
+// was cut.
 func explained(err error) error {
 	var invalid *tls.CertificateVerificationError
 	switch {
@@ -196,11 +197,11 @@ func explained(err error) error {
 	return fmt.Errorf("TLS did not start, because a program or a fault changed bytes between both sides: %w", err)
 }
 
-// noCertificate is the text of crypto/tls if a client has sent no certificate.
+// noCertificate is the error text of crypto/tls if the client has sent no certificate.
 const noCertificate = "tls: client didn't provide a certificate"
 
-// certificateAlerts returns the texts of the alerts of TLS about certificates (RFC 8446, section 6.2). crypto/tls does
-// not export the numbers of received alerts.
+// certificateAlerts returns the texts of TLS alerts about certificates (RFC 8446, section 6.2). They are necessary
+// because crypto/tls does not export the numbers of received alerts.
 var certificateAlerts = sync.OnceValue(func() (texts []string) {
 	for _, number := range []tls.AlertError{
 		42,  // bad_certificate

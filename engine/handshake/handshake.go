@@ -19,7 +19,7 @@ const (
 	GreetingBytes = nameBytes + NonceBytes
 )
 
-// Verdicts about the proof of the caller.
+// Verdicts of the listener about the proof of the caller.
 const (
 	verdictWelcome byte = iota
 	verdictSecret
@@ -49,7 +49,7 @@ func (e *StrangerError) Error() string {
 	return fmt.Sprintf("the other side does not use protocol %s (got %q)", e.Want[:last], e.Got)
 }
 
-// Version returns the version of the protocol that the other side uses; ok is false if it uses another protocol.
+// Version returns the version of the protocol that the other side uses. ok is false if it uses another protocol.
 func (e *StrangerError) Version() (version byte, ok bool) {
 	const last = nameBytes - 1
 	if len(e.Got) != nameBytes || !bytes.Equal(e.Got[:last], e.Want[:last]) {
@@ -58,10 +58,10 @@ func (e *StrangerError) Version() (version byte, ok bool) {
 	return e.Got[last], true
 }
 
-// Protocol is what both sides know before they connect.
+// Protocol contains the settings that both sides must have in common.
 type Protocol struct {
 	Name   [nameBytes]byte // starts each connection; the last byte is the version
-	Secret []byte          // empty: each caller is accepted
+	Secret []byte          // empty: every caller is accepted
 	Claim  int             // length of the caller's claim, in bytes
 }
 
@@ -76,19 +76,19 @@ type Session struct {
 func (s *Session) Key(purpose string) []byte {
 	mac := hmac.New(sha256.New, s.secret)
 	mac.Write([]byte(purpose))
-	mac.Write([]byte{0}) // no purpose is the beginning of another one
+	mac.Write([]byte{0}) // separates the purpose from the transcript: no purpose is the beginning of another one
 	mac.Write(s.transcript)
 	mac.Write(s.binding)
 	return mac.Sum(nil)
 }
 
-// begin returns the session of two random numbers and a claim.
+// begin returns the session for two random numbers and a claim.
 func (p Protocol) begin(caller, listener, claim []byte) *Session {
 	return &Session{secret: p.Secret, transcript: bytes.Join([][]byte{p.Name[:], caller, listener, claim}, nil)}
 }
 
-// Call performs the handshake on the side that connects. claim is what this side says about itself, such as its rank;
-// the proof covers it.
+// Call performs the handshake on the side that connects. claim is the statement of this side about itself, such as its
+// rank. The proof covers the claim.
 func (p Protocol) Call(conn io.ReadWriter, claim []byte) (*Session, error) {
 	if len(claim) != p.Claim {
 		return nil, fmt.Errorf("handshake: got a claim of %d bytes, want %d", len(claim), p.Claim)
@@ -133,8 +133,8 @@ func (s *Session) verify(conn io.Reader, purpose string) error {
 }
 
 // Answer performs the handshake on the side that listens. It calls accept with the claim of a caller that has proved
-// that it knows the secret. If accept returns an error, Answer returns this error and sends nothing more. Answer sends
-// the name of its own version to a caller of another version.
+// the secret. If accept returns an error, Answer returns this error and sends nothing more. If the caller uses another
+// version, Answer sends the name of its own version.
 func (p Protocol) Answer(conn io.ReadWriter, accept func(claim []byte) error) (*Session, error) {
 	caller, err := p.ReadGreeting(conn)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p Protocol) Answer(conn io.ReadWriter, accept func(claim []byte) error) (*
 		if errors.As(err, &stranger) {
 			if _, ok := stranger.Version(); ok {
 				_, _ = conn.Write(p.Name[:]) // best effort: the connection is refused anyway
-				// Bytes that are not read would reset the connection, and the caller could lose the name.
+				// Unread bytes would reset the connection, and the caller might not receive the name.
 				_, _ = io.CopyN(io.Discard, conn, NonceBytes)
 			}
 		}
@@ -182,7 +182,7 @@ func (p Protocol) greet(conn io.Writer) (nonce []byte, err error) {
 // ReadGreeting reads the first message of the other side and returns its random number.
 func (p Protocol) ReadGreeting(conn io.Reader) (nonce []byte, err error) {
 	greeting := make([]byte, GreetingBytes)
-	// A stranger may send less than a greeting and then wait. The name suffices to detect such a stranger.
+	// An unknown program may send less than a greeting and then wait. The name is enough to detect it.
 	if _, err := io.ReadFull(conn, greeting[:nameBytes]); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (p Protocol) ReadGreeting(conn io.Reader) (nonce []byte, err error) {
 	return greeting[nameBytes:], err
 }
 
-// noEOF returns io.ErrUnexpectedEOF for an end within a message.
+// noEOF returns io.ErrUnexpectedEOF if the input ended within a message.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

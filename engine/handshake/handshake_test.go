@@ -52,8 +52,8 @@ type result struct {
 	err     error
 }
 
-// meet performs the handshake on both sides, and the encryption if both sides have TLS settings. near and far may be
-// connected through another program.
+// meet performs the handshake on both sides. If both sides have TLS settings, it also encrypts the connection. near and
+// far may be connected through another program.
 func meet(caller, listener Protocol, near, far net.Conn, clientTLS, serverTLS *TLS) (c, l result) {
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -110,7 +110,7 @@ func TestAnotherSecretIsRefused(t *testing.T) {
 	}
 }
 
-// The claim must not be changed between the two sides.
+// A change of the claim between the two sides must be detected.
 func TestAnotherClaimIsRefused(t *testing.T) {
 	near, between := pair(t)
 	out, far := pair(t)
@@ -165,14 +165,14 @@ func TestStrangersAreNamed(t *testing.T) {
 	}
 }
 
-// A program that knows no secret passes the handshake on, and ends TLS on both sides.
+// A man in the middle without the secret forwards the handshake, and ends TLS on both sides.
 func TestAnInterceptedConnectionIsFound(t *testing.T) {
 	near, between := pair(t)
 	out, far := pair(t)
 	go func() {
 		defer between.Close()
 		defer out.Close()
-		// the messages of the handshake, which it cannot change
+		// These are the messages of the handshake, which it cannot change.
 		for _, step := range []struct {
 			to, from net.Conn
 			n        int64
@@ -198,7 +198,7 @@ func TestAnInterceptedConnectionIsFound(t *testing.T) {
 	}
 }
 
-// Both sides must learn the version of the other one, and a secret must not pass from one version to another.
+// Both sides must learn the version of the other side. Proofs of one version must not be valid for another version.
 func TestUnequalVersions(t *testing.T) {
 	next := test
 	next.Name[7]++
@@ -221,7 +221,7 @@ func TestUnequalVersions(t *testing.T) {
 	}
 }
 
-// Changed bytes of TLS must end the connection. They must not look like a refused certificate.
+// Changed TLS bytes must end the connection. The error must not be that of a refused certificate.
 func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 	authority, certificates := testCertificates(t)
 	for name, c := range map[string]*Certificates{"certificates": certificates, "none": nil} {
@@ -254,7 +254,7 @@ func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 				go pass(between, out, GreetingBytes+1+32, !towardsListener)
 				caller, listener := meet(test, test, near, far, &TLS{Client: true, Certificates: c, Server: authority},
 					&TLS{Certificates: c})
-				for _, side := range []*result{&caller, &listener} { // a side may be ready before it sees the change
+				for _, side := range []*result{&caller, &listener} { // a side may be ready before it detects it
 					if side.secure != nil {
 						_, side.err = side.secure.Read(make([]byte, 1))
 					}
@@ -302,7 +302,7 @@ func testCertificates(t *testing.T) (host string, c *Certificates) {
 	return "host", c
 }
 
-// No function may read beyond the handshake, because the connection has another reader afterwards.
+// No function may read beyond the handshake, because another reader then uses the connection.
 func TestNothingIsReadBeyondTheHandshake(t *testing.T) {
 	near, far := pair(t)
 	go func() {
@@ -318,7 +318,7 @@ func TestNothingIsReadBeyondTheHandshake(t *testing.T) {
 	}
 }
 
-// Any bytes of a caller must be refused, without a panic and without a proof in reply.
+// Any bytes from a caller must be refused, without a panic and without a proof in the reply.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(append(bytes.Clone(test.Name[:]), make([]byte, 100)...))
@@ -334,7 +334,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Any bytes of a listener must be refused.
+// Any bytes from a listener must be refused.
 func FuzzCall(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Add(append(bytes.Clone(test.Name[:]), make([]byte, 100)...))
@@ -345,7 +345,7 @@ func FuzzCall(f *testing.F) {
 	})
 }
 
-// canned is a connection whose other side has sent everything.
+// canned is a connection whose other side has already sent all its data.
 type canned struct {
 	io.Reader
 	sent bytes.Buffer
@@ -353,7 +353,7 @@ type canned struct {
 
 func (c *canned) Write(p []byte) (int, error) { return c.sent.Write(p) }
 
-// BenchmarkStranger is the cost of a refused caller, and BenchmarkCaller that of an accepted one, for both sides.
+// BenchmarkStranger measures the cost of a refused caller, and BenchmarkCaller that of an accepted one, for both sides.
 func BenchmarkStranger(b *testing.B) {
 	data := append(bytes.Clone(test.Name[:]), make([]byte, NonceBytes+4+32)...)
 	for b.Loop() {

@@ -8,9 +8,9 @@
 //
 // # Settings
 //
-// All settings come from the environment, none from a configuration: a configuration of a stranger cannot send
-// credentials to another server. Credentials of a role come from the services that the environment names, or from the
-// machine.
+// All settings come from the environment, and none from a configuration file, so an untrusted configuration file cannot
+// send credentials to another server. Credentials of a role come from the services that the environment names, or from
+// the machine.
 //
 //	AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN   keys
 //	AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN                     a role for a web identity (Kubernetes on AWS)
@@ -24,14 +24,14 @@
 //
 // # Requests
 //
-// A request is tried up to 8 times, with exponential waits of 0.2 s to 5 s, if the cause may pass: no connection, a
-// body that ends early, a status of 429 or from 500 on. Each try has a time limit, which grows with the size of its
-// body. A Client has at most 64 requests in flight. The client follows no redirects. Replace stores an object only in
-// place of an expected one. Put makes an object visible only when it is complete; it aborts a failed upload of several
-// parts.
+// A request is attempted up to 8 times, with exponential waits of 0.2 s to 5 s, if the error may be transient: no
+// connection, a truncated body, status 429 or status 5xx. Each attempt has a time limit, which grows with the size of
+// the body. A Client has at most 64 requests in flight, and follows no redirects. Replace stores an object only if the
+// present object has the expected ETag. Put makes an object visible only when it is complete. It aborts a failed upload
+// of several parts.
 //
 // # Errors
 //
-// Errors are *Error, which names the request, the object and the cure. A missing object or bucket is fs.ErrNotExist.
-// Texts of errors contain no credentials.
+// Errors are *Error, which names the request, the object and a remedy. A missing object or bucket is fs.ErrNotExist.
+// Error texts contain no credentials.
 package objects

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// A server that sends the start of a list, and then nothing, does not hold its caller.
+// If a server sends the start of a list and then nothing, List must return when its context ends.
 func TestAListEndsWithItsContext(t *testing.T) {
 	s, c := open(t)
 	s.Store("data", "x", []byte("0123456789"))
@@ -58,7 +58,8 @@ func TestAListContinuesAfterAFailedPage(t *testing.T) {
 	}
 }
 
-// An object that was there is not an object that never existed: no sample counts as unreadable.
+// If an object is removed after Stat, the error must not be fs.ErrNotExist. Otherwise, its samples would count as
+// unreadable.
 func TestARemovedObjectHasChanged(t *testing.T) {
 	s, c := open(t)
 	s.Store("data", "x", []byte("0123456789"))
@@ -92,7 +93,7 @@ func TestACompletedUploadIsKnownByItsMark(t *testing.T) {
 	if !lost.Load() || len(s.Body("data", "x")) != len(body) {
 		t.Errorf("the object has %d bytes", len(s.Body("data", "x")))
 	}
-	// The object of another upload is no success.
+	// An object of another upload must not count as success.
 	s.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Method == "POST" && r.Query.Has("uploadId") {
 			return &s3test.Fault{Status: 404, Code: "NoSuchUpload"}

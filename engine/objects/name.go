@@ -9,7 +9,7 @@ import (
 // Scheme is the start of the names of all objects.
 const Scheme = "s3://"
 
-// Name is the name of an object, or the start of the names of several objects.
+// Name is the name of an object, or a common prefix of the names of several objects.
 type Name struct{ Bucket, Key string }
 
 // String returns the name as users write it.
@@ -23,7 +23,7 @@ func (n Name) Join(elements ...string) Name {
 // Is reports whether a path names an object.
 func Is(path string) bool { return strings.HasPrefix(path, Scheme) }
 
-// Parse returns the name that a path such as s3://bucket/folder/file.tar contains. The key may be empty.
+// Parse returns the Name for a path such as s3://bucket/folder/file.tar. The key may be empty.
 func Parse(text string) (Name, error) {
 	rest, ok := strings.CutPrefix(text, Scheme)
 	bucket, key, _ := strings.Cut(rest, "/")
@@ -41,7 +41,7 @@ func Parse(text string) (Name, error) {
 	return Name{bucket, key}, nil
 }
 
-// redacted removes what may be a secret from a name that is no name of an object.
+// redacted removes parts that may be secret from a text that is not an object name.
 func redacted(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	if before, after, ok := strings.Cut(text, "@"); ok && !strings.Contains(strings.TrimPrefix(before, Scheme), "/") {

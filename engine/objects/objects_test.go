@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// open returns a server and a client for it that waits little between two tries.
+// open returns a server and a client for it. The client waits only briefly between attempts.
 func open(t *testing.T) (*s3test.Server, *Client) {
 	t.Helper()
 	s := s3test.New(t)
@@ -215,7 +215,7 @@ func TestCredentialsGoOnlyToTheEndpointOfTheEnvironment(t *testing.T) {
 			t.Errorf("the error contains a secret: %v", err)
 		}
 	}
-	// A server that redirects gets no second request elsewhere.
+	// The client must not follow a redirect to another server.
 	redirect := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	defer redirect.Close()
 	t.Setenv("AWS_ENDPOINT_URL_S3", redirect.URL)
@@ -282,7 +282,7 @@ func TestAWebIdentityGivesCredentials(t *testing.T) {
 		t.Error(err)
 	}
 	container.Close()
-	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "other") // a client without the credentials in memory
+	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "other") // the new client has no credentials in memory
 	c, err = newClient(c.settings)
 	if err != nil {
 		t.Fatal(err)

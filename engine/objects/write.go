@@ -21,18 +21,20 @@ const (
 	partBytes = 16 << 20
 	// mostParts is the largest number of parts that S3 permits.
 	mostParts = 10_000
-	// partsAtOnce is the number of parts of one object that are sent at a time. Each needs the memory of a part.
+	// partsAtOnce is the number of parts of one object that are sent at the same time. Each needs memory for its
+	// contents.
 	partsAtOnce = 4
-	// uploadMark is the name of the metadata that tell which upload has written an object of several parts.
+	// uploadMark is the name of the metadata that identify the upload of a multipart object.
 	uploadMark = "Hetero-Upload"
-	// abortTime limits the time for the abort of a failed upload.
+	// abortTime limits the time to abort a failed upload.
 	abortTime = 20 * time.Second
 )
 
-// ErrReplaced reports that an object is not the one that [Client.Replace] expects.
+// ErrReplaced means that the present object is not the one that [Client.Replace] expects.
 var ErrReplaced = errors.New("another process has replaced the object")
 
-// Put stores size bytes of r as an object. The object appears, or replaces an older one, only when it is complete.
+// Put stores size bytes of r as an object. The object appears atomically when it is complete, and replaces an older
+// one.
 func (c *Client) Put(ctx context.Context, name Name, r io.ReaderAt, size int64) error {
 	if size <= partBytes {
 		p := make([]byte, size)
@@ -53,15 +55,16 @@ func (c *Client) putBytes(ctx context.Context, name Name, p []byte, o minio.PutO
 	sum := hash(p)
 	o.DisableContentSha256, o.ContentType = true, "application/octet-stream"
 	return c.do(ctx, "PUT", name, int64(len(p)), func(ctx context.Context) error {
-		// The signature covers the hash of the body, so the server refuses a body that changed on its way.
+		// The signature covers the hash of the body, so the server refuses a body that was changed in transit.
 		_, err := c.core.PutObject(ctx, name.Bucket, name.Key, bytes.NewReader(p), int64(len(p)), "", sum, o)
 		return err
 	})
 }
 
-// Replace stores p as an object if its present ETag is etag, or, with "", if there is no object. Otherwise it returns
-// ErrReplaced; so it does if the answer to a first try was lost. Servers without such conditions store p in any case:
-// the caller must read the object afterwards.
+// Replace stores p as an object if the ETag of the present object is etag; "" means that there must be no object.
+// Otherwise it returns ErrReplaced. It can also return ErrReplaced after it has stored p: if the response is lost, the
+// retry finds the new ETag. Servers that do not support such conditions always store p, so the caller must read the
+// object afterwards.
 func (c *Client) Replace(ctx context.Context, name Name, p []byte, etag string) error {
 	var o minio.PutObjectOptions
 	if etag == "" {
@@ -103,7 +106,7 @@ func readFull(r io.ReaderAt, p []byte, at int64) error {
 func (c *Client) putParts(ctx context.Context, name Name, r io.ReaderAt, size int64) (err error) {
 	part := max(partBytes, (size+mostParts-1)/mostParts)
 	var id string
-	mark := rand.Text() // ETags of objects of several parts differ between servers
+	mark := rand.Text() // a mark is necessary because ETags of multipart objects depend on the server
 	err = c.do(ctx, "PUT", name, 0, func(ctx context.Context) (err error) {
 		id, err = c.core.NewMultipartUpload(ctx, name.Bucket, name.Key, minio.PutObjectOptions{
 			ContentType: "application/octet-stream", UserMetadata: map[string]string{uploadMark: mark}})
@@ -116,7 +119,7 @@ func (c *Client) putParts(ctx context.Context, name Name, r io.ReaderAt, size in
 		if err == nil {
 			return
 		}
-		// Parts of an upload that is not aborted cost storage.
+		// If an upload is not aborted, its parts cost storage.
 		late, end := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
 		defer end()
 		abort := c.do(late, "DELETE", name, 0, func(ctx context.Context) error {
@@ -156,7 +159,7 @@ func (c *Client) putParts(ctx context.Context, name Name, r io.ReaderAt, size in
 	return c.doWithin(ctx, "PUT", name, completeTime, func(ctx context.Context) error {
 		_, err := c.core.CompleteMultipartUpload(ctx, name.Bucket, name.Key, id, parts, minio.PutObjectOptions{})
 		if minio.ToErrorResponse(err).Code == "NoSuchUpload" {
-			// An earlier try may have completed the upload before its answer was lost.
+			// An earlier attempt may have completed the upload before its response was lost.
 			o, statErr := c.core.StatObject(ctx, name.Bucket, name.Key, minio.StatObjectOptions{})
 			if statErr == nil && o.Size == size && o.UserMetadata[uploadMark] == mark {
 				return nil

@@ -34,7 +34,7 @@ type Server struct {
 	URL string
 
 	mu      sync.Mutex
-	objects map[string]object // by "bucket/key"
+	objects map[string]object // keys are "bucket/key"
 	uploads map[string]*upload
 	number  int
 	log     []Request
@@ -62,21 +62,21 @@ type Request struct {
 	Query               url.Values
 	Range               string
 	Condition           string // If-Match or If-None-Match
-	Bytes               int64  // of the body of the answer
+	Bytes               int64  // size of the response body
 }
 
-// Fault is the answer to a request that fails.
+// Fault is the response to a request that fails.
 type Fault struct {
-	Status int    // 0: the body of the regular answer is cut after Cut bytes
-	Code   string // of S3
-	Region string // that the answer names
+	Status int    // 0: the body of the regular response is truncated after Cut bytes
+	Code   string // error code of S3
+	Region string // region in the response
 	Cut    int
-	Close  bool // close the connection without an answer
-	Hold   bool // with Status 0: do not close the connection after Cut bytes, but wait until the client leaves
-	Lose   bool // serve the request, then close the connection without an answer
+	Close  bool // close the connection without a response
+	Hold   bool // with Status 0: after Cut bytes, keep the connection open until the client closes it
+	Lose   bool // serve the request, then close the connection without a response
 }
 
-// New starts a server, which ends with the test, and sets the environment of the test for it.
+// New starts a server that ends with the test, and sets the environment of the test for it.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := Start()
@@ -154,21 +154,21 @@ func (s *Server) Keys(bucket string) (keys []string) {
 	return keys
 }
 
-// Body returns the contents of an object; nil if there is none.
+// Body returns the contents of an object; nil if it does not exist.
 func (s *Server) Body(bucket, key string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[bucket+"/"+key].body
 }
 
-// Uploads returns the number of uploads of several parts that were neither completed nor aborted.
+// Uploads returns the number of multipart uploads that were neither completed nor aborted.
 func (s *Server) Uploads() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.uploads)
 }
 
-// Requests returns the requests so far, and forgets them.
+// Requests returns the requests since its last call.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,21 +177,21 @@ func (s *Server) Requests() []Request {
 	return log
 }
 
-// Inject sets a function that returns the fault of a request; nil: none.
+// Inject sets a function that returns the fault for a request; nil: no fault.
 func (s *Server) Inject(fault func(r Request) *Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Delay delays the answer to each request.
+// Delay delays the response to each request.
 func (s *Server) Delay(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
 }
 
-// OddETags gives later objects of several parts ETags that do not follow from those of their parts, as some servers do.
+// OddETags makes the ETags of later multipart objects independent of the ETags of their parts, as on some servers.
 func (s *Server) OddETags() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +205,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Condition: r.Header.Get("If-Match") + r.Header.Get("If-None-Match")}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has left
+		return // the client has closed the connection
 	}
 	s.mu.Lock()
 	delay, inject := s.delay, s.fault
@@ -296,7 +296,7 @@ func errorText(code, region string) []byte {
 		code, message, region)
 }
 
-// serve answers a request. The caller must hold the lock.
+// serve responds to a request. The caller must hold the lock.
 func (s *Server) serve(a *answer, r *http.Request, req Request, body []byte) {
 	name := req.Bucket + "/" + req.Key
 	q := req.Query
@@ -419,7 +419,7 @@ func (s *Server) multipart(a *answer, r *http.Request, name string, body []byte)
 	}
 }
 
-// pageKeys is the number of keys in a page of a list. It is small, so that tests see several pages.
+// pageKeys is the number of keys in a page of a list. It is so small that tests receive several pages.
 const pageKeys = 5
 
 func (s *Server) list(a *answer, req Request) {
@@ -457,7 +457,7 @@ func (s *Server) list(a *answer, req Request) {
 	a.xml(out)
 }
 
-// checkSignature checks version 4 of AWS's signature. It returns "" if the signature is right.
+// checkSignature checks version 4 of AWS's signature. It returns "" if the signature is valid.
 func checkSignature(r *http.Request, body []byte) string {
 	header, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !ok {
@@ -505,7 +505,7 @@ func checkSignature(r *http.Request, body []byte) string {
 	return ""
 }
 
-// Forget removes an object, unless its key is that of keep.
+// Forget removes an object, unless key is equal to keep.
 func (s *Server) Forget(bucket, key, keep string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
