@@ -62,9 +62,9 @@ func List(dir string) ([]string, error) {
 	return names, ioError("list checkpoints", dir, err)
 }
 
-// Verify reads all bytes of the checkpoint in the folder path and lists all faults: each fault that makes Load fail,
-// and each tensor with a value that is not finite. If possible, Verify continues after a fault. It returns an *IOError
-// if the system cannot read a file, or a *FormatError for a checkpoint of a later version.
+// Verify reads all bytes of the checkpoint in the folder path. It lists each fault that makes Load fail, and each
+// tensor with a value that is not finite. If possible, Verify continues after a fault. It returns an *IOError if the
+// system cannot read a file, or a *FormatError for a checkpoint of a later version.
 func Verify(path string) (Verified, error) {
 	dir, err := openFolder(path)
 	if err != nil {

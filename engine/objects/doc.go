@@ -24,11 +24,11 @@
 //
 // # Requests
 //
-// A request is attempted up to 8 times, with exponential waits of 0.2 s to 5 s, if the error may be transient: no
-// connection, a truncated body, status 429 or status 5xx. Each attempt has a time limit, which grows with the size of
-// the body. A Client has at most 64 requests in flight, and follows no redirects. Replace stores an object only if the
-// present object has the expected ETag. Put makes an object visible only when it is complete. It aborts a failed upload
-// of several parts.
+// If an error may be transient, a request is attempted up to 8 times, with exponential waits of 0.2 s to 5 s. Transient
+// errors are: no connection, a truncated body, status 429 and status 5xx. Each attempt has a time limit, which grows
+// with the size of the body. A Client has at most 64 requests in flight, and follows no redirects. Replace stores an
+// object only if the present object has the expected ETag. Put makes an object visible only when it is complete. It
+// aborts a failed upload of several parts.
 //
 // # Errors
 //

@@ -47,8 +47,8 @@ func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 // exchanges of 8 kB per rank.
 const fan = 1024
 
-// firstListed returns the first unit whose entry in the list differs between rank 0 and another rank, and this rank.
-// unit is -1 if there is no such unit.
+// firstListed returns the first unit whose entry in the list differs between rank 0 and another rank. It also returns
+// this rank. unit is -1 if there is no such unit.
 func (t *Team) firstListed(ctx context.Context) (unit, rank int, err error) {
 	for lo, hi := 0, t.Content.Len(); lo < hi; {
 		size := (hi - lo + fan - 1) / fan

@@ -46,7 +46,7 @@ func Describe(contents []byte) (Description, error) {
 		c, err = bmp.DecodeConfig(bytes.NewReader(contents))
 	case gifFormat:
 		if c, err = gif.DecodeConfig(bytes.NewReader(contents)); c.ColorModel == nil {
-			c.ColorModel = color.Palette{} // each image has a palette of its own
+			c.ColorModel = color.Palette{} // each image has its own palette
 		}
 	default:
 		err = otherFormat(contents)

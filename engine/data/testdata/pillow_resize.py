@@ -1,4 +1,4 @@
-"""Writes pillow_resize.json: what Pillow makes of a computed image, as the golden file of TestResamplingEqualsPillow.
+"""Writes pillow_resize.json, the golden file of TestResamplingEqualsPillow: results of Pillow for a computed image.
 
     pip install pillow && python3 pillow_resize.py > pillow_resize.json
 

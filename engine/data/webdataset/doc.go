@@ -9,9 +9,9 @@
 // sorted names.
 //
 // Other files of a sample are ignored. The base name is the path up to the first dot in its last element, so an
-// extension can contain dots. If no file of a sample has one of these extensions exactly, one with further dots counts,
-// such as input.jpg for the image or output.cls for the label. The format requires that the files of a sample are
-// adjacent.
+// extension can contain dots. A sample without such an image may have one image with further dots in its extension,
+// such as input.jpg. A sample without such a label may have one label file such as output.cls. The format requires that
+// the files of a sample are adjacent.
 //
 // A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:
 //

@@ -75,7 +75,7 @@ void Group::check_agreement() {
 }
 
 // await waits until one rank has raised a counter to this turn. If the rank has raised it, await succeeds even if a
-// rank was lost later. await never spins: in measurements, with at least as many ranks as cores, a spin of 5 us cost
+// rank was lost later. await never spins. In measurements with at least as many ranks as cores, a spin of 5 us cost
 // more time than it saved.
 void Group::await(int rank, Counter &counter) {
   if (counter.reached(turn_)) return;

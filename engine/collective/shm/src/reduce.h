@@ -1,5 +1,6 @@
-// reduce.h: reduction kernels, one table per instruction set. All tables give the same bits: values are combined in the
-// order of sources, sums of bf16 are accumulated in f32 and rounded once, and the compiler contracts no operations.
+// reduce.h: reduction kernels, one table per instruction set. The results of all tables are bit-equal. Values are
+// combined in the order of sources, sums of bf16 are accumulated in f32 and rounded once, and the compiler contracts no
+// operations.
 #pragma once
 
 #include <cstddef>

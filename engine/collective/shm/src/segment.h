@@ -2,11 +2,11 @@
 //
 // Layout: a head, one RankHead per rank, then for each rank two stages and two results of stage_bytes each.
 //
-// All ranks go through the same turns, numbered from 1 since the creation of the group. In a turn a rank fills its
+// All ranks go through the same turns, numbered from 1 since the creation of the group. In a turn, a rank fills its
 // stage (turn % 2) and raises `staged` to the turn's number. It reads another rank's stage after that rank has raised
-// its own `staged`. To distribute sums, a rank then fills its result (turn % 2) and raises `reduced` in the same way.
-// Two stages and two results suffice, because run.cc follows this rule: a rank that raises `staged` to t + 1 has read
-// all data of turn t - 1.
+// `staged`. To distribute sums, a rank then fills its result (turn % 2) and raises `reduced` in the same way. Two
+// stages and two results are enough, because run.cc follows a rule: a rank that raises `staged` to t + 1 has read all
+// data of turn t - 1.
 #pragma once
 
 #include <atomic>
