@@ -18,13 +18,13 @@ type Rank struct {
 
 func (r *Rank) busy() float64 { return r.Passes + r.Update }
 
-// Split states how good the shares in use are.
+// Split compares the shares in use with the best shares.
 type Split struct {
 	// Oracle is the time of a step with the best shares divided by the time with the shares in use, both with exposed
 	// communication and without noise, 0…1. NaN: unknown.
 	Oracle float64
-	// Granularity is the time by which a step with divisible samples would be shorter, divided by the same time. NaN:
-	// unknown.
+	// Granularity is the time that a step would save if samples could be divided, as a fraction of the time with the
+	// shares in use. NaN: unknown.
 	Granularity float64
 }
 
@@ -36,7 +36,7 @@ type Account struct {
 	Step          float64 // measured time of a step
 	Useful        float64
 	Imbalance     float64 // the shares are not the best ones
-	Communication float64 // nothing hides it
+	Communication float64 // exposed: not hidden by computation
 	Data          float64 // waits for data
 	Memory        float64 // full memory
 	Noise         float64 // the times of ranks vary from step to step
@@ -86,7 +86,7 @@ func (a *Account) Lost() [len(Losses)]float64 {
 	return [...]float64{a.Imbalance, a.Communication, a.Data, a.Noise, a.Granularity, a.Pauses}
 }
 
-// Of returns the account of a step with these times. part returns the time of a part by its name, in s.
+// Of returns the account of a step of the given time. part returns the time of a part by its name. All times are in s.
 func Of(step float64, part func(name string) float64) Account {
 	a := Account{Step: step}
 	for i, seconds := range a.values() {
@@ -95,14 +95,14 @@ func Of(step float64, part func(name string) float64) Account {
 	return a
 }
 
-// WorthNaming is the part of a step from which on reports name the rank and the cause of noise.
+// WorthNaming is the smallest noise, as a fraction of a step, for which reports name the rank and the cause.
 const WorthNaming = 0.01
 
 // String returns the account as a sum, such as "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise".
 func (a *Account) String() string { return a.Text(-1) }
 
-// Text is String with the rank that causes most of the noise, if the noise is worth naming. noisy is -1 if there is no
-// single such rank.
+// Text is String with noisy, the rank that causes most of the noise, if the noise is at least WorthNaming. noisy is -1
+// if there is no single such rank.
 func (a *Account) Text(noisy int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.1f ms = %.1f useful", 1e3*a.Step, 1e3*a.Useful)
@@ -117,7 +117,7 @@ func (a *Account) Text(noisy int) string {
 	return text.String()
 }
 
-// Add adds n steps with the means b to the sums a.
+// Add adds n steps, whose means are b, to the sums a.
 func (a *Account) Add(b *Account, n float64) {
 	a.Step += n * b.Step
 	from := b.values()
@@ -126,7 +126,7 @@ func (a *Account) Add(b *Account, n float64) {
 	}
 }
 
-// Over returns the means of the sums a over n steps.
+// Over divides the sums a by n steps and returns the means.
 func (a Account) Over(n float64) Account {
 	a.Step /= n
 	for _, part := range a.values() {
@@ -135,20 +135,20 @@ func (a Account) Over(n float64) Account {
 	return a
 }
 
-// Window adds up steps.
+// Window sums up the times of steps.
 type Window struct {
 	n        int
-	seconds  float64 // sums over steps: measured time,
-	squares  float64 // its square,
-	exposed  float64 // exposed communication,
-	slowest  float64 // longest busy time of a rank,
-	withData float64 // and the same with waits for data
+	seconds  float64 // sum over steps of the measured time
+	squares  float64 // likewise, of its square
+	exposed  float64 // likewise, of exposed communication
+	slowest  float64 // likewise, of the longest busy time of a rank, without waits for data
+	withData float64 // likewise, with waits for data
 	ranks    []group
 	all      []total // sums over the window, by rank
-	steady   float64 // sum over these groups of steps · longest mean busy time, with waits for data
-	best     float64 // likewise, of the time with samples in proportion to speeds
-	free     float64 // likewise, of the time with samples in proportion to speeds without waits for data
-	pauses   float64 // likewise, of the part of the longest time that pauses cause
+	steady   float64 // sum over groups of (number of steps · longest mean busy time of a rank, with waits for data)
+	best     float64 // likewise, with shares in proportion to the speeds of the ranks
+	free     float64 // likewise, with shares in proportion to the speeds without waits for data
+	pauses   float64 // likewise, of the part of the longest mean busy time that pauses cause
 	steps    int     // of the current group
 	longest  []total // sums over the steps in which the rank has the longest busy time
 }
@@ -173,7 +173,7 @@ func NewWindow(ranks int) *Window {
 // Steps returns the number of steps in the window.
 func (w *Window) Steps() int { return w.n }
 
-// Spread returns how exactly the window measured the time of a step.
+// Spread returns the number of steps in the window, and the standard error of their mean time.
 func (w *Window) Spread() Spread {
 	if w.n < 2 {
 		return Spread{w.n, math.NaN()}
@@ -191,9 +191,9 @@ func (w *Window) Reset() {
 	*w = Window{ranks: w.ranks, all: w.all, longest: w.longest}
 }
 
-// Add adds a step. seconds is its measured time, and exposed its exposed communication, both in s. If seconds is NaN,
-// the step takes the longest busy time and the exposed communication. Add ignores a step without a rank with samples,
-// and a rank whose times are not finite.
+// Add adds a step. seconds is its measured time, and exposed its exposed communication, both in s. If seconds is not
+// positive and finite, the longest busy time plus the exposed communication replaces it. Add ignores a rank without
+// samples, and a rank whose busy time is not positive and finite. If no other rank remains, Add ignores the step.
 func (w *Window) Add(seconds, exposed float64, step []Rank) {
 	step = step[:min(len(step), len(w.ranks))]
 	slowest, withData, last := 0.0, 0.0, -1
@@ -247,7 +247,7 @@ func (r *Rank) counts() bool {
 	return r.Samples > 0 && t > 0 && !math.IsInf(t, 1)
 }
 
-// close ends the group of steps with the current shares.
+// close ends the current group: the steps since the last change of shares.
 func (w *Window) close() {
 	steady, best, free := w.group()
 	w.steady, w.best, w.free, w.pauses, w.steps = w.steady+steady, w.best+best, w.free+free, w.pauses+w.paused(steady),
@@ -255,7 +255,7 @@ func (w *Window) close() {
 	clear(w.ranks)
 }
 
-// group returns the sums of the current group.
+// group returns the terms of the current group in w.steady, w.best and w.free.
 func (w *Window) group() (steady, best, free float64) {
 	samples, speeds, freeSpeeds, update := 0.0, 0.0, 0.0, 0.0
 	for i := range w.ranks {
@@ -274,7 +274,7 @@ func (w *Window) group() (steady, best, free float64) {
 	return steady, min(samples/speeds+update, steady), min(samples/freeSpeeds+update, steady)
 }
 
-// paused returns the part of the longest time of the current group that pauses cause.
+// paused returns the part of steady, the longest busy time of the current group, that pauses cause.
 func (w *Window) paused(steady float64) float64 {
 	without := 0.0
 	for i := range w.ranks {
@@ -284,7 +284,7 @@ func (w *Window) paused(steady float64) float64 {
 	return steady - without
 }
 
-// Steady returns the mean time of a step without noise and without exposed communication, and the exposed
+// Steady returns two means per step: busy, the time without noise and exposed communication, and the exposed
 // communication.
 func (w *Window) Steady() (busy, exposed float64) {
 	steady, _, _ := w.group()
@@ -294,20 +294,20 @@ func (w *Window) Steady() (busy, exposed float64) {
 
 // Memory is the cost of full memory, in s per step.
 type Memory struct {
-	Kept   float64 // of samples that ranks with full memory cannot take
-	Slowed float64 // of the slowdown of ranks since their memory became full
+	Kept   float64 // because ranks with full memory cannot take more samples
+	Slowed float64 // because ranks are slower since their memory became full
 }
 
-// Account returns the means over the steps of the window, of which there must be at least one. The best shares of a
-// known split respect the limits of memory.
+// Account returns the means over the steps of the window, which must contain at least one step. If the split is known,
+// its best shares must respect the memory limits.
 func (w *Window) Account(split Split, memory Memory) Account {
 	steady, best, free := w.group()
 	n := float64(w.n)
 	pauses := (w.pauses + w.paused(steady)) / n
 	steady, best, free = (w.steady+steady)/n, (w.best+best)/n, (w.free+free)/n
 	exposed, withData := w.exposed/n, w.withData/n
-	// A step without waits for data may save more with the shares that would then be the best ones. Both losses
-	// together are what the best shares without waits for data would save.
+	// Without waits for data, other shares may be the best ones. both is the time that these shares and the missing
+	// waits would save together: the sum of the losses imbalance and data.
 	both := steady - free
 	data := min(max(withData-w.slowest/n, best-free), both)
 	saved := both - data - memory.Kept
@@ -331,17 +331,17 @@ func (w *Window) Account(split Split, memory Memory) Account {
 	take(&a.Memory, memory.Kept+memory.Slowed)
 	take(&a.Data, data)
 	take(&a.Granularity, granularity)
-	take(&a.Pauses, pauses+max(a.Step-withData-exposed, 0)) // no rank explains the rest of the measured time
+	take(&a.Pauses, pauses+max(a.Step-withData-exposed, 0)) // measured time beyond busy time and exposed communication
 	a.Useful = left
 	return a
 }
 
-// blamed is the least part of the noise that one rank must cause to be named. Two equal ranks cause a half each, up to
-// chance.
+// blamed is the smallest fraction of the noise that a rank must cause so that Blame returns it. Of two equal ranks,
+// each causes about half.
 const blamed = 0.85
 
-// Blame returns the rank that causes most of the noise: in the steps in which it is the slowest rank, it takes longer
-// than its mean. It returns -1 if no rank causes nearly all of it.
+// Blame returns the rank that causes at least the fraction blamed of the noise, or -1 if there is no such rank. A rank
+// causes noise in the steps in which it is the slowest rank: the time by which it exceeds its own mean.
 func (w *Window) Blame() int {
 	sum, most, rank := 0.0, 0.0, -1
 	for i, l := range w.longest {

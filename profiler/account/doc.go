@@ -25,13 +25,13 @@
 //	               reports, records, or a process that the system has stopped
 //	useful         the rest: passes and update with the best split
 //
-// Each part is at least 0, and the parts sum to the measured time of a step. An evaluation or a checkpoint belongs to
-// no step.
+// Each part is at least 0, and the parts sum to the measured time of a step. Evaluations and checkpoints are not part
+// of a step.
 //
 // # Gain
 //
-// [Account.With] is the time that a step would take with other shares, and [Speedup] compares two accounts. From both,
-// reports state the gain over equal shares, and the predicted and the measured effect of a change of shares.
+// [Account.With] returns the time that a step would take with other shares. [Speedup] compares two step times. Reports
+// use both for the gain over equal shares, and for the predicted and the measured effect of a change of shares.
 //
 // # The best split
 //

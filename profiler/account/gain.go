@@ -8,26 +8,27 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// With returns the time that a step would take with other shares, in s. now and then are the times of a step with the
-// shares in use and with the other shares, on the same curves. Noise, communication and pauses stay as they are, unless
-// now is longer than the measured step. The result is NaN if a time is unknown.
+// With returns the time that a step would take with other shares, in s. now and then are the times that the same curves
+// predict for the shares in use and for the other shares. With adds then - now to the measured step, so noise,
+// communication and pauses stay the same. If now is longer than the measured step, With multiplies the measured step by
+// then / now instead. The result is NaN if a time is unknown.
 func (a *Account) With(now, then float64) float64 {
 	if a.Step == 0 || now != now || then != then {
 		return math.NaN()
 	}
-	if now > a.Step { // the curves promise longer times than were measured, also for the other shares
+	if now > a.Step { // the curves overestimate now; assume the same factor for then
 		return a.Step * then / now
 	}
 	return a.Step + then - now
 }
 
 // Speedup returns how many times faster a step became: the time before divided by the time after, both without the
-// noise of the account before. NaN: unknown.
+// noise in before. NaN: unknown.
 func Speedup(before *Account, after float64) float64 {
 	return speedup(before.Step-before.Noise, after-before.Noise)
 }
 
-// Achieved is Speedup for a measured step. Each account contains its own noise.
+// Achieved is Speedup between two measured steps. It subtracts from each account its own noise.
 func Achieved(before, after *Account) float64 {
 	return speedup(before.Step-before.Noise, after.Step-after.Noise)
 }
@@ -56,11 +57,10 @@ func GainText(gain, low, high float64) string {
 	return text + " times faster than equal shares" + interval
 }
 
-// confidence is the probability that the interval of an outcome contains what a change of shares brings in the long
-// run.
+// confidence is the probability that the interval of an outcome contains the long-run speed-up of the change of shares.
 const confidence = 0.9
 
-// Spread states how exactly a window measured the time of a step.
+// Spread states how precisely a window measured the mean time of a step.
 type Spread struct {
 	Steps int
 	Error float64 // standard error of the mean time of a step, as a fraction of this time; NaN: fewer than two steps
@@ -75,11 +75,12 @@ type Outcome struct {
 	// differences between earlier windows whose shares did not change
 }
 
-// leastWorse is the least part by which a change that is worse makes the speed smaller. Larger: hides small losses.
+// leastWorse is the smallest loss of speed, as a fraction, for which a change is worse. A larger value hides small
+// losses.
 const leastWorse = 0.01
 
-// Worse reports whether the change made steps longer than before, by leastWorse, and longer than predicted, beyond the
-// noise of the windows.
+// Worse reports whether the whole interval of the achieved speed-up is below 1-leastWorse, and below the predicted
+// speed-up if that is known.
 func (o Outcome) Worse() bool { return o.High < 1-leastWorse && !(o.Predicted <= o.High) }
 
 // Outcomes compares each change of shares with the window that follows it.
@@ -91,7 +92,7 @@ type Outcomes struct {
 	before    measured
 	last      measured  // newest window
 	shares    []int     // of the newest window
-	varied    []float64 // by how much successive windows with the same shares differed, log; the newest ones
+	varied    []float64 // absolute log speed-ups between successive windows with the same shares; the newest mostVaried
 }
 
 // measured is a window with a measured time.
@@ -100,13 +101,13 @@ type measured struct {
 	spread  Spread
 }
 
-// mostVaried is the number of differences between windows that Outcomes remembers. Larger values follow a change of the
-// noise later.
+// mostVaried is the number of differences between windows that Outcomes stores. With a larger value, the intervals
+// adapt later to a change of the noise.
 const mostVaried = 100
 
-// Add takes a decision: its account and how exactly it was measured, the shares in use and the next shares, and the
-// predicted time of a step with the next shares, in s. It returns the outcome of the change before, if the account is
-// the first one with its shares.
+// Add takes the account of a decision and its spread, the shares in use, the next shares, and the predicted time of a
+// step with the next shares, in s. If the account is the first one after a change of shares, Add returns the outcome of
+// this change.
 func (o *Outcomes) Add(step int64, a *Account, spread Spread, shares, next []int, predicted float64) (outcome Outcome,
 	known bool) {
 	now := measured{*a, spread}
@@ -123,14 +124,14 @@ func (o *Outcomes) Add(step int64, a *Account, spread Spread, shares, next []int
 		o.last, o.shares = now, append(o.shares[:0], shares...)
 	}
 	if slices.Equal(shares, next) || a.Step == 0 {
-		return outcome, known // a change that is not made yet still waits
+		return outcome, known // an earlier change without an outcome stays pending
 	}
 	o.waiting, o.step, o.before, o.predicted = true, step, now, predicted
 	o.next = append(o.next[:0], next...)
 	return outcome, known
 }
 
-// vary remembers by how much a window differs from the one before, which has the same shares.
+// vary stores the difference between a window and the previous window, which has the same shares.
 func (o *Outcomes) vary(now *measured) {
 	if off := math.Abs(math.Log(Achieved(&o.last.account, &now.account))); off == off {
 		if o.varied = append(o.varied, off); len(o.varied) > mostVaried {
@@ -139,9 +140,10 @@ func (o *Outcomes) vary(now *measured) {
 	}
 }
 
-// margin returns the log of the factor by which the speed-up from one window to another may be wrong: the larger one of
-// Student's interval from the steps of both windows, and of the difference that nine of ten pairs of successive windows
-// with unchanged shares do not exceed. The steps of a window depend on each other, so their spread alone is too small.
+// margin returns the log of the factor by which the speed-up from one window to another may be wrong. It is the larger
+// of two values. The first is half the width of Student's interval from the steps of both windows. The second is the
+// difference that 90 % of the earlier pairs of windows with unchanged shares do not exceed. The steps of a window are
+// correlated, so Student's interval alone is too narrow.
 func (o *Outcomes) margin(before, after *measured) float64 {
 	margin := math.Inf(1)
 	b, a := before.spread, after.spread

@@ -77,8 +77,8 @@ func recordsOf(ctx context.Context, path string, err *error) iter.Seq[runtime.Re
 	}
 }
 
-// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer state how
-// good the shares were.
+// bottleneck evaluates the records of all ranks in a segment, step by step. The decisions of the balancer compare the
+// shares in use with the best shares.
 func bottleneck(ctx context.Context, logs string, ranks int, segment runtime.Segment,
 	decisions []Decision) (*BottleneckSummary, error) {
 	var spans runtime.StepTimes
@@ -131,7 +131,7 @@ func bottleneck(ctx context.Context, logs string, ranks int, segment runtime.Seg
 	return out.summary(), errors.Join(failures...)
 }
 
-// split returns how good the shares before a decision were.
+// split compares the shares before a decision with the best shares.
 func (d *Decision) split() account.Split {
 	s := account.Split{Oracle: d.ShareOfOracle, Granularity: unknown}
 	if granularity, known := d.Lost["granularity"]; known && d.StepSeconds > 0 {

@@ -21,7 +21,7 @@ type collector struct {
 	segment runtime.Segment // records of other segments are not added
 	starts  []runtime.Event // starts of processes, in order
 	earlier float64         // training time before the segment, s; 0: none, or unknown
-	ranked  float64         // sum over the ranks of these steps of the same time, s
+	ranked  float64         // sum over the same steps of their time × number of ranks, s
 
 	pauses int
 }
@@ -51,7 +51,7 @@ type rankTotal struct {
 	shares                                                           map[int64]*shareTotal
 	warmUp                                                           []runtime.Record // first steps, not in the sums
 
-	matched  int   // records of steps that rank 0 recorded, too
+	matched  int   // records of steps that rank 0 also recorded
 	gap      int   // steps of rank 0 without a record of this rank, up to the last one of matched
 	firstGap int64 // number of the first of them
 	last     int64 // last step of matched
@@ -99,7 +99,7 @@ func (c *collector) read(ctx context.Context, rank int, path string) (damaged in
 		}
 		if !c.segment.Contains(rank, m.Iteration) {
 			if rank == 0 {
-				times.Next(m, m.IterationTime().Seconds()) // the time of the next step is a difference to this one
+				times.Next(m, m.IterationTime().Seconds()) // the next step time is the difference to this end
 				c.addEarlier(m)
 			}
 			return
@@ -144,7 +144,8 @@ func (c *collector) largestBatch() (samples int64) {
 	return samples
 }
 
-// match counts a record of a step that rank 0 recorded, after steps without one.
+// match counts a record of a step that rank 0 also recorded. without lists the steps directly before it that this rank
+// did not record.
 func (t *rankTotal) match(without []stepTotal, step int64) {
 	if len(without) > 0 && t.gap == 0 {
 		t.firstGap = without[0].iteration
@@ -152,8 +153,8 @@ func (t *rankTotal) match(without []stepTotal, step int64) {
 	t.matched, t.gap, t.last = t.matched+1, t.gap+len(without), step
 }
 
-// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. A
-// killed run may lack the last steps of a rank: its files are written about once a second.
+// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. In
+// a killed run, the last steps of a rank may be missing, because ranks write their files about once a second.
 func (c *collector) gaps() (texts []string) {
 	for rank, t := range c.ranks {
 		file := runtime.FileName(rank)

@@ -123,7 +123,7 @@ func Compare(all Collection, options Options) (*Study, error) {
 	return study, nil
 }
 
-// faults returns the faults of a run that is used in spite of them.
+// faults describes the damaged or missing records of a run that is compared nevertheless.
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {

@@ -33,7 +33,8 @@
 //	trial, err := analysis.ReadTrial("experiments/resnet50")         // also a run in a file store of MLflow
 //	s, err := analysis.CompareTrials([]*analysis.Trial{trial, other})
 //
-// A [Trial] has curves and figures of any run; a [SideBySide] has up to 8 trials, and the settings that differ.
+// A [Trial] contains the curves and figures of one run. A [SideBySide] contains the trials of a comparison, and the
+// settings that differ between them.
 //
 // # Parts
 //

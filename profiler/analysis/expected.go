@@ -50,7 +50,7 @@ type expectedValues struct {
 	utilizationRange, efficiencyRange, imbalanceRange string
 }
 
-// expected contains the expected values of each policy. The policy hybrid has those of dynamic.
+// expected contains the expected values of each policy. The values of the policy hybrid are those of dynamic.
 var expected = map[string]expectedValues{
 	"none":         {450, 65, 0.65, 35, "high", "60–70", "0.60–0.70", "30–40"},
 	"proportional": {600, 80, 0.78, 18, "medium", "75–85", "0.75–0.85", "15–20"},
@@ -58,8 +58,8 @@ var expected = map[string]expectedValues{
 	"hybrid":       {650, 85, 0.85, 12, "low", "80–90", "0.80–0.90", "10–15"},
 }
 
-// fiveFigures returns the table of the five main metrics. It has one row for each metric. Each policy has the measured
-// value with its ratio to the baseline, and the expected value with its range and ratio.
+// fiveFigures returns the table of the five main metrics. It has one row for each metric. For each policy, a row
+// contains the measured value and its ratio to the baseline, and the expected value with its range and ratio.
 func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	columns = []string{"figure"}
 	var known []*PolicyResult
@@ -120,8 +120,8 @@ func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// FiveFigures returns the tables of the five main metrics of all comparisons with four unequal ranks, as Markdown with
-// one line about each comparison. It returns "" if there is no such comparison.
+// FiveFigures returns, in Markdown, the table of the five main metrics of each comparison with four unequal ranks. One
+// line describes each comparison. FiveFigures returns "" if there is no such comparison.
 func (s *Study) FiveFigures() string {
 	var b strings.Builder
 	for _, c := range s.Comparisons {
@@ -188,7 +188,7 @@ func (e expectation) verdict(got Estimate) string {
 	return "open: the interval contains the expected ratio"
 }
 
-// Fractions of the compute time from which stragglers have a high or a medium impact.
+// Smallest fractions of the compute time spent waiting for which the impact of stragglers is high or medium.
 const (
 	highWaiting   = 0.20
 	mediumWaiting = 0.10

@@ -30,7 +30,7 @@ func TestAnUnknownGainHasAReason(t *testing.T) {
 	}
 }
 
-// Decisions with a known gain may be those of the first shares alone, such as in a run that was resumed with the curves
+// The gain may be known only for decisions on the first shares, for example in a run that was resumed with the curves
 // of an earlier process.
 func TestTheGainOfARunCoversAtLeastHalfOfItsSteps(t *testing.T) {
 	const first, last = 101, 300

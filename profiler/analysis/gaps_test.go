@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Figures of steps that a rank did not record lack this rank. The summary says so.
+// If a rank did not record some steps, the figures of these steps lack this rank. The summary reports this.
 func TestASummaryNamesStepsWithoutARank(t *testing.T) {
 	all := steadyRecords(50, 8, 1)
 	huge := all[10]
@@ -50,7 +50,7 @@ func TestASummaryNamesStepsWithoutARank(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for i := range s.Damaged { // the name of a file may have its folder
+		for i := range s.Damaged { // the name of a file may include its folder
 			s.Damaged[i] = filepath.Base(s.Damaged[i])
 		}
 		if !slices.Equal(s.Damaged, c.want) {

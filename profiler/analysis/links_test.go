@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// The folder of a run may come from a stranger: a link in it must not make the reader open a file elsewhere.
+// The folder of a run may be untrusted. A link in it must not make the reader open a file outside the folder.
 func TestNoLinkLeadsOutOfARun(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, "[tracking]\nmlflow = \"secret\"\n")

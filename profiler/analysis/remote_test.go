@@ -15,15 +15,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
-// fakeMLflow is an MLflow server with the runs of one experiment. A page of a history has two points.
+// fakeMLflow is an MLflow server with the runs of one experiment. A page of a metric's history contains two points.
 type fakeMLflow struct {
 	*httptest.Server
-	runs   map[string]map[string]any // as replies have them, by identity
+	runs   map[string]map[string]any // in the form of replies, by run id
 	points map[string]map[string][]string
 	asked  []string // authorization of each request
-	status int      // to answer instead of working; 0: none
+	status int      // HTTP status of all replies; 0: normal replies
 	also   string   // name of another experiment with the same runs
-	empty  bool     // a search has empty pages without an end
+	empty  bool     // a search returns empty pages endlessly
 }
 
 func newFakeMLflow(t *testing.T) *fakeMLflow {
@@ -106,7 +106,7 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 			fields := strings.Fields(line)
 			point := map[string]any{"timestamp": json.Number(fields[0]), "value": json.Number(fields[1]),
 				"step": json.Number(fields[2])}
-			if i == 1 { // protobuf's JSON has 64-bit integers as texts
+			if i == 1 { // protobuf's JSON encodes 64-bit integers as strings
 				point["timestamp"], point["step"] = fields[0], fields[2]
 			}
 			if fields[1] == "NaN" {
@@ -234,7 +234,7 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 	}
 }
 
-// TestARunWithoutIDIsAnError: the reply of a search contains a run without an identity.
+// TestARunWithoutIDIsAnError: the reply to a search contains a run without an id.
 func TestARunWithoutIDIsAnError(t *testing.T) {
 	f := newFakeMLflow(t)
 	f.add("", "a", "FINISHED", nil, nil)
@@ -244,7 +244,7 @@ func TestARunWithoutIDIsAnError(t *testing.T) {
 	}
 }
 
-// TestNamesWithSlashes: both names of an address can contain slashes.
+// TestNamesWithSlashes: the names of the experiment and of the run in an address can contain slashes.
 func TestNamesWithSlashes(t *testing.T) {
 	f := newFakeMLflow(t)
 	points := map[string][]string{"train/loss": {"1 1 1", "2 1 2", "3 1 3"}}

@@ -54,7 +54,8 @@ func readBenchmark(dir string) (benchmark, error) {
 	return b, nil
 }
 
-// readWithin reads a file of a folder, which may be that of a stranger: the file may be no link that leads out of it.
+// readWithin reads a file in a folder that may be untrusted. It returns an error for a link that leads out of the
+// folder.
 func readWithin(dir, name string, most int64) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -83,7 +84,7 @@ func readSettings(dir string) (map[string]string, error) {
 var (
 	ownKeys = []string{"experiment.", "balance.policy", "balance.fixed_shares", "profile.gpu_profiles", "train.resume",
 		"parallel.master_addr", "parallel.master_port", "parallel.token_file"}
-	// A run of a single rank has other ranks and another number of steps, and does not balance.
+	// A solo run has another number of ranks and of steps, and no balancing.
 	soloKeys = append([]string{"balance.", "parallel.", "train.steps", "train.epochs", "device.threads"}, ownKeys...)
 )
 

@@ -1,11 +1,11 @@
 package analysis
 
-// Sheet has the tables of a comparison as texts: those of Print. The dashboard shows them, so both show the same.
+// Sheet contains the tables that Print writes, as texts. The dashboard shows these tables, too.
 type Sheet struct {
 	Runs     []string   `json:"runs"`     // names
 	Labels   []string   `json:"labels"`   // of each run, for legends
-	Results  [][]string `json:"results"`  // a figure, and its value of each run
-	Settings [][]string `json:"settings"` // a setting that differs, and its value of each run
+	Results  [][]string `json:"results"`  // rows: a figure, and its value in each run
+	Settings [][]string `json:"settings"` // rows: a setting that differs, and its value in each run
 	Notes    []string   `json:"notes"`
 }
 
@@ -21,7 +21,8 @@ func (s *SideBySide) Sheet() Sheet {
 	return sheet
 }
 
-// Slim removes the points of a curve that a Sheet does not need. A program that keeps many trials calls it.
+// Slim removes the points of curves that a Sheet does not need. Call it to save memory if the program keeps many
+// trials.
 func (t *Trial) Slim() {
 	for i := range t.Curves {
 		if c := &t.Curves[i]; c.Key != lossCurve && c.Key != evalPrefix+"loss" {

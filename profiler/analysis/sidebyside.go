@@ -17,7 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// mostColumns is the largest number of runs that have a column each in a table. Of more runs, each has a row.
+// mostColumns is the largest number of runs in a table with one column per run. A table of more runs has one row per
+// run.
 const mostColumns = 8
 
 // SideBySide compares runs.
@@ -95,7 +96,7 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 	return s, nil
 }
 
-// gainsUnknown says why the gain of runs is unknown. Runs with the same reason share a sentence.
+// gainsUnknown returns one sentence for each reason why the gain of runs is unknown. The sentence names the runs.
 func gainsUnknown(trials []*Trial) (notes []string) {
 	const mostNames = 3
 	var reasons []string
@@ -155,12 +156,12 @@ func sameMeasure(trials []*Trial) error {
 	return fmt.Errorf("%w: no value is known of all runs: %s", ErrNotComparable, strings.Join(have, "; "))
 }
 
-// places finds runs that are given twice. A server of MLflow can have several addresses, and a file store can be the
-// store of a server, so the identity of a run of MLflow decides, with which its folder and its address end.
+// places finds runs that are given twice. A folder identifies a run on disk, with its links resolved. An MLflow server
+// can have several addresses, and a folder can be in the file store of a server. An address is therefore compared with
+// other paths by the run id, the last element of its folder or address.
 type places struct{ folders, addresses, ends map[string]*Trial }
 
-// add adds a run. It returns an earlier one with a path that leads to the same folder or to the same run of MLflow, or
-// nil.
+// add adds a run. It returns an earlier run whose path leads to the same folder or to the same MLflow run, or nil.
 func (p *places) add(t *Trial) (same *Trial) {
 	if p.folders == nil {
 		p.folders, p.addresses, p.ends = map[string]*Trial{}, map[string]*Trial{}, map[string]*Trial{}
@@ -182,7 +183,7 @@ func (p *places) add(t *Trial) (same *Trial) {
 	return same
 }
 
-// isAddress reports whether the path of a run is the address of a run's page in MLflow, which ends in its identity.
+// isAddress reports whether the path of a run is its address on an MLflow server, which ends in the run id.
 func isAddress(path string) bool { return strings.Contains(path, "://") }
 
 func plainUnit(unit string) string {
@@ -422,8 +423,8 @@ func (s *SideBySide) header(first string) []string {
 // Name returns the name of a run for tables and legends.
 func (s *SideBySide) Name(run int) string { return plain(s.Trials[run].Name) }
 
-// Label returns the name of a run in a legend: its values of the settings that differ, up to three. The name of the run
-// follows if another run has the same values.
+// Label returns the name of a run in a legend: its values of the settings that differ, up to three. If another run has
+// the same values, the name of the run follows.
 func (s *SideBySide) Label(run int) string {
 	values, name := s.differing(run), s.Name(run)
 	if values == "" {
@@ -437,7 +438,7 @@ func (s *SideBySide) Label(run int) string {
 	return values
 }
 
-// differing returns a run's values of the settings that differ, without empty ones.
+// differing returns a run's non-empty values of the settings that differ.
 func (s *SideBySide) differing(run int) string {
 	const most = 3 // settings
 	var values []string
@@ -467,8 +468,8 @@ func (s *SideBySide) leaf(key string) string {
 	return name
 }
 
-// perRun returns a table with one row for each run: its settings that differ, and its figures that differ. equal has
-// the figures that are equal in all runs.
+// perRun returns a table with one row for each run: its settings that differ, and its figures that differ. equal
+// contains the figures that are equal in all runs.
 func (s *SideBySide) perRun() (table [][]string, equal []string) {
 	table = make([][]string, 1+len(s.Trials))
 	for i, name := range s.header("run") {
@@ -568,7 +569,8 @@ func (s *SideBySide) Report(drawn []Figure) string {
 	return b.String()
 }
 
-// presentRanks is the row of the steps with the present number of ranks. Figures over ranks belong to these steps only.
+// presentRanks names the row with the steps that used the present number of ranks. Means over ranks cover only these
+// steps.
 const presentRanks = "steps with these ranks"
 
 const sideBySideDefinitions = `

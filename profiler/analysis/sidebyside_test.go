@@ -210,8 +210,8 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 	})
 	all := trials(t, own, dir)
 	m := all[1]
-	// The decisions of the run on disk: 0.9 describes 10 steps, and 0.99 describes 90 steps. The parts of its steps
-	// leave out the first two steps, which points of MLflow include.
+	// In the run on disk, the decisions state 0.9 for 10 steps and 0.99 for 90 steps. The figure from the files on disk
+	// excludes the first two steps. The figure from MLflow's points includes them.
 	if got := trials(t, own, hybrid)[1].ShareOfOracle; !within(float64(m.ShareOfOracle), 0.981, 1e-9) ||
 		!within(float64(got), (8*0.9+90*0.99)/98, 1e-6) {
 		t.Errorf("got the fraction of the oracle %g, and %g on disk, want 0.981 and 0.9827", m.ShareOfOracle, got)
@@ -256,7 +256,7 @@ func wantSpeed(t *testing.T, m *Trial, seconds, steps, images float64) {
 	}
 }
 
-// A run that was resumed after step 15 has fewer steps in the next point. Its totals are exact in spite of this.
+// If a run was resumed after step 15, its next point covers fewer steps. Its totals are exact nevertheless.
 func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
 	m := trials(t, mlflowRun(t, "0123", map[string]string{
 		"meta.yaml":                       "status: 3\n",
@@ -449,7 +449,7 @@ func TestFoldersThatAreNoRun(t *testing.T) {
 	}
 }
 
-// TestTheWorkToFindARunTwiceGrowsWithTheRuns: resolving a path needs several system calls.
+// Resolving a path needs several system calls, so each path must be resolved only once.
 func TestTheWorkToFindARunTwiceGrowsWithTheRuns(t *testing.T) {
 	work := func(n int) float64 {
 		var all []*Trial

@@ -21,14 +21,14 @@ type Step struct {
 	Ranks     []RankStep
 }
 
-// RankStep is the part of one rank in a step.
+// RankStep contains the values of one rank in a step.
 type RankStep struct {
 	Samples     int64
 	Compute     float64 // data + forward + backward without exchanges, s; includes no wait for other ranks
 	Utilization float64 // percent; NaN if unknown
 }
 
-// align combines the records of all ranks to steps. pauses is the number of pauses between steps. partial is the
+// align combines the records of all ranks into steps. pauses is the number of pauses between steps. partial is the
 // number of steps that are left out because a rank has no record of them.
 func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	byIteration := map[int64][]runtime.Record{}

@@ -55,8 +55,8 @@ type Summary struct {
 
 	LastEval *experiment.ResultEvaluation `json:"last_eval"` // newest evaluation; null without one
 
-	// Unit is what a report on speed counts: img, tok or samples; "" if the run does not say. A sample has
-	// UnitsPerSample of them.
+	// Unit is the unit of the reported speed: img, tok or samples; "" if the run does not state it. A sample contains
+	// UnitsPerSample units.
 	Unit           string `json:"unit,omitempty"`
 	UnitsPerSample int    `json:"units_per_sample,omitempty"`
 
@@ -82,8 +82,8 @@ type Summary struct {
 	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
 	// them, it is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
-	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves, over the steps
-	// whose decisions know it. It is unknown if these are less than a half of the steps.
+	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves. It covers the
+	// steps whose decisions state a gain, and is unknown if these are less than half of the steps.
 	Gain     Number `json:"gain_over_equal_shares"`
 	GainLow  Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
 	GainHigh Number `json:"gain_over_equal_shares_high"`
@@ -91,9 +91,9 @@ type Summary struct {
 	// GainUnknown is the reason why Gain is unknown; "": it is known, or the run has one rank.
 	GainUnknown string `json:"gain_over_equal_shares_unknown,omitempty"`
 
-	TrainingTime Number `json:"training_time"` // sum of the times of all steps, also of those without a record
-	// EvaluationTime is the time of all evaluations, which belong to no step. CheckpointTime is the time of all saves;
-	// a save continues while the next steps train.
+	TrainingTime Number `json:"training_time"` // sum of the times of all steps, including steps without a record
+	// EvaluationTime is the time of all evaluations, which are not part of a step. CheckpointTime is the time of all
+	// saves; a save continues while the next steps train.
 	EvaluationTime Number `json:"evaluation_time"`
 	CheckpointTime Number `json:"checkpoint_time"`
 	Pauses         int    `json:"pauses"` // number of pauses between recorded steps: see runtime.StepSpan
@@ -102,7 +102,7 @@ type Summary struct {
 
 	StepTime  Distribution `json:"step_time"`       // training time of a step
 	StepParts StepParts    `json:"step_time_parts"` // means over ranks
-	// to sum the gradients of a step, hidden or exposed, over all ranks
+	// time to sum the gradients of a step over all ranks, hidden or exposed
 	AllReduce Distribution  `json:"all_reduce_time"`
 	PerRank   []RankSummary `json:"per_rank"`
 	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
@@ -354,20 +354,21 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 	return s.Throughput * Number(s.UnitsPerSample), s.Unit
 }
 
-// leastCovered is the least part of the steps for which a gain is that of the run. The steps with a known gain may be
-// those of the first shares, which are no sample of all.
+// leastCovered is the smallest fraction of the steps whose gain must be known, so that it counts as the gain of the
+// run. Fewer steps may all have the first shares, and do not represent the run.
 const leastCovered = 0.5
 
 // addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision. The
-// records of a killed run may end before its last decision, which status shows, too.
+// records of a killed run may end before its last decision. This decision is still the last estimate, as in the command
+// status.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
 	covered, measured, equal, low, high := 0.0, 0.0, 0.0, 0.0, 0.0 // steps, s
 	for _, d := range decisions {
 		n := float64(max(0, min(d.Step, s.Steps)-previous))
-		// A decision of an older version has no interval. It may state the gain of a curve that is a guess.
+		// A decision of an older version of the program has no interval, and its gain may come from a guessed curve.
 		if !math.IsNaN(d.EqualSeconds+d.EqualLow+d.EqualHigh) && d.StepSeconds > 0 {
-			// the errors of the curves have one sign
+			// the errors of the curves have the same sign in all decisions, so the ends of the intervals are summed
 			covered, measured, equal = covered+n, measured+n*d.StepSeconds, equal+n*d.EqualSeconds
 			low, high = low+n*d.EqualLow, high+n*d.EqualHigh
 		}
@@ -391,7 +392,7 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	}
 }
 
-// whyNoGain returns why the gain of a run is unknown. part is the part of the steps whose decisions know it.
+// whyNoGain returns why the gain of a run is unknown. part is the fraction of the steps with a known gain.
 func whyNoGain(decisions []Decision, part float64) string {
 	if len(decisions) == 0 {
 		return "the balancer made no decision on measured times"
@@ -422,8 +423,8 @@ func ignored(file string, damaged int) string {
 }
 
 // LogDir returns the folder of the logs of the run in dir, according to its settings. A folder that the settings name
-// must belong to the run; see experiment.OpenLogs. No link of the folder may lead out of it, because the run may be
-// that of a stranger.
+// must belong to the run; see experiment.OpenLogs. A link in the folder must not lead out of it, because the run may be
+// untrusted.
 func LogDir(dir string) (string, error) {
 	settings, err := readSettings(dir)
 	if err != nil {
@@ -454,9 +455,9 @@ func logDirOf(dir string, settings map[string]string) (string, error) {
 	return moved, errors.Join(err, logs.Close())
 }
 
-// addResult sets the status of the run, if its newest process has written a result, which current reports. If a later
-// process began, the result belongs to an earlier process. If it is unknown which process began last, records after the
-// result tell that a later process began.
+// addResult sets the status of the run if its newest process has written a result. current reports whether it has. If a
+// later process has begun, the result belongs to an earlier process. If it is unknown which process began last, records
+// after the result show that a later process has begun.
 func (s *Summary) addResult(dir string) (current bool, err error) {
 	r, err := experiment.ReadResult(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -473,7 +474,7 @@ func (s *Summary) addResult(dir string) (current bool, err error) {
 	if r.Steps >= s.Steps { // a process that ended before its first step may leave the records of an earlier one
 		s.FinalTrainLoss = r.FinalTrainLoss
 	}
-	ended, why := r.Outcome() // also if the process that wrote the result has not ended yet
+	ended, why := r.Outcome() // even if the process that wrote the result has not ended yet
 	s.Status, s.Why = string(ended), why
 	return true, nil
 }

@@ -98,7 +98,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	}
 }
 
-// The last batch of an epoch may be smaller. A run of PyTorch keeps it.
+// The last batch of an epoch may be smaller. A PyTorch run trains on this batch.
 func TestASmallerLastBatchIsAStep(t *testing.T) {
 	root := t.TempDir()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "run", Resume: experiment.ResumeNone})
@@ -396,14 +396,14 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits,
 			s.StepParts.Exchanges, 50*0.020/120)
 	}
-	// The fraction of the run and the parts of its mean step state the same.
+	// The fraction of the oracle agrees with the parts of the mean step.
 	if want := 1 - imbalance/0.120; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {
 		t.Errorf("got %v and %v of the oracle, want %v, and 1 at the end", s.ShareOfOracleMean, s.ShareOfOracle, want)
 	}
 }
 
-// TestASummaryBelongsToThePresentRanks: a run of three unequal ranks was resumed with one, whose time per sample is
-// different.
+// TestASummaryBelongsToThePresentRanks: a run of three unequal ranks was resumed with one rank, whose time per sample
+// is different.
 func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 	dir := t.TempDir()
 	alone := steadyRecords(120, 32, 0.5)
@@ -461,7 +461,7 @@ func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
 	}
 }
 
-// The evaluations of a killed run are in its events only.
+// Only the events of a killed run contain its evaluations.
 func TestAKilledRunHasItsEvaluations(t *testing.T) {
 	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "killed",
 		Resume: experiment.ResumeNone})
@@ -499,7 +499,7 @@ func TestAKilledRunHasItsEvaluations(t *testing.T) {
 	}
 }
 
-// A noise-bound verdict has the cause that the decisions state.
+// A noise-bound verdict names the cause that the decisions state.
 func TestTheSummaryNamesTheCauseOfNoise(t *testing.T) {
 	run := twoRanks
 	run.noise, run.shares, run.speed = 0.5, []int64{16, 16}, []float64{1000, 1000}

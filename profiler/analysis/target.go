@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Target is the loss to which a comparison measures the time: the lowest loss that all runs reach.
+// Target is the lowest loss that all runs reach. A comparison measures the time of each run to this loss.
 type Target struct {
 	Curve string `json:"curve"` // key of the curve: loss, or eval_loss if a run has no training loss
 	Loss  Number `json:"loss"`
@@ -14,9 +14,8 @@ type Target struct {
 // lossWindow is the number of points of a training loss that are averaged, because the loss of a step varies by chance.
 const lossWindow = 20
 
-// setTarget finds the target of the runs, and sets the time of each run. Without a loss that all runs reach, there is
-// no
-// target.
+// setTarget finds the target of the runs, and sets the time of each run to the target. If no loss is reached by all
+// runs, there is no target.
 func (s *SideBySide) setTarget() {
 	for _, key := range []string{lossCurve, evalPrefix + "loss"} {
 		points, lowest := make([][]TrialPoint, len(s.Trials)), math.Inf(-1)
@@ -48,9 +47,8 @@ func leastValue(points []TrialPoint) float64 {
 	return least
 }
 
-// smoothed returns the points of a curve. Those of the training loss are means over lossWindow points, or over all
-// points
-// of a shorter curve.
+// smoothed returns the points of a curve. Points of the training loss are means over lossWindow points, or over all
+// points of a shorter curve.
 func smoothed(c *Curve) []TrialPoint {
 	if c.Key != lossCurve {
 		return c.Points

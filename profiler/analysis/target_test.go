@@ -51,7 +51,7 @@ func TestTimeToALossThatAllRunsReach(t *testing.T) {
 	}
 }
 
-// A run of another program may have losses of evaluations alone. A run that diverges has no loss to reach.
+// A run of another program may have only evaluation losses. A run that diverges reaches no target.
 func TestTimeToALossOfEvaluations(t *testing.T) {
 	a, b := lossOver("a", evalPrefix+"loss", 1, 3, 2, 1), lossOver("b", evalPrefix+"loss", 1, 3, 1, 0.5)
 	a.Curves = append(a.Curves, Curve{Key: lossCurve, Points: []TrialPoint{{1, 1, 9}}})
@@ -70,7 +70,7 @@ func TestTimeToALossOfEvaluations(t *testing.T) {
 	}
 }
 
-// A page shows a Sheet, and a terminal the same tables.
+// The page shows a Sheet. A terminal shows the same tables.
 func TestASheetHasTheTablesOfPrint(t *testing.T) {
 	none, hybrid := pair(t)
 	s, err := CompareTrials(trials(t, none, hybrid))

@@ -14,8 +14,8 @@ import (
 // noValue replaces an unknown value in tables.
 const noValue = "-"
 
-// Digits formats a number with 4 significant digits, and without an exponent from 0.0001 on: 0.01230, 1.230, 123.0,
-// 12300. It returns a dash for a number that is unknown or infinite.
+// Digits formats a number with 4 significant digits: 0.01230, 1.230, 123.0, 12300. Numbers of at least 0.0001 have no
+// exponent. It returns a dash for a number that is unknown or infinite.
 func Digits[F ~float64](number F) string {
 	v := float64(number)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -154,8 +154,8 @@ func markdown(columns []string, rows [][]string) string {
 // mostCell is the largest number of characters of a text in a table.
 const mostCell = 48
 
-// plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too
-// long. The names of a sweep often differ in their last characters only, so a long text loses its middle.
+// plain prepares a text from a file for a table. It removes control characters, which a terminal could interpret. It
+// shortens a long text in the middle, because the names of a sweep often differ only at their ends.
 func plain(text string) string {
 	runes := []rune(printable(text))
 	if len(runes) > mostCell {

@@ -61,7 +61,7 @@ type Trial struct {
 	newest  time.Time     // time of the newest point of MLflow; zero for other sources
 }
 
-// Change is a change of shares with its outcome: times faster, without the noise of steps.
+// Change is a change of shares with its predicted and achieved speed-up. Both exclude the noise of steps.
 type Change struct {
 	Step      int64  `json:"step"` // last step before the change
 	Predicted Number `json:"predicted"`
@@ -74,7 +74,7 @@ type Change struct {
 type Curve struct {
 	// loss, accuracy, throughput, share_of_oracle, or "eval_" and the key of a metric
 	Key    string       `json:"key"`
-	Title  string       `json:"title"` // for people
+	Title  string       `json:"title"` // for display
 	Unit   string       `json:"unit,omitempty"`
 	Points []TrialPoint `json:"points"`
 }
@@ -94,8 +94,8 @@ type trialMetric struct {
 }
 
 const (
-	trialPoints = 600     // of a curve: more than a figure can show
-	readBytes   = 8 << 20 // of records read at a time
+	trialPoints = 600     // points of a curve: more than a figure can show
+	readBytes   = 8 << 20 // bytes of records read at a time
 )
 
 // Keys of curves.
@@ -121,7 +121,7 @@ func newTrial(path, source string) *Trial {
 
 // ReadTrial reads a run, which may be running, finished or killed. path is the folder of a run of this program, the
 // folder of a run in a file store of MLflow, or the address of a run on an MLflow server (mlflow.ErrAddress). environ
-// has the credentials for the server. The error for a server that fails is a ServerError.
+// contains the credentials for the server. If the server fails, the error is a ServerError.
 func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, error) {
 	if isAddress(path) {
 		return readRemote(ctx, path, environ)
@@ -158,7 +158,7 @@ func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, erro
 }
 
 // TrialOf returns the figures of an open run of this program, whose folder is path. It reads the records that run has
-// not read yet. The figures of a Summary need all records a second time.
+// not read yet. The figures of a Summary require reading all records a second time.
 func TrialOf(ctx context.Context, run *runs.Run, path string) (*Trial, error) {
 	for ctx.Err() == nil && run.Update(readBytes) {
 	}
@@ -282,7 +282,7 @@ func (t *Trial) addSteps(ctx context.Context, run *runs.Run, units float64) erro
 			continue
 		}
 		if c.Key == lossCurve {
-			t.Curves = append([]Curve{c}, t.Curves...) // secondsAt needs it
+			t.Curves = append([]Curve{c}, t.Curves...) // secondsAt needs this curve
 			continue
 		}
 		t.Curves = append(t.Curves, c)
@@ -352,7 +352,7 @@ func (t *Trial) setMetric(m trialMetric) {
 	t.metrics = append(t.metrics, m)
 }
 
-// addPoint adds a point to the curve with the key of c, which it creates from c if there is none.
+// addPoint adds a point to the curve with the key of c. If there is no such curve, it first adds c.
 func (t *Trial) addPoint(c Curve, step int64, value float64) {
 	at := t.curve(c.Key)
 	if at == nil {
@@ -373,7 +373,7 @@ func (t *Trial) curve(key string) *Curve {
 }
 
 // secondsAt returns the training time at the end of a step, interpolated between the points of the loss. After the last
-// point it is that of the last point: with profile.interval above 1, the last steps can lack a record.
+// point it is the time of the last point. If profile.interval is above 1, the last steps may lack a record.
 func (t *Trial) secondsAt(step int64) float64 {
 	loss := t.curve(lossCurve)
 	if loss == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
-// mlflowMeta is the file that each run in a file store of MLflow has.
+// mlflowMeta is the name of a file that each run in an MLflow file store contains.
 const mlflowMeta = "meta.yaml"
 
 // Limits of a run of MLflow.
@@ -59,11 +59,11 @@ var mlflowCurves = []struct {
 	{Curve{Key: oracleCurve, Title: "fraction of the oracle", Unit: "%"}, []string{"balance/oracle_ratio"}, 100},
 }
 
-// mlflowRates are the metrics of throughput, by the unit that they count.
+// mlflowRates are the metrics of throughput, by unit.
 var mlflowRates = map[string]string{"img": "speed/images_per_second", "tok": "speed/tokens_per_second",
 	"samples": "speed/samples_per_second"}
 
-// mlflowCounts are the metrics of what the throughput counts, from the start of the run.
+// mlflowCounts are the metrics with the number of images, tokens or samples since the start of the run, by unit.
 var mlflowCounts = map[string]string{"img": "progress/images", "tok": "progress/tokens", "samples": "progress/samples"}
 
 // isMLflowRun reports whether a folder is that of a run in a file store of MLflow.
@@ -163,7 +163,7 @@ func remoteError(address string, err error) error {
 	return &ServerError{address, err}
 }
 
-// ServerError is the failure of an MLflow server to send a run.
+// ServerError reports that an MLflow server did not send a run.
 type ServerError struct {
 	Address string // of the run
 	Err     error
@@ -232,8 +232,8 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 	return nil
 }
 
-// sorted returns the points of a metric, one for each step, sorted by step. Of several points of a step, which a
-// resumed run writes, it returns the last one.
+// sorted returns the points of a metric, one for each step, sorted by step. A resumed run may write several points of a
+// step. sorted returns the last one.
 func (of mlflowMetrics) sorted(name string) ([]mlflow.Point, error) {
 	points, err := of(name)
 	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
@@ -324,7 +324,7 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, ti
 		}
 		last := part[len(part)-1]
 		seconds := trainedAt(times, last.Step)
-		if len(times) == 0 { // the points have a time of day only, which includes pauses
+		if len(times) == 0 { // the points contain only wall-clock times, which include pauses
 			seconds = float64(last.Time-points[0].Time) / 1e3
 		}
 		c.Points = append(c.Points, TrialPoint{last.Step, Number(seconds), Number(sum / float64(len(part)) * scale)})
@@ -383,8 +383,8 @@ func trainedAt(times []mlflow.Point, step int64) float64 {
 	return from.Value + (times[i].Value-from.Value)*float64(step-from.Step)/float64(times[i].Step-from.Step)
 }
 
-// addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the point before. times,
-// done (images, tokens or samples) and counted (steps) count from the start of the run.
+// addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the previous point. times,
+// done (images, tokens or samples) and counted (steps) are totals since the start of the run.
 func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 	if len(times) == 0 || !(times[len(times)-1].Value > 0) || times[len(times)-1].Step <= 0 {
 		return
@@ -395,7 +395,7 @@ func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 		work, previous = work+max(now-previous, 0)*p.Value, now
 	}
 	if n := len(done); n > 0 && done[n-1].Step == last.Step {
-		// exact also if the first point after a resume has fewer steps
+		// exact even if the first point after a resume covers fewer steps
 		work = done[n-1].Value
 	}
 	steps := float64(last.Step)

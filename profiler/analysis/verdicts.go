@@ -10,8 +10,8 @@ import (
 // healthy is the verdict of the balancer on a rank that is as fast as usual; see package straggler.
 const healthy = "healthy"
 
-// VerdictSummary describes the steps for which the balancer had one verdict on a rank. A verdict covers the steps since
-// the previous decision.
+// VerdictSummary describes the steps for which the balancer gave a rank the same verdict. A verdict covers the steps
+// since the previous decision.
 type VerdictSummary struct {
 	Verdict string `json:"verdict"`         // as in logs/balance.jsonl
 	Cause   string `json:"cause,omitempty"` // of a sick rank
@@ -39,8 +39,8 @@ type judgedRank struct {
 	all  map[[2]string]*VerdictSummary // by Health and Cause
 }
 
-// add adds the verdicts of a decision after the given step. A decision on another number of ranks drops the verdicts
-// before it.
+// add adds the verdicts of a decision after the given step. If the number of ranks has changed, add drops the earlier
+// verdicts.
 func (v *judged) add(step int64, ranks []runs.DecisionRank) {
 	if len(v.ranks) != len(ranks) {
 		v.ranks = make([]judgedRank, len(ranks))

@@ -5,9 +5,9 @@
 //	path, found, err := folder.Load(cache.Name(key), &figures)
 //	err = folder.Store(cache.Name(key), figures)
 //
-// A cache can be deleted at any time. The stored value should contain its key, because the file name is only a hash,
-// and the version of its format. If Load fails, the error contains the path of the file; the caller should then
-// measure and store the value again.
+// A cache can be deleted at any time. The stored value should contain the version of its format. It should also contain
+// its key, because the file name is only a hash. If Load fails, the error contains the path of the file; the caller
+// should then measure and store the value again.
 package cache
 
 import (

@@ -151,13 +151,13 @@ type streamEvent struct {
 	Missing bool   `json:"missing,omitempty"` // because there is no such run
 }
 
-// mostStreamed is the largest number of runs of one stream. It exceeds mostFollowers: a browser with more runs than the
-// server follows gets the versions of those that it follows, and a refusal for each other run.
+// mostStreamed is the largest number of runs of one stream. It exceeds mostFollowers. A browser that asks for more runs
+// than the server follows receives the versions of the followed runs, and a refusal for each other run.
 const mostStreamed = 64
 
 // stream sends the versions of runs after each change, until the client disconnects. It sends an event for each run
 // that the server refuses or that does not exist, and later the versions of this run if the server can follow it. If it
-// will follow none of the runs, it sends an error.
+// cannot follow any of the runs, now or later, it sends an error.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	names := slices.Compact(slices.Sorted(slices.Values(r.URL.Query()["run"])))
 	if len(names) == 0 || len(names) > mostStreamed {
@@ -196,7 +196,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// If a stream has no event for this time, a comment shows that the connection is alive. Many proxies close a
-	// connection that is silent for 60 s. The time is longer than mostPause, so streams of a running training need no
+	// connection that is silent for 60 s. The time is longer than mostPause, so the streams of an active run need no
 	// comments.
 	const silence = mostPause + 15*time.Second
 	alive := time.NewTicker(silence)
@@ -355,12 +355,12 @@ type buildKey struct {
 	version int64
 }
 
-// build is an answer in the making. done is closed when answer and err are set.
+// build is an answer that is being built. done is closed when answer and err are set.
 type build struct {
 	done    chan struct{}
 	answer  *answer
 	err     error
-	clients int                // that wait; answers.mu guards it
+	clients int                // number of waiting clients; guarded by answers.mu
 	cancel  context.CancelFunc // called when no client waits
 }
 
@@ -371,8 +371,8 @@ const (
 )
 
 // get returns the cached answer for a key and a version. If there is none, it calls value and caches the result.
-// Clients that need the same answer at the same time wait for one call; other clients do not wait. A client stops to
-// wait when its ctx ends. The context of value ends when no client waits.
+// Clients that need the same answer at the same time wait for one call; other clients do not wait. A client stops
+// waiting when its ctx ends. The context of value ends when no client waits.
 func (a *answers) get(ctx context.Context, key string, version int64, value func(context.Context) (any, error)) (
 	*answer, error) {
 	a.mu.Lock()

@@ -22,11 +22,11 @@ type comparison struct {
 	Why            string            `json:"why"`      // why these runs cannot be compared; "": they can
 }
 
-// mostNamesBytes is the largest size of a request for a comparison. It holds about 1,000 names.
+// mostNamesBytes is the largest size of a request for a comparison. This is enough for about 1,000 names.
 const mostNamesBytes = 64 << 10
 
 // compare sends the tables of `analyze --compare` for the runs whose names are in the body of the request, as a list in
-// JSON. A request has a body because hundreds of names are longer than the headers that servers accept.
+// JSON. The names are in the body because hundreds of names exceed the size of headers that servers accept.
 func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 	var names []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostNamesBytes)).Decode(&names); err != nil {
@@ -87,7 +87,7 @@ func pathOf(f *runs.Folder, name string) string {
 	return filepath.Join(f.Path, name)
 }
 
-// trial reads the figures of a run. What a follower or an index has of the run is not read again.
+// trial reads the figures of a run. Records that a follower or an index already contains are not read again.
 func (s *Server) trial(ctx context.Context, name string) (*analysis.Trial, error) {
 	f, release, err := s.visit(ctx, name)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Server) trial(ctx context.Context, name string) (*analysis.Trial, error
 
 // trials keeps the figures of runs that were compared, because reading all records of a run takes long.
 type trials struct {
-	// reading has an element while a run is read. One run is read at a time: other requests keep their CPU time.
+	// reading has an element while a run is read. Only one run is read at a time, so that other requests get CPU time.
 	reading chan struct{}
 
 	mu   sync.Mutex
@@ -118,11 +118,11 @@ type keptTrial struct {
 }
 
 const (
-	// mostTrials is the largest number of runs that are kept: as many as one request may have. A run takes about 25
-	// KiB.
+	// mostTrials is the largest number of runs whose figures are kept: about as many as one request can name. The
+	// figures of a run take about 25 KiB.
 	mostTrials = 1024
-	// restFactor limits the time for which the server reads a run that trains, to one part in restFactor+1, however
-	// many pages compare the run.
+	// restFactor limits the time that the server spends on reading a run that is training. The limit is the fraction
+	// 1/(restFactor+1) of the time, regardless of the number of pages that compare the run.
 	restFactor = 10
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// TestAComparisonUsesTheFollowers: the tables need no reader of the records besides that of the charts.
+// TestAComparisonUsesTheFollowers: the tables use the records that the followers have read for the charts.
 func TestAComparisonUsesTheFollowers(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	folder, _ := folderOf(t, names...)
@@ -40,7 +40,7 @@ func TestAComparisonUsesTheFollowers(t *testing.T) {
 	}
 }
 
-// TestARequestDoesNotWaitForOthersAfterItsEnd: the page has gone while the server reads for another page.
+// TestARequestDoesNotWaitForOthersAfterItsEnd: the client disconnects while the server reads a run for another client.
 func TestARequestDoesNotWaitForOthersAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := trials{reading: make(chan struct{}, 1)}
@@ -61,7 +61,7 @@ func TestARequestDoesNotWaitForOthersAfterItsEnd(t *testing.T) {
 	})
 }
 
-// TestReadingARunThatTrainsIsLimited: its records change all the time, and reading them must not use up a core.
+// TestReadingARunThatTrainsIsLimited: its records change all the time, and reading them must not occupy a CPU core.
 func TestReadingARunThatTrainsIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, reads := trials{reading: make(chan struct{}, 1)}, 0
@@ -99,7 +99,7 @@ func TestReadingARunThatTrainsIsLimited(t *testing.T) {
 	})
 }
 
-// TestAComparisonOfManyRunsIsKept: the second request for as many runs as a request can have reads none.
+// TestAComparisonOfManyRunsIsKept: a second request for 1000 runs, about as many as a request can name, reads no run.
 func TestAComparisonOfManyRunsIsKept(t *testing.T) {
 	k, reads := trials{reading: make(chan struct{}, 1)}, 0
 	for range 2 {

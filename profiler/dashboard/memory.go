@@ -11,14 +11,13 @@ const (
 	// connectionBytes is the memory of a connection with an open stream: goroutine stacks and buffers, and as much
 	// again for garbage.
 	connectionBytes = 64 << 10
-	// limitStep is the number of connections for which the limit changes at a time, because each change takes a lock of
-	// the heap.
+	// The limit changes in steps of limitStep connections, because each change takes a lock of the heap.
 	limitStep = 128
 )
 
 // memory sets the soft memory limit of the process. The limit grows with the number of open connections. With a fixed
 // limit, the garbage collector would work all the time once the connections need the memory. It would take CPU time
-// from a training on the same machine.
+// from a training run on the same machine.
 type memory struct {
 	base int64 // bytes without connections
 

@@ -140,8 +140,8 @@ func TestLongAndWideRuns(t *testing.T) {
 	}
 }
 
-// restarted checks that a server that starts again shows all steps of run a within a second, as soon as the server
-// before has written the index. The fastest of three starts counts, because other programs use the machine.
+// restarted waits until the previous server has written the index. It then checks that a restarted server shows all
+// steps of run a within a second. The fastest of three starts counts, because other programs use the machine.
 func restarted(t *testing.T, dir, indexes, columns string, steps int64) {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -176,7 +176,7 @@ func restarted(t *testing.T, dir, indexes, columns string, steps int64) {
 	}
 }
 
-// TestManyStreams: each client gets the last change, although others never read.
+// TestManyStreams: each client gets the last change, even if other clients never read.
 func TestManyStreams(t *testing.T) {
 	clients, deaf := 100, 20
 	if needtest.Hostile.On() {

@@ -80,7 +80,7 @@ var pageNames = map[reflect.Type]string{
 	reflect.TypeFor[runs.LinkView]():          "Link",
 }
 
-// filled lists the lists that are never null, because the server makes them also without elements.
+// filled names the lists that are never null, because the server creates them even without elements.
 var filled = map[reflect.Type][]string{
 	reflect.TypeFor[listing]():                {"runs"},
 	reflect.TypeFor[comparison]():             {"compared", "failed"},

@@ -18,21 +18,21 @@ const (
 	sliceBytes = 8 << 20
 	// keepTime is the time for which a run is followed after the last request for this run.
 	keepTime = 60 * time.Second
-	// graceTime is the time after the end of its last stream in which no other run replaces a follower: a browser that
-	// opens or closes a page ends its stream and starts another one with nearly the same runs.
+	// For graceTime after the end of a follower's last stream, no other run replaces the follower. A browser that opens
+	// or closes a page ends its stream and starts another one with nearly the same runs.
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// streamPause is the time between two events of a run per stream of this run. On a CPU that a training keeps busy,
-	// an event costs the server about 35 µs of CPU time per stream, so 1,000 streams take 0.35 % of this CPU. Measured
-	// by scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
+	// The pause between two events of a run is streamPause times the number of streams of this run. On a CPU that a
+	// training run keeps busy, an event costs the server about 35 µs of CPU time per stream, so 1,000 streams take 0.35
+	// % of this CPU. Measured by scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
 	streamPause = 10 * time.Millisecond
 	// mostPause limits the time between two events. It is the pause of 3,000 streams.
 	mostPause = 30 * time.Second
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
-	// mostVisits is the largest number of runs that are open for one request each, because the server cannot follow
-	// them.
+	// mostVisits is the largest number of runs that are open for only one request each, because the server can follow
+	// no further run.
 	mostVisits = 2
 )
 
@@ -87,7 +87,7 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 			break
 		}
 		s.mu.Unlock() // a slow folder must not block other runs
-		// Open comes before room, so that a missing run is not refused because of other runs.
+		// Open is called before room, so that a missing run never gives errBusy.
 		if run, err = s.options.Folder.Open(name); err != nil {
 			return nil, nil, err
 		}
@@ -128,8 +128,8 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 	return f, release, nil
 }
 
-// visit returns the follower of a run. While the server can follow no further run, it opens the run for this request
-// alone and reads all its files: a comparison needs the records once, and no place among the followed runs.
+// visit returns the follower of a run. If the server can follow no further run, visit opens the run for this request
+// alone and reads all its files. A comparison needs the records only once, so the run need not be followed.
 func (s *Server) visit(ctx context.Context, name string) (f *follower, release func(), err error) {
 	if f, release, err = s.follow(ctx, name); !errors.Is(err, errBusy) {
 		return f, release, err
@@ -152,12 +152,12 @@ func (s *Server) visit(ctx context.Context, name string) (f *follower, release f
 	}), nil
 }
 
-// isVisit reports whether the follower is that of one request.
+// isVisit reports whether the follower serves only one request.
 func (f *follower) isVisit() bool { return f.done == nil }
 
-// room reports whether there is room for another follower. If one must end for it, room returns the run of the least
-// recently used one. A follower that is in use, or that a stream has just left, does not end, because its records would
-// have to be read again. The caller must hold s.mu.
+// room reports whether there is room for another follower. If an existing follower must end first, room returns the run
+// of the least recently used one. A follower does not end while it is in use, or for graceTime after its last stream,
+// because its records would have to be read again. The caller must hold s.mu.
 func (s *Server) room() (oldest string, ok bool) {
 	if len(s.followers) < mostFollowers {
 		return "", true
@@ -171,7 +171,8 @@ func (s *Server) room() (oldest string, ok bool) {
 	return oldest, oldest != ""
 }
 
-// due reports whether streams may get the next event. more: the files have more records that are not read yet.
+// due reports whether streams may get the next event. more is true while the files contain records that are not read
+// yet.
 func due(told, now time.Time, streams int64, more bool, interval time.Duration) bool {
 	pause := min(time.Duration(streams)*streamPause, mostPause)
 	if more {

@@ -264,7 +264,7 @@ func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
 	}
 }
 
-// A client that leaves stops to wait. When all clients of an answer have left, its build ends.
+// A client that disconnects stops waiting. When all clients of an answer have disconnected, its build ends.
 func TestABuildEndsWhenItsClientsLeave(t *testing.T) {
 	var a answers
 	begun, ended := make(chan struct{}), make(chan error, 1)
@@ -350,7 +350,7 @@ func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 	}
 }
 
-// TestAStreamFollowsARun: a stream sends an event at once, and one after each change.
+// TestAStreamFollowsARun: a stream sends an event immediately, and one after each change.
 func TestAStreamFollowsARun(t *testing.T) {
 	folder, dir := folderOf(t, "a")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
@@ -365,7 +365,7 @@ func TestAStreamFollowsARun(t *testing.T) {
 	}
 }
 
-// TestManyStreamsGetFewerEvents: many streams take a bounded time of the CPUs from a training.
+// TestManyStreamsGetFewerEvents: the CPU time that many streams take from a training run is bounded.
 func TestManyStreamsGetFewerEvents(t *testing.T) {
 	now := time.Now()
 	for _, x := range []struct {
@@ -392,7 +392,8 @@ func TestManyStreamsGetFewerEvents(t *testing.T) {
 	}
 }
 
-// TestThePauseDependsOnTheStreamsOfTheRun: the many streams of one run delay its events, and not those of another run.
+// TestThePauseDependsOnTheStreamsOfTheRun: many streams of one run delay the events of this run, but not those of
+// another run.
 func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	s := newServer(t, folder)
@@ -427,7 +428,7 @@ func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
 	grow(t, filepath.Join(dir, "b"))
 	<-next["b"]
 	f.streams.Add(-mostConnections)
-	<-next["a"] // of the next look at the files
+	<-next["a"] // closed after the next read of the files
 }
 
 // grow adds a decision to a run.
@@ -444,7 +445,7 @@ func grow(t *testing.T, dir string) {
 }
 
 // TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end
-// it.
+// this stream.
 func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
@@ -466,7 +467,7 @@ func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	}
 }
 
-// TestAStreamOfTooManyRunsFollowsSome: a browser with nine runs gets the versions of eight of them.
+// TestAStreamOfTooManyRunsFollowsSome: a stream of nine runs sends the versions of eight of them.
 func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
 	query := url.Values{"run": runNames(mostFollowers + 1)}
 	folder, _ := folderOf(t, query["run"]...)
@@ -480,8 +481,8 @@ func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
 	}
 }
 
-// watchedServer returns a server that follows mostFollowers runs, of one more run in the folder. leave ends these
-// streams.
+// watchedServer returns a server whose folder contains mostFollowers + 1 runs. It follows all runs except last. leave
+// ends their streams.
 func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
 	t.Helper()
 	names := runNames(mostFollowers + 1)
@@ -494,8 +495,8 @@ func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
 	return server.URL, dir, names[mostFollowers], leave
 }
 
-// TestARefusedRunIsFollowedLater: a stream of a ninth run tells of the refusal, and follows the run when another one
-// ends.
+// TestARefusedRunIsFollowedLater: a stream of a ninth run reports the refusal, and follows the run when the stream of
+// another run ends.
 func TestARefusedRunIsFollowedLater(t *testing.T) {
 	address, _, last, leave := watchedServer(t)
 	next := openStream(t, address+"/api/stream?run="+last)
@@ -521,7 +522,8 @@ func TestAStreamTellsANewReason(t *testing.T) {
 	}
 }
 
-// TestAMissingRunIsNotBusy: a request for a run that does not exist gets its own status while all followers are in use.
+// TestAMissingRunIsNotBusy: even while all followers are in use, a request for a missing run gets the status of a
+// missing run.
 func TestAMissingRunIsNotBusy(t *testing.T) {
 	names := runNames(mostFollowers + 1)
 	folder, _ := folderOf(t, names...)
@@ -539,8 +541,8 @@ func TestAMissingRunIsNotBusy(t *testing.T) {
 	}
 }
 
-// TestAComparisonNeedsNoPlace: while all followers are in use, requests for the figures and the settings of further
-// runs read the files once, with the same answer as that of a follower.
+// TestAComparisonNeedsNoPlace: while all followers are in use, a request for the figures or the settings of a further
+// run reads the files once. Its answer equals that of a follower.
 func TestAComparisonNeedsNoPlace(t *testing.T) {
 	names := runNames(mostFollowers + 2*mostVisits)
 	folder, _ := folderOf(t, names...)
@@ -589,7 +591,7 @@ func quickStream(t *testing.T, s *Server, run string) (next func() event, first 
 	return next, next()
 }
 
-// TestADeletedRunEnds: the server closes the files of a deleted run, tells the stream, and reads a new run of this
+// TestADeletedRunEnds: the server closes the files of a deleted run, informs the stream, and reads a new run of this
 // name.
 func TestADeletedRunEnds(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
@@ -615,7 +617,7 @@ func TestADeletedRunEnds(t *testing.T) {
 		t.Errorf("the deleted run: got status %d and %q, want 404", status, body)
 	}
 	writeRun(t, filepath.Join(dir, "other"), "3")
-	if err := os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a")); err != nil { // complete at once
+	if err := os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a")); err != nil { // atomically
 		t.Fatal(err)
 	}
 	if e := next(); e.kind != "version" || e.Version <= first.Version {
@@ -626,7 +628,7 @@ func TestADeletedRunEnds(t *testing.T) {
 	}
 }
 
-// TestAReplacedRunIsReadAgain: another run takes the name of a run, as train --resume none does.
+// TestAReplacedRunIsReadAgain: another run replaces a run of the same name, as train --resume none does.
 func TestAReplacedRunIsReadAgain(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		folder, dir := folderOf(t, "a")
@@ -657,7 +659,7 @@ func TestAReplacedRunIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatTakesLongIsSent: the limit of time is that of the client.
+// TestAnAnswerThatTakesLongIsSent: the time limit applies to the client, not to building the answer.
 func TestAnAnswerThatTakesLongIsSent(t *testing.T) {
 	folder, _ := folderOf(t, "a")
 	s := newServer(t, folder)
@@ -682,7 +684,7 @@ func TestAnAnswerThatTakesLongIsSent(t *testing.T) {
 	}
 }
 
-// TestClientsThatDoNotReadAreDisconnected: the client sends requests and reads no answer before the server has
+// TestClientsThatDoNotReadAreDisconnected: the client sends requests, but reads no answer until the server has
 // disconnected it.
 func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
 	folder, _ := folderOf(t, "a")

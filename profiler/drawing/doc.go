@@ -1,5 +1,5 @@
-// Package drawing contains what all figures of this module share: frame, fonts, colours, axis labels, and files in PNG
-// and SVG that replace former ones as a whole.
+// Package drawing contains the common style of all figures of this module: frame, fonts, colours and axis labels. It
+// writes figures to PNG and SVG files, which replace existing files atomically.
 //
 // The colours are the palette of Okabe and Ito, which colour-blind readers can distinguish.
 package drawing

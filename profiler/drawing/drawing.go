@@ -69,7 +69,7 @@ func Save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
 // ErrFormat is the cause of an error about a file that is neither PNG nor SVG.
 var ErrFormat = errors.New("unknown format of a figure")
 
-// CheckFile reports a path that [File] cannot write because of its name.
+// CheckFile returns an error if [File] cannot write to path because of its extension.
 func CheckFile(path string) error {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".png" && ext != ".svg" {
 		return fmt.Errorf("%w: got %q, want a name that ends in .png or .svg", ErrFormat, path)

@@ -30,7 +30,7 @@
 //	links.Sample(traffic)                                             // call it once per step
 //
 // [Links] measures the traffic of links in the background, at most twice a second, because a measurement of a GPU takes
-// 40 ms. Links without a counter have no known values.
+// 40 ms. For links without a traffic counter, all values are NaN.
 //
 // # Identity
 //

@@ -47,7 +47,8 @@ type Link struct {
 }
 
 // Percent returns generation times width, in percent of the product of their maxima; 0 if unknown. Each generation
-// doubles the bandwidth, but Percent counts generations linearly. An idle link therefore does not look broken.
+// doubles the bandwidth, but Percent counts generations linearly. An idle link, whose generation is lower, therefore
+// does not look broken.
 func (l Link) Percent() float64 {
 	if l.GenerationMax < 1 || l.WidthMax < 1 {
 		return 0
@@ -55,13 +56,14 @@ func (l Link) Percent() float64 {
 	return 100 * float64(l.Generation*l.Width) / float64(l.GenerationMax*l.WidthMax)
 }
 
-// laneRates are the rates of one lane in one direction by generation, bytes/s: transfers/s and the coding of the PCIe
-// specification. Generations 1 and 2 code 8 bits in 10, 3 to 5 code 128 in 130, and 6 has 242 of 256 bytes for data.
+// laneRates are the data rates of one lane in one direction, in bytes/s, by PCIe generation. Each rate is the number of
+// transfers/s times the efficiency of the encoding. Generations 1 and 2 encode 8 bits in 10, and generations 3 to 5
+// encode 128 bits in 130. Generation 6 uses 242 of 256 bytes for data.
 var laneRates = []float64{1: 2.5e9 / 10, 2: 5e9 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130,
 	5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 242 / 256}
 
 // bytesPerSecond returns the bandwidth of the connection in one direction, or 0. It assumes the largest generation, to
-// which an idle GPU returns when it has work, and the current number of lanes. Headers of packets are included.
+// which an idle GPU returns when it has work, and the current number of lanes. Packet headers are included.
 func (l Link) bytesPerSecond() float64 {
 	if l.GenerationMax < 1 || l.GenerationMax >= len(laneRates) {
 		return 0

@@ -27,8 +27,8 @@ type Identity struct {
 // amounts.
 const memoryUnit = 256 << 20
 
-// namelessArm is the model that the CPU device reports on arm64, because /proc/cpuinfo has no name there. Without the
-// number of the part, unlike arm64 CPUs would count as one type.
+// namelessArm is the model name that the CPU device reports on arm64, because /proc/cpuinfo contains no name there.
+// Identify replaces it by the model in the host description, so that different arm64 CPUs have different types.
 const namelessArm = "aarch64 CPU"
 
 // Identify returns the identity of a rank's device. gpu is nil if the rank computes on the CPU.

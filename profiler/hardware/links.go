@@ -9,15 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// LinkSource measures links. Only one goroutine at a time uses a LinkSource.
+// LinkSource measures links. A LinkSource need not be safe for concurrent use.
 type LinkSource interface {
 	Links() []telemetry.Link         // the links; they do not change
 	Sample(into []telemetry.Traffic) // measures the traffic of the links, in the order of Links
 }
 
-// LinkSource returns the source of a GPU's links: PCIe and NVLink. With each, every NVLink connection is a link of its
-// own; otherwise, one link has the sum of all connections. A measurement takes about 40 ms, because NVML measures each
-// direction of PCIe for 20 ms. The links of a GPU that is lost are unknown.
+// LinkSource returns the source of a GPU's links: PCIe and NVLink. If each is true, every NVLink connection is a
+// separate link. Otherwise, one link contains the sum of all connections. A measurement takes about 40 ms, because NVML
+// measures each direction of PCIe for 20 ms. If the GPU is lost, the traffic of its links is unknown.
 func (g *GPUs) LinkSource(index int, each bool) (LinkSource, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {

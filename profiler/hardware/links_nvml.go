@@ -34,8 +34,8 @@ type nvCount struct {
 }
 
 // nvCounts are the fields in the order of preference. The first ones count the payload in KiB and exist since Ampere.
-// The second ones count bytes and exist since Blackwell. NVML's utilization counters of older GPUs are not used: they
-// count what an administrator has configured, which may be packets.
+// The second ones count bytes and exist since Blackwell. NVML's utilization counters of older GPUs are not used,
+// because an administrator configures what they count, for example packets.
 var nvCounts = []nvCount{
 	{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024},
 	{nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, 1},
@@ -156,7 +156,7 @@ func (s *gpuLinks) Sample(into []telemetry.Traffic) {
 		if s.each {
 			into[i] = s.meters[i].Add(at, out, in)
 		}
-		sent, received = sent+out, received+in // NaN if one of them is
+		sent, received = sent+out, received+in // NaN if a counter is unknown
 	}
 	if !s.each {
 		into[0] = s.meters[0].Add(at, sent, received)

@@ -171,7 +171,7 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, s *telemetry.Sample) error {
 	if clock, ret := dev.GetClockInfo(nvml.CLOCK_SM); asked.ok(ret) && g.SMClockMaxMHz > 0 {
 		s[telemetry.Clock] = 100 * float64(clock) / float64(g.SMClockMaxMHz)
 	}
-	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name in all driver versions
+	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // this name exists in all driver versions
 		throttling(reasons, s)
 	}
 	link := g.PCIe
@@ -210,8 +210,8 @@ func (a *answers) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// throttling sets the throttling sensors from NVML's reasons. It ignores reasons that are no fault: idle, clocks set
-// by the user, synchronised boards.
+// throttling sets the throttling sensors from NVML's reasons. It ignores reasons that do not indicate a fault: idle,
+// clocks set by the user, synchronised boards.
 func throttling(reasons uint64, s *telemetry.Sample) {
 	const (
 		thermal = nvml.ClocksThrottleReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Clients that send nothing give up their places. A client that has proved itself keeps its place, also if others then
-// find none.
+// Beyond the limit, connections of clients that send nothing are closed. A client that has proved itself keeps its
+// connection, even if no other client can then connect.
 func TestConnectionsBeyondTheLimitAreClosed(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

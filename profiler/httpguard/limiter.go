@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	// mostWrong is the number of wrong secrets that an address may send at once. After that it may send one per second.
+	// mostWrong is the number of wrong secrets that an address may send in quick succession. After that it may send one
+	// per second.
 	mostWrong = 10
 	// mostAddresses limits the memory of a Limiter.
 	mostAddresses = 4096
 )
 
-// Limiter counts the wrong secrets of each address, so that a server can tell a client to stop, and tell its owner. It
-// does not keep out a right secret, because a stranger with the same address could otherwise keep out every client: the
-// protection against guesses is the length of the secret. The zero value is ready for use, by several goroutines.
+// Limiter counts the wrong secrets from each address, so that a server can refuse further wrong secrets and log a
+// warning. It never blocks requests with the correct secret. Otherwise, an attacker with the same address could lock
+// out every client. The length of the secret protects against guessing. The zero value is ready for use and safe for
+// concurrent use.
 type Limiter struct {
 	mu  sync.Mutex
 	all map[string]*attempts
@@ -31,7 +33,8 @@ type attempts struct {
 	over  bool // Wrong has reported that the address has sent too many
 }
 
-// Wrong counts a wrong secret in a request. over means that the address has sent too many; first, that this is new.
+// Wrong counts a wrong secret in a request. over reports that the address has sent too many wrong secrets. first is
+// true only for the first such request.
 func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	from = crowd.Address(r.RemoteAddr)
 	l.mu.Lock()
@@ -59,8 +62,8 @@ func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	return from, over, first
 }
 
-// forget removes the quarter of the addresses whose last wrong secrets are the oldest, so that many addresses cannot
-// make it forget one that goes on.
+// forget removes the quarter of the addresses whose last wrong secrets are the oldest. An address that continues to
+// send wrong secrets is therefore not removed, even if many other addresses are added.
 func (l *Limiter) forget() {
 	byAge := slices.SortedFunc(maps.Keys(l.all), func(a, b string) int { return l.all[a].last.Compare(l.all[b].last) })
 	for _, from := range byAge[:len(byAge)/4] {

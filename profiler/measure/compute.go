@@ -104,7 +104,7 @@ func (m *memory) region(bytes int64) device.Region {
 }
 
 // filled allocates device memory and fills it with numbers from [-1, 1). Uninitialised bytes may be NaN or denormal
-// numbers, with which computing is slower.
+// numbers, which slow down computing.
 func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
 	r := m.region(bytes)
 	host := m.alloc(m.dev.AllocHost, max(bytes, 1))

@@ -42,9 +42,10 @@ type LinkOptions struct {
 	Progress func(done, total int) // called with the number of rounds; may be nil
 }
 
-// Links measures the network between ranks over plain TCP connections. Up to 16 ranks, it measures all pairs; above
-// 16, a ring and random pairs. All ranks must call it, and all ranks get the same list. If two ranks cannot connect,
-// their entry has an Error. The error of Links itself is that of the group.
+// Links measures the network between ranks over plain TCP connections. For up to 16 ranks, it measures all pairs. For
+// more ranks, it measures a ring and random pairs. All ranks must call it, and all ranks get the same list. If two
+// ranks cannot connect, their entry has an Error. Links itself returns an error only if the exchange through the group
+// fails.
 //
 // During the measurement, each rank listens on a port. It serves only callers that prove that they know the random key
 // which the ranks exchanged through the group (package handshake).
@@ -94,7 +95,7 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 }
 
 // gatherLinks returns the links of all ranks. Rank A measures a link. If an entry for the link comes from rank B, it
-// has the reason why B accepted no connections.
+// contains the reason why B accepted no connections.
 func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 	word, err := json.Marshal(mine)
 	if err != nil {
@@ -135,8 +136,8 @@ type doorSign struct {
 	Reason  string // reason why the rank does not listen
 }
 
-// mostGuests is the number of connections to the listener of a rank that may be open at once. The partner of a round
-// needs one place, and has proved that it knows the key after one message.
+// mostGuests is the largest number of open connections to the listener of a rank. The partner of a round needs only one
+// connection. It proves with its first message that it knows the key.
 const mostGuests = 64
 
 // entrance is the listener of a rank.
@@ -229,8 +230,8 @@ func (d *entrance) close() {
 	}
 }
 
-// serve serves the partner of a round until it is done or the slot has ended. It returns why it accepts no connections.
-// It ignores other errors, because the partner sees them, too.
+// serve serves the partner of a round until the partner is done or the slot has ended. If this rank cannot accept
+// connections, serve returns the reason. It ignores other errors, because the partner also sees them.
 func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) error {
 	if d.listener == nil {
 		return nil

@@ -164,7 +164,8 @@ func (l *doorCounter) Accept() (net.Conn, error) {
 	return &doorConn{conn, sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 }
 
-// Strangers who hold many connections take no file descriptors from the rank, and do not keep its partner out.
+// Many connections of unauthenticated clients do not use up the file descriptors of the rank, and do not prevent its
+// partner from connecting.
 func TestManyStrangersTakeFewPlaces(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -193,12 +194,12 @@ func TestManyStrangersTakeFewPlaces(t *testing.T) {
 	if a := <-d.arrivals; a.round != 7 {
 		t.Errorf("got round %d, want 7", a.round)
 	}
-	if n := l.most.Load(); n > mostGuests+1 { // one more until Enter has closed another one
+	if n := l.most.Load(); n > mostGuests+1 { // one more connection is open until Enter has closed another one
 		t.Errorf("got %d open connections, want at most %d", n, mostGuests+1)
 	}
 }
 
-// brokenListener fails as often as its number says.
+// brokenListener is a listener whose first calls of Accept fail. faults is their number.
 type brokenListener struct {
 	net.Listener
 	faults int
@@ -211,7 +212,7 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A rank that lacks file descriptors says so in the entry of the link.
+// If a rank has no free file descriptors, the entry of the link states this.
 func TestAFaultOfAcceptIsNamed(t *testing.T) {
 	d, err := openDoor(t.Context(), LinkOptions{Host: "127.0.0.1"})
 	if err != nil {

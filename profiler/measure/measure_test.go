@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// counted is a device that records the compiled ops. It may have too little memory, or lack a type.
+// counted is a device that records the compiled ops. It may have too little memory, or not support one element type.
 type counted struct {
 	device.Device
 	sizes []int

@@ -32,7 +32,7 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok || budget < leastPeak {
 		least := int64(leastMoved)
-		if dev.Info().Threads > 0 { // large enough to exceed the caches, also for a rank with a small quota
+		if dev.Info().Threads > 0 { // large enough to exceed the caches, even for a rank with a small quota
 			least = mostAdded
 		}
 		bytes, took, err := grow(least, mostAdded, budget,
@@ -147,9 +147,9 @@ func copied(ctx context.Context, dev device.Device, bytes int64, there bool, bud
 // triadElements is the length of each of the three arrays, which together have 192 MiB.
 const triadElements = 8 << 20
 
-// Triad measures the bandwidth of the host's memory in GB/s with a[i] = b[i] + s*c[i] (McCalpin, STREAM). It uses
-// f64, plain Go, and the given number of goroutines. It counts 24 bytes per element. It does not count the read of a
-// by which the hardware prepares each write.
+// Triad measures the bandwidth of the host's memory in GB/s with a[i] = b[i] + s*c[i] (McCalpin, STREAM). It uses f64,
+// plain Go, and the given number of goroutines. It counts 24 bytes per element. It does not count the read of a that
+// the hardware performs before each write.
 func Triad(ctx context.Context, threads int, budget time.Duration) (float64, error) {
 	a, b, c := make([]float64, triadElements), make([]float64, triadElements), make([]float64, triadElements)
 	run := func(each func(lo, hi int)) {

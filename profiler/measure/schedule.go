@@ -16,9 +16,9 @@ const (
 	randomRounds = 4
 )
 
-// schedule returns the pairs (a < b) of each round, and the duration of a round. Up to 16 ranks, each pair has its
-// own round, so that pairs do not disturb each other. This needs a sufficient budget. Otherwise, and above 16 ranks,
-// all ranks are measured at the same time, with one partner per round. All ranks compute the same schedule.
+// schedule returns the pairs (a < b) of each round, and the duration of a round. For up to 16 ranks and with a
+// sufficient budget, each pair has its own round, so that pairs do not disturb each other. Otherwise, all ranks measure
+// at the same time, with one partner per round. All ranks compute the same schedule.
 func schedule(size int, budget time.Duration) (rounds [][][2]int, slot time.Duration) {
 	switch {
 	case size < 2:

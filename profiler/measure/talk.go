@@ -19,7 +19,7 @@ const (
 
 const (
 	requestBytes = 9
-	pieceBytes   = 256 << 10 // bytes of a transfer that are written at once
+	pieceBytes   = 256 << 10 // size of one write of a transfer in bytes
 	firstBytes   = 64 << 10  // size of the first transfer in bytes
 	mostBytes    = 256 << 20 // size of the largest transfer in bytes
 	mostPings    = 200

@@ -1,4 +1,4 @@
-// Package mlflow sends parameters, metrics, tags and files of a run to MLflow, and reads runs of a server.
+// Package mlflow sends parameters, metrics, tags and files of a run to MLflow, and reads runs from a server.
 //
 //	w, err := mlflow.OpenSpool(logDir, start, fresh, queue, onFault) // the training goroutine adds lines; it never waits
 //	w.Add(mlflow.Line{Step: 10, Time: now, Metrics: values})
@@ -14,20 +14,20 @@
 // # Spool
 //
 // The spool is the file SpoolFile in the folder of logs, with one JSON object per line. A resumed run repeats the steps
-// after its checkpoint with equal results, so the spool drops points of steps that it already has. It therefore has
-// each point once.
+// after its checkpoint with equal results, so the spool drops points of steps that it already contains. Each point is
+// therefore stored once.
 //
 // # No doubled points
 //
-// MLflow appends metrics, so a request that is sent twice may double its points. Each batch sets the tag SentTag to the
-// position in the spool after the batch. After a failure or a crash, the sender continues at the position that the
-// server has. If the server has stored the points but not the tag, the batch is repeated with equal time stamps; MLflow
-// ignores points that are equal to stored ones.
+// MLflow appends metrics, so a request that is sent twice may duplicate its points. Each batch sets the tag SentTag to
+// the position in the spool after the batch. After a failure or a crash, the sender continues at the position in this
+// tag on the server. If the server has stored the points but not the tag, the batch is repeated with equal time stamps;
+// MLflow ignores points that are equal to stored ones.
 //
 // # Limits of MLflow
 //
-// A batch has at most 1,000 metrics, 100 parameters, 100 tags and 1 MiB. Names have at most 250 characters. Longer
-// values of parameters and tags are cut.
+// A batch contains at most 1,000 metrics, 100 parameters, 100 tags and 1 MiB. Names have at most 250 characters. Longer
+// names, and values of parameters and tags above MLflow's limits, are truncated.
 //
 // # Security
 //

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// fake is an MLflow server that appends every metric, also if it has an equal one.
+// fake is an MLflow server that appends every metric, even if it has already stored an equal one.
 type fake struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -22,8 +22,8 @@ type fake struct {
 	status  []string
 	files   map[string]string
 	created int
-	// fault is called for each request of MLflow's interface. Its results: a status to answer instead of working (0:
-	// none), and whether to break the connection after the work.
+	// fault is called for each request of MLflow's interface. If status is not 0, the server only returns this status.
+	// If lose is true, the server closes the connection after it has processed the request.
 	fault func(method string) (status int, lose bool)
 }
 
@@ -73,7 +73,7 @@ func (f *fake) steps(metric string) []int64 {
 	return slices.Clone(f.points[metric])
 }
 
-// run returns the run as replies have it.
+// run returns the run in the form of replies.
 func (f *fake) run() map[string]any {
 	return map[string]any{"info": map[string]string{"run_id": fakeRun, "artifact_uri": "mlflow-artifacts:/1/" +
 		fakeRun + "/artifacts"}, "data": map[string]any{"tags": pairs(f.tags, 1000)}}

@@ -40,14 +40,14 @@ func newFolder(path string) (*folder, error) {
 // mostStoreFile is much larger than a file of a run, except for metrics.
 const mostStoreFile = 1 << 20
 
-// validID matches the ids of runs, which are names of folders. A stranger may have written the spool.
+// validID matches the ids of runs, which are names of folders. The spool may be untrusted.
 var validID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
 // statuses are the numbers of statuses in meta.yaml.
 var statuses = map[string]int{Running: 1, Finished: 3, Failed: 4, Killed: 5}
 
 func (f *folder) open(_ context.Context, start *Start, _ string) (string, int64, error) {
-	clear(f.last) // after a failure, the files decide
+	clear(f.last) // after a failure, the newest steps are read from the files again
 	if !validID.MatchString(start.ID) {
 		return "", 0,
 			&Refused{fmt.Errorf("%s: got %q as the id of the run, want letters and digits", SpoolFile, start.ID)}
@@ -111,7 +111,7 @@ func (f *folder) experiment(name string) (string, error) {
 	return id, experiment.ReplaceText(filepath.Join(f.path, id, "meta.yaml"), []byte(text))
 }
 
-// quoted returns a text as a scalar of YAML. Each text of JSON is one.
+// quoted returns a text as a YAML scalar. Each JSON string is a YAML scalar.
 func quoted(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
@@ -147,7 +147,7 @@ func (f *folder) texts(run, sub string, texts map[string]string) error {
 	return nil
 }
 
-// inside returns the path of an entry of a run. Its name must not lead out of the folder.
+// inside returns the path of an entry of a run. It returns an error if the name leads out of the folder.
 func (f *folder) inside(run, sub, name string) (string, error) {
 	if !filepath.IsLocal(name) || strings.Contains(name, "\\") {
 		return "", &Refused{fmt.Errorf("%s %q is not the name of a file", sub, name)}
@@ -156,8 +156,8 @@ func (f *folder) inside(run, sub, name string) (string, error) {
 	return path, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
-// add appends the points that the files do not have yet. The steps of a metric increase, so its newest step shows which
-// are missing.
+// add appends the points that the files do not contain yet. The steps of a metric increase, so its newest step shows
+// which points are missing.
 func (f *folder) add(_ context.Context, run string, b *batch) error {
 	points, tags := map[string][]byte{}, map[string]string{}
 	for _, l := range b.lines {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The folder of logs may come from a stranger. The batches of a spool are limited, and cover all complete lines.
+// The folder of logs may be untrusted. The batches of a spool have a limited size, and cover all complete lines.
 func FuzzSpoolLines(f *testing.F) {
 	f.Add([]byte(`{"start":{"id":"A1","experiment":"e","name":"n","time":1,"params":{"a":"b"}}}` + "\n" +
 		`{"step":1,"time":2,"metrics":{"train/loss":0.5,"x":"NaN"}}` + "\n" + `{"tags":{"a":"b"}}` + "\n" +
@@ -59,7 +59,7 @@ func (r *replies) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: r.status, Body: io.NopCloser(bytes.NewReader(r.text)), Request: q}, nil
 }
 
-// Any server may answer anything.
+// A server may send any reply.
 func FuzzReplies(f *testing.F) {
 	run := `{"info":{"run_id":"R1","run_name":"n","experiment_id":"7","status":"FINISHED","artifact_uri":"mlflow-artifacts:/7/R1/artifacts"},"data":{"metrics":[{"key":"loss"}],"params":[{"key":"a","value":"b"}],"tags":[{"key":"` +
 		SentTag + `","value":"12"},{"key":"` + idTag + `","value":"A1"}]}}`
@@ -104,12 +104,12 @@ func FuzzFragment(f *testing.F) {
 	})
 }
 
-// The files of a store of MLflow may come from a stranger.
+// The files of an MLflow store may be untrusted.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte("artifact_location: file:///x\nexperiment_id: '1'\nname: 'e'\n"), []byte("12"),
 		[]byte("1 0.5 10\n2 0.25 20\n3 0.1"))
 	f.Add([]byte("name: e\n"), []byte("-1"), []byte("1 2\n1 2 x\n1 2 9223372036854775807\n\n"))
-	dir := f.TempDir() // for all executions: a folder of its own would take most of the time of an execution
+	dir := f.TempDir() // shared by all executions, because creating a folder is slow
 	known := filepath.Join(dir, "1", "a1")
 	for _, sub := range []string{"tags", "metrics"} {
 		if err := os.MkdirAll(filepath.Join(known, sub), 0o700); err != nil {
@@ -131,7 +131,7 @@ func FuzzStore(f *testing.F) {
 		if err == nil && (at < 0 || id == "") {
 			t.Errorf("run %q, position %d", id, at)
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "2")); err != nil { // made if the store has no experiment "e"
+		if err := os.RemoveAll(filepath.Join(dir, "2")); err != nil { // created if the store has no experiment "e"
 			t.Fatal(err)
 		}
 		step, err := store.newest("1/a1", "loss")

@@ -64,7 +64,8 @@ func runWithResults(t *testing.T) string {
 	return run
 }
 
-// A stranger may have written the state file of a run, so its target gets no credentials and no files in a folder.
+// The state file of a run may be untrusted. A server that only this file names therefore gets no credentials, and a
+// folder that only this file names gets no files.
 func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
 	for _, c := range []struct {
 		folder  bool // the target is a folder, not a server
@@ -116,7 +117,7 @@ func TestARunIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add(Line{Artifact: "results/a b.md"})
-	// a stranger may have written the spool
+	// the spool may be untrusted
 	outside := []string{"results/gone", "link", secret, "../../" + filepath.Base(secret), "logs/../../x"}
 	for _, name := range outside {
 		s.Add(Line{Artifact: name})
@@ -149,7 +150,8 @@ func TestARunIsSent(t *testing.T) {
 	once(t, "train/loss after another sync", f.steps("train/loss"), 10, 20000)
 }
 
-// Every second request fails: before the server works, or after it, with the reply lost. Each try is a new process.
+// About half of the requests fail: the server refuses the request, or processes it and loses the reply. Each attempt is
+// like that of a new process.
 func TestNoPointIsDoubledByFaults(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	r, own := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the server, and of this goroutine
@@ -216,7 +218,7 @@ func TestASenderWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// A server that never answers holds up the end of a run for the given time only.
+// A server that never replies delays the end of a run by at most the given time.
 func TestAServerThatHangs(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	release := make(chan struct{})
@@ -224,7 +226,7 @@ func TestAServerThatHangs(t *testing.T) {
 	defer close(release)
 	written(t, dir, true, 10, 100)
 	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL})
-	if !s.Close(50 * time.Millisecond) { // would take for ever
+	if !s.Close(50 * time.Millisecond) { // would take forever
 		t.Error("got no rest, want one")
 	}
 }
@@ -283,7 +285,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A crash cuts the last line at any byte. The resumed run repeats the steps.
+// A crash truncates the last line at any byte. The resumed run repeats the steps.
 func TestASpoolCutByACrash(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	written(t, dir, true, 10, 300)

@@ -20,7 +20,7 @@ const (
 	mostReadReply  = 64 << 20         // bytes of a reply
 	historyPage    = 10_000           // points of a page
 	mostEmptyPages = 100              // pages of a search without a run
-	mostSlashes    = 8                // slashes of a pair of names; each gives a reading
+	mostSlashes    = 8                // slashes in an address; each may separate the two names
 )
 
 // ErrNotFound means that a server does not have a run or an experiment.
@@ -62,9 +62,9 @@ type Reader struct {
 	page   int // points of a page
 }
 
-// OpenRun finds the run with an address, which has one of the forms of ErrAddress. Both names can contain slashes.
-// A slash of a name can be written as %2F. environ has the credentials. Errors: ErrAddress; ErrNotFound; ErrAmbiguous,
-// which lists the addresses of the runs; ErrLimit; all other errors are faults of the server.
+// OpenRun finds the run with an address, in one of the forms that ErrAddress states. Both names can contain slashes. A
+// slash in a name can be written as %2F. environ contains the credentials. OpenRun returns ErrAddress, ErrNotFound,
+// ErrLimit, or ErrAmbiguous, which lists the addresses of the runs. All other errors are faults of the server.
 func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *Remote, error) {
 	base, fragment, _ := strings.Cut(address, "#")
 	server, err := newServer(strings.TrimRight(base, "/"), environ, readTimeout)
@@ -84,7 +84,7 @@ func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *R
 	return r, run, err
 }
 
-// find returns the identity of the run that has one of several pairs of names.
+// find returns the id of the run that has one of several pairs of names.
 func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 	var found []remoteReply
 	var missing error
@@ -96,7 +96,7 @@ func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 		case !errors.Is(err, ErrNotFound):
 			return "", err
 		case missing == nil || errors.Is(missing, errNoExperiment):
-			// an error about an experiment that exists says more
+			// prefer the error about an experiment that exists
 			missing = err
 		}
 	}
@@ -116,9 +116,9 @@ func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 // names are the names of an experiment and of one of its runs.
 type names struct{ experiment, run string }
 
-// parseFragment parses the part of an address after "#": the identity of a run, or the names of an experiment and a
-// run. Both names can contain slashes, so a text with several slashes has several readings. An escaped slash is part of
-// a name.
+// parseFragment parses the part of an address after "#": the id of a run, or the names of an experiment and a run. Both
+// names can contain slashes, so a text with several slashes can mean several pairs of names. An escaped slash is part
+// of a name.
 func parseFragment(text string) (id string, all []names, err error) {
 	if page, found := strings.CutPrefix(text, "/"); found {
 		page, _, _ = strings.Cut(page, "?")
@@ -149,14 +149,14 @@ func parseFragment(text string) (id string, all []names, err error) {
 	return "", all, nil
 }
 
-// isIdentity reports whether a text can be the identity of a run: letters, digits and "-".
+// isIdentity reports whether a text can be the id of a run: letters, digits and "-".
 func isIdentity(text string) bool {
 	return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-'
 	})
 }
 
-// remoteReply is a run in replies to a reader.
+// remoteReply is the JSON form of a run in a reply of the MLflow server to a Reader.
 type remoteReply struct {
 	Info struct {
 		ID         string `json:"run_id"`
@@ -175,8 +175,8 @@ func (r *Reader) address(run remoteReply) string {
 	return fmt.Sprintf("%s/#/experiments/%s/runs/%s", r.server.base, run.Info.Experiment, run.Info.ID)
 }
 
-// search returns the runs with a name, at least one, newest first. If there are several, it does not return all of
-// them.
+// search returns the runs with a name, newest first. It returns at least one run. If there are several runs, it may not
+// return all of them.
 func (r *Reader) search(ctx context.Context, experiment, name string) (found []remoteReply, err error) {
 	experimentID, err := r.server.experimentByName(ctx, experiment)
 	if isMissing(err) {
@@ -222,7 +222,7 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (found []r
 	return found, nil
 }
 
-// run returns the run with an identity.
+// run returns the run with an id.
 func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 	var reply struct{ Run remoteReply }
 	if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil,
@@ -284,7 +284,7 @@ func (r *Reader) History(ctx context.Context, run, metric string, most int) (poi
 	}
 }
 
-// integer is an integer that some servers write as a text.
+// integer is an integer that some servers encode as a string.
 type integer int64
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -42,7 +42,7 @@ func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
 		"--artifacts-destination", filepath.Join(dir, "files"),
 		"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--workers", "1")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	// tracking needs none of its eight processes
+	// job execution would start eight processes that tracking does not need
 	cmd.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
@@ -68,7 +68,8 @@ func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
 	return nil
 }
 
-// A real MLflow server is slow, answers 500, loses replies, and is killed and restarted. Each point is there once.
+// A real MLflow server is slow, answers 500, loses replies, and is killed and restarted. The server then contains each
+// point once.
 func TestARealServerWithFaults(t *testing.T) {
 	program, dir, logs := mlflowProgram(t), t.TempDir(), t.TempDir()
 	port := porttest.Free(t)
@@ -88,7 +89,7 @@ func TestARealServerWithFaults(t *testing.T) {
 			proxy.ServeHTTP(w, q)
 			return
 		}
-		switch r.IntN(5) { // the sender has one request at a time
+		switch r.IntN(5) { // the sender sends one request at a time
 		case 0:
 			seen["500"]++
 			w.WriteHeader(http.StatusInternalServerError)

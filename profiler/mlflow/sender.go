@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// SentTag is the tag of a run in MLflow with the position in the spool up to which the run is sent.
+// SentTag is a tag of a run in MLflow. Its value is the position in the spool up to which the lines were sent.
 const SentTag = "hetero_train.sent"
 
 // idTag is the tag with Start.ID.
@@ -26,7 +26,7 @@ const idTag = "hetero_train.id"
 // ErrInUse means that another process sends the spool.
 var ErrInUse = errors.New("another process sends this run to MLflow")
 
-// Refused is an error of a request that would fail again.
+// Refused is the error of a request that would fail again if it were repeated.
 type Refused struct{ Err error }
 
 func (r *Refused) Error() string { return r.Err.Error() }
@@ -34,10 +34,10 @@ func (r *Refused) Error() string { return r.Err.Error() }
 // Unwrap returns the cause.
 func (r *Refused) Unwrap() error { return r.Err }
 
-// store is a place that keeps runs: a server, or a folder.
+// store is the destination of runs: a server or a folder.
 type store interface {
-	// open finds or creates the run, and returns the position up to which it has the spool. id is the run's identity in
-	// the store from an earlier call, or "".
+	// open finds or creates the run, and returns the position up to which the store contains the spool. id is the run's
+	// id in the store from an earlier call, or "".
 	open(ctx context.Context, s *Start, id string) (run string, sent int64, err error)
 	// add appends metrics and tags, and sets the position.
 	add(ctx context.Context, run string, b *batch) error
@@ -55,7 +55,7 @@ type SenderOptions struct {
 	Timeout time.Duration // of one request; 0: 30 s
 	// called when sending starts to fail, and with nil when it works again; may be nil
 	OnFault  func(error)
-	OnSkip   func(file string, why error) // called for a file that MLflow cannot get; may be nil
+	OnSkip   func(file string, why error) // called for a file that cannot be sent; may be nil
 	OnRefuse func(error)                  // called when the server refuses a request and sending stops; may be nil
 }
 
@@ -119,7 +119,7 @@ func (o SenderOptions) open() (*sending, error) {
 		return nil, err
 	}
 	if o.Target != "" && o.Target != g.state.Target {
-		g.state = state{Target: o.Target} // another store gets the whole spool
+		g.state = state{Target: o.Target} // a different store receives the whole spool
 	}
 	if g.state.Target == "" {
 		file.Close()
@@ -138,9 +138,9 @@ func (o SenderOptions) open() (*sending, error) {
 	return g, g.writeState()
 }
 
-// UnconfirmedError means that a file of the run names the target, but the target needs the consent of the user: it
-// would get the user's credentials, or it is a folder to which the sender would write. The run may come from a
-// stranger.
+// UnconfirmedError means that a file of the run names the target, but that the user must confirm this target. The
+// target is a server that would receive the user's credentials, or a folder to which the sender would write. The files
+// of the run may be untrusted.
 type UnconfirmedError struct {
 	Target string
 	Why    string
@@ -153,7 +153,7 @@ func (e *UnconfirmedError) Error() string {
 // addressVariable is the variable with the address of the user's server.
 const addressVariable = "MLFLOW_TRACKING_URI"
 
-// confirm returns an error if a target that a file names needs the consent of the user.
+// confirm returns an error if the user must confirm a target that a file names.
 func confirm(target string, environ []string) error {
 	if !strings.Contains(target, "://") {
 		return &UnconfirmedError{target, "a sender would write to this folder"}
@@ -229,7 +229,7 @@ func (g *sending) begin(ctx context.Context) error {
 func (g *sending) step(ctx context.Context) (sent bool, err error) {
 	defer func() {
 		if err != nil {
-			g.opened = false // the next try asks the store for its position
+			g.opened = false // the next attempt asks the store for its position
 		}
 	}()
 	if err := g.begin(ctx); err != nil {
@@ -239,7 +239,7 @@ func (g *sending) step(ctx context.Context) (sent bool, err error) {
 	if err != nil || b.end == g.state.Sent {
 		return false, err
 	}
-	for _, l := range b.lines { // the store takes these requests twice without harm
+	for _, l := range b.lines { // these requests can be repeated without harm
 		switch {
 		case l.Status != "":
 			err = g.store.status(ctx, g.state.Run, l.Status, l.Time)
@@ -260,7 +260,7 @@ func (g *sending) step(ctx context.Context) (sent bool, err error) {
 // mostArtifact is the maximum size of a file, in bytes.
 const mostArtifact = 64 << 20
 
-// send sends a file. A file that MLflow cannot get does not hold up the metrics.
+// send sends a file. A file that cannot be sent does not delay the metrics.
 func (g *sending) send(ctx context.Context, l Line) error {
 	skip := func(why error) error {
 		g.o.OnSkip(l.Artifact, why)
@@ -330,14 +330,14 @@ type Sender struct {
 	left   bool // true if a part of the spool is not sent; valid after done
 }
 
-// Pauses between two tries.
+// Pauses between two attempts.
 const (
 	firstPause = time.Second
 	mostPause  = time.Minute
 	idlePause  = time.Second // if the spool has no new lines
 )
 
-// StartSender starts a sender, which the caller closes. It never fails: OnFault gets the errors.
+// StartSender starts a sender, which the caller must close. It never fails; the sender passes errors to OnFault.
 func StartSender(o SenderOptions) *Sender {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sender{end: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
@@ -348,7 +348,7 @@ func StartSender(o SenderOptions) *Sender {
 	return s
 }
 
-// send sends until the spool is complete and sent. It reports whether a part is left.
+// send sends until the spool is complete and sent. left is true if a part of the spool was not sent.
 func (s *Sender) send(ctx context.Context, o SenderOptions) (left bool) {
 	var g *sending
 	defer func() {
@@ -358,7 +358,7 @@ func (s *Sender) send(ctx context.Context, o SenderOptions) (left bool) {
 	}()
 	pause, failing := firstPause, false
 	for {
-		ended := s.ended() // before the read: lines that come later are found by the next round
+		ended := s.ended() // checked before the read, so that the next round finds lines that are added later
 		sent, err := false, error(nil)
 		if g == nil {
 			g, err = o.open()
@@ -414,7 +414,7 @@ func (s *Sender) ended() bool {
 	}
 }
 
-// Close sends the rest of the spool, for at most the given time. It reports whether a part is left.
+// Close sends the rest of the spool, for at most the given time. left is true if a part of the spool was not sent.
 func (s *Sender) Close(atMost time.Duration) (left bool) {
 	close(s.end)
 	select {

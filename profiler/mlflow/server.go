@@ -30,7 +30,7 @@ type server struct {
 	base    string // without a slash at the end
 	header  http.Header
 	client  *http.Client
-	folders map[string]string // path of the files of a run, by run; "": the server does not take files
+	folders map[string]string // path of the files of a run, by run; "": the server does not accept files
 
 	mostReply int64 // bytes
 }
@@ -94,14 +94,14 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("MLflow answered %d %s: %s", r.status, r.code, r.text)
 }
 
-// isMissing reports whether an error is the refusal of a server that lacks a thing.
+// isMissing reports whether err states that the server does not have the requested resource.
 func isMissing(err error) bool {
 	r := new(refusal)
 	return errors.As(err, &r) && r.code == "RESOURCE_DOES_NOT_EXIST"
 }
 
-// call sends a request. query is the content of a GET, body of other requests. The reply is decoded to reply unless it
-// is nil.
+// call sends a request. query contains the parameters of a GET request, and body the content of other requests. call
+// decodes the response into reply, unless reply is nil.
 func (s *server) call(ctx context.Context, method, path string, query url.Values, body []byte, reply any) error {
 	address := s.base + path
 	if query != nil {
@@ -174,7 +174,7 @@ func pairs(m map[string]string, mostValue int) []pair {
 	return list
 }
 
-// cut returns the first bytes of a text, without a cut within a character.
+// cut truncates a text to at most most bytes, but never within a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -182,7 +182,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// runReply is a run in replies.
+// runReply is the JSON form of a run in replies to a sender.
 type runReply struct {
 	Info struct {
 		ID       string `json:"run_id"`
@@ -270,7 +270,7 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 	return reply.ID, err
 }
 
-// experimentByName returns the identity of an experiment.
+// experimentByName returns the id of an experiment.
 func (s *server) experimentByName(ctx context.Context, name string) (id string, err error) {
 	var reply struct {
 		Experiment struct {

@@ -32,20 +32,22 @@ const (
 	Killed   = "KILLED"
 )
 
-// Line is a line of the spool. Start is set in the first line only. Of the other fields, one kind is set.
+// Line is a line of the spool. Only the first line sets Start. Every other line has one kind of content: metrics, tags,
+// an artifact or a status.
 type Line struct {
 	Start *Start `json:"start,omitempty"`
 
 	Step    int64            `json:"step,omitempty"`
 	Time    int64            `json:"time,omitempty"` // ms since 1970, of Metrics or Status
 	Metrics map[string]Value `json:"metrics,omitempty"`
-	// Evaluation states that Metrics are those of an evaluation, which has no name in common with training.
+	// Evaluation states that Metrics are those of an evaluation. No metric of an evaluation has the name of a metric of
+	// training.
 	Evaluation bool `json:"evaluation,omitempty"`
 
 	Tags map[string]string `json:"tags,omitempty"`
 
-	// Artifact is the name of a file in MLflow: its path relative to the folder of the run. Files of the folder of logs
-	// begin with "logs/", also if this folder is elsewhere.
+	// Artifact is the name of a file in MLflow: its path relative to the folder of the run. Names of files in the
+	// folder of logs begin with "logs/", even if this folder is outside the folder of the run.
 	Artifact string `json:"artifact,omitempty"`
 
 	Status string `json:"status,omitempty"`
@@ -61,7 +63,7 @@ type Start struct {
 	Tags       map[string]string `json:"tags"`
 }
 
-// Value is a number that may be NaN or infinite. MLflow's JSON represents these as texts.
+// Value is a number that may be NaN or infinite. MLflow's JSON represents these values as strings.
 type Value float64
 
 // MarshalJSON implements json.Marshaler.
@@ -92,7 +94,7 @@ type Spool struct {
 	eval   int64 // step of the newest evaluation
 }
 
-// newest returns the field with the step of the newest point of the kind of a line.
+// newest returns the field with the step of the newest point of the same kind as l: training or evaluation.
 func (s *Spool) newest(l *Line) *int64 {
 	if l.Evaluation {
 		return &s.eval
@@ -117,7 +119,7 @@ func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault 
 	err := regular.EachLine(path, func(line []byte) error {
 		torn = !bytes.HasSuffix(line, []byte("\n"))
 		var l Line
-		if json.Unmarshal(line, &l) != nil { // the part of a line, which readers skip
+		if json.Unmarshal(line, &l) != nil { // an incomplete line, which readers skip
 			return nil
 		}
 		whole = whole || l.Start != nil
@@ -158,8 +160,8 @@ func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault 
 	return s, s.buffer.Flush()
 }
 
-// remaining returns the records that a write of n bytes left. The record that the write cut is repeated as a whole,
-// unless only the end of its line is missing.
+// remaining returns the records that remain to be written after a write of n bytes. A record that was written partly is
+// repeated as a whole, unless only its line break is missing.
 func remaining(records []byte, n int) []byte {
 	if n > 0 && n < len(records) && records[n] == '\n' {
 		return records[n+1:]
@@ -167,7 +169,7 @@ func remaining(records []byte, n int) []byte {
 	return records[bytes.LastIndexByte(records[:n], '\n')+1:]
 }
 
-// Add appends a line. It drops points of steps that the spool already has.
+// Add appends a line. It drops points of steps that the spool already contains.
 func (s *Spool) Add(l Line) {
 	if l.Metrics != nil {
 		last := s.newest(&l)
@@ -206,8 +208,8 @@ const (
 	mostLine    = 1 << 20
 )
 
-// readBatch reads the lines from a position of the spool on. A batch has lines of metrics only, or one other line. It
-// is empty if the spool has no further complete line.
+// readBatch reads the lines from a position of the spool on. A batch contains only lines with metrics, or one other
+// line. It is empty if the spool contains no further complete line.
 func readBatch(f io.ReaderAt, from int64) (batch, error) {
 	b := batch{end: from}
 	text := make([]byte, mostBytes)
@@ -241,7 +243,7 @@ func readBatch(f io.ReaderAt, from int64) (batch, error) {
 				b.end += int64(at) + 1
 				return b, nil
 			}
-		} // else a line that a crash cut
+		} // otherwise, a crash has truncated the line
 		b.end += int64(at) + 1
 		text = text[at+1:]
 	}

@@ -9,6 +9,6 @@
 // reproducible. The first format is chosen unless another format is faster by [Margin]. A [Cache] stores the choice,
 // so later runs on the same device do not repeat the measurement.
 //
-// Time returns the errors of the device and of the context. The device must compute values; a device that only models
-// time is refused. Load returns an error for a damaged file.
+// Time returns the errors of the device and of the context. The device must compute values. Time returns an error for a
+// device that only models time. Load returns an error for a damaged file.
 package precision

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// Cache is a folder of values that were measured at the start of a training, with one file per device. The next
-// training need not repeat the measurement. The folder can be deleted at any time.
+// Cache is a folder of values that were measured at the start of a training run, with one file per device. The next run
+// need not repeat the measurement. The folder can be deleted at any time.
 type Cache struct{ folder cache.Folder }
 
 // OpenCache returns the cache in dir. The first Store creates the folder.

@@ -53,7 +53,7 @@ func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	return p
 }
 
-// String returns a line for people to read.
+// String returns the prediction as a sentence.
 func (p *Prediction) String() string {
 	w := p.Ranks[p.Worst]
 	return fmt.Sprintf("the compute scores predict the ranks' times per sample for %s with a mean error of %.0f %%; largest error: rank %d, predicted %.2f and measured %.2f times the mean of the ranks",

@@ -85,7 +85,7 @@ type StepTime struct {
 	Steps   int            `json:"steps"`   // number of measured steps
 }
 
-// check returns an error for points that are no curve.
+// check returns an error for points that do not form a curve.
 func (s *StepTimes) check() error {
 	if len(s.Points) == 0 {
 		return errors.New("points: got none, want at least one")

@@ -33,7 +33,7 @@ func TestAlerts(t *testing.T) {
 // metricName matches the names of metrics of a run in a text.
 var metricName = regexp.MustCompile(`\b(hetero_train_[a-z0-9_]+|DCGM_[A-Z0-9_]+)\b`)
 
-// unknownNames returns the names in a text that no metric has.
+// unknownNames returns the metric names in a text that do not exist.
 func unknownNames(text string) (unknown []string) {
 	known := names(full().Text())
 	for _, name := range metricName.FindAllString(text, -1) {
@@ -138,7 +138,7 @@ func TestGrafanaDashboard(t *testing.T) {
 	all := strings.Join(expressions, "\n")
 	for _, g := range linkGroups {
 		if slices.Contains(g.kinds, telemetry.LinkPCIe) {
-			g.sent, g.received = "", "" // NVML has no byte counters of PCIe: the panel shows its samples
+			g.sent, g.received = "", "" // NVML has no byte counters of PCIe, so the panel shows sampled rates
 		}
 		for _, name := range []string{g.sent, g.received, g.limit} {
 			if !strings.Contains(all, name) {

@@ -9,8 +9,8 @@
 //
 // Names follow the conventions of Prometheus: prefix hetero_train, base units, suffix _total for counters. Counters
 // start at 0 in each process. The sensors come from the table of package telemetry: a sensor named "memory" in percent
-// is hetero_train_device_memory_ratio. A GPU also has the fields of NVIDIA's DCGM that telemetry.Declaration.DCGM
-// names, in the units of DCGM.
+// is hetero_train_device_memory_ratio. For a GPU, the package also exports the fields of NVIDIA's DCGM that
+// telemetry.Declaration.DCGM names, in the units of DCGM.
 //
 // # Training does not wait
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// linkMetrics are the metrics of a group of links. Their names follow those of node_exporter, and so do the labels.
+// linkMetrics are the metrics of a group of links. Their names and labels follow those of node_exporter.
 type linkMetrics struct {
 	kinds                 []telemetry.LinkKind
 	what                  string // in help texts

@@ -38,7 +38,7 @@ var Verdicts = [...]string{"healthy", "slow_type", "sick"}
 
 // State contains the values of all metrics. Counters count from the start of the process, except Step and Skipped.
 type State struct {
-	Step, Planned int64 // optimizer steps of the run: done, and in all (0: unknown)
+	Step, Planned int64 // optimizer steps of the run: completed, and planned in total (0: unknown)
 	Epoch         float64
 	Steps         int64            // counter
 	Samples       int64            // counter, over all ranks
@@ -81,7 +81,7 @@ type RankState struct {
 	Bus     float64             // bus bandwidth of the last step's all-reduces, bytes/s, computed from bytes and time
 }
 
-// Metrics holds the values of all metrics. One goroutine calls Update; any goroutine may render the metrics.
+// Metrics contains the values of all metrics. Only one goroutine may call Update. Any goroutine may render the metrics.
 type Metrics struct {
 	run     Run
 	numbers []string // numbers of the ranks, as texts

@@ -154,11 +154,11 @@ func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	}
 }
 
-// A scraper that holds the shared copy for ever must not stop a step.
+// A scraper that holds the shared copy forever must not stop a step.
 func TestUpdateDoesNotWaitForAScraper(t *testing.T) {
 	m := full()
 	m.mu.Lock()
-	m.Update(func(s *State) { s.Steps = 1234 }) // would block for ever
+	m.Update(func(s *State) { s.Steps = 1234 }) // would block forever
 	m.mu.Unlock()
 	if strings.Contains(string(m.Text()), "hetero_train_steps_total 1234\n") {
 		t.Error("the copy of scrapers changed while a scraper was reading it")
@@ -187,7 +187,7 @@ func TestEverySensorHasItsOwnMetric(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	// A sensor that is new to this package.
+	// A sensor that this package does not know.
 	got := export(telemetry.Declaration{Name: "fan speed", Unit: "turns/s"})
 	if got.name != "hetero_train_device_fan_speed_turns_s" || got.kind != "gauge" || got.factor != 1 {
 		t.Errorf("a sensor with an unknown unit: got %+v", got)

@@ -40,7 +40,7 @@ func (t *text) suffixed(suffix string, v float64, labels ...label) {
 		t.out = append(t.out, '}')
 	}
 	t.out = append(t.out, ' ')
-	t.out = strconv.AppendFloat(t.out, v, 'g', -1, 64) // NaN, +Inf and -Inf are the names that the format has
+	t.out = strconv.AppendFloat(t.out, v, 'g', -1, 64) // the format also uses the names NaN, +Inf and -Inf
 	t.out = append(t.out, '\n')
 }
 

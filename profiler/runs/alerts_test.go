@@ -38,7 +38,8 @@ func TestAlertsHaveHysteresis(t *testing.T) {
 	}
 }
 
-// TestOnlyLastingAndLargeBottlenecksAreAlerts: each window has a verdict and the part of a step that its cause costs.
+// TestOnlyLastingAndLargeBottlenecksAreAlerts: each window is given by its verdict and the fraction of a step that its
+// cause costs.
 func TestOnlyLastingAndLargeBottlenecksAreAlerts(t *testing.T) {
 	for windows, want := range map[string]int{
 		"data 0.5":                      0,
@@ -82,7 +83,8 @@ func TestAnOutcomeBelongsToItsChange(t *testing.T) {
 	}
 }
 
-// Windows with the same verdict become one. Its times are those of the newest window, which has its own steps.
+// Successive windows with the same verdict are combined. The times are those of the newest window, whose steps are also
+// stated.
 func TestAVerdictNamesItsNewestWindow(t *testing.T) {
 	var h happened
 	for _, line := range []string{`{"step":0,"start":{"program":"p"}}`,

@@ -35,7 +35,7 @@ func metric(m telemetry.Metric) column {
 	return c
 }
 
-// traffic returns the column of a sensor of traffic.
+// traffic returns the column of a traffic sensor.
 func traffic(s telemetry.Sensor) column {
 	d := telemetry.Declared[s]
 	return column{d.Column, d.Unit, sensor(s)}

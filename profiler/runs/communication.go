@@ -23,7 +23,7 @@ type CommunicationView struct {
 	Ranks   []RankCommunicationView `json:"ranks"`   // the first ranks
 	Buckets []runtime.BucketTimes   `json:"buckets"` // of rank 0
 	Links   []LinkView              `json:"links"`   // the links that are closest to their limits first
-	Left    int                     `json:"left"`    // number of links that Links lacks
+	Left    int                     `json:"left"`    // number of links that Links omits
 }
 
 // RankCommunicationView is the communication of a rank.
@@ -52,7 +52,7 @@ func (l *LinkView) use() float64 {
 	return most
 }
 
-// communicated contains what was read from the file of communication.
+// communicated contains the data that were read from runtime.CommunicationFile.
 type communicated struct {
 	replaced int
 	damaged  int

@@ -19,8 +19,8 @@
 // The figures of a short range of steps are read from the files, so they are exact. The figures of a long range
 // contain the minimum and maximum of each point, so no outlier is lost.
 //
-// A server that starts again continues with an index of a long run, which [Run.SaveIndex] writes into the folder of
-// [Folder.Indexes].
+// [Run.SaveIndex] writes an index of a long run into the folder [Folder.Indexes]. A restarted server continues from
+// this index.
 //
 // # Input
 //

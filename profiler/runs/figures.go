@@ -23,7 +23,7 @@ const (
 	mostValues = 160_000
 )
 
-// QueryError reports a query that no run, or not this run, can answer.
+// QueryError reports a query that is invalid for all runs or for this run.
 type QueryError struct{ text string }
 
 func (e *QueryError) Error() string { return e.text }
@@ -46,7 +46,7 @@ type Figures struct {
 	Width   int64     `json:"width"` // number of steps per point; with 1, values are those of single steps
 	Steps   []int64   `json:"steps"` // last step of each point
 	Times   []float64 `json:"times"` // end of this step, s since 1970 UTC; 0 if unknown
-	Lines   []Line    `json:"lines"` // without columns of traffic that no step of the range has
+	Lines   []Line    `json:"lines"` // without traffic columns that have no values in this range
 }
 
 // Values is a list of numbers. NaN is null in JSON.
@@ -92,8 +92,8 @@ const (
 	Band     = -2
 )
 
-// Figures returns columns over a range of steps, or the cause of ctx if ctx ends before. A column or rank that is
-// unknown or given twice is a *QueryError.
+// Figures returns columns over a range of steps. If ctx ends first, it returns the cause of ctx. A column or rank that
+// is unknown or given twice is a *QueryError.
 func (r *Run) Figures(ctx context.Context, q Query) (*Figures, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,10 +162,10 @@ func (r *Run) Figures(ctx context.Context, q Query) (*Figures, error) {
 	return out, nil
 }
 
-// choice is the columns of a query, by their places in the tables of columns.
+// choice contains the columns of a query, as indices into the tables of columns.
 type choice struct {
 	own       []int // columns that each rank has, in rankColumns
-	shared    []int // columns that are equal on all ranks, len(rankColumns) + place in runColumns
+	shared    []int // columns that are equal on all ranks, len(rankColumns) + index in runColumns
 	decisions []int // columns of the balancer's decisions, in decisionColumns
 	total     bool  // the sum of the throughputs of all ranks
 }
@@ -218,9 +218,9 @@ func (r *Run) everyRank() []int {
 	return all
 }
 
-// collectAll reads what the choice needs, and sets the width of out. It returns the bins of rank 0, which provides the
-// steps and the columns that are equal on all ranks, and the bins by rank: nil for a rank that the choice does not
-// need.
+// collectAll reads the values of a choice, and sets the width of out. It returns the bins of rank 0, which contain the
+// steps and the columns that are equal on all ranks. It also returns the bins by rank, with nil for a rank that the
+// choice does not need.
 func (r *Run) collectAll(ctx context.Context, q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
 	ranks, own := shown, c.own
 	if c.total {

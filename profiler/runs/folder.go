@@ -23,7 +23,7 @@ const mostRuns = 2000
 // If another folder replaces the folder at Path, the next call reads the other folder.
 type Folder struct {
 	Path string
-	// Indexes is the folder for indexes of long runs, which the user of this process owns; "": none. Set it before
+	// Indexes is the folder for indexes of long runs; "": none. The user of this process must own it. Set it before
 	// Open.
 	Indexes string
 	// Program is the version of this program. An index of another version has no effect. Set it before Open.
@@ -31,8 +31,8 @@ type Folder struct {
 
 	self string // name of the run if the folder itself is a run; otherwise ""
 
-	// mu guards the next fields. A method that uses root holds it, but not while it reads a run: a slow folder must not
-	// block other runs.
+	// mu guards the next fields. A method holds mu while it uses root, but not while it reads a run, so that a slow
+	// folder does not block other runs.
 	mu       sync.RWMutex
 	root     *os.Root
 	identity fs.FileInfo // of root
@@ -107,7 +107,7 @@ func (f *Folder) refresh() {
 }
 
 // Holds reports whether the folder still contains the run r. It returns false if the folder of the run was deleted or
-// renamed, also if another run now has its name. It does not change while the files cannot be accessed.
+// renamed, even if another run now has its name. The result does not change while the files cannot be accessed.
 func (f *Folder) Holds(r *Run) bool {
 	f.refresh()
 	f.mu.RLock()
@@ -168,7 +168,7 @@ func (f *Folder) place(name string) string {
 // Listing is the result of Folder.List.
 type Listing struct {
 	Runs []Summary `json:"runs"` // newest run first
-	// Nested contains subfolders that are no runs, but contain runs. Paths are relative to the folder. OpenFolder
+	// Nested contains subfolders that are not runs, but contain runs. Paths are relative to the folder. OpenFolder
 	// opens them.
 	Nested []string `json:"nested"`
 	Others int      `json:"others"` // number of other entries
@@ -223,7 +223,7 @@ func (f *Folder) List(ctx context.Context) (Listing, error) {
 	return out, nil
 }
 
-// containsRuns reports whether a folder that is no run contains a run. The caller must hold f.mu.
+// containsRuns reports whether a folder that is not a run contains a run. The caller must hold f.mu.
 func (f *Folder) containsRuns(name string) bool {
 	root, err := f.root.OpenRoot(name)
 	if err != nil {

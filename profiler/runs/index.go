@@ -21,35 +21,35 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// An index is a file with everything that a Run has read from its records. A later process continues with it, and reads
-// only the records that were added since then. An index that is missing, damaged, of another program version or of
-// other records has no effect: the records are then read from their start.
+// An index is a file with everything that a Run has read from its records. A later process continues from the index,
+// and reads only the records that were added since then. An index has no effect if it is damaged, or belongs to another
+// program version or to other records. Without a valid index, the records are read from their start.
 //
 // Indexes are in a folder of the user, not in the folder of the run: a run may belong to another user, and files in its
 // folder are untrusted.
 
-// indexEvery is the number of bytes of records after which an index is written again, and indexGrowth the same as a
-// multiple of the size of the index. A later process reads at most as many bytes before its first figures; 8 MiB take
-// about 0.5 s. Larger: fewer writes, and a later first figure. Tests change it.
+// An index is written again after indexEvery bytes of new records, or after indexGrowth times the size of the index if
+// that is larger. A later process reads at most this number of bytes before its first figures; 8 MiB take about 0.5 s.
+// Larger values give fewer writes, but later first figures. Tests change indexEvery.
 var indexEvery int64 = 8 << 20
 
 const (
 	indexGrowth = 4
 	// mostIndexBytes limits the size of an index that is read.
 	mostIndexBytes = 128 << 20
-	// mostIndexes is the number of indexes that a folder keeps, those that were written last, and mostIndexesBytes
-	// limits their sizes in bytes.
+	// A folder keeps the mostIndexes newest indexes, with at most mostIndexesBytes bytes in all.
 	mostIndexes      = 32
 	mostIndexesBytes = 256 << 20
 
 	indexSuffix = ".index"
-	// partSuffix ends the name of an index that is being written. Its process was killed if it is older than abandoned.
+	// partSuffix ends the name of an index that is being written. If such a file is older than abandoned, its process
+	// was killed.
 	partSuffix = ".tmp"
 	abandoned  = time.Hour
 )
 
-// indexLayout names what the numbers of an index mean. An index with another layout, or of another version of the
-// program, is stale: it also has derived values, such as texts of alerts.
+// indexLayout describes the meaning of the numbers in an index. An index with another layout is stale. So is an index
+// of another version of the program, because it also contains derived values, such as texts of alerts.
 var indexLayout = func() string {
 	names := []string{"2"}
 	for _, list := range [][]column{rankColumns, runColumns, decisionColumns} {
@@ -123,7 +123,7 @@ func (i *listIndex[T]) history() (h history[T]) {
 func (i *listIndex[T]) sound() bool { return len(i.List) == len(i.Sizes) }
 
 // SaveIndex writes the index of the run, if the folder of runs has a folder of indexes, and if enough records were read
-// since the last index. Other methods do not wait while it writes.
+// since the last index. It does not block other methods while it writes.
 func (r *Run) SaveIndex() error {
 	r.saving.Lock()
 	defer r.saving.Unlock()
@@ -155,8 +155,8 @@ func (r *Run) dueIndex() *index {
 	return r.index()
 }
 
-// writeIndex replaces an index by another one: its content, and a checksum on the last line. It does not wait for the
-// disk, because an incomplete index has no effect. Two processes may write the same index.
+// writeIndex replaces the file of an index. The file contains the index, and a checksum on the last line. It is not
+// synced to the disk, because an incomplete index has no effect. Two processes may write the same index.
 func writeIndex(path string, x *index) (size int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return 0, err
@@ -185,7 +185,8 @@ func writeIndex(path string, x *index) (size int64, err error) {
 // encodeIndex writes the content of an index. Tests change it.
 var encodeIndex = func(w io.Writer, x *index) error { return json.NewEncoder(w).Encode(x) }
 
-// dropIndexes removes the oldest indexes of a folder, but never the index keep, and what killed processes have left.
+// dropIndexes removes the oldest indexes of a folder, but never the index keep. It also removes the incomplete files of
+// killed processes.
 func dropIndexes(dir, keep string) (err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -241,7 +242,7 @@ func indexPathOf(dir, runs, name string) string {
 	return filepath.Join(dir, fmt.Sprintf("%x%s", sha256.Sum256([]byte(full)), indexSuffix))
 }
 
-// index returns the content of an index. It has nothing in common with the run, which may change.
+// index returns the content of an index. The result shares no memory with the run, which may change.
 func (r *Run) index() *index {
 	d, h := &r.decided, &r.happened
 	x := &index{Layout: indexLayout, Program: r.program, Segment: r.segment,
@@ -265,7 +266,7 @@ func (r *Run) index() *index {
 	return x
 }
 
-// loadIndex continues with the index of the run, if it is that of the present records.
+// loadIndex continues from the index of the run if the index belongs to the present records.
 func (r *Run) loadIndex() {
 	if r.indexPath == "" {
 		return
@@ -304,8 +305,8 @@ func readIndex(path string) (x *index, size int64, err error) {
 	return x, info.Size(), nil
 }
 
-// resume takes the content of an index. It returns false if a file of records is another one, and the caller must then
-// forget what was taken.
+// resume restores the run from an index. It returns false if the index belongs to other files of records. The caller
+// must then discard the restored values.
 func (r *Run) resume(x *index) bool {
 	d, h := &x.Decided, &x.Happened
 	if len(x.Ranks) > mostRanks || !d.Changes.sound() || !d.Alerts.sound() || !h.Starts.sound() || !h.Evals.sound() ||

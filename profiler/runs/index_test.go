@@ -34,7 +34,7 @@ func indexed(t *testing.T, parent, name, indexes string) *Run {
 	return run
 }
 
-// shown is everything that a reader of a run sees.
+// shown returns everything that a reader of a run sees, as text.
 func shown(t *testing.T, run *Run) string {
 	t.Helper()
 	v := run.View()

@@ -36,7 +36,7 @@ type Decision struct {
 	Imbalance *float64            `json:"imbalance"`                         // fraction
 	Useful    *float64            `json:"useful_seconds"`                    // with Lost, the parts of Seconds
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
-	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows one
+	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows a cause
 	NoiseSign string              `json:"noise_evidence,omitempty"`          // of NoiseWhy
 	Lost      map[string]*float64 `json:"lost_seconds"`
 	Equal     *float64            `json:"equal_step_seconds"`     // with equal shares, on the fitted curves
@@ -44,13 +44,13 @@ type Decision struct {
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
 	EqualWhy  string              `json:"equal_step_unknown,omitempty"` // why Equal is unknown
 	Predicted *float64            `json:"predicted_step_seconds"`       // with Next, on the fitted curves
-	// of the change of shares before; in View.Changes, of this change
+	// outcome of the previous change of shares; in View.Changes, of this change
 	Outcome *Outcome       `json:"outcome"`
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
-// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line: also one with a time below 0,
-// a fraction outside of 0 to 1, an interval whose ends are exchanged, or a share below 0.
+// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line. A line is also damaged if a
+// time or a share is negative, if a fraction is not from 0 to 1, or if the ends of an interval are exchanged.
 func ParseDecision(line []byte) (d Decision, ok bool) {
 	if json.Unmarshal(line, &d) != nil || d.Step < 1 || d.Step > runtime.MostStep {
 		return Decision{}, false
@@ -85,7 +85,7 @@ func (d *Decision) possible() bool {
 	return !slices.ContainsFunc(slices.Concat(d.Shares, d.Next), func(n int) bool { return n < 0 || n > math.MaxInt32 })
 }
 
-// Outcome states the result of a change of shares: times faster, without the noise of steps.
+// Outcome states the predicted and the achieved speed-up of a change of shares. Both exclude the noise of steps.
 type Outcome struct {
 	Step      int64    `json:"step"` // of the decision for the change
 	Predicted *float64 `json:"predicted"`
@@ -124,19 +124,19 @@ const (
 	StragglerAlert  AlertKind = "straggler"  // a rank is slower than usual
 	SlowTypeAlert   AlertKind = "slow type"  // a rank has a slower type of device
 	RecoveredAlert  AlertKind = "recovered"  // a straggler has its usual speed again
-	BottleneckAlert AlertKind = "bottleneck" // one cause costs much time for long
+	BottleneckAlert AlertKind = "bottleneck" // one cause costs much time over several windows
 	SkippedAlert    AlertKind = "skipped"    // steps without an update
 )
 
 // Limits of alerts.
 const (
-	// A cause is an alert if it is the verdict of lastingWindows successive windows, and costs more than mostLost of a
-	// step in the newest one.
+	// A cause is an alert if it is the verdict of lastingWindows successive windows, and costs more than the fraction
+	// mostLost of a step in the newest one.
 	lastingWindows = 3
 	mostLost       = 0.2
 )
 
-// decided contains what was read from the decisions of the balancer.
+// decided contains the data that were read from the decisions of the balancer.
 type decided struct {
 	replaced int
 	damaged  int
@@ -188,7 +188,7 @@ func (d *decided) add(line []byte, replaced int) {
 	}
 }
 
-// noteOutcome adds the outcome of a change to the change.
+// noteOutcome stores an outcome in the list entry of its change of shares.
 func (d *decided) noteOutcome(o *Outcome) {
 	if o == nil {
 		return
@@ -234,11 +234,11 @@ func (d *decided) compareHealth(v *Decision) {
 type Verdict struct {
 	From       int64 `json:"from"`        // first step of the first window
 	To         int64 `json:"to"`          // last step of the last window
-	NewestFrom int64 `json:"newest_from"` // first step of the last window, whose times and text the event has
+	NewestFrom int64 `json:"newest_from"` // first step of the last window, to which the times and the text belong
 	runtime.BottleneckEvent
 }
 
-// lost returns the part of a step that the cause of the verdict costs in the newest window, 0…1.
+// lost returns the fraction of a step that the cause of the verdict costs in the newest window, 0…1.
 func (v *Verdict) lost() float64 {
 	cause, ok := runtime.CauseOf(v.Bound)
 	if !ok || !(v.Seconds > 0) {
@@ -247,7 +247,7 @@ func (v *Verdict) lost() float64 {
 	return v.Parts[cause] / v.Seconds
 }
 
-// happened contains what was read from the events.
+// happened contains the data that were read from the events.
 type happened struct {
 	replaced int
 	damaged  int

@@ -36,10 +36,9 @@ func ranksOfRun(e evidence, start, decision recorded) int {
 	return start.ranks
 }
 
-// lackOf compares the files of records with the number of ranks of the run, where 0 means unknown. found is the number
-// of ranks known to have files, from rank 0 on. It returns the number of ranks, and the ranks without a file. If more
-// ranks have files than the run has ranks, it counts these ranks, too. If no rank has a file, it returns 0 and no
-// ranks.
+// lackOf compares the files of records with of, the number of ranks of the run (0: unknown). found is the number of
+// ranks that are known to have files, counted from rank 0. lackOf returns the number of ranks, and the ranks without a
+// file. If ranks beyond of have files, it counts these ranks, too. If no rank has a file, it returns 0 and no ranks.
 func lackOf(logs *os.Root, found, of int) (ranks int, missing []int) {
 	for ; found < mostRanks; found++ {
 		if _, err := logs.Stat(runtime.FileName(found)); err != nil {
@@ -90,7 +89,7 @@ func ranksWithFiles(logs *os.Root) (ranks []int) {
 	return ranks
 }
 
-// lackText describes ranks without records, and the cure. It returns "" if there are none.
+// lackText describes ranks without records, and how to fix this. It returns "" if there are none.
 func lackText(missing []int, ranks int) string {
 	if len(missing) == 0 {
 		return ""
@@ -116,9 +115,9 @@ func lackText(missing []int, ranks int) string {
 		which, ranks, file, only)
 }
 
-// Judge returns the state of the run in dir. lacking describes the ranks that have no records, and the cure; it is ""
-// if all ranks have records, or if there are no records at all. logs is the folder of the records. Each of the folders
-// may be missing.
+// Judge returns the state of the run in dir. lacking describes the ranks that have no records, and how to fix this. It
+// is "" if all ranks have records, or if there are no records at all. logs is the folder of the records. Each of the
+// folders may be missing.
 func Judge(dir, logs string) (state State, lacking string, err error) {
 	records, err := os.OpenRoot(logs)
 	if isMissing(err) {
@@ -143,7 +142,7 @@ func Judge(dir, logs string) (state State, lacking string, err error) {
 }
 
 // newestStart returns the number of ranks, and the data set, of the newest start of a process. If the newest start is
-// far from the end of the file, newestStart returns both of the first start.
+// far from the end of the file, newestStart returns both values of the first start.
 func newestStart(logs *os.Root) (r recorded) {
 	decode := func(line []byte) bool {
 		var e runtime.Event

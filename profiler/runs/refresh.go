@@ -2,7 +2,7 @@ package runs
 
 import "time"
 
-// refreshPause is the least time between two looks of Refresh, which many clients may call.
+// refreshPause is the shortest time between two checks by Refresh, which many clients may call.
 const refreshPause = 20 * time.Millisecond
 
 // Refresh calls Update if a process of the run has begun or ended since the last Update, so that the state is at most
@@ -16,7 +16,7 @@ func (r *Run) Refresh() {
 	}
 }
 
-// pause is the time of the last look of Refresh.
+// pause stores the time of the last check by Refresh.
 type pause struct{ last time.Time }
 
 // due reports whether refreshPause has passed since it was last true.

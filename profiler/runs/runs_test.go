@@ -100,7 +100,7 @@ func open(t *testing.T, parent, name string) *Run {
 	return run
 }
 
-// opened opens a run of which nothing was read yet.
+// opened opens a run without reading its records.
 func opened(t *testing.T, parent, name string) *Run {
 	t.Helper()
 	folder, err := OpenFolder(parent)
@@ -268,7 +268,7 @@ func TestThinningKeepsOutliers(t *testing.T) {
 	}
 }
 
-// TestLongRangesAreNotRead: reading many records takes long on the machine that trains.
+// TestLongRangesAreNotRead: reading many records would take long on a machine that trains.
 func TestLongRangesAreNotRead(t *testing.T) {
 	for _, end := range []int64{1500, 6000} { // cells of one step and of several
 		dir := t.TempDir()
@@ -799,7 +799,7 @@ func TestAListingBlocksNoOtherRun(t *testing.T) {
 	folder.mu.RUnlock()
 }
 
-// TestOnlyAnInvalidResultIsDamaged: other reasons have other cures.
+// TestOnlyAnInvalidResultIsDamaged: other errors have other fixes.
 func TestOnlyAnInvalidResultIsDamaged(t *testing.T) {
 	for text, want := range map[string]string{"{": "the file is damaged", strings.Repeat(" ", mostResult+1): "at most",
 		"{}": "", "": ""} {
@@ -890,7 +890,7 @@ func TestADamagedEndIsTold(t *testing.T) {
 	}
 }
 
-// TestPrecisionAndNotesOfARun: a reader knows them from the start of the run on.
+// TestPrecisionAndNotesOfARun: both are known from the start of the run.
 func TestPrecisionAndNotesOfARun(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)

@@ -19,8 +19,8 @@ type Totals struct {
 
 // Speed contains figures of the newest steps of all ranks. Unknown numbers are null.
 type Speed struct {
-	// Decision is the step of the decision whose window the figures of Speed and RankSpeed are means of, as on the
-	// console. 0: they are those of the single step View.Common, because there is no decision.
+	// Decision is the step of a decision. The figures of Speed and RankSpeed are means over its window, as on the
+	// console. If there is no decision, Decision is 0, and the figures are those of the single step View.Common.
 	Decision         int64             `json:"decision"`
 	Samples          experiment.Number `json:"samples"` // of the global batch
 	StepSeconds      experiment.Number `json:"step_seconds"`
@@ -31,13 +31,13 @@ type Speed struct {
 type RankSpeed struct {
 	Share       experiment.Number `json:"share"`        // samples of a step
 	BusySeconds experiment.Number `json:"busy_seconds"` // own work in a step
-	// for other ranks in a step; without a decision also the transfer
+	// wait for other ranks in a step; without a decision, it includes the transfer
 	WaitedSeconds    experiment.Number `json:"waited_seconds"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 }
 
-// windowed reports whether a decision contains the times of its window for all ranks. The global batch needs the
-// records of all ranks.
+// windowed reports whether a decision contains the times of its window for all ranks. It also requires records of all
+// ranks, from which the size of the global batch is computed.
 func windowed(d *Decision, records []*runtime.Record) bool {
 	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(records) > 0 && len(d.Ranks) >= len(records) &&
 		len(d.Shares) >= len(records) &&
@@ -118,13 +118,13 @@ func (r *Run) totals() Totals {
 	return t
 }
 
-// mostBack is the largest number of steps that commonStep tries.
+// mostBack is the largest number of steps that common tries.
 const mostBack = 8
 
-// common returns the records of the newest step that all ranks have, by rank, and this step. active is the number of
-// ranks of the newest process. A rank without records has no part in it, nor has a rank of an earlier process. Files of
-// running ranks end at different steps, because the ranks write their records at different times. It returns no records
-// and step 0 if there is no such step.
+// common returns the newest step of which all ranks have a record, and these records by rank. active is the number of
+// ranks of the newest process. common ignores ranks without records, and ranks of earlier processes. Files of running
+// ranks end at different steps, because the ranks write their records at different times. It returns no records and
+// step 0 if there is no such step.
 func (r *Run) common(active int) (records []*runtime.Record, step int64) {
 	none := make([]*runtime.Record, len(r.ranks))
 	records = slices.Clone(none)
@@ -157,7 +157,7 @@ func (r *Run) common(active int) (records []*runtime.Record, step int64) {
 	return none, 0
 }
 
-// recordAt returns the newest record of a rank up to a step, or nil if the files have none near it.
+// recordAt returns the newest record of a rank up to a step, or nil if the files contain none near this step.
 func (r *Run) recordAt(rank int, step int64) *runtime.Record {
 	k := r.ranks[rank]
 	if k.last.Iteration <= step {

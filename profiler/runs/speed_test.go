@@ -109,7 +109,7 @@ func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
 	}
 }
 
-// TestTotalsAreThoseOfTheWholeRun: only the result of a run has its throughput.
+// TestTotalsAreThoseOfTheWholeRun: only the result of a run contains the throughput of the whole run.
 func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)
@@ -127,7 +127,7 @@ func TestTotalsAreThoseOfTheWholeRun(t *testing.T) {
 	}
 }
 
-// TestSettingsThatArriveLateAreAChange: a copy of a run can have its settings last.
+// TestSettingsThatArriveLateAreAChange: when a run is copied, its settings may arrive last.
 func TestSettingsThatArriveLateAreAChange(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 1)

@@ -128,7 +128,8 @@ func readOnly(t *testing.T, dir string, mode os.FileMode) {
 	}
 }
 
-// A copy of the folder on another machine has the state of the original if it had ended, and is unknown otherwise.
+// A copy of the folder on another machine has the state of the original if the original had ended. Otherwise, its state
+// is unknown.
 func TestStateOfACopiedFolder(t *testing.T) {
 	for _, c := range []struct {
 		name   string

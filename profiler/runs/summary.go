@@ -10,11 +10,11 @@ import (
 
 const (
 	summaryFile = "summary.json"
-	mostSummary = 8 << 20 // that of a thousand ranks has about 4 MB
+	mostSummary = 8 << 20 // the summary of a thousand ranks has about 4 MB
 )
 
-// Account contains the parts of a step, as means over the steps From to To; see package account. It is that of
-// logs/summary.json, so the final table and `analyze` have the same figures.
+// Account contains the parts of a step, as means over the steps From to To; see package account. It comes from
+// logs/summary.json, so the final table and `analyze` show the same figures.
 type Account struct {
 	From    int64              `json:"from"`
 	To      int64              `json:"to"`
@@ -22,7 +22,7 @@ type Account struct {
 	Parts   map[string]float64 `json:"parts_seconds"`
 	Bound   string             `json:"bound"` // the verdict on these steps
 	Verdict string             `json:"verdict"`
-	Rank    *int               `json:"rank"` // that the verdict names; null: no single rank
+	Rank    *int               `json:"rank"` // rank that the verdict names; null: no single rank
 }
 
 // summarized is the part of logs/summary.json that View shows.
@@ -33,7 +33,8 @@ type summarized struct {
 	account  *Account // nil without a valid one
 }
 
-// readSummary reads logs/summary.json if it has changed since it was read. It reports whether it has.
+// readSummary reads logs/summary.json if it has changed since it was read. changed is true if the summary was read
+// again or has disappeared.
 func (r *Run) readSummary() (changed bool) {
 	was := r.summary
 	info, err := r.logs.Stat(summaryFile)
@@ -75,7 +76,7 @@ func (r *Run) readSummary() (changed bool) {
 	return true
 }
 
-// account returns the account of the steps first to last of a run that has ended, or nil if its summary has other
+// account returns the account of the steps first to last of a run that has ended, or nil if its summary covers other
 // steps.
 func (r *Run) account(state Kind, first, last int64) *Account {
 	a := r.summary.account

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The page, the final table and `analyze` have one account of a run: that of the summary.
+// The page, the final table and `analyze` show the same account of a run: that of the summary.
 func TestTheAccountOfARunIsThatOfItsSummary(t *testing.T) {
 	summary := func(steps, parts string) string {
 		return `{"steps":` + steps + `,"first_step":1,"bottleneck":{"step_seconds":0.171,"parts_seconds_per_step":` +

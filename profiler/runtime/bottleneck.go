@@ -13,8 +13,7 @@ const BottleneckWindow = 50
 // does, the run is compute-bound.
 const LostFraction = 0.10
 
-// WarmUpSteps is the number of first steps that verdicts and mean times leave out, because page faults slow them
-// down.
+// WarmUpSteps is the number of first steps that verdicts and mean times exclude, because page faults slow them down.
 const WarmUpSteps = 2
 
 // Limits of the verdict. Fractions are relative to the time of a step, unless the comment names another quantity.
@@ -206,8 +205,8 @@ func (b *Bottlenecks) Add(seconds float64, step []RankTimes) {
 	b.hidden += hidden
 }
 
-// Balanced takes how good the shares of the last steps were, according to the balancer. Without it, an account assumes
-// times in proportion to samples.
+// Balanced takes the balancer's comparison of the shares of the last steps with the best shares. Without calls of
+// Balanced, the account assumes that times are in proportion to samples.
 func (b *Bottlenecks) Balanced(steps int, split account.Split) {
 	if b.warm < WarmUpSteps {
 		return
@@ -233,8 +232,8 @@ func (b *Bottlenecks) Noise(seconds float64, cause Cause) {
 	b.noise.add(seconds, cause)
 }
 
-// causeOfWindow returns the cause of most of the noise in the window. A window without a decision has that of the
-// newest one.
+// causeOfWindow returns the cause of most of the noise in the window. For a window without a decision, it returns the
+// cause of the newest decision.
 func (b *Bottlenecks) causeOfWindow() Cause {
 	if len(b.noise) == 0 {
 		return b.caused

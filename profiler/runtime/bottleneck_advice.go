@@ -91,7 +91,7 @@ func milliseconds(seconds float64) string { return fmt.Sprintf("%.1f", 1000*seco
 // Advice returns the recommended changes as text, the most promising one first.
 func (v Bottleneck) Advice(s BottleneckSettings) string {
 	if s.Foreign {
-		return "" // the settings that it names are those of another program
+		return "" // the advice names settings of this program, which have no effect on another program
 	}
 	switch v.Bound {
 	case DataBound:

@@ -157,7 +157,8 @@ func TestJitterIsNobodysFault(t *testing.T) {
 	}
 }
 
-// The text and the advice name the cause of noise. A window without a cause does not have that of the window before.
+// The text and the advice name the cause of noise. A window without a cause does not take the cause of the previous
+// window.
 func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 	r, b := rand.New(rand.NewPCG(3, 4)), NewBottlenecks(3)
 	verdict := func(cause Cause) Bottleneck {
@@ -208,7 +209,8 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 		t.Errorf("got %v, want no cause: none has most of the noise", v)
 	}
 
-	// A window without a decision has the cause of the newest one, but not that of steps that were discarded.
+	// A window without a decision has the cause of the newest decision, unless the steps of this decision were
+	// discarded.
 	b.Noise(1, quota)
 	b.Reset()
 	b.Noise(1, unknown)
@@ -225,7 +227,7 @@ func TestAVerdictNamesTheCauseOfNoise(t *testing.T) {
 	}
 }
 
-// Of two equal ranks, one is the slowest in at least half of the steps. This rank is no straggler.
+// Of two equal ranks, one is the slowest in at least half of the steps. This rank is not a straggler.
 func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
@@ -396,8 +398,8 @@ func BenchmarkBottlenecks(b *testing.B) {
 	}
 }
 
-// The verdict and the fraction of the oracle are one account: shares that are the best ones lose nothing to imbalance,
-// however much ranks wait for each other.
+// The verdict agrees with the fraction of the oracle: the best shares lose no time to imbalance, even if ranks wait
+// long for each other.
 func TestAVerdictAgreesWithTheFractionOfTheOracle(t *testing.T) {
 	step := []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}
 	for oracle, want := range map[float64]float64{1: 0, 0.944: 0.056 * 300, 0.5: 150} {

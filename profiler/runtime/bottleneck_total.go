@@ -2,15 +2,15 @@ package runtime
 
 import "math"
 
-// BottleneckTotal combines the verdicts on the windows of a run to one verdict on all steps.
+// BottleneckTotal combines the verdicts on the windows of a run into one verdict on all steps.
 //
 //	total := runtime.BottleneckTotal{}
 //	total.Add(v)         // once per window
 //	v := total.Verdict() // after at least one window
 //
-// Times are means over the steps of all windows. Of the ranks that the verdicts with the final cause name, the total
-// names the rank with the largest loss. It names a rank only if the windows of this rank contain half of the time lost
-// to the cause.
+// Times are means over the steps of all windows. Several verdicts with the final cause may name different ranks. The
+// total names the one with the largest loss, but only if the windows of this rank contain half of the time lost to the
+// cause.
 type BottleneckTotal struct {
 	sum    Bottleneck // times are sums over steps
 	blamed [bounds]map[int]*blame

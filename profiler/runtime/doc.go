@@ -24,20 +24,19 @@
 //
 // All times of a record belong to its step. Ranks report a step to rank 0 together with its gradients, before the step
 // is complete. Rank 0 therefore writes a record when the next report has arrived, or at the next evaluation, checkpoint
-// or end. If a rank is lost, no such report comes. In the records of the last step, communication_time,
-// communication_hidden_time and optimizer_time of ranks other than 0 are then those of the step before.
+// or end. If a rank is lost, no such report arrives. In the records of the last step, communication_time,
+// communication_hidden_time and optimizer_time of ranks other than 0 are then those of the previous step.
 //
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
 // evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least
 // the iteration_time of rank 0. If not every step is recorded, step_time is a mean, and the other times are those of
-// one step. A record without step_time and training_time does not know them; [StepTimes] then estimates them from
-// timestamps.
+// one step. If a record lacks step_time and training_time, [StepTimes] estimates both from timestamps.
 //
 // If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean
 // step_time. It is not exact if the rank's share has changed since the previous record.
 //
-// A record lacks the keys of traffic that is not measured, and of the times step_time and training_time if they are
-// unknown. It has all other keys; a line without one of them is damaged. A value that is unknown, NaN or infinite is
+// A record contains no keys of traffic that is not measured, and lacks step_time and training_time if they are unknown.
+// It contains all other keys. A line without one of these keys is damaged. A value that is unknown, NaN or infinite is
 // null.
 //
 // # Guarantees for readers
@@ -53,13 +52,13 @@
 //
 // # Events
 //
-// [EventsFile] has one line per [Event]. An event is a process start, a run length, an evaluation, a bottleneck verdict
-// or a checkpoint.
+// [EventsFile] contains one line per [Event]. An event is a process start, a run length, an evaluation, a bottleneck
+// verdict or a checkpoint.
 //
 // # Communication
 //
-// [CommunicationFile] has one line per [Communication]: the traffic of each link, and the times of the all-reduces,
-// over a few steps.
+// [CommunicationFile] contains one line per [Communication]: the traffic of each link, and the times of the
+// all-reduces, over a few steps.
 //
 // # Bottlenecks
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Mark is the position of a Tail or a LineTail in its file, which a later process can continue from.
+// Mark is the position of a Tail or a LineTail in its file. A later process can continue from it.
 type Mark struct {
 	Offset   int64     `json:"offset"` // bytes read
 	Size     int64     `json:"size"`   // of the file, in bytes
@@ -29,10 +29,11 @@ func (g *growing) Mark() Mark {
 }
 
 // Resume continues at a mark, so that the next call of Next reads only the records after it. It returns false if the
-// file is not the one of the mark: if it is missing or shorter, if the text before the mark differs, or if it was
-// written since then without becoming longer. A file that became longer and has the same text before the mark counts as
-// extended: a Writer that replaces a file writes records with other times. Two changes are not noticed: one before the
-// text, in a file that also became longer, and one by a tool that keeps size and time of the file, such as rsync -t.
+// file is not the one of the mark. This is the case if the file is missing or shorter, if the text before the mark
+// differs, or if the file was written since then without becoming longer. A longer file with the same text before the
+// mark counts as extended, because a Writer that replaces a file writes records with other times. Two kinds of changes
+// are not noticed. One is a change before Mark.Text in a file that also became longer. The other is a change by a tool
+// that keeps size and time of the file, such as rsync -t.
 func (g *growing) Resume(m Mark) bool {
 	if m.Offset == 0 && m.Size == 0 {
 		return true // Next reads the file from its start

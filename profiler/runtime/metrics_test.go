@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// testdata/records.json has records of two ranks that a run wrote.
+// testdata/records.json contains records of two ranks that a run wrote.
 func TestRecordsOfAFileAreWrittenWithEqualBytes(t *testing.T) {
 	file, err := os.ReadFile("testdata/records.json")
 	if err != nil {

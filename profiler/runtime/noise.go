@@ -5,11 +5,11 @@ import "github.com/hetero-train/hetero-train/profiler/telemetry"
 // Cause is what makes the times of ranks vary from step to step.
 type Cause struct {
 	Name     string // such as "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
-	Rank     int    // that causes most of the noise; -1: no single rank
-	Evidence string // names the rank that it is about; "" of an unknown cause
+	Rank     int    // rank that causes most of the noise; -1: no single rank
+	Evidence string // sensor values as text, with the rank; "" for an unknown cause
 }
 
-// stops reports whether the cause stops a process for a time, which also makes exchanges longer.
+// stops reports whether the cause stops a process temporarily, which also makes exchanges longer.
 func (c Cause) stops() bool {
 	return c.Evidence != "" && (c.Name == telemetry.Declared[telemetry.CPUQuota].Cause ||
 		c.Name == telemetry.Declared[telemetry.StolenCPU].Cause)
@@ -24,7 +24,7 @@ type caused struct {
 // noises are the causes of the noise in a number of steps.
 type noises []caused
 
-// add adds noise. The newest evidence of a cause stays.
+// add adds noise. Only the newest evidence of a cause is kept.
 func (n *noises) add(seconds float64, cause Cause) {
 	if !(seconds >= 0) {
 		return
@@ -38,7 +38,7 @@ func (n *noises) add(seconds float64, cause Cause) {
 	*n = append(*n, caused{cause, seconds})
 }
 
-// most returns the cause of more than half of the noise, or no cause if there is none.
+// most returns the cause of more than half of the noise, or Cause{} if there is none.
 func (n noises) most() Cause {
 	total := 0.0
 	for _, k := range n {
@@ -52,7 +52,7 @@ func (n noises) most() Cause {
 	return Cause{}
 }
 
-// of returns the cause if it is about the rank that a verdict names, or if one of them is no single rank.
+// of returns c unless c and the verdict name different ranks. rank is the rank of the verdict; -1: no single rank.
 func (c Cause) of(rank int) Cause {
 	if c.Rank >= 0 && rank >= 0 && c.Rank != rank {
 		return Cause{}

@@ -68,7 +68,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 	}
 }
 
-// A time below 0 is no measurement: both parsers refuse it.
+// A time below 0 is not a measurement, so both parsers refuse it.
 func TestTimesBelowZeroAreRefused(t *testing.T) {
 	line := (&Record{Iteration: 3, Forward: -time.Millisecond, Telemetry: telemetry.Unknown()}).appendJSON(nil)
 	var got Record
@@ -145,7 +145,8 @@ func sameFloat(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
 }
 
-// A record that lacks a key, or whose time or integer is null, is damaged: a zero in its place would be a wrong figure.
+// A record is damaged if it lacks a key, or if a time or an integer is null. Reading it as zero would give a wrong
+// figure.
 func TestRecordsLackNoKey(t *testing.T) {
 	whole := Record{Iteration: 3, BatchSize: 4, Forward: time.Second, Telemetry: telemetry.Unknown()}
 	text, err := json.Marshal(whole)

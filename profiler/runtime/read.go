@@ -16,14 +16,14 @@ import (
 const (
 	// maxLineBytes is much larger than any record.
 	maxLineBytes = 1 << 20
-	// maxParts is the number of parts of lines of more than maxLineBytes after which a file is refused: a sparse file
-	// would take minutes to read.
+	// Lines of more than maxLineBytes are read in parts. A file with more than maxParts such parts is refused, because
+	// a sparse file would take minutes to read.
 	maxParts = 256
 )
 
 // ReadMetrics reads the metric records of a run that is finished, running or killed. It skips lines that are not
-// records and returns their number: 0 in a valid file, 1 after a partial write. If a file has another layout, it is
-// read up to the first fault in its JSON array.
+// records and returns their number: 0 in a valid file, 1 after a partial write. A file in another layout is read up to
+// the first fault in its JSON array.
 func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {

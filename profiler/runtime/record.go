@@ -156,7 +156,7 @@ func (r *Record) Own() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward - r.Exchanges
 }
 
-// Took returns the training time of the step, or the sum of the parts if the record lacks it.
+// Took returns the training time of the step. If the record lacks this time, it returns the sum of the parts.
 func (r *Record) Took() time.Duration {
 	if r.StepTime > 0 {
 		return r.StepTime
@@ -215,8 +215,8 @@ const (
 	// limit, no sum of steps overflows.
 	MostStep = 1 << 40
 
-	// mostSeconds is the largest valid time in a record, in s, also since 1970 UTC. A time.Duration has at most 292
-	// years.
+	// mostSeconds is the largest valid time in a record, in s, including the time since 1970 UTC. A time.Duration has
+	// at most 292 years.
 	mostSeconds = 9_000_000_000
 )
 
@@ -235,7 +235,7 @@ func appendFloat(b []byte, key string, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendSeconds writes whole nanoseconds, so that the sum of the parts equals the total in every digit.
+// appendSeconds writes whole nanoseconds, so that the written parts sum exactly to the written total.
 func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	b = append(b, key...)
 	if d < 0 {
@@ -260,8 +260,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is
-// a time or a count below 0. Keys that are computed from others are ignored.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration, and a time or a count
+// below 0, are errors. Keys whose values are computed from other keys are ignored.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {

@@ -119,7 +119,7 @@ func (w *Writer) Truncate(iteration int64) error {
 func (w *Writer) truncate(iteration int64) error {
 	name := filepath.Base(w.path)
 	size, records, err := w.rewrite(name, func(i int64) bool { return i <= iteration })
-	if size > 0 { // also if the folder could not be synced, because the open file no longer has this name
+	if size > 0 { // even if the folder could not be synced, because the open file no longer has this name
 		err = errors.Join(err, w.attach(name, size, records == 0))
 	}
 	if err != nil {

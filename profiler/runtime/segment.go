@@ -22,7 +22,7 @@ func SegmentAt(starts []Event, step int64) (s Segment) {
 		}
 		s = Segment{After: e.Step, Ranks: e.Start.Ranks}
 	}
-	s.After = 0 // the number of ranks never changed, also if the run has started from a step of another run
+	s.After = 0 // the number of ranks never changed, even if the run has started from a step of another run
 	return s
 }
 

@@ -10,8 +10,8 @@ const (
 	PauseSeconds = 1
 )
 
-// StepTimes computes the times of the steps of a run from the records of rank 0, in their order. Every report uses it,
-// so all of them agree. The zero value is ready for the first record.
+// StepTimes computes the times of the steps of a run from the records of rank 0, in their order. All reports use
+// StepTimes, so they agree. The zero value is ready for the first record.
 type StepTimes struct {
 	previous Record
 	elapsed  float64
@@ -27,8 +27,8 @@ type StepSpan struct {
 
 // Next returns the span that ends with a record. measured is the longest time of this step that a rank measured, in s.
 //
-// Records have the training time. If a record lacks it, the time of a step is the time
-// between the ends of two steps, or measured if there was a pause between them.
+// The time of a step follows from the training times in the records. If a record contains no training time, it is the
+// time between the ends of two steps, or measured if there was a pause between them.
 func (s *StepTimes) Next(r *Record, measured float64) StepSpan {
 	span := StepSpan{Seconds: measured, Steps: 1}
 	first := s.previous.Iteration <= 0 || r.Iteration <= s.previous.Iteration
@@ -44,7 +44,7 @@ func (s *StepTimes) Next(r *Record, measured float64) StepSpan {
 		if first { // a run from a checkpoint of another run does not start at step 0
 			span.Steps = max(1, math.Round(trained/r.StepTime.Seconds()))
 		}
-		span.Seconds = trained / span.Steps // StepTime may stand for fewer steps, after a resume between two records
+		span.Seconds = trained / span.Steps // after a resume between two records, StepTime may cover fewer steps
 		span.Paused = between > trained+PauseSeconds
 		s.elapsed += trained
 	case r.StepTime > 0: // the previous record lacks the training time

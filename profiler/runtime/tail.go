@@ -22,8 +22,8 @@ const (
 	// mostTailLine is the largest size of a line in bytes. A line with values of 10,000 ranks has 2 MiB.
 	mostTailLine = 16 << 20
 
-	// mostSkippedBytes is the largest sum of the sizes of lines that are too long. A file with more is no file of
-	// records: it may be a sparse file that would take minutes to read.
+	// mostSkippedBytes is the largest sum of the sizes of lines that are too long. A file with more is not a file of
+	// records, and may be a sparse file that would take minutes to read.
 	mostSkippedBytes = 256 << 20
 
 	// markBytes is the size of mark in bytes. It is enough for a record with its iteration and timestamp.
@@ -31,7 +31,7 @@ const (
 )
 
 // Tail reads a file of metric records while a Writer appends to it. Each call of Next continues after the last record
-// that was read. Between calls, the file is closed. Only one goroutine at a time may use a Tail.
+// that was read. Between calls, the file is closed. A Tail is not safe for concurrent use.
 //
 //	tail := runtime.NewTail(logs, runtime.FileName(rank))   // logs is an *os.Root
 //	for {
@@ -47,7 +47,7 @@ type growing struct {
 
 	file   os.FileInfo // state of the file at the last call; nil before the first call
 	offset int64       // end of the last record or line that was read
-	mark   []byte      // text before offset, by which another file with the same name is detected
+	mark   []byte      // text before offset; it detects another file with the same name
 
 	skipped int64 // sum of the sizes of lines that were too long, in bytes
 
@@ -75,8 +75,8 @@ func (g *growing) Found() bool { return g.file != nil }
 // position of the record in the file; ReadFrom accepts it. more means that the limit was reached.
 //
 // A Writer replaces its file when a run resumes or rolls back. The next call of Next then increments t.Replaced and
-// reads from the start of the file. The caller must drop the records that it already has.
-// A file that does not exist has no records.
+// reads from the start of the file. The caller must drop the records that it has already received. A missing file
+// counts as a file without records.
 func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) error {
 		end := t.offset + limit
@@ -143,7 +143,7 @@ func (g *growing) restart(info os.FileInfo) {
 	g.file, g.offset, g.mark, g.skipped, g.Damaged, g.Cut = info, 0, nil, 0, 0, false
 }
 
-// errSkipped refuses a file, until another one replaces it.
+// errSkipped is returned for a file until another file replaces it.
 var errSkipped = fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records",
 	mostSkippedBytes>>20)
 
@@ -208,8 +208,8 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 	return nil
 }
 
-// chunks are buffers of tailChunkBytes. A reader of a thousand files would otherwise allocate one for each look at a
-// file.
+// chunks are buffers of tailChunkBytes. Otherwise, a reader of a thousand files would allocate a buffer each time that
+// it reads a file.
 var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); return &b }}
 
 // scanned is the result of scan.
@@ -221,9 +221,9 @@ type scanned struct {
 	cut     bool  // the file does not end with a line "]"
 }
 
-// scan calls each with the records from offset on, until each returns false or a chunk ends after end, because lines
-// that are not records also take time. It ignores text after the last line break, because a Writer may still write to
-// this line.
+// scan calls each with the records from offset on. It stops when each returns false, or after the first chunk that ends
+// after end. The latter limits the time that is spent on lines that are not records. It ignores text after the last
+// line break, because a Writer may still write to this line.
 func scan(file io.ReaderAt, offset, end int64, each func(at int64, r *Record) bool) (s scanned, _ error) {
 	buffer := chunks.Get().(*[]byte)
 	defer chunks.Put(buffer)

@@ -123,7 +123,7 @@ func TestTailWaitsForTheEndOfALineAndCountsDamage(t *testing.T) {
 	}
 }
 
-// A reader that watches many files takes turns, so a damaged file must not hold it longer than a good one.
+// A reader of many files reads them in turns, so a damaged file must not take longer than a valid one.
 func TestDamagedLinesCountTowardsTheLimit(t *testing.T) {
 	dir := t.TempDir()
 	tail, _ := tailOf(t, dir)
@@ -176,8 +176,8 @@ func TestReadFromAnOffset(t *testing.T) {
 	}
 }
 
-// A sparse file needs no disk space. A Tail that read all of it would take minutes, and a page that follows the run
-// would read it again and again.
+// A sparse file needs no disk space. A Tail would take minutes to read it, and the server of a page that follows the
+// run would read it repeatedly.
 func TestTailsRefuseASparseFile(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Thinning states which records a file keeps after it has reached its largest size: all of the newest Window steps. For
-// each doubling of the age beyond Window, it keeps half as many: one of 2 steps, then one of 4, and so on. The file
-// still covers the whole run, and its size grows with the logarithm of the number of steps.
+// Thinning states which records a file keeps after it has reached its largest size. It keeps all records of the newest
+// Window steps. For each doubling of the age beyond Window, it keeps half as many: one of 2 steps, then one of 4, and
+// so on. The file still covers the whole run, and its size grows with the logarithm of the number of steps.
 type Thinning struct {
 	Last   int64 // newest step
 	Window int64 // at least 1
@@ -37,8 +37,8 @@ func ThinningOf(steps []int64) Thinning {
 	return t
 }
 
-// Keep returns a function that the caller calls with each step, in ascending order. It reports whether the record
-// stays. The files of all ranks keep the same steps.
+// Keep returns a function that reports whether the record of a step is kept. The caller must call it with each step, in
+// ascending order. The files of all ranks keep the same steps.
 func (t Thinning) Keep() func(step int64) bool {
 	octave, slot := -1, int64(-1)
 	return func(step int64) bool {
@@ -53,7 +53,7 @@ func (t Thinning) Keep() func(step int64) bool {
 	}
 }
 
-// Size returns the size of the file in bytes, without the records that wait in memory. It does not wait for the disk.
+// Size returns the size of the file in bytes, without the records that wait in memory. It never waits for the disk.
 func (w *Writer) Size() int64 { return w.size.Load() }
 
 // Steps returns the iterations of the records in the file.
@@ -85,7 +85,7 @@ func (w *Writer) Thin(t Thinning, progress func()) error {
 		}
 		name := filepath.Base(w.path)
 		size, records, err := w.rewrite(name, t.Keep())
-		if size > 0 { // also if the folder could not be synced
+		if size > 0 { // even if the folder could not be synced
 			err = errors.Join(err, w.attach(name, size, records == 0))
 		}
 		if err != nil {
@@ -98,7 +98,7 @@ func (w *Writer) Thin(t Thinning, progress func()) error {
 // portionBytes is the size of the parts in which a file is written. A slow disk of 5 MB/s needs 1.6 s for a part.
 const portionBytes = 8 << 20
 
-// portions writes to a file. It flushes each portion to the disk.
+// portions writes to a file, and flushes it to the disk after each portion.
 type portions struct {
 	file     *os.File
 	progress func() // may be nil

@@ -30,8 +30,8 @@ func TestOlderStepsKeepFewerRecords(t *testing.T) {
 	}
 }
 
-// A file that is thinned out again and again keeps its first and its newest steps, stays below its limit, and has no
-// gap of more than a fraction of the age.
+// A file that is thinned repeatedly keeps its first and its newest steps, and stays below its limit. The length of a
+// gap is at most a fraction of the age of its steps.
 func TestAFileOfALongRunStaysSmall(t *testing.T) {
 	var steps []int64
 	const limit = 1000
@@ -69,7 +69,7 @@ func TestThinnedFilesAreOneSeriesForReaders(t *testing.T) {
 		t.Fatalf("got steps %v, %v", steps, err)
 	}
 	progress := 0
-	appendAll(w, 101) // is in memory when the file is thinned out
+	appendAll(w, 101) // is in memory while the file is thinned
 	if err := w.Thin(ThinningOf(steps), func() { progress++ }); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// TestReadingEndsWithItsContext: a reader of a long run for which no caller waits any more must not read to the end.
+// TestReadingEndsWithItsContext: when the caller of a reader has gone, the reader must not read a long run to its end.
 func TestReadingEndsWithItsContext(t *testing.T) {
 	const records = 4000
 	path := filepath.Join(t.TempDir(), runtime.FileName(0))

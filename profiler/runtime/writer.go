@@ -36,7 +36,7 @@ type Options struct {
 	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Writer performs them
 
 	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
-	// change, regardless of the number of tries. A goroutine of the Writer, Flush or Sync calls it. It may be nil.
+	// change, regardless of the number of attempts. A goroutine of the Writer, Flush or Sync calls it. It may be nil.
 	OnFault func(error)
 }
 
@@ -70,7 +70,7 @@ type Repair struct {
 	Damaged  int    // number of removed lines that were not records
 	Repaired bool   // the array was not closed, or contained damaged lines
 	SetAside string // new name of a file in another layout; "" if there was none
-	Earlier  string // new name of another run's file (Options.Fresh); this is no fault, so String ignores it
+	Earlier  string // new name of another run's file (Options.Fresh); this is not a fault, so String ignores it
 }
 
 // String returns a description of the faults, or "" if there were none.
@@ -106,7 +106,7 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 }
 
 // Append adds a record. It only copies the record to memory. A background goroutine writes it to the file. A time or a
-// count below 0 is a wrong measurement, and is written as 0: readers refuse it, and would lose the whole record.
+// count below 0 is a wrong measurement. It is written as 0, because readers would otherwise refuse the whole record.
 func (w *Writer) Append(record *Record) {
 	record = record.atLeastZero()
 	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })

@@ -11,14 +11,14 @@ import (
 // decisions has about 1 MB. With a larger value, a run needs more memory while its disk does not answer.
 const MostQueued = 16 << 20
 
-// Queue performs the disk operations of a run in their order, on a goroutine of its own. The goroutine that trains
-// therefore never waits for the disk, also if the file system hangs. All methods are safe for concurrent use. A nil
-// Queue performs each job at once.
+// Queue performs the disk operations of a run in their order, on its own goroutine. The goroutine that trains therefore
+// never waits for the disk, even if the file system hangs. All methods are safe for concurrent use. With a nil Queue,
+// Do performs each job before it returns.
 //
 // Do accepts every job. The caller must stop adding records while the queue is Full.
 type Queue struct {
 	watch *diskwatch.Watch
-	over  atomic.Int32 // number of Spools that hold more than their MostBytes, because the disk does not answer
+	over  atomic.Int32 // number of Spools with more than their MostBytes of records, because the disk does not answer
 
 	mu     sync.Mutex
 	more   sync.Cond // signals a job, or the end
@@ -38,7 +38,7 @@ type job struct {
 	do    func()
 }
 
-// NewQueue returns a running queue. watch, which may be nil, gets each operation. The caller must call Close.
+// NewQueue returns a running queue. watch, which may be nil, observes each operation. The caller must call Close.
 func NewQueue(watch *diskwatch.Watch) *Queue {
 	q := &Queue{watch: watch, ended: make(chan struct{})}
 	q.more.L = &q.mu
@@ -46,8 +46,8 @@ func NewQueue(watch *diskwatch.Watch) *Queue {
 	return q
 }
 
-// Do adds a job that writes to a file. bytes is the memory that the job holds. After Close, Do performs the job itself.
-// A job may call Do: Close then also performs the added job.
+// Do adds a job that writes to a file. bytes is the size of the memory that the job uses. After Close, Do performs the
+// job itself. A job may call Do: Close then also performs the added job.
 func (q *Queue) Do(file string, bytes int, do func()) {
 	if q == nil {
 		do()
@@ -91,8 +91,8 @@ func (q *Queue) run() {
 	}
 }
 
-// Progress states that the disk has performed a part of a long job. Only a job of the queue calls it. The age of the
-// operation then starts at 0, so a slow disk is not taken for one that does not answer.
+// Progress states that the disk has performed a part of a long job. Only a job of the queue may call it. It resets the
+// age of the operation to 0, so that a slow disk is not mistaken for a disk that does not answer.
 func (q *Queue) Progress() {
 	if q == nil || q.end == nil {
 		return
@@ -101,7 +101,7 @@ func (q *Queue) Progress() {
 	q.end = q.watch.Begin(q.file)
 }
 
-// Full reports whether the memory for waiting records is full, so the caller must wait, too.
+// Full reports whether the memory for waiting records is full. The caller must then wait before it adds more records.
 func (q *Queue) Full() bool {
 	return q != nil && (q.over.Load() > 0 || q.Waiting() > MostQueued)
 }
@@ -116,7 +116,7 @@ func (q *Queue) Waiting() int {
 	return q.bytes
 }
 
-// Written returns a channel that is closed after all jobs so far.
+// Written returns a channel that is closed when all jobs so far are done.
 func (q *Queue) Written() <-chan struct{} {
 	done := make(chan struct{})
 	q.Do("", 0, func() { close(done) })

@@ -14,13 +14,13 @@ type Options struct {
 	Queue     *Queue        // performs the regular flushes and SyncSoon; nil: the Spool performs them itself
 	File      string        // path of the file, for reports of Queue
 
-	// Write writes all waiting records. There may be none. It returns the records that it did not write in left; the
-	// next call gets them first.
+	// Write writes all waiting records. There may be none. left contains the records that it did not write. The next
+	// call receives these records first.
 	Write       func(records []byte) (left []byte, err error)
 	Sync, Close func() error
 
 	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
-	// change, regardless of the number of tries. A goroutine of the Spool, Flush or Sync calls it. It may be nil.
+	// change, regardless of the number of attempts. A goroutine of the Spool, Flush or Sync calls it. It may be nil.
 	OnFault func(error)
 }
 
@@ -51,8 +51,8 @@ func Start(o Options) *Spool {
 	return s
 }
 
-// Add calls add to append a record. It only copies to memory. If the buffer is full, the record is lost if the disk
-// refuses records; if the disk does not answer, Queue becomes full instead.
+// Add calls add to append a record. It only copies to memory. If the buffer is full because the disk refuses records,
+// the record is lost. If the disk does not answer, the buffer grows and Queue becomes full instead.
 func (s *Spool) Add(add func(records []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Spool) flushRegularly() {
 	}
 }
 
-// regular is a flush of Queue.
+// regular is a job of Queue that flushes the records.
 func (s *Spool) regular() {
 	s.queued.Store(false)
 	s.unlessClosed(s.flush) // OnFault receives the error

@@ -104,7 +104,7 @@ func TestRecordsThatFindNoRoomAreCounted(t *testing.T) {
 	}
 }
 
-// A disk that does not answer delays no Add and costs no record; the queue says that it is full.
+// If the disk does not answer, Add is not delayed and no record is lost. The queue reports that it is full.
 func TestADiskThatDoesNotAnswerCostsNoRecord(t *testing.T) {
 	watch := new(diskwatch.Watch)
 	q := NewQueue(watch)
@@ -191,7 +191,8 @@ func TestJobsRunInTheirOrderAndAfterClose(t *testing.T) {
 	}
 }
 
-// A job may add a job when Close already waits. Close performs both, and a job after Close is performed at once.
+// A job may add a job while Close already waits. Close performs both. A job that is added after Close is performed
+// immediately.
 func TestAJobOfAJobIsPerformedByClose(t *testing.T) {
 	q := NewQueue(nil)
 	begun, closing := make(chan struct{}), make(chan struct{})

@@ -16,7 +16,7 @@ type CPU struct {
 	Sockets  int
 	Cores    int      // number of physical cores of the whole machine; 0: unknown
 	Threads  int      // number of logical CPUs of the whole machine
-	Features []string // features in the list below that the CPU has, in Linux's names
+	Features []string // those of the features below that the CPU has, by their names in Linux
 
 	Usable int     // number of logical CPUs on which this process may run (affinity, cpuset)
 	Quota  float64 // CPU time per second that this process may use: Usable, or less with a CPU quota
@@ -113,7 +113,8 @@ func knownFeatures(has []string) []string {
 	return known
 }
 
-// armModels has the names of ARM CPUs by implementer and part (MIDR_EL1), as the Linux kernel lists them in cputype.h.
+// armModels contains the names of ARM CPUs by implementer and part (MIDR_EL1), as listed in cputype.h of the Linux
+// kernel.
 var armModels = map[string]string{
 	"0x41 0xd03": "Cortex-A53", "0x41 0xd07": "Cortex-A57", "0x41 0xd08": "Cortex-A72", "0x41 0xd0b": "Cortex-A76",
 	"0x41 0xd0c": "Neoverse N1", "0x41 0xd40": "Neoverse V1", "0x41 0xd49": "Neoverse N2", "0x41 0xd4f": "Neoverse V2",

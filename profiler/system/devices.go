@@ -107,9 +107,10 @@ func ownInterfaces() []net.Interface {
 	return append([]net.Interface{}, list...) // not nil
 }
 
-// interfaces returns the network interfaces. own contains those of this network namespace; nil: those in root/sys. /sys
-// shows the interfaces of the network namespace in which it was mounted, as after nsenter --net. An interface of
-// another namespace with the same name has another index or address; its folder is then ignored.
+// interfaces returns the network interfaces in own, the interfaces of this network namespace. If own is nil, it returns
+// those in root/sys. /sys may show the interfaces of another network namespace, the one in which it was mounted, for
+// example after nsenter --net. An interface with the same name in another namespace has another index or address. Its
+// folder is ignored.
 func interfaces(root fs.FS, own []net.Interface) (list []adapter) {
 	const all = "sys/class/net/"
 	if own == nil {

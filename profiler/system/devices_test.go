@@ -56,7 +56,7 @@ func TestSensorsOfFakeMachines(t *testing.T) {
 		"sys/class/hwmon/hwmon3/name": "k10temp\n", "sys/class/hwmon/hwmon3/temp1_input": "71500\n",
 		rapl + "0/energy_uj": "1000000\n", rapl + "0/max_energy_range_uj": "10000000\n",
 		rapl + "1/energy_uj": "9000000\n", rapl + "1/max_energy_range_uj": "10000000\n",
-		rapl + "0:0/energy_uj":                               "77000000\n", // a part of socket 0
+		rapl + "0:0/energy_uj":                               "77000000\n", // belongs to a part of socket 0
 		firstCPU + "cpufreq/scaling_cur_freq":                "1800000\n",
 		firstCPU + "cpufreq/cpuinfo_max_freq":                "3600000\n",
 		firstCPU + "thermal_throttle/package_throttle_count": "5\n",

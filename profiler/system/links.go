@@ -20,7 +20,7 @@ import (
 const mostLinks = 32
 
 // LinkSampler measures the traffic of the network interfaces and the RDMA ports of this machine, or of this container's
-// network namespace. Only one goroutine at a time may use it.
+// network namespace. It is not safe for concurrent use.
 //
 // It reads the byte counters of the kernel: /proc/thread-self/net/dev and /sys/class/infiniband/*/ports/*/counters. An
 // interface or port that is added later is not measured. The RDMA ports are those of the network namespace in which
@@ -50,7 +50,8 @@ func NewLinkSampler() *LinkSampler {
 	return newLinkSampler(os.DirFS("/"), ownInterfaces(), func() time.Duration { return time.Since(begin) })
 }
 
-// newLinkSampler finds the links in root. own contains the interfaces of the network namespace; nil: those in root/sys.
+// newLinkSampler finds the links in root. own contains the interfaces of the network namespace; nil means the
+// interfaces in root/sys.
 func newLinkSampler(root fs.FS, own []net.Interface, now func() time.Duration) *LinkSampler {
 	s := &LinkSampler{root: root, now: now, ports: append(findRDMA(root), findInterfaces(root, own)...)}
 	s.ports = s.ports[:min(len(s.ports), mostLinks)]
@@ -131,13 +132,13 @@ var rankOfKind = map[telemetry.LinkKind]int{telemetry.LinkNetwork: 0, telemetry.
 	telemetry.LinkLoopback: 2}
 
 // findInterfaces returns the network interfaces that are up. If interfaces with hardware are up, they connect the
-// machine with others, and the traffic of other interfaces passes them or stays in the machine. Otherwise, as in a
-// container, the virtual interfaces are the connection.
+// machine with other machines. The traffic of all other interfaces then passes through them, or stays in the machine.
+// Otherwise, for example in a container, the virtual interfaces are the connection.
 func findInterfaces(root fs.FS, own []net.Interface) (ports []port) {
 	hardware := false
 	for _, f := range interfaces(root, own) {
 		physical := f.exists("device")
-		if !f.up || !physical && f.exists("master") { // master: a bridge has the same traffic
+		if !f.up || !physical && f.exists("master") { // with a master, its bridge has the same traffic
 			continue
 		}
 		p := port{unit: 1, sent: path.Join(f.folder, "statistics/tx_bytes"),

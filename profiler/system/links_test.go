@@ -139,8 +139,7 @@ func TestTrafficOfFakeMachines(t *testing.T) {
 	check("no number", "mlx5_0/1", telemetry.Traffic{Sent: 0, SentBytes: 4000, Received: nan, ReceivedBytes: nan})
 }
 
-// trafficOf returns the bytes that a link of this machine sends while do runs. The other programs of the machine also
-// use it.
+// trafficOf returns the bytes that a link of this machine sends while do runs. They include traffic of other programs.
 func trafficOf(t *testing.T, name string, do func()) telemetry.Traffic {
 	t.Helper()
 	s := NewLinkSampler()
@@ -167,7 +166,7 @@ func send(t *testing.T, address string, bytes int) {
 	}
 	defer conn.Close()
 	for sent := 0; sent < bytes; sent += 1000 {
-		_, _ = conn.Write(make([]byte, 1000)) // a refusal of an earlier packet is an error of this one
+		_, _ = conn.Write(make([]byte, 1000)) // may return the error of an earlier packet that was refused
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // rank joins, or "none".
 const busyVariable = "HETERO_TEST_BUSY"
 
-// figure is what a busy rank reports once a second.
+// figure is the report that a busy rank sends once a second.
 type figure struct {
 	Percent float64 // CPUPercent
 	Used    float64 // CPU time / time, as the test measures it
@@ -110,8 +110,8 @@ func busyRanks(t *testing.T, groups []string, good func(figure) bool, want strin
 	}
 }
 
-// A rank with one thread uses all that it may use if its thread is busy, however many CPUs and other ranks the machine
-// has. On a loaded machine, the thread gets a part of a CPU, and the figure is this part.
+// A rank that has one thread, and keeps it busy, has a utilization of 100 %, regardless of the other CPUs and ranks of
+// the machine. On a loaded machine, the thread gets only a part of a CPU, and the utilization is this part.
 func TestABusyRankOfTwoUsesAllOfItsCPU(t *testing.T) {
 	busyRanks(t, []string{"none", "none"}, func(f figure) bool {
 		return f.Used > 0.05 && math.Abs(f.Percent-100*min(f.Used, 1)) < 10
@@ -148,8 +148,8 @@ func TestABusyRankUsesAllOfItsQuota(t *testing.T) {
 		"a quota of 0.2 CPUs and above 80 % of it")
 }
 
-// A rank in a network namespace of its own (scripts/lab.sh --link) sees the sysfs of the machine. Its figures must be
-// those of its own interfaces.
+// A rank in its own network namespace (scripts/lab.sh --link) sees the sysfs of the machine. Its figures must be those
+// of its own interfaces.
 func TestTrafficOfANetworkNamespace(t *testing.T) {
 	if os.Getenv(spaceVariable) != "" {
 		checkOwnTraffic(t)

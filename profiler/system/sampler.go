@@ -28,14 +28,14 @@ type Load struct {
 	ResidentBytes int64   // resident memory; 0 if it cannot be read
 }
 
-// Limits contains limits of a process that the operating system does not know. A value of 0 is no limit.
+// Limits contains limits of a process that the operating system does not know. A value of 0 means no limit.
 type Limits struct {
 	// Threads is the number of threads with which the process computes.
 	Threads int
-	// Processes is the number of processes that divide the CPU quota and the affinity of this process: the ranks that
-	// one parent has started.
+	// Processes is the number of processes that share the CPU quota and the affinity of this process: the ranks that
+	// the same parent process has started.
 	Processes int
-	// MemoryBytes is the part of the memory that belongs to this process.
+	// MemoryBytes is the part of the memory that this process may use.
 	MemoryBytes int64
 	// PID is the process to measure, in the same control groups; 0: this process.
 	PID int
@@ -149,7 +149,7 @@ func (s *Sampler) Sample() Load {
 	return s.load
 }
 
-// fail ends the measurements and sets the values to NaN, because old values would look like new ones.
+// fail ends the measurements and sets the values to NaN, because old values would look like new values.
 func (s *Sampler) fail(err error) Load {
 	s.err = err
 	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
@@ -189,7 +189,7 @@ func openSelf(limits Limits) (*self, error) {
 		quota, err1 := os.Open(filepath.Join("/", folder, cgroup.CPUQuotaV1))
 		period, err2 := os.Open(filepath.Join("/", folder, cgroup.CPUPeriodV1))
 		if err1 != nil || err2 != nil {
-			quota.Close() // nil has an error, too
+			quota.Close() // for a nil file, it only returns an error
 			period.Close()
 			continue
 		}

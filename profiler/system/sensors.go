@@ -29,7 +29,7 @@ func (v *Sensors) Put(s *telemetry.Sample) {
 	s[telemetry.ThermalThrottling] = v.Throttled
 }
 
-// SensorSampler reads Sensors. Only one goroutine at a time may use it.
+// SensorSampler reads Sensors. It is not safe for concurrent use.
 type SensorSampler struct {
 	root        fs.FS
 	now         func() time.Time

@@ -21,11 +21,11 @@ type Wait struct {
 	// in which the threads ran or were ready to run. It is NaN if it cannot be read.
 	//
 	// Two kinds of waits are excluded: waits because of an exhausted CPU quota, and waits for threads of the same
-	// process. For the latter there is only an upper limit of StolenPercent: the CPU time that the quota permits, but
-	// that the process did not get.
+	// process. The latter cannot be measured. StolenPercent is therefore limited by the CPU time that the quota
+	// permits, but that the process did not get.
 	StolenPercent float64
 	// QuotaPercent is the time for which an exhausted CPU quota stopped threads that were ready to run. It is in
-	// percent of this time plus the time in which the threads ran. It is NaN if StolenPercent is.
+	// percent of this time plus the time in which the threads ran. It is NaN if StolenPercent is NaN.
 	QuotaPercent float64
 }
 
@@ -34,7 +34,7 @@ func (w *Wait) Put(s *telemetry.Sample) {
 	s[telemetry.StolenCPU], s[telemetry.CPUQuota] = w.StolenPercent, w.QuotaPercent
 }
 
-// WaitSampler measures the Wait of this process between calls of Sample. Only one goroutine at a time may use it.
+// WaitSampler measures the Wait of this process between calls of Sample. It is not safe for concurrent use.
 type WaitSampler struct {
 	source  waitSource
 	quota   float64 // in CPUs
@@ -82,8 +82,8 @@ func (w *WaitSampler) Err() error { return w.err }
 // Close releases the files of the sampler.
 func (w *WaitSampler) Close() error { return w.source.Close() }
 
-// Sample returns the Wait since the previous call. The first call returns unknown values. So does a call without
-// elapsed time or CPU use since the previous one.
+// Sample returns the Wait since the previous call. It returns unknown values in the first call, and if no time elapsed
+// or no CPU time was used since the previous call.
 func (w *WaitSampler) Sample() Wait {
 	none := Wait{math.NaN(), math.NaN()}
 	if w.err != nil {
@@ -100,7 +100,7 @@ func (w *WaitSampler) Sample() Wait {
 			t = new(threadTime)
 			w.threads[id] = t
 		}
-		ran += max(r-t.ran, 0) // a new thread may have got the same id
+		ran += max(r-t.ran, 0) // a new thread may have received the same id
 		waited += max(d-t.waited, 0)
 		t.ran, t.waited, t.round = r, d, w.round
 	})
@@ -118,7 +118,7 @@ func (w *WaitSampler) Sample() Wait {
 	if first || elapsed <= 0 {
 		return none
 	}
-	// The group may contain other processes, so lost may also be time of their threads.
+	// The group may contain other processes, so lost may include time of their threads.
 	stopped := max(min(waited, lost), 0)
 	stolen := max(min(waited-lost, time.Duration(w.quota*float64(elapsed))-ran-lost), 0)
 	return Wait{percentOf(stolen, ran), percentOf(stopped, ran)}

@@ -12,7 +12,7 @@
 //
 // Package profiler/hardware measures the samples, and package engine/train sends them to all ranks. Package
 // profiler/runtime records the sensors that have a column. Package balancer calls Sign to explain why a rank is slow.
-// None of these packages has a list of sensors of its own, so a new sensor changes only this package and the package
+// None of these packages has its own list of sensors. A new sensor therefore changes only this package and the package
 // that measures it.
 //
 // # Links

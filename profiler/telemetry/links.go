@@ -65,7 +65,7 @@ type direction struct {
 }
 
 // Add adds the values of the two counters at a time in seconds, on any monotonic clock. NaN means that a counter cannot
-// be read. Without two successive values, and after a counter has started again, the rate is unknown.
+// be read. The rate is unknown without two successive values, and after a counter has restarted.
 func (m *Meter) Add(seconds, sent, received float64) (t Traffic) {
 	t.Sent, t.SentBytes = m.sent.add(seconds, sent)
 	t.Received, t.ReceivedBytes = m.received.add(seconds, received)
@@ -88,8 +88,8 @@ func (d *direction) add(seconds, value float64) (rate, total float64) {
 	return rate, d.total
 }
 
-// trafficSensors are the sensors of each kind of link: sent, received. The traffic of the other kinds is part of no
-// sensor, because it would count twice or stays in the machine.
+// trafficSensors are the sensors of each kind of link: sent, received. Other kinds have no sensor, because their
+// traffic would count twice or stays in the machine.
 var trafficSensors = map[LinkKind][2]Sensor{
 	LinkNVLink:  {NVLinkSent, NVLinkReceived},
 	LinkPCIe:    {PCIeSent, PCIeReceived},
@@ -97,8 +97,8 @@ var trafficSensors = map[LinkKind][2]Sensor{
 	LinkRDMA:    {RDMASent, RDMAReceived},
 }
 
-// PutTraffic sets the sensors of traffic to the sums over the links of each kind. traffic[i] belongs to links[i].
-// Links whose traffic is unknown do not count; if it is unknown for all links of a kind, the sensor is unknown.
+// PutTraffic sets the traffic sensors to the sums over the links of each kind. traffic[i] belongs to links[i]. Links
+// with unknown traffic are ignored. If the traffic of all links of a kind is unknown, the sensor is unknown.
 func PutTraffic(s *Sample, links []Link, traffic []Traffic) {
 	for i, l := range links {
 		sensors, summed := trafficSensors[l.Kind]

@@ -1,6 +1,6 @@
 package telemetry
 
-// Metric is the index of a step metric: a value that the record of a step contains. Sensors of a Sample follow them.
+// Metric is the index of a step metric: a value in the record of a step. The sensors of a Sample are not step metrics.
 type Metric int
 
 // Step metrics, in the order of the keys in a record.
@@ -45,15 +45,15 @@ const (
 	Derived             // computed from other metrics when the record is written
 )
 
-// Scope states which ranks have a value of their own.
+// Scope states whether each rank has its own value.
 type Scope int
 
 const (
 	OfRun  Scope = iota // the value is equal on all ranks
-	OfRank              // each rank has its value
+	OfRank              // each rank has its own value
 )
 
-// Point states what a point of several steps in TensorBoard and MLflow shows.
+// Point states which value a point in TensorBoard and MLflow shows if it covers several steps.
 type Point int
 
 const (
@@ -63,7 +63,7 @@ const (
 )
 
 // MetricDeclaration describes a step metric. To add a metric of kind Number, add its constant and its row, and set its
-// value where it is measured: records, documentation, charts and exporters follow from the row.
+// value where it is measured. Records, documentation, charts and exporters are derived from the row.
 type MetricDeclaration struct {
 	Key      string // key in a record
 	Kind     Kind
@@ -71,13 +71,13 @@ type MetricDeclaration struct {
 	Point    Point // how Tag summarizes steps
 	Unit     string
 	Doc      string // meaning, for readers of records
-	Optional bool   // a record lacks the key if the value is 0, which means unknown
+	Optional bool   // records omit the key if the value is 0, which means unknown
 
-	Column     string // name in the figures of the dashboard; "" if it shows no chart of the metric
+	Column     string // name in the figures of the dashboard; "" if the dashboard shows no chart of the metric
 	Tag        string // chart in TensorBoard and metric in MLflow; "": none
 	Prometheus string // metric for Prometheus; "": none
 	Help       string // its description there
-	Panel      *Panel // chart of the dashboard with this metric alone; nil: none, or one with other values
+	Panel      *Panel // chart of the dashboard with only this metric; nil: no such chart
 }
 
 // Panel describes a chart of the dashboard that shows one metric.
@@ -94,7 +94,7 @@ type Panel struct {
 // Values contains the values of the metrics of kind Number. The other elements are 0.
 type Values [MetricCount]float64
 
-// Metrics has one row per step metric.
+// Metrics contains one row per step metric.
 var Metrics = [MetricCount]MetricDeclaration{
 	Epoch:     {Key: "epoch", Kind: Integer, Doc: "number of the epoch, from 0"},
 	Iteration: {Key: "iteration", Kind: Integer, Unit: "steps", Doc: "optimizer steps done, including this step"},

@@ -8,19 +8,19 @@ import (
 // Sensor is the index of a sensor in a Sample.
 type Sensor int
 
-// Sensors that can explain a slowdown, which have a Sign function, come first. Their order is the order of the evidence
-// in a verdict: reasons that the driver reports, then measurements, then symptoms.
+// Sensors with a Sign function, which can explain a slowdown, come first. A verdict lists its evidence in this order:
+// reasons that the driver reports, then measurements, then symptoms.
 const (
 	HardwareSlowdown  Sensor = iota // 1 if the hardware slows the GPU down for any reason, else 0
 	ThermalThrottling               // 1 if the device is slowed down because of its temperature, else 0
 	PowerLimit                      // 1 if the power limit or the power supply limits the device, else 0
-	// Time for which a CPU quota stopped the threads of this process, in % of this time plus the time that they ran.
+	// Time for which a CPU quota stopped the threads of this process, in % of this time plus their run time.
 	CPUQuota
 	PCIe           // link generation × width, % of the maximum; also low on an idle GPU
 	ECCErrors      // counter of uncorrected memory errors since the driver was loaded
 	OtherProcesses // number of other processes that compute on the GPU
-	// Time that threads of this process waited for CPUs that others used, in % of this time plus the time that they
-	// ran.
+	// Time that threads of this process waited for CPUs that other processes used, in % of this time plus their run
+	// time.
 	StolenCPU
 	Memory      // memory in use, % of the device's memory or of the memory limit of this process
 	Clock       // clock of the SMs or of the CPU, % of the maximum; low on an idle device
@@ -45,27 +45,28 @@ type Declaration struct {
 	Name   string
 	Unit   string // unit; "" for a count
 	Column string // name of the column in metric records; "" if the records omit the sensor
-	// Optional means that a record without the value lacks the column. Records of machines without such hardware stay
-	// short.
+	// Optional means that a record omits the column if the value is unknown. Records of machines without such hardware
+	// therefore stay short.
 	Optional bool
 	Window   Rule   // rule that summarizes the samples of a window
 	DCGM     string // field of NVIDIA's DCGM with the same quantity and unit on a GPU; "" if there is none
 
 	// Cause is the cause of a slowdown that Sign detects; "" if Sign is nil.
 	Cause string
-	// Sign compares the summary of a window with the mean over the healthy windows of the rank. It returns a text of
-	// evidence for Cause if the difference is large enough, else "". A mean is NaN if no sample of the healthy windows
-	// is known.
+	// Sign compares the summary of a window with the mean over the healthy windows of the rank. It returns evidence for
+	// Cause as text if the difference is large enough, else "". A mean is NaN if no sample of the healthy windows is
+	// known.
 	//
 	// Sign is called only for a rank that is slower than its step-time curve in package balancer predicts. Its
 	// thresholds are therefore small.
 	Sign func(now *Summary, healthy *Sample) string
-	// Slowdown returns how many times longer than in the healthy windows the same work of the rank takes, according to
-	// this sensor alone; NaN if it is unknown. It is nil for sensors that measure no lost time of the rank.
+	// Slowdown returns, from this sensor alone, the time of the rank's work divided by the time of the same work in the
+	// healthy windows. It returns NaN if this is unknown. Slowdown is nil for sensors that measure no lost time of the
+	// rank.
 	Slowdown func(now *Summary, healthy *Sample) float64
 }
 
-// Declared has one row per sensor.
+// Declared contains one row per sensor.
 var Declared = [Count]Declaration{
 	HardwareSlowdown: {Name: "hardware slowdown", Unit: fraction, Cause: "hardware slowdown",
 		Sign: func(now *Summary, healthy *Sample) string {
@@ -87,7 +88,7 @@ var Declared = [Count]Declaration{
 		},
 		Slowdown: func(now *Summary, healthy *Sample) float64 {
 			if lostCPU(&now.Value) <= lostCPU(healthy) {
-				return 1 // the quota took the place of other programs
+				return 1 // the quota now takes the time that other programs took before
 			}
 			return (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
 		}},
@@ -136,12 +137,12 @@ var Declared = [Count]Declaration{
 	RDMAReceived:    traffic("RDMA received", "rdma_received", ""),
 }
 
-// traffic declares a sensor of the traffic in one direction.
+// traffic declares a traffic sensor for one direction.
 func traffic(name, column, dcgm string) Declaration {
 	return Declaration{Name: name, Unit: BytesPerSecond, Column: column, Optional: true, DCGM: dcgm}
 }
 
-// BytesPerSecond is the unit of the sensors of traffic.
+// BytesPerSecond is the unit of the traffic sensors.
 const BytesPerSecond = "bytes/s"
 
 const (
@@ -200,8 +201,7 @@ func samples(s Sensor, now *Summary, was float64) string {
 	return text
 }
 
-// lostCPU returns the time in which threads ran or waited for a CPU or for their quota, divided by the time in which
-// they ran.
+// lostCPU returns the time in which threads ran or waited (for a CPU or for their quota), divided by their run time.
 func lostCPU(s *Sample) float64 {
 	wait := func(percent float64) float64 { return percent / (100 - percent) }
 	return 1 + wait(s[CPUQuota]) + wait(orElse(s[StolenCPU], 0))

@@ -68,7 +68,7 @@ func TestSummaryOfAWindow(t *testing.T) {
 	if s = w.Summary(); s.Value[ECCErrors] != 1 {
 		t.Errorf("a counter after Reset: got %v, want its increase, 1", s.Value[ECCErrors])
 	}
-	add(map[Sensor]float64{ECCErrors: 2}) // smaller than before: the driver was loaded again
+	add(map[Sensor]float64{ECCErrors: 2}) // smaller than before, because the driver was loaded again
 	add(map[Sensor]float64{ECCErrors: 4})
 	if s = w.Summary(); s.Value[ECCErrors] != 3 {
 		t.Errorf("a counter that started again: got %v, want 3", s.Value[ECCErrors])

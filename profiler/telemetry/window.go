@@ -2,7 +2,7 @@ package telemetry
 
 import "math"
 
-// Sample contains one value per sensor, in the units of Declared. A value is NaN if it is unknown; a Sample contains no
+// Sample contains one value per sensor, in the units of Declared. A value is NaN if it is unknown. A Sample contains no
 // estimates.
 type Sample [Count]float64
 
@@ -30,7 +30,7 @@ const (
 	Mean Rule = iota
 	Lowest
 	Highest
-	Increase // total increase of a counter; unknown without two successive known samples
+	Increase // total increase of a counter; NaN without two successive known samples
 )
 
 // Summary contains one value per sensor for a window. A value is NaN if all samples are unknown.
@@ -74,7 +74,7 @@ func (w *Window) Add(s *Sample) {
 	}
 }
 
-// increase returns the increase of a counter. It returns NaN if a value is unknown or the counter has started again.
+// increase returns the increase of a counter. It returns NaN if a value is unknown or the counter has restarted.
 func increase(before, now float64) float64 {
 	if now < before {
 		return math.NaN()

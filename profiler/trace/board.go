@@ -48,8 +48,8 @@ type Board struct {
 	file    boardFile
 	name    string
 	end     int64 // size of the file in bytes
-	cutting bool  // before the next write, the files must be cut and the next file must be started
-	keep    int64 // last step that the cut keeps
+	cutting bool  // before the next write, the files must be truncated and the next file must be started
+	keep    int64 // last step that the truncation keeps
 	serial  int
 }
 
@@ -119,7 +119,7 @@ func moveAside(dir string) error {
 	}
 }
 
-// begin cuts the files of a run after the step keep and starts the next file. If it fails, the Board keeps its
+// begin truncates the files of a run after the step keep and starts the next file. If it fails, the Board keeps its
 // current file.
 func (b *Board) begin(names []string, keep int64) error {
 	newest := int64(0)
@@ -155,8 +155,8 @@ func (b *Board) begin(names []string, keep int64) error {
 	return nil
 }
 
-// cutFile cuts an event file before its first event of a step above keep, or before its first damaged record. If the
-// start of the file is damaged, the file does not belong to this program and remains unchanged.
+// cutFile truncates an event file before its first event of a step above keep, or before its first damaged record. If
+// the start of the file is damaged, the file belongs to another program and remains unchanged.
 func cutFile(path string, keep int64) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -262,8 +262,8 @@ func (b *Board) write(records []byte) (left []byte, err error) {
 	return nil, nil
 }
 
-// Restart removes events of steps above keep, because these steps will run again. If it fails, the files are
-// unchanged or cut. Events then wait in memory, and nothing is written until a later Flush has completed the cut.
+// Restart removes events of steps above keep, because these steps will run again. If it fails, the files are unchanged
+// or truncated. Events then wait in memory, and nothing is written until a later Flush has completed the truncation.
 func (b *Board) Restart(keep int64) error {
 	return b.spool.Hold(func(flush func() error) error {
 		b.spool.Change(func(records []byte) []byte { return upToStep(records, keep) })
@@ -281,7 +281,7 @@ func upToStep(records []byte, keep int64) []byte {
 	return records[:n]
 }
 
-// cut executes the pending cut of Restart.
+// cut performs the pending truncation of Restart.
 func (b *Board) cut() error {
 	names, err := eventFiles(b.dir)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// An independent reader of event files. It computes checksums bit by bit and parses messages field by field.
+// The following functions are an independent reader of event files. It computes checksums bit by bit and parses
+// messages field by field.
 
 func crc32c(data []byte) uint32 {
 	crc := ^uint32(0)
@@ -327,7 +328,7 @@ func TestAFreshRunMovesOthersAside(t *testing.T) {
 	}
 }
 
-// Until a restart succeeds, nothing may be written after the cut, and no unused file may remain open.
+// Until a restart succeeds, nothing may be written to the truncated files, and no unused file may remain open.
 func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	const far = 9_000_000_000 // in seconds; the name of the next file then does not depend on the clock

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Bins of a histogram: those of torch.utils.tensorboard's add_histogram by default. Positive limits grow from
-// leastLimit by limitRatio up to mostLimit, negative ones are their opposites, and there is a limit at 0.
+// The limits of the bins are the defaults of torch.utils.tensorboard's add_histogram. Positive limits grow from
+// leastLimit to mostLimit by the factor limitRatio. Negative limits mirror them, and one limit is 0.
 const (
 	leastLimit = 1e-12
 	mostLimit  = 1e20
 	limitRatio = 1.1
 )
 
-// limits are all limits of bins, in ascending order. Bin i has the values from limits[i] on, up to limits[i+1]; the
-// last bin also has its upper limit.
+// limits are all limits of bins, in ascending order. Bin i contains the values v with limits[i] <= v < limits[i+1]. The
+// last bin also contains its upper limit.
 var limits = func() []float64 {
 	var positive []float64
 	for v := leastLimit; v < mostLimit; v *= limitRatio {
@@ -45,8 +45,8 @@ var firstBins = func() []int32 {
 	return bins
 }()
 
-// Histogram counts values in the bins that torch.utils.tensorboard uses by default. NaN and Inf do not count, and
-// values beyond 1e20 are in no bin. Use NewHistogram.
+// Histogram counts values in the bins that torch.utils.tensorboard uses by default. It ignores NaN and Inf. Values
+// beyond 1e20 are in no bin. Create a Histogram with NewHistogram.
 type Histogram struct {
 	counts       []float64
 	n            int64
@@ -67,7 +67,7 @@ func (h *Histogram) Reset() {
 	*h = Histogram{counts: h.counts, min: math.Inf(1), max: math.Inf(-1)}
 }
 
-// Add adds values times a factor.
+// Add adds the values, each multiplied by factor.
 func (h *Histogram) Add(values []float32, factor float64) {
 	last := len(limits) - 1
 	for _, value := range values {
@@ -87,12 +87,12 @@ func (h *Histogram) Add(values []float32, factor float64) {
 		} else if v < limits[at] { // float32 has rounded the product
 			at--
 		}
-		h.counts[min(at, last-1)]++ // the last bin has both its limits
+		h.counts[min(at, last-1)]++ // the last bin contains both its limits
 	}
 }
 
-// support returns the bins from one before the first one with values up to the last one with values. The first one is
-// empty and gives readers the lower limit. ok is false if no bin has values.
+// support returns the range of the bins from the first to the last bin with values: first…end-1. ok is false if no bin
+// contains values.
 func (h *Histogram) support() (first, end int, ok bool) {
 	first = -1
 	for i, n := range h.counts {
@@ -130,7 +130,8 @@ func appendDoubles(b []byte, key byte, first float64, rest []float64) []byte {
 	return b
 }
 
-// appendHistogram appends an Event that contains a histogram. It appends nothing if no bin has values.
+// appendHistogram appends an Event that contains a histogram. It appends nothing if no bin contains values. It adds one
+// empty bin before the first bin with values, which gives readers the lower limit of that bin.
 func appendHistogram(b []byte, step int64, at time.Time, tag string, h *Histogram) []byte {
 	first, end, ok := h.support()
 	if !ok {
@@ -147,7 +148,7 @@ func appendHistogram(b []byte, step int64, at time.Time, tag string, h *Histogra
 	return appendBytes(appendEvent(b, step, at), eventSummary, appendBytes(nil, summaryValue, value))
 }
 
-// Histogram adds the histogram of a step, unless no bin has values.
+// Histogram adds the histogram of a step. If no bin contains values, it does nothing.
 func (b *Board) Histogram(step int64, at time.Time, tag string, h *Histogram) {
 	if _, _, ok := h.support(); ok {
 		b.add(func(event []byte) []byte { return appendHistogram(event, step, at, tag, h) })

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// histo is a histogram as a reader of TensorBoard sees it.
+// histo is a histogram in the form of TensorBoard's HistogramProto.
 type histo struct {
 	Min        float64   `json:"min"`
 	Max        float64   `json:"max"`
@@ -77,7 +77,7 @@ func TestHistogramsAreThoseOfTorch(t *testing.T) {
 	read := readHistograms(t, dir, "x")
 	for i, c := range cases {
 		got := read[int64(i+1)]
-		// sums have another order
+		// the sums are computed in another order
 		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*c.Want.SumSquares+1e-12*math.Abs(b) }
 		if got.Min != c.Want.Min || got.Max != c.Want.Max || got.Num != c.Want.Num || !near(got.Sum, c.Want.Sum) ||
 			!near(got.SumSquares, c.Want.SumSquares) {
@@ -90,7 +90,7 @@ func TestHistogramsAreThoseOfTorch(t *testing.T) {
 	}
 }
 
-// The bins that Add chooses are those of a search of all limits, also with a factor.
+// Add chooses the same bins as a search of all limits, even with a factor.
 func TestBinsAreThoseOfASearch(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := []float32{0, float32(math.Copysign(0, -1)), math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32,

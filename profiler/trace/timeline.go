@@ -60,7 +60,7 @@ func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
 	return sums
 }
 
-// Pack encodes a rank in at most limit bytes, for sending. If there are too many spans, it leaves out the last ones.
+// Pack encodes a rank in at most limit bytes, for sending. If there are too many spans, it omits the last ones.
 func Pack(r Rank, limit int) ([]byte, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {

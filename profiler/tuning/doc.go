@@ -5,6 +5,6 @@
 //	best := tuning.Fastest(times, tuning.Margin)                      // times[i][rank]: seconds of a step with candidate i
 //	err := cache.Store(key, tuning.Choice{MicroBatches: 2, …})
 //
-// The functions are pure. All ranks call them with the same numbers, so all ranks choose the same. [Cache] keeps
+// The functions are pure. All ranks call them with the same numbers, and therefore make the same choice. [Cache] stores
 // choices on the disk. Load returns an error for a damaged file.
 package tuning

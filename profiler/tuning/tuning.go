@@ -9,8 +9,8 @@ import (
 )
 
 // Margin is the fraction by which a candidate must be faster than the first one to be chosen, after both were timed
-// several times. With a larger value, a gain is lost. With a smaller value, noise chooses between equally fast
-// candidates, and runs are harder to compare.
+// several times. With a larger value, faster candidates are not chosen. With a smaller value, noise chooses between
+// equally fast candidates, and runs are harder to compare.
 const Margin = 0.02
 
 // MicroBatches returns the possible numbers of micro-batches of an optimizer step, ascending: the divisors of batch

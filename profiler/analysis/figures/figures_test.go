@@ -212,7 +212,7 @@ func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
 	}
 }
 
-// A legend of long labels would cover the curves, so it has the names of the runs.
+// Long labels would cover the curves, so the legend shows the names of the runs instead.
 func TestLegendsWithLongLabelsHaveNames(t *testing.T) {
 	for value, want := range map[string][]string{
 		"warm": {"weather=warm", "b"}, "/a/long/path/to/the/weather.txt": {"a", "b"}} {

@@ -14,8 +14,9 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
-// SideBySide draws one figure for each curve of the runs into dir, with one line per run. The training loss also has a
-// figure over training time. Changes of shares have one figure of all runs. The returned paths are relative to dir.
+// SideBySide draws one figure for each curve of the runs into dir, with one line per run. A second figure shows the
+// training loss over training time. One figure shows the changes of shares of all runs. The returned paths are relative
+// to dir.
 func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 	var drawn []analysis.Figure
 	labels := legendLabels(s)
@@ -59,7 +60,7 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 }
 
 // trialPlot returns the plot of one curve of each run, and its title. It returns nil if no run has a known value. A
-// curve of one point, such as a single evaluation, is a mark.
+// curve of one point, such as a single evaluation, is drawn as a mark.
 func trialPlot(s *analysis.SideBySide, labels []string, key, axis string,
 	x func(analysis.TrialPoint) float64) (*plot.Plot, string, error) {
 	var p *plot.Plot
@@ -113,8 +114,9 @@ func trialPlot(s *analysis.SideBySide, labels []string, key, axis string,
 	return p, title, nil
 }
 
-// legendLabels returns the labels of the runs in a legend. A label says what differs between the runs. If a label would
-// cover the curves, all labels are the names of the runs, unless the names are longer.
+// legendLabels returns the labels of the runs in a legend. A label lists the values of the settings that differ between
+// the runs. If a label is so long that it would cover the curves, all labels are the names of the runs, unless the
+// names are longer.
 func legendLabels(s *analysis.SideBySide) []string {
 	const wide = 32 // characters
 	labels, names := make([]string, len(s.Trials)), make([]string, len(s.Trials))
@@ -130,12 +132,12 @@ func legendLabels(s *analysis.SideBySide) []string {
 	return labels
 }
 
-// heightFor returns the height of a figure with lines of this many runs. The legend of the first ones fits into the
-// usual height; each further one needs a line of text.
+// heightFor returns the height of a figure with one line per run. A legend of up to `usual` runs fits into the usual
+// height. Each further run needs one more line of text.
 func heightFor(runs int) vg.Length {
 	const usual, legendLine = 8, 0.043 // number of runs; height of one line of the legend / usual height
 	return drawing.Height * (1 + legendLine*vg.Length(max(0, runs-usual)))
 }
 
-// mostMarks is the largest number of points of a curve that are marked, so that single evaluations can be seen.
+// mostMarks is the largest number of points of a curve whose points are marked. Marks make single evaluations visible.
 const mostMarks = 20

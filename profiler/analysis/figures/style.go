@@ -31,7 +31,7 @@ func lineOf(policy string) draw.LineStyle {
 	return draw.LineStyle{Color: colorOf(policy), Width: vg.Points(1.6), Dashes: policyStyle[policy].dashes}
 }
 
-// rankLine returns the line style of a rank or a run. Of 32 lines, those of one colour differ by their dashes.
+// rankLine returns the line style of a rank or a run. Up to 32 lines differ in colour or dashes.
 func rankLine(rank int) draw.LineStyle {
 	dashes := [][]vg.Length{nil, {8, 3}, {2, 2}, {8, 3, 2, 3}}
 	colours := len(drawing.Palette)

@@ -115,8 +115,8 @@ func Broken(ret nvml.Return) nvml.Interface {
 	return &mock.Interface{InitFunc: func() nvml.Return { return ret }}
 }
 
-// DGX returns the fake DGX A100 of go-nvml, with the functions that it lacks. The returned cards change the state of
-// its eight GPUs.
+// DGX returns the fake DGX A100 of go-nvml, extended by the query functions that it lacks. The returned cards change
+// the state of its eight GPUs.
 func DGX() (nvml.Interface, []*Card) {
 	server := dgxa100.New()
 	cards := make([]*Card, len(server.Devices))
