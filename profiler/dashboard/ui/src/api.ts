@@ -26,7 +26,7 @@ async function get<T>(path: string, signal?: AbortSignal, body?: string): Promis
 export const validName = (name: string): boolean => /^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$/.test(name)
 
 export const list = (signal?: AbortSignal) => get<Listing>('api/runs', signal)
-// once: the page does not follow the run, so the answer needs no place among the runs that the server follows.
+// If once is true, the page does not follow the run, so the server need not add it to the runs that it follows.
 export const view = (run: string, signal?: AbortSignal, once = false) =>
   get<View>(`api/runs/${encodeURIComponent(run)}${once ? '?once' : ''}`, signal)
 
@@ -44,8 +44,8 @@ export function figures(run: string, columns: string[], range: Range, points: nu
 
 type Post = (message: FromPage) => void
 
-// connect returns the function that sends messages to the hub of all pages, which runs in a shared worker. A browser without shared workers,
-// or one that does not start this worker, gets a hub for this page alone.
+// connect returns the function that sends messages to the hub of all pages, which runs in a shared worker. If the
+// browser has no shared workers, or does not start this worker, connect creates a hub for this page alone.
 function connect(receive: (message: FromHub) => void): Post {
   const own = (): Post => {
     const hub = new Hub(() => performance.now()), port = { postMessage: receive }
@@ -66,9 +66,10 @@ function connect(receive: (message: FromHub) => void): Post {
   }
 }
 
-// follow calls changed with the version of a run, first of its state then and later after each change, and state when the connection is lost or
-// restored. Versions grow while there is a connection. It calls refused with the reason if the server does not follow the run; missing: because
-// there is no such run. The returned function ends it.
+// follow calls changed with the version of a run, first with the current version and then after each change. It calls
+// state when the connection is lost or restored. Versions grow while there is a connection. If the server does not
+// follow the run, follow calls refused with the reason; missing states that there is no such run. The returned function
+// ends the subscription.
 export function follow(run: string, changed: (version: number) => void, state: (connected: boolean) => void, refused: (why: string, missing: boolean) => void): () => void {
   const post = connect(message => {
     if ('version' in message) changed(message.version)
@@ -79,7 +80,7 @@ export function follow(run: string, changed: (version: number) => void, state: (
   const gone = (): void => post({ run: null })
   const timer = setInterval(here, signPause)
   addEventListener('pagehide', gone)
-  addEventListener('pageshow', here) // again after the user has come back to the page
+  addEventListener('pageshow', here) // connect again when the user returns to the page
   here()
   return () => {
     clearInterval(timer)

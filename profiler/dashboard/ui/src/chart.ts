@@ -14,16 +14,16 @@ export type Series = {
   low?: Maybe[] // a band below and above the line
   high?: Maybe[]
   points?: boolean // draw points as well as the line
-  steps?: 'after' | 'before' // the value holds until the next point, or since the point before
+  steps?: 'after' | 'before' // the value is valid until the next point, or since the previous point
   format?: (v: number) => string
   note?: (i: number) => string // a text about point i
   hidden?: boolean // not in the legend
-  rate?: boolean // amount / time: a mean over equal amounts is their sum / the sum of the times
+  rate?: boolean // amount / time, so the mean over equal amounts is the sum of the amounts / the sum of the times
 }
 
 export type Mark = { step: number; text: string } // a vertical line, with a text while the cursor is near
 
-// axis: the places are no steps, but values with this label.
+// axis: the x values are not steps, but values with this label.
 export type Axis = { label: string; format: (v: number) => string }
 
 export type Content = { steps: number[]; times: number[]; width: number; series: Series[]; marks?: Mark[
@@ -38,18 +38,18 @@ export type Options = {
   log?: boolean
   top?: number // the axis includes this value
   format?: (v: number) => string
-  plain?: boolean // the title is no link: the fragment of the address has another use
+  plain?: boolean // the title is not a link, because the page uses the fragment of the address for another purpose
   zoom: (from: number, to: number) => void
   reset: () => void
 }
 
 const sync = uPlot.sync('steps')
 
-// display is what the reader chose for all charts of the page.
+// display contains the choices of the reader for all charts of the page.
 export const display = { smooth: 1, time: false, log: false }
 
-// smooth returns the mean of each value and up to points - 1 values before. A value that is unknown stays unknown. The
-// mean of rates is the harmonic one.
+// smooth returns the mean of each value and up to points - 1 values before it. Unknown values stay unknown. For rates,
+// the mean is the harmonic mean.
 export function smooth(values: Maybe[], points: number, rate = false): Maybe[] {
   const inverse = (v: Maybe): Maybe => (v !== null && v !== undefined && v > 0 ? 1 / v : null)
   if (rate) return smooth(values.map(inverse), points).map(inverse)
@@ -64,7 +64,7 @@ export function smooth(values: Maybe[], points: number, rate = false): Maybe[] {
   })
 }
 
-// drawn returns the lines of a chart as the reader wants them: with smoothing, each line is behind its mean.
+// drawn returns the lines of a chart for the display choices. With smoothing, each line is drawn behind its mean.
 export function drawn(series: Series[], smoothing: number): Series[] {
   if (smoothing <= 1) return series
   return series.flatMap(s => {
@@ -160,7 +160,8 @@ export class Chart {
     return this.options.log === true || display.log
   }
 
-  // timed reports whether the axis is the time of day. The clock of a machine may have been set back.
+  // timed reports whether the axis shows the time of day. This requires increasing times: the clock of a machine may
+  // have been set back.
   private timed(): boolean {
     return display.time && this.content.times.length === this.content.steps.length && this.content.times.every((t, i, all) => t > 0 && (i === 0 || t > (all[i - 1] ?? 0)))
   }

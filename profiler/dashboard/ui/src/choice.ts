@@ -1,5 +1,5 @@
-// What the reader has chosen for all charts of a page. It is in the address, so that a link shows others the same
-// charts.
+// The choices of the reader for all charts of a page. They are in the address, so that a link shows the same charts to
+// other people.
 
 import type { Range } from './api'
 import { display } from './chart'
@@ -17,7 +17,7 @@ export function parseRanks(text: string): number[] | null {
 
 const step = (text: string | null): number => Math.max(0, Math.round(Number(text) || 0))
 
-// read returns the choice in an address. An unknown value is that of a page without choice.
+// read returns the choice in an address. An unknown value is replaced by the default.
 export function read(query: URLSearchParams): Choice {
   return {
     range: { from: Math.max(1, step(query.get('from'))), to: step(query.get('to')) },
@@ -28,7 +28,7 @@ export function read(query: URLSearchParams): Choice {
   }
 }
 
-// write adds the choice to an address. Values of a page without choice are left out.
+// write adds the choice to an address. It omits default values.
 export function write(c: Choice, query: URLSearchParams): void {
   if (c.range.from > 1) query.set('from', String(c.range.from))
   if (c.range.to > 0) query.set('to', String(c.range.to))
@@ -46,7 +46,7 @@ export class Controls {
     this.typed() })
   private readonly ranks = h('input', { type: 'text', id: 'ranks', placeholder: 'all', change: () => this.typed() })
 
-  // last returns the newest step. load shows other values, and redraw the same values in another way.
+  // last returns the newest step. load loads and shows other values. redraw shows the same values in another way.
   constructor(readonly choice: Choice, time: string, private readonly last: () => number,
     private readonly load: () => void, private readonly redraw: () => void) {
     this.ranks.value = (choice.ranks ?? []).join(',')
@@ -86,7 +86,7 @@ export class Controls {
     display.log = this.choice.log
   }
 
-  // show writes the range into its fields, unless the reader types.
+  // show writes the range into its fields, unless the reader is typing.
   show(): void {
     const { from, to } = this.choice.range
     if (document.activeElement !== this.from) this.from.value = String(from)

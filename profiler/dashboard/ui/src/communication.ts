@@ -14,7 +14,7 @@ export function use(l: Link): number | null {
   return l.limit && most >= 0 ? most / l.limit : null
 }
 
-// finding says in one sentence how much communication costs, and which link is the busiest.
+// finding returns a sentence that states the cost of communication and the busiest link.
 export function finding(c: Communication): string {
   const worst = [...c.ranks].sort((a, b) => b.exposed_seconds - a.exposed_seconds)[0]
   const parts: string[] = []
@@ -32,7 +32,7 @@ export function finding(c: Communication): string {
 
 type Part = { label: string; seconds: Maybe; colour: string }
 
-// bar returns a row with a stacked bar; the full width stands for longest, in s.
+// bar returns a row with a stacked bar. The full width represents the time longest, in s.
 function bar(label: string, parts: Part[], longest: number, text: string): HTMLElement {
   return h('div', { class: 'bar-row' }, h('span', { class: 'bar-label', title: label }, label), h('div', { class: 'bar' }, ...parts.map(p => {
     const part = h('span', { class: 'part', title: `${p.label}: ${milliseconds(p.seconds)}` })

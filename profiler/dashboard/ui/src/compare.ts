@@ -15,14 +15,14 @@ import { columnsOf, panels } from './panels'
 import { seriesColor, seriesDash } from './theme'
 
 const loadPause = 5000 // ms between two loads, which include new steps
-const followed = 8 // runs that the server keeps open; it reads the records of others again at each load
-const manyPause = 60000 // ms between two loads of more runs than followed, and at least between two of the tables
+const followed = 8 // runs that the server keeps open; it reads the records of other runs again at each load
+const manyPause = 60000 // ms between two loads of more runs than followed, and the shortest time between two loads of the tables
 const atOnce = 4 // runs that are loaded at a time: fewer than the server keeps open
 const mostPoints = 20000 // of a line of all runs together
-const mostColumns = 8 // runs that have a column of a table each; of more runs, each has a row
+const mostColumns = 8 // runs in a table with one column per run; with more runs, a table has one row per run
 
-// address returns the address of a comparison. The names are in the fragment, which a browser does not send: with the
-// names of some hundred runs, a request would be longer than servers accept.
+// address returns the address of a comparison. The names are in the fragment, which a browser does not send to the
+// server. With hundreds of names, a request would be longer than servers accept.
 export function address(names: string[], choice?: Choice): string {
   const query = new URLSearchParams()
   if (choice) write(choice, query)
@@ -39,7 +39,7 @@ export function compared(at: { hash: string; search: string }): string[] {
 // chosen returns the choice in the address of a comparison.
 export const chosen = (hash: string): Choice => read(new URLSearchParams(/^#compare=[^&]*&(.*)/.exec(hash)?.[1] ?? ''))
 
-// decode returns a name of an address. A user may have typed it, with % as itself.
+// decode returns a name in an address. A user may have typed the name, with an unescaped %.
 function decode(name: string): string {
   try {
     return decodeURIComponent(name)
@@ -54,7 +54,7 @@ export function problems(names: string[], settled: PromiseSettledResult<unknown>
     `${names[i]}: ${s.reason instanceof Error ? s.reason.message : String(s.reason)}`] : []))
 }
 
-// some calls load for each name, a few at a time.
+// some calls load for each name, for at most atOnce names at the same time.
 export async function some<T>(names: string[], load: (name: string) => Promise<T>): Promise<PromiseSettledResult<T>[]> {
   const out: PromiseSettledResult<T>[] = []
   let next = 0
@@ -65,7 +65,7 @@ export async function some<T>(names: string[], load: (name: string) => Promise<T
   return out
 }
 
-// texts returns a table of the server with a column for each run, or with a row for each run of many.
+// texts returns a table of the server with one column per run, or with one row per run if there are many runs.
 export function texts(caption: string, rows: string[][], labels: string[]): HTMLElement {
   if (labels.length <= mostColumns) {
     return table(caption, [{ title: '', of: (r: string[]) => r[0] },
@@ -219,7 +219,7 @@ export class ComparePage {
     })
     if (control.signal.aborted || this.closed) return
     this.running = null
-    const first = this.loaded.size === 0 // the load of the tables has begun with it
+    const first = this.loaded.size === 0 // the first load of the tables has already begun
     settled.forEach((s, i) => { if (s.status === 'fulfilled') this.loaded.set(changing[i] ?? '', s.value) })
     fill(this.problems, ...problems(changing, settled).map(text => h('p', { class: 'problem' }, text)))
     this.controls.show()

@@ -47,11 +47,12 @@ export function timeAt(c: Curve, samples: number): number | null {
   return c.shares.find(s => s.samples === samples)?.mean ?? points.at(-1)?.seconds ?? null
 }
 
-// spread returns at most mostRanks curves: of many, from the fastest to the slowest rank, in the order of ranks.
+// spread returns at most mostRanks curves, in the order of ranks. If there are more, it selects curves evenly from the
+// fastest to the slowest rank.
 export function spread(curves: Curve[]): Curve[] {
   if (curves.length <= mostRanks) return curves
   const measured = curves.flatMap(c => c.shares.map(s => s.samples)).sort((a, b) => a - b)
-  const share = measured[measured.length >> 1] ?? 1 // a usual one
+  const share = measured[measured.length >> 1] ?? 1 // the median of the measured shares
   const sorted = [...curves].sort((a, b) => (timeAt(a, share) ?? 0) - (timeAt(b, share) ?? 0))
   const chosen = Array.from({ length: mostRanks }, (_, i) =>
     sorted[Math.round((i * (sorted.length - 1)) / (mostRanks - 1))])
@@ -98,7 +99,7 @@ export class Curves {
       const stroke = seriesColor(c.rank)
       series.push({ label: `rank ${c.rank} curve`, stroke, width: 1.5, spanGaps: true, points: { show: false }, value })
       series.push({ label: `rank ${c.rank} measured`, stroke, width: 0, paths: () => null, class: 'dot', points: { show: true, size: 5, fill: stroke }, value })
-      series.push({ label: `rank ${c.rank} current share`, stroke, width: 0, paths: () => null, class: 'ring', points: { show: true, size: 11 + 5 * (i % 3), width: 2, fill: 'transparent' }, value }) // sizes: rings at one place stay visible
+      series.push({ label: `rank ${c.rank} current share`, stroke, width: 0, paths: () => null, class: 'ring', points: { show: true, size: 11 + 5 * (i % 3), width: 2, fill: 'transparent' }, value }) // different sizes, so that rings at the same place stay visible
       data.push(fitted[i] ?? [], measured[i] ?? [], chosen[i] ?? [])
     })
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: axisFont, grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })

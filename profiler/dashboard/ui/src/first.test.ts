@@ -66,7 +66,7 @@ describe('the first screen', () => {
     const d = decision({ noisy_rank: 1, noise_cause: 'CPU quota', noise_evidence: 'a CPU quota stops rank 1 for 40 % of its CPU time' })
     expect(sentence(run('running', 'hybrid', { decision: d }), a, null, figures())).toContain(
       'from step to step, mostly of rank 1 (a CPU quota stops rank 1 for 40 % of its CPU time).')
-    // The newest decision says nothing about the noise of a whole run.
+    // The newest decision does not describe the noise of a whole run.
     expect(sentence(run('finished', 'hybrid', { decision: d }), a, null, figures())).toContain('from step to step.')
   })
   test('each change of the shares begins a new mean', () => {

@@ -1,4 +1,5 @@
-// The first screen of a run: how well the cluster is used, what holds it back, what the balancer did, and what to do.
+// The first screen of a run: the utilization of the cluster, its largest loss, the decisions of the balancer, and
+// advice.
 
 import { allRanks } from './api'
 import type { Decision, Figures, View } from './api'
@@ -13,7 +14,7 @@ import { color } from './theme'
 // Account is package account of the program: the parts of a step in s, which sum to step.
 export type Account = { step: number; useful: number; lost: Map<string, number>; of: string }
 
-// The name of a part, what it is, and its colour.
+// The name of a part, its description and its colour.
 const losses: Record<string, { name: string; what?: string; color: string }> = {
   imbalance: { name: 'imbalance', what: ', which the best shares would save', color: 'part-communication' },
   communication: { name: 'exposed communication', color: 'part-hidden' },
@@ -44,7 +45,8 @@ function accountOf(step: Maybe, useful: Maybe, part: (cause: string) => Maybe, o
 
 type Decided = { step: number; steps: number; value: number }
 
-// decisions returns the known values of a column of decisions. A decision describes the steps since the one before it.
+// decisions returns the known values of a column of decisions. A decision describes the steps since the previous
+// decision.
 function decisions(f: Figures, column: string): Decided[] {
   let before = f.from - 1
   return (find(f, column, allRanks)?.mean ?? []).flatMap((value, i) => {
@@ -62,8 +64,8 @@ const sum = (all: Decided[], of: (d: Decided) => number): number => all.reduce((
 const allOf = (v: Pick<View, 'segment_from' | 'first' | 'last'>, f: Pick<Figures, 'from' | 'to'>): boolean =>
   f.from <= Math.max(v.segment_from, v.first) && f.to >= v.last
 
-// account returns the parts of a step: of the newest window while the run trains; after its end those of the summary if
-// all steps are selected, and else those of the decisions on the selected steps.
+// account returns the parts of a step. While the run trains, they are those of the newest window. After its end, they
+// are those of the summary if all steps are selected, and otherwise those of the decisions on the selected steps.
 export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'account' | 'segment_from' | 'first' | 'last'>,
   f: Figures): Account | null {
   const running = v.state.kind === 'running', whole = allOf(v, f)
@@ -89,13 +91,13 @@ export function account(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'accou
 
 const range = (from: Maybe, to: Maybe) => `steps ${count(from)} to ${count(to)}`
 
-// empty says why a run that has ended has no account of the selected steps.
+// empty returns the reason why a run that has ended has no account of the selected steps.
 export function empty(f: Pick<Figures, 'steps' | 'from' | 'to'>): string {
   return f.steps.length === 0 ? 'No values in this range of steps.' :
     `No decision of the balancer is in ${range(f.from, f.to)}, so the parts of a step are unknown.`
 }
 
-// unaccounted says why runs have no account. Runs with the same reason share a sentence.
+// unaccounted returns one sentence for each reason why runs have no account.
 export function unaccounted(runs: { label: string; view: View; figures: Figures }[]): string[] {
   const reasons = new Map<string, string[]>()
   for (const r of runs.filter(r => !account(r.view, r.figures))) {
@@ -105,14 +107,14 @@ export function unaccounted(runs: { label: string; view: View; figures: Figures 
   return [...reasons].map(([why, of]) => `${of.length > 3 ? `${of.length} runs` : of.join(', ')}: ${why}`)
 }
 
-// largest returns the largest loss and its time, or null if no loss is worth naming.
+// largest returns the largest loss and its time, or null if no loss is at least worthNaming.
 export function largest(a: Account): [string, number] | null {
   const [first] = [...a.lost].sort((x, y) => y[1] - x[1])
   return first && first[1] >= worthNaming * a.step ? first : null
 }
 
-// slowest returns the rank for which the others wait, or null if there is no single one: in the newest window while the
-// run trains, and after its end that of the verdict on all steps.
+// slowest returns the rank for which the other ranks wait, or null if there is no single such rank. While the run
+// trains, it is the rank of the newest window. After its end, it is the rank of the verdict on all steps.
 export function slowest(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'account' | 'segment_from' | 'first' | 'last'>,
   f: Pick<Figures, 'from' | 'to'>): number | null {
   if (v.state.kind !== 'running') return allOf(v, f) && v.account?.bound === 'straggler' ? v.account.rank ?? null : null
@@ -123,13 +125,13 @@ export function slowest(v: Pick<View, 'state' | 'decision' | 'verdicts' | 'accou
   return verdict?.bound === 'straggler' && verdict.rank >= 0 ? verdict.rank : null
 }
 
-// Gain is the throughput divided by that with equal shares, with the ends of its 90 % interval if they are known. part is
-// the part of the steps whose decisions know it.
+// Gain is the throughput divided by the throughput with equal shares, with the ends of its 90 % interval if they are
+// known. part is the fraction of the steps with a known gain.
 export type Gain = { value: number; low: number | null; high: number | null; part: number }
 
-const leastPart = 0.5 // of the steps: the others may have quite another gain
+const leastPart = 0.5 // smallest part for which a gain is shown, because the other steps may have a different gain
 
-// gain returns the gain over the steps of the figures, or null if too few of them know it.
+// gain returns the gain over the steps of the figures, or null if it is known for too few of them.
 export function gain(f: Figures): Gain | null {
   const of = (name: string) => new Map(decisions(f, name).map(d => [d.step, d.value]))
   const equal = of('equal_step'), low = of('equal_step_low'), high = of('equal_step_high')
@@ -143,7 +145,7 @@ export function gain(f: Figures): Gain | null {
   return { value: over(equal), low: end(over(low)), high: end(over(high)), part }
 }
 
-// estimated states that a gain is an estimate, with its interval and its part of the steps.
+// estimated states that a gain is an estimate, with its interval and the fraction of the steps.
 function estimated(low: number | null, high: number | null, part: number): string {
   const interval = low !== null && high !== null ? `, 90 % interval ${low.toFixed(2)} to ${high.toFixed(2)}` : ''
   return ` (estimate${interval}${part < 0.995 ? `, over ${(100 * part).toFixed(0)} % of the steps` : ''})`
@@ -151,11 +153,11 @@ function estimated(low: number | null, high: number | null, part: number): strin
 
 const times = (x: number) => `${x.toFixed(2)} times`
 
-const most = 0.8 // of all lost time, before the step that the first screen names
-const enough = 0.2 // of all steps, after it
+const most = 0.8 // fraction of the lost time that must be before the step that ended returns
+const enough = 0.2 // fraction of the steps that must be after this step
 
-// ended returns the step up to which most of the imbalance was lost, or null if it was lost in all parts of the run.
-// After this step, a step loses less than a quarter of what it lost before.
+// ended returns the step before which most of the time lost to imbalance was lost, or null if there is no such step.
+// After this step, the mean loss of a step is less than a quarter of the mean loss before.
 function ended(v: Pick<View, 'changes'>, f: Figures): number | null {
   const all = decisions(f, 'lost_imbalance'), total = sum(all, d => d.steps * d.value), steps = sum(all, d => d.steps)
   let lost = 0, past = 0
@@ -171,7 +173,7 @@ function ended(v: Pick<View, 'changes'>, f: Figures): number | null {
   return null
 }
 
-// usedSince returns the useful part of the steps after a step, or null if no decision knows it.
+// usedSince returns the useful fraction of the steps after a step, or null if no decision states it.
 function usedSince(step: number, f: Figures): number | null {
   const useful = new Map(decisions(f, 'useful').map(d => [d.step, d.value]))
   const later = decisions(f, 'decided_step').filter(d => d.step > step && useful.has(d.step))
@@ -179,7 +181,8 @@ function usedSince(step: number, f: Figures): number | null {
   return time > 0 ? sum(later, d => d.steps * (useful.get(d.step) ?? 0)) / time : null
 }
 
-// sentence says how well the cluster is used, what holds it back, and what the shares bring. A failure comes first.
+// sentence states the utilization of the cluster, its largest loss, and the gain over equal shares. A failure comes
+// first.
 export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdicts' | 'settings' | 'ranks' | 'account' |
   'segment_from' | 'first' | 'last'>,
   a: Account, gained: Gain | null, f: Figures): string {
@@ -212,13 +215,13 @@ export function sentence(v: Pick<View, 'state' | 'decision' | 'changes' | 'verdi
   return text.join(' ')
 }
 
-// failure says that a run failed or crashed, and names a lost rank.
+// failure states that a run failed or crashed, and names a lost rank.
 export function failure(v: Pick<View, 'state' | 'last'>): string {
   const lost = /rank \d+ is lost/.exec(v.state.why ?? '')
   return broken(v) ? `The run ${v.state.kind} after step ${count(v.last)}${lost ? `: ${lost[0]}` : ''}.` : ''
 }
 
-// broken reports whether a run ended before it was done.
+// broken reports whether a run ended before it was complete.
 const broken = (v: Pick<View, 'state'>): boolean => v.state.kind === 'failed' || v.state.kind === 'crashed'
 
 // blamed names the rank and the cause of noise, if they are known.
@@ -272,7 +275,7 @@ function swatch(shade: string): HTMLElement {
   return element
 }
 
-// line returns the bar of an account. Its whole width stands for longest, in s.
+// line returns the bar of an account. The full width of the bar represents the time longest, in s.
 function line(a: Account, longest: number): HTMLElement {
   return h('div', { class: 'bar account', 'aria-hidden': 'true' }, ...partsOf(a).map(p => {
     const piece = h('span', { class: 'part', title: `${p.name}: ${milliseconds(p.seconds)}` })
@@ -284,7 +287,7 @@ function line(a: Account, longest: number): HTMLElement {
 
 const window = 20 // points of the mean in the curve
 
-// curve returns the throughput, and what the best shares and equal shares would reach.
+// curve returns the measured throughput, and the throughput that the best shares and equal shares would reach.
 export function curve(f: Figures, v: View): Content {
   const unit = unitOf(v), units = unit.perSample
   const batch = v.settings.data.batch_size, column = (name: string) => find(f, name, allRanks)?.mean ?? []
@@ -304,14 +307,15 @@ export function curve(f: Figures, v: View): Content {
   }
 }
 
-// means smooths throughputs, and starts again after each change of the shares.
+// means smooths throughputs separately between changes of the shares.
 export function means(steps: number[], values: Maybe[], changes: { step: number }[]): Maybe[] {
   const cuts = changes.map(c => steps.findIndex(s => s > c.step)).filter(i => i > 0)
   const at = [0, ...new Set(cuts), values.length].sort((a, b) => a - b)
   return at.slice(1).flatMap((end, i) => smooth(values.slice(at[i], end), window, true))
 }
 
-// byDelay returns the ranks in the order of a table: of many ranks, first those for which others wait longest.
+// byDelay returns the ranks in the order of a table. If there are many ranks, the ranks for which others wait longest
+// come first.
 export function byDelay(v: Pick<View, 'decision'>, ranks: View['ranks']): View['ranks'] {
   const caused = (r: View['ranks'][number]) => v.decision?.ranks?.[r.rank]?.caused_seconds ?? 0
   if (ranks.length <= fewRanks) return ranks
@@ -335,7 +339,7 @@ export function ranks(v: View, shown: View['ranks'], badge: (r: View['ranks'][nu
   ], shown)
 }
 
-// outcome says what a change of shares brought: "1.18 times faster (predicted 1.20)".
+// outcome describes the effect of a change of shares: "1.18 times faster (predicted 1.20)".
 export function outcome(d: Pick<Decision, 'outcome'>): string {
   const o = d.outcome
   if (!o || !known(o.achieved)) return unknown
@@ -362,14 +366,14 @@ export function decided(v: Pick<View, 'decision' | 'changes' | 'settings'>): HTM
 // lossOf returns the loss that a verdict names.
 const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' : bound.replace(/-bound$/, ''))
 
-// advice says what to do next.
+// advice returns the recommended next step.
 export function advice(v: Pick<View, 'state' | 'verdicts' | 'settings' | 'ranks'>, a: Account | null): string {
   const again = broken(v) ? `Read logs/train.log for the cause. The same command ${v.state.saved ? 'resumes the run' : 'starts the run again'}. ` : ''
   const imbalance = a?.lost.get('imbalance') ?? 0, policy = v.settings.balance.policy
   if (a && v.ranks.length > 1 && policy !== 'hybrid' && largest(a)?.[0] === 'imbalance') return `${again}Set balance.policy = "hybrid" (now "${policy}"): it saves about ${milliseconds(imbalance)} a step.` +
     (v.state.kind === 'running' ? ' A run that is stopped resumes with it.' : '')
   if (again) return again.trim()
-  // After the end of a run, its largest loss counts, and not that of its last window.
+  // After the end of a run, the largest loss of the whole run counts, and not that of its last window.
   const most = a && v.state.kind !== 'running' ? largest(a)?.[0] : undefined
   const verdict = v.verdicts?.findLast(b => lossOf(b.bound) === most) ?? v.verdicts?.at(-1)
   if (!verdict) return v.state.kind === 'running' || v.state.kind === 'unknown' ?

@@ -10,7 +10,8 @@ export class Freshness {
     this.announced = version
   }
 
-  // lose forgets all versions, because a server that starts again counts from the beginning. The next version is a new one.
+  // lose forgets all versions, because a restarted server counts from the beginning. The next version therefore counts
+  // as new.
   lose(): void {
     this.losses++
     this.announced = this.loaded = 0
@@ -20,7 +21,8 @@ export class Freshness {
     return this.announced > this.loaded
   }
 
-  // begin returns the function to which the page gives the version that it has loaded, or null if it could not load.
+  // begin returns a function. The page must call this function with the version that it has loaded, or with null if it
+  // could not load.
   begin(): (version: number | null) => void {
     const losses = this.losses, announced = this.announced
     // After a failure, the next change leads to the next attempt.

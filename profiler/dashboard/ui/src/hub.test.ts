@@ -114,7 +114,7 @@ describe('hub', () => {
   })
 })
 
-// Without shared workers, as in this test, a page has a hub of its own.
+// Without shared workers, as in this test, a page has its own hub.
 describe('follow', () => {
   const begin = (): { stop: () => void; states: boolean[]; changes: () => number } => {
     vi.stubGlobal('addEventListener', () => {})

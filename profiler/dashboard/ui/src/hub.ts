@@ -9,7 +9,7 @@ export type FromHub = { version: number } | { connected: boolean } | { refused: 
 export type Port = { postMessage: (message: FromHub) => void }
 
 export const signPause = 30_000 // ms
-const silence = 200_000 // ms after which a page is taken for closed; browsers delay the timers of hidden pages to once a minute
+const silence = 200_000 // ms without a sign after which a page counts as closed; browsers run the timers of hidden pages only once a minute
 const joinTime = 20 // ms; pages that open or close together cause one request
 
 type Page = { run: string; heard: number }
@@ -67,9 +67,9 @@ export class Hub {
     })
     source.addEventListener('open', () => this.tell(true))
     source.addEventListener('error', () => {
-      this.versions.clear() // records can be lost until the connection is restored, and a server that starts again counts from the beginning
+      this.versions.clear() // changes can be missed until the connection is restored, and a restarted server counts from the beginning
       this.tell(false)
-      // A browser reconnects after a lost connection, but not after an answer such as 503.
+      // A browser reconnects after a lost connection, but not after an error status such as 503.
       if (source.readyState === EventSource.CLOSED) this.reopen(busyPause)
     })
   }

@@ -8,7 +8,7 @@ export function stateBadge(kind: string): HTMLElement {
   return h('span', { class: 'badge ' + kind }, kind)
 }
 
-// missing describes what the folder of a run lacks, "" if it is complete.
+// missing describes the files that are missing in the folder of a run, or returns "" if the folder is complete.
 export const missing = (r: Pick<Summary, 'lacking' | 'cut'>): string => r.lacking || r.cut || ''
 
 // link returns the address of a run, or of a comparison.

@@ -14,7 +14,7 @@ const root = document.getElementById('app')
 if (!root) throw new Error('the page has no element with id "app"')
 
 let page: { close: () => void; redraw: () => void } | null = null
-let refresh = 1 // s; least time between two loads
+let refresh = 1 // shortest time between two loads, s
 
 const choose = h('select', { id: 'theme', change: e => { setTheme((e.target as HTMLSelectElement).value as Theme); page?.redraw() } },
   ...(['auto', 'light', 'dark'] as const).map(t => h('option', { value: t, ...(theme() === t ? { selected: true } : {}) }, t)))

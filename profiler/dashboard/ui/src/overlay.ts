@@ -10,19 +10,19 @@ import type { Panel } from './panels'
 import { seriesColor, seriesDash } from './theme'
 
 // Compared is a run of a comparison.
-export type Compared = { label: string; index: number; view: View; figures: Figures } // index: of its colour
+export type Compared = { label: string; index: number; view: View; figures: Figures } // index of its colour
 
-const mostLines = 8 // ranks of all runs that have a line each
-const mostBands = 3 // runs that have bands of least and largest values
-const mostPlaces = 1200 // on the common axis: more than pixels
+const mostLines = 8 // ranks of all runs with one line per rank
+const mostBands = 3 // runs with bands from the smallest to the largest value
+const mostPlaces = 1200 // points on the common axis: more than pixels
 
-// join aligns the lines of several runs on one axis. On a long axis, a point moves to the next place of the axis. A
-// point whose place is unknown is left out.
+// join aligns the lines of several runs on one axis. On an axis with too many points, join moves a point to the next
+// remaining place. It omits points whose place is unknown.
 export function join(runs: { at: Maybe[]; values: Maybe[] }[], most =
   mostPlaces): { at: number[]; values: Maybe[][] } {
   const all = [...new Set(runs.flatMap(r => r.at.filter(known)))].sort((a, b) => a - b)
   const every = Math.max(1, Math.ceil(all.length / most))
-  const at = all.filter((_, i) => (all.length - 1 - i) % every === 0) // with the last one
+  const at = all.filter((_, i) => (all.length - 1 - i) % every === 0) // includes the last point
   return {
     at, values: runs.map(r => {
       const values: Maybe[] = at.map(() => null)
@@ -55,8 +55,8 @@ export function condense(f: Figures): Figures {
   return { ...f, lines: [...f.lines.filter(l => l.rank < 0), ...medians] }
 }
 
-// prepare returns the runs as a comparison shows them. With many lines, a run has the median of its ranks, unless the
-// reader has chosen ranks. Throughputs have one unit.
+// prepare returns the runs in the form that a comparison shows. If there are many lines, each run shows the median of
+// its ranks, unless the reader has chosen ranks. All throughputs have the same unit.
 export function prepare(runs: Compared[], ranks: number[] | null): Compared[] {
   const lines = runs.reduce((n, r) => n + Math.max(1, r.view.ranks.length), 0)
   const mixed = new Set(runs.map(r => unitOf(r.view).name)).size > 1
@@ -71,8 +71,8 @@ const dashes = [undefined, [8, 4], [2, 3], [12, 3, 2, 3]]
 // Overlay is one chart of a comparison.
 export type Overlay = { id: string; title: string; content: Content }
 
-// overlay returns the charts of a panel: usually one with all lines, and one for each line of a panel that has many.
-// A run has one colour in all charts.
+// overlay returns the charts of a panel: usually one chart with all lines, or one chart per line if the panel is split.
+// A run has the same colour in all charts.
 export function overlay(p: Panel, runs: Compared[], ranks: number[] | null, time: boolean): Overlay[] {
   const lines = runs.map(r => p.series(r.figures, r.view).slice(0, p.overall && ranks === null ? 1 : undefined))
   const names = [...new Set(lines.flatMap(list => list.map(s => s.label)))]

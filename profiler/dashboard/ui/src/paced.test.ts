@@ -6,7 +6,8 @@ afterEach(() => { vi.useRealTimers() })
 
 const second = 1000
 
-// start returns a Paced whose loads take a time, with the times at which they began, and those that were aborted.
+// start returns a Paced whose loads take the given time. It also returns the times at which loads began and were
+// aborted.
 function start(takes: number) {
   const begun: number[] = [], aborted: number[] = [], from = Date.now()
   const paced = new Paced(signal => {

@@ -1,23 +1,23 @@
-// Paced calls a load that costs the server much time: one at a time, and the next one after a pause that follows from
-// the time of the last one.
+// Paced limits loads that cost the server much time. It runs one load at a time. The pause before the next load depends
+// on the duration of the last load.
 
-const restFactor = 10 // times the time of a load that follow it without another one
+const restFactor = 10 // shortest pause after a load, as a multiple of its duration
 
 export class Paced {
   private running: AbortController | null = null
   private wanted = false
-  private due = -Infinity // ms; of the next load
+  private due = -Infinity // time of the next load, ms
 
   // least is the shortest pause in ms.
   constructor(private readonly load: (signal: AbortSignal) => Promise<void>, private readonly least: number) {}
 
-  // want asks for a load, because there are new data. It begins at once, or with a later call of tick.
+  // want requests a load, because there are new data. The load begins immediately, or in a later call of tick.
   want(): void {
     this.wanted = true
     this.tick()
   }
 
-  // tick begins a load that is wanted, if none is running and the pause is over.
+  // tick begins a requested load if no load is running and the pause is over.
   tick(): void {
     if (this.wanted && !this.running && Date.now() >= this.due) void this.begin()
   }

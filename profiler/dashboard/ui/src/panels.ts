@@ -1,4 +1,4 @@
-// The charts over steps of a run: what each shows, and from which columns.
+// The charts over steps of a run, with their contents and their columns.
 
 import { charts } from './answers'
 import { allRanks, band } from './api'
@@ -20,13 +20,13 @@ export type Panel = {
   format?: (v: number) => string
   optional?: boolean // hidden if the run has none of these values
   rate?: boolean // the unit is that of the run, per second
-  overall?: boolean // in a comparison, the first line stands for all
-  split?: string // in a comparison, each line has a chart; this explains it
+  overall?: boolean // in a comparison, only the first line is shown
+  split?: string // in a comparison, each line has its own chart; this text explains it
   series: (f: Figures, v: View) => Series[]
   marks?: (v: View) => Mark[]
 }
 
-// unitOf returns what the throughput of a run counts, such as img or tok, and how many of them a sample has.
+// unitOf returns the unit of the throughput of a run, such as img or tok, and the number of units per sample.
 export function unitOf(v: Pick<View, 'starts'>): { name: string; perSample: number } {
   const start = v.starts?.at(-1)?.start
   return start?.unit && start.units_per_sample > 0 ? { name: start.unit,

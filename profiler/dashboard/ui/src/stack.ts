@@ -10,7 +10,7 @@ import { partColor } from './theme'
 
 export type Bar = { label: string; seconds: number[] } // one number for each part
 
-// mean weighs each point equally; all points but the last cover the same number of steps.
+// mean weights all points equally, because all points except the last cover the same number of steps.
 export function mean(values: Maybe[]): number {
   const known = values.filter((v): v is number => v !== null && v !== undefined)
   return known.length ? known.reduce((a, b) => a + b, 0) / known.length : 0
@@ -53,7 +53,7 @@ export function stack(f: Figures): HTMLElement {
     ], all)))
 }
 
-// waits returns a sentence that compares the longest wait for gradients with the shortest.
+// waits returns a sentence that compares the longest wait for gradients with the shortest one.
 export function waits(f: Figures): string {
   const all = bars(f)
   if (all.length < 2) return ''

@@ -5,7 +5,7 @@ import type { FromPage } from './hub'
 
 const hub = new Hub(() => performance.now())
 
-// The types of the page do not contain those of a worker.
+// The types of the page do not include the types of a worker.
 ;(self as unknown as { onconnect: (e: MessageEvent) => void }).onconnect = e => {
   const port = e.ports[0]
   if (!port) return

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest'
 // @ts-expect-error the sources of the page have no types of Node
 import { readFileSync } from 'node:fs'
 
-// Colours as people without one kind of cones see them: Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of
-// Color Vision Deficiency", 2009, severity 1, in linear RGB.
+// Colours as seen by people without one kind of cones: Machado, Oliveira and Fernandes, "A Physiologically-based Model
+// for Simulation of Color Vision Deficiency", 2009, severity 1, in linear RGB.
 const visions: Record<string, number[][]> = {
   normal: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -39,7 +39,7 @@ const colours = (text: string, group: string): string[] => [...text.matchAll(new
 const panel = (text: string): string => /--panel: (#\w{6})/.exec(text)?.[1] ?? ''
 
 describe.each([['light', of('$1')], ['dark', of('$2')]])('%s', (_, text) => {
-  // 10 is the distance of colours that differ at a glance.
+  // Colours with a distance of at least 10 are clearly different.
   test.each([['series', 8], ['part', 6]])('the colours of %s differ for every kind of colour vision', (group, number) => {
     const list = colours(text, group)
     expect(list.length).toBe(number)

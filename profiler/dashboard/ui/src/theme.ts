@@ -33,7 +33,7 @@ export function color(name: string): string {
   return hex
 }
 
-// resolved has the colours that the browser has looked up for a theme.
+// resolved contains the colours that the browser has looked up for a theme.
 const resolved = { theme: '', colors: new Map<string, string>() }
 
 // People with any kind of colour vision can tell these colours apart (theme.test.ts). From the ninth line on, lines
