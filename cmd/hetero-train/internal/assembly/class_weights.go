@@ -51,8 +51,8 @@ func (r *Run) weighClasses() error {
 	return nil
 }
 
-// weightsFit refuses a weight that is infinite in f16, if a rank computes in f16: every gradient of the class would
-// then be infinite, and every such step skipped.
+// If a rank computes in f16, weightsFit returns an error for a weight that is infinite in f16. With such a weight,
+// every gradient of the class would be infinite, and every step with this class would be skipped.
 func (r *Run) weightsFit() error {
 	if !r.Rank.ScalesLoss() || len(r.weights) == 0 {
 		return nil
@@ -65,8 +65,8 @@ func (r *Run) weightsFit() error {
 		most)
 }
 
-// balancedWeights returns samples / (classes · samples of the class) for each class. A class without samples does not
-// count.
+// balancedWeights returns samples / (classes · samples of the class) for each class. It ignores classes without
+// samples.
 func (r *Run) balancedWeights(classes int) []float64 {
 	counts, total, used := make([]int, classes), 0, 0
 	label := func(i int) int { return r.Data.Train.Label(i) }

@@ -62,13 +62,13 @@ func (r *Run) compareData(ctx context.Context) error {
 	return nil
 }
 
-// auditPatience is the time for which the end of a run waits for the audit of the data. A read takes longer only if the
-// disk of the data does not answer; the process then ends without it.
+// auditPatience is the time for which the end of a run waits for the audit of the data. The audit takes longer only if
+// the disk of the data does not answer. The process then ends without the audit.
 const auditPatience = 2 * time.Second
 
-// CompareRead compares the hashes of the samples that the ranks have read so far. All ranks call it between the same
-// two steps. whole exchanges all of them; otherwise some may remain for the next call. It returns nil if all ranks read
-// the same files.
+// CompareRead compares the hashes of the samples that the ranks have read so far. All ranks must call it between the
+// same two steps. If whole is true, they exchange all hashes; otherwise some may remain for the next call. It returns
+// nil if all ranks read the same files.
 func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
 	if r.ledger == nil {
 		return nil

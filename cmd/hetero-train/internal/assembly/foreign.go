@@ -30,7 +30,7 @@ type Foreign struct {
 // Note adds a remark about the figures of the run to its results.
 func (f *Foreign) Note(text string) { f.notes = append(f.notes, text) }
 
-// foreignKeys are the settings with an effect on a foreign run. An entry that ends with a dot is the name of a table.
+// foreignKeys are the settings that affect a foreign run. An entry that ends with a dot is the name of a table.
 var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "profile.", "tracking.",
 	"train.log_interval", "train.grad_accumulation",
 	"data.batch_size", "data.dataset", "data.workers", "model.name"}

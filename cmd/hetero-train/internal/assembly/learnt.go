@@ -67,7 +67,7 @@ const (
 	precisionKey = "train.precision"
 )
 
-// IdentityOf returns the digest of the data on which a checkpoint was trained; "" if the checkpoint has none.
+// IdentityOf returns the digest of the data on which a checkpoint was trained, or "" if the checkpoint contains none.
 func IdentityOf(state *checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
@@ -76,8 +76,8 @@ func IdentityOf(state *checkpoint.State) string {
 	return before[dataPathKey]
 }
 
-// PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint has
-// none, as imported weights.
+// PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint contains
+// none, for example for imported weights.
 func PrintOf(state *checkpoint.State) parts.Fingerprint { return printIn(state.Extra) }
 
 func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {
@@ -124,8 +124,8 @@ func (r *Run) Length() string {
 }
 
 // initContent returns a digest of the initial weights. The digest is "" if model.init_from is not set. known is false
-// if the file cannot be read, which is no error: a resumed run does not need the file, and a new run reports the error
-// when it loads the weights.
+// if the file cannot be read. This is not an error, because a resumed run does not need the file. A new run reports the
+// error when it loads the weights.
 func (r *Run) initContent() (content string, known bool) {
 	path := r.Process.Cfg.Model.InitFrom
 	if path == "" {
@@ -201,8 +201,7 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	for key, now := range r.Learnt {
 		was, known := before[key]
 		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Process.Named() {
-			// a run with a name of its own may become longer; its learning rate then follows the schedule of the new
-			// length
+			// a run with its own name may become longer; its learning rate then follows the schedule of the new length
 			continue
 		}
 		detail := ""
@@ -248,8 +247,8 @@ func (r *Run) sayRepaired(text string) {
 	}
 }
 
-// dataDetails describes how the data differ from those with the print was: ofPath the data that data.path determines,
-// and ofVal those that data.val_path determines. Both are "" if no difference is known.
+// dataDetails describes how the data differ from the data with the fingerprint was. ofPath is about the data that
+// data.path determines, ofVal about the data that data.val_path determines. A text is "" if no difference is known.
 func (r *Run) dataDetails(old *config.Config, was parts.Fingerprint) (ofPath, ofVal string) {
 	train, eval := r.Data.Differences(was, r.print)
 	if old.Data.ValPath != "" || r.Process.Cfg.Data.ValPath != "" {

@@ -16,7 +16,7 @@ func TestAResultOfSeveralTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Train.Precision = "bf16" // a fixed type; with "auto" a changed type is no change
+	cfg.Train.Precision = "bf16" // a fixed type; with "auto", another type does not count as a change
 	r := New(cfg, session.Options{Env: session.Environment{Catalog: parts.BuiltinCatalog},
 		Log: slog.New(slog.DiscardHandler)})
 	r.Learnt = derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`}

@@ -14,7 +14,8 @@ const (
 	DataCache    = "decoded images"
 )
 
-// HostMemory describes the memory of this process: its limit, and what a training run needs apart from the replica.
+// HostMemory describes the memory of this process: its limit, and the memory that a training run needs apart from the
+// replica.
 func (r *Run) HostMemory() *replica.Host {
 	h := &replica.Host{Limit: r.Rank.HostLimit(), Program: r.Rank.MeasureProgram}
 	if t := r.Rank.Team; h.Limit.Ranks > 1 && t != nil && t.Group != nil {

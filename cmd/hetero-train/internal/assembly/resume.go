@@ -200,7 +200,7 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 }
 
 // compareClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the
-// resumed classifier keep their numbers, so classes in another order are an error.
+// resumed classifier do not change, so classes in another order are an error.
 func (r *Run) compareClasses(before *parts.Trained, path string) (warning string, err error) {
 	was, now := before.Classes, r.Data.Classes()
 	if now == nil || slices.Equal(was, now) {

@@ -93,7 +93,8 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 	return o, nil
 }
 
-// Peers returns how the ranks of a group train together, without their first shares. It returns nil for a nil group.
+// Peers returns the options for training with the ranks of a group, without their first shares. It returns nil for a
+// nil group.
 func Peers(c *config.Config, group *gradsync.Group) *replica.Peers {
 	if group == nil {
 		return nil
@@ -139,7 +140,8 @@ func (r *Run) Schedule() optim.Schedule {
 }
 
 // CurveSetting describes the settings on which the time of a step depends, apart from the device and the data. element
-// is the element type in which the rank trains. Step times of one setting predict no other setting.
+// is the element type in which the rank trains. Step times that were measured with one setting do not apply to another
+// setting.
 func CurveSetting(c *config.Config, element string) string {
 	var model []string
 	size := fmt.Sprintf("images of %d pixels", c.Data.ImageSize)

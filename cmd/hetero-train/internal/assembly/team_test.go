@@ -34,8 +34,8 @@ func TestRanksMayServeAndReportDifferently(t *testing.T) {
 	}
 }
 
-// A data set of another module may know neither names nor stored bytes of its samples; ranks then compare its own
-// digest.
+// A data set of another module may not provide names or stored bytes of its samples. Ranks then compare the digest that
+// the data set provides.
 func TestRanksCompareTheDigestOfADataSetWithoutNames(t *testing.T) {
 	r := &Run{Data: &parts.Opened{Splits: data.Splits{Fingerprint: "digest"}}}
 	if got := r.fingerprint(); got != `, fingerprint "digest"` {

@@ -83,8 +83,8 @@ func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	return texts
 }
 
-// largestSide returns the longest side, in pixels, of several images that are evenly spaced in the data set. It returns
-// 0 if it can read none of them.
+// largestSide reads several images that are evenly spaced in the data set, and returns their longest side in pixels. It
+// returns 0 if it can read none of them.
 func largestSide(set data.Dataset) (largest int) {
 	const looks = 8 // number of images; a larger number is more likely to find a rare large image, but delays the start
 	reader, err := set.NewReader()
@@ -140,7 +140,7 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	return all
 }
 
-// untrained returns the names of the classes of images that only the evaluation has.
+// untrained returns the names of the classes of images that only the evaluation data contain.
 func untrained(set *parts.Opened) (missing []string) {
 	if set.Tokens != nil || set.Eval == nil || set.Splits.Same {
 		return nil

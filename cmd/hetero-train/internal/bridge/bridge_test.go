@@ -114,7 +114,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestIncompleteLineIsTheEnd checks that a program that dies while it writes sends no message.
+// TestIncompleteLineIsTheEnd checks that an incomplete line, from a program that died while writing, is not a message.
 func TestIncompleteLineIsTheEnd(t *testing.T) {
 	conn := Open(strings.NewReader(`{"type":"end","step":1}`), io.Discard)
 	if _, err := conn.Next(context.Background()); !errors.Is(err, io.EOF) {

@@ -27,7 +27,7 @@ type Gather struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// Started answers a [Start]: from now on, the bridge takes steps.
+// Started answers a [Start]. From now on, the bridge accepts steps.
 type Started struct {
 	Type     string `json:"type"`     // started
 	Shares   []int  `json:"shares"`   // samples of a micro-batch, by rank
@@ -35,7 +35,7 @@ type Started struct {
 	Opening  int    `json:"opening"`  // steps before the first decision; 0: the shares never change
 	// absolute path of the folder of the run; "" on all ranks except rank 0
 	Folder    string   `json:"folder"`
-	Cached    bool     `json:"cached"`            // the cache has a step-time curve of this rank
+	Cached    bool     `json:"cached"`            // the cache contains a step-time curve of this rank
 	Telemetry []Number `json:"telemetry"`         // of this rank
 	Notes     []string `json:"notes,omitempty"`   // conditions that a reader of the figures must know
 	Policy    string   `json:"policy"`            // in use
@@ -79,7 +79,7 @@ type Failed struct {
 	Message string `json:"message"`
 }
 
-// Conn is a connection to the program that computes. One goroutine at a time may use it.
+// Conn is a connection to the program that computes. It is not safe for concurrent use.
 type Conn struct {
 	out   io.Writer
 	lines chan line
@@ -152,7 +152,7 @@ func (c *Conn) Send(m any) error {
 	return err
 }
 
-// OrderError is a valid message at the wrong time.
+// OrderError reports a valid message at the wrong time.
 type OrderError struct{ Got, Want Message }
 
 func (e *OrderError) Error() string {
@@ -183,7 +183,7 @@ func Expect[M Message](ctx context.Context, c *Conn) (M, error) {
 	return got, nil
 }
 
-// Exchange asks the other side for the values of all ranks. ranks is the number of values that the answer must have.
+// Exchange asks the other side for the values of all ranks. ranks is the number of values that the answer must contain.
 func (c *Conn) Exchange(ctx context.Context, what string, own []byte, ranks int) ([][]byte, error) {
 	if len(own) == 0 {
 		own = []byte("null")

@@ -14,7 +14,7 @@
 //
 // # Errors
 //
-//	*Fault        a line that is no message of this protocol, with the reason
+//	*Fault        a line that is not a message of this protocol, with the reason
 //	io.EOF        the other side has closed the stream
 //	*OrderError   a valid message at the wrong time
 package bridge

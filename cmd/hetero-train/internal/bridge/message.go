@@ -30,7 +30,8 @@ type Hello struct {
 	Settings       map[string]string `json:"settings"` // values in TOML by keys with dots
 }
 
-// Start describes what this rank computes, before the first step.
+// Start is the message that a rank sends before its first step. It describes the model, the data set and the device of
+// the rank.
 type Start struct {
 	Model   Model   `json:"model"`
 	Inputs  string  `json:"inputs"` // shapes and types of a sample as the model gets it; "": unknown
@@ -43,7 +44,7 @@ type Start struct {
 	Workers   int     `json:"workers"`   // processes that load the data of this rank
 	MaxShare  int     `json:"max_share"` // largest share of a micro-batch that this rank can hold; 0: no limit
 	SyncNorm  bool    `json:"sync_norm"` // batch normalisation uses the samples of all ranks
-	Step      int64   `json:"step"`      // optimizer steps that the run has done; 0: a new run
+	Step      int64   `json:"step"`      // optimizer steps that the run has completed; 0: a new run
 	Trained   int64   `json:"samples"`   // samples of these steps on all ranks
 	Steps     int64   `json:"steps"`     // optimizer steps of the whole run; 0: unknown
 	Epoch     int64   `json:"epoch_steps"`
@@ -52,7 +53,8 @@ type Start struct {
 	Curve     []Point `json:"curve"`                  // measured step times; empty: none
 }
 
-// Lookup asks for the cached step-time curve of what a [Start] would describe. It may come before the start.
+// Lookup asks for the cached step-time curve that belongs to the values of a [Start]. A rank may send it before the
+// start.
 type Lookup struct{ Start }
 
 // Model identifies the model.
@@ -104,13 +106,13 @@ type Step struct {
 	Epoch      int      `json:"epoch"`       // from 0
 	EpochStep  int      `json:"epoch_step"`  // steps of the epoch done, including this step
 	EpochSteps int      `json:"epoch_steps"` // steps of an epoch
-	Settling   bool     `json:"settling"`    // the times say nothing about later steps
+	Settling   bool     `json:"settling"`    // the times do not predict later steps
 	Rate       Number   `json:"learning_rate"`
 	GradNorm   Number   `json:"grad_norm"`
 	Skipped    bool     `json:"skipped"` // the optimizer did not update the parameters
 	Scale      Number   `json:"loss_scale"`
 	Time       float64  `json:"time"`    // s since 1970, at the end of the step on rank 0
-	Seconds    []Number `json:"seconds"` // from the end of the step before to the end of this step, without pauses
+	Seconds    []Number `json:"seconds"` // from the end of the previous step to the end of this step, without pauses
 	Samples    []int    `json:"samples"` // of all micro-batches
 	Count      []Number `json:"count"`   // weight of the loss: samples or valid tokens
 	Loss       []Number `json:"loss"`    // sum of the losses over Count
@@ -139,8 +141,8 @@ type Saved struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// End is the last message. Error is the reason if the run has failed; Stopped reports that the user stopped it. Closed
-// reports that the program has ended the run in order.
+// End is the last message. Error is the reason if the run has failed. Stopped reports that the user stopped the run.
+// Closed reports that the program has ended the run normally.
 type End struct {
 	Step    *int64 `json:"step"` // optimizer steps that the program has done
 	Error   string `json:"error"`
@@ -151,7 +153,7 @@ type End struct {
 // Number is a number that is null in JSON if it is unknown, NaN or infinite.
 type Number = experiment.Number
 
-// Fault is a line that is no message of the protocol.
+// Fault reports a line that is not a message of the protocol.
 type Fault struct {
 	Reason string
 }
@@ -185,7 +187,7 @@ func Parse(line []byte) (Message, error) {
 	}
 	m := create()
 	var err error
-	if head.Type == "hello" { // its version explains unknown keys
+	if head.Type == "hello" { // a different version explains unknown keys
 		err = json.Unmarshal(line, m)
 	} else {
 		err = strict(line, m)
@@ -199,7 +201,7 @@ func Parse(line []byte) (Message, error) {
 	return m, nil
 }
 
-// strict decodes a message and refuses keys that it does not have.
+// strict decodes a message and refuses keys that the message type does not contain.
 func strict(line []byte, m Message) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(line, &keys); err != nil {

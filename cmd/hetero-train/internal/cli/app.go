@@ -70,9 +70,9 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load is Read, with a warning for each key that the command line sets to several values, and for a learning rate of
-// the file that was made for another optimizer. A rank that this program
-// started does not warn, because the process that started it does.
+// Load calls Read. It warns of each key that the command line sets to several values, and of a learning rate in the
+// file that belongs to another optimizer. A rank that this program started does not warn, because the parent process
+// warns.
 func (a *App) Load() (*config.Config, error) {
 	cfg, err := a.Read()
 	if err == nil {
@@ -107,7 +107,7 @@ func (a *App) OtherRate(cfg *config.Config) string {
 	}
 	of, err := config.Load(a.File, a.Env.Catalog, others...)
 	if err != nil || of.Optimizer.Name == cfg.Optimizer.Name {
-		return "" // the command line mends the file, or repeats its optimizer
+		return "" // the command line corrects the file, or repeats its optimizer
 	}
 	return fmt.Sprintf("%s = %v (%s) was made for optimizer %s, but %s selects %s: set optimizer.lr, too",
 		rate, cfg.Optimizer.LR, cfg.Origin(rate), of.Optimizer.Name, cfg.Origin(name), cfg.Optimizer.Name)
@@ -152,7 +152,7 @@ func (a *App) LevelOf(assigned discovery.Assignment) string {
 }
 
 // Informs reports whether a rank prints messages that are equal on all ranks. It returns true for rank 0, for the first
-// rank of each other machine, and for a rank with a terminal of its own.
+// rank of each other machine, and for a rank with its own terminal.
 func Informs(assigned discovery.Assignment) bool {
 	return assigned.Rank == 0 || assigned.LocalRank == 0 || assigned.OwnOutput
 }

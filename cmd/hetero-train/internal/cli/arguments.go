@@ -122,7 +122,7 @@ func CheckPaths(cmd *cobra.Command) (err error) {
 			paths = list.GetSlice()
 		}
 		check := config.CheckPath
-		if f.Name == "path" || f.Name == "resume" { // of data.path and train.resume
+		if f.Name == "path" || f.Name == "resume" { // flags of data.path and train.resume
 			check = config.CheckPathOrObjects
 		}
 		for _, path := range paths {
@@ -193,8 +193,8 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// ownerOf returns the subcommand that has a flag, or nil. Of several subcommands of the root command, which also
-// trains, it returns train, otherwise the first.
+// ownerOf returns the subcommand that has a flag, or nil. If several subcommands have the flag, it returns train for
+// the root command, which also trains, and otherwise the first one.
 func ownerOf(cmd *cobra.Command, flag string) (owner *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		f := sub.LocalFlags().Lookup(flag)

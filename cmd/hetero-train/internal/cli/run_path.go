@@ -12,8 +12,8 @@ import (
 )
 
 // RunPath returns the path of an argument that names a run, a checkpoint or a file: a path, or the name of a run in the
-// folder of runs. That folder is experiment.output_dir of the command line, otherwise of the file of -c, otherwise its
-// default.
+// folder of runs. This folder is experiment.output_dir from the command line, otherwise from the file of -c, otherwise
+// the default.
 func (a *App) RunPath(argument string) (string, error) { return InRuns(argument, a.runsFolder()) }
 
 // InRuns returns the path of an argument that is a path, or the name of a run in a folder of runs.

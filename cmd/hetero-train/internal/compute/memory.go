@@ -11,8 +11,8 @@ import (
 )
 
 // HostLimit returns the memory that this process may use. It is measured at the first call, because the memory that the
-// rank uses later is part of it. With several ranks, calls before Meet count the memory of the other ranks as that of
-// other programs.
+// rank uses later is part of it. With several ranks, a call before Meet counts the memory of the other ranks as memory
+// of other programs.
 func (k *Rank) HostLimit() memory.Limit {
 	if k.hostLimit != nil {
 		return *k.hostLimit
@@ -25,7 +25,7 @@ func (k *Rank) HostLimit() memory.Limit {
 }
 
 // TotalMemory returns this rank's part of all memory of its device, or of its machine and control groups, bytes. Unlike
-// MemoryBytes, it does not depend on what other programs use at the moment.
+// MemoryBytes, it does not depend on the memory that other programs use at the moment.
 func (k *Rank) TotalMemory() int64 {
 	info := k.Device.Info()
 	if info.Threads == 0 {
@@ -38,11 +38,11 @@ func (k *Rank) TotalMemory() int64 {
 	return total / int64(max(k.Process.LocalRanks(), 1))
 }
 
-// met reports whether this rank knows the others.
+// met reports whether this rank knows the other ranks.
 func (k *Rank) met() bool { return k.Team != nil && (k.Team.Group != nil || k.Team.Exchange != nil) }
 
-// sharersOfMemory returns the processes that divide the limits of this process. Which control groups the ranks share
-// does not depend on what started them.
+// sharersOfMemory returns the processes that share the limits of this process. It does not matter which program started
+// the ranks.
 func (k *Rank) sharersOfMemory() memory.Sharers {
 	if k.Team == nil || k.Team.Group == nil {
 		return memory.Sharers{Coming: k.Process.LocalRanks() - 1}
@@ -77,9 +77,9 @@ func pidSpace() string {
 // PlanHost sets the limit that HostLimit returns, for plans of ranks that do not exist.
 func (k *Rank) PlanHost(l memory.Limit) { k.hostLimit = &l }
 
-// MeasureProgram returns the memory of this process, which holds no model yet. It collects garbage first. Ranks that
-// divide a limit share the pages of mapped files, so each counts its part of them. The result is nil if the system
-// reports no memory of processes.
+// MeasureProgram returns the memory of this process, before it contains a model. It collects garbage first. Ranks that
+// share a limit also share the pages of mapped files, so each rank counts only its part of these pages. The result is
+// nil if the system reports no memory of processes.
 func (k *Rank) MeasureProgram() []memory.Part {
 	debug.FreeOSMemory()
 	resident, known := memory.Resident(memory.System(), 0)
@@ -105,9 +105,9 @@ func goBytes() int64 {
 	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }
 
-// GoLimit returns the limit of Go's runtime (GOMEMLIMIT) for an account: what remains of the limit of this process
-// after the memory of native libraries, and after that of a device that computes in host memory. Go collects garbage
-// before it exceeds the limit.
+// GoLimit returns the value for GOMEMLIMIT, the memory limit of Go's runtime. It is the limit of this process, minus
+// the memory of native libraries, minus the memory of a device that computes in host memory. Go collects garbage before
+// it exceeds the limit.
 func (k *Rank) GoLimit(a memory.Account) int64 {
 	native := int64(0)
 	for _, p := range a.Host {

@@ -19,7 +19,7 @@ import (
 
 // typeReport is the message of a rank for the choice of element types.
 type typeReport struct {
-	devices.RankType                    // Type is "" if the times in Seconds decide
+	devices.RankType                    // Type is "" if the times in Seconds determine it
 	Kept             bool               `json:"kept,omitempty"`    // true if an earlier run chose Type by timing
 	Seconds          map[string]float64 `json:"seconds,omitempty"` // seconds per step, by element type
 }
@@ -97,7 +97,7 @@ func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 }
 
 // agreeTypes chooses the element type of every rank. Ranks with equal devices get the same type: the cached choice of
-// one of these ranks, or else the fastest type according to the times of all these ranks.
+// one of these ranks, or otherwise the fastest type according to the times of all these ranks.
 func agreeTypes(reports []typeReport) []devices.RankType {
 	agreed := make([]devices.RankType, len(reports))
 	for rank, o := range reports {

@@ -95,15 +95,15 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 // ClockCPUs returns the value of measure.SpeedOptions.CPUs for this rank. It returns cpus if measurements of the rank
 // can use CPU time, and 0 if they must use wall time.
 func (k *Rank) ClockCPUs(cpus float64) float64 {
-	// A simulated slowdown idles, which uses no CPU time.
+	// A simulated slowdown waits without using CPU time.
 	if k.Process.Opts.Lab.Setup.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
 }
 
-// MemoryBytes returns the memory that this rank may use, in bytes; 0 if it is unknown. For a device with memory of its
-// own, this is the memory that was free when the device was opened. For host memory, it is HostLimit.
+// MemoryBytes returns the memory that this rank may use, in bytes; 0 if it is unknown. For a device with its own
+// memory, this is the memory that was free when the device was opened. For host memory, it is HostLimit.
 func (k *Rank) MemoryBytes() int64 {
 	info := k.Device.Info()
 	if info.FreeBytes > 0 {

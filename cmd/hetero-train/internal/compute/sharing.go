@@ -17,8 +17,8 @@ type seat struct {
 	PIDs   string `json:"pids"` // namespace of processes; see pidSpace
 }
 
-// refuseSharing returns an error if two ranks compute on one GPU and device.share_gpu is false. Each of these ranks
-// would have half of the memory, and at most half of the speed.
+// refuseSharing returns an error if two ranks compute on the same GPU and device.share_gpu is false. Each of these
+// ranks would have half of the memory, and at most half of the speed.
 func (k *Rank) refuseSharing(ctx context.Context) error {
 	info, members := k.Device.Info(), k.Team.Group.Members()
 	own, err := json.Marshal(seat{info.Name, info.UUID, k.Process.Cfg.Device.ShareGPU, pidSpace()})

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// KnownCard returns the description of a device's GPU, or nil if the device is not a GPU. If NVML does not know the
+// KnownCard returns the description of a device's GPU, or nil if the device is not a GPU. If NVML does not list the
 // GPU, for example in a container without the driver's tools, the description comes from CUDA.
 func KnownCard(info device.Info, gpus *hardware.GPUs) *hardware.GPU {
 	gpu, err := CardOf(info, gpus)

@@ -56,8 +56,9 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 	return dev, err
 }
 
-// pick returns the index of a device, of count devices. Launchers often show each rank only its own device, so every
-// rank may use a single device. Rank discovery detects devices that several ranks use.
+// pick returns the index of a device, of count devices. Launchers often make only its own device visible to each rank.
+// If only one device is visible, every rank may therefore use it. Rank discovery detects devices that several ranks
+// use.
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
@@ -121,8 +122,8 @@ func Open(kind string, p Placement) (device.Device, error) {
 	return nil, exit.With(exit.Usage, err)
 }
 
-// passedOver logs why "auto" did not select a device. If the user can fix the reason, the log is a warning of one rank
-// per machine.
+// passedOver logs why "auto" did not select a device. If the user can fix the cause, one rank per machine logs a
+// warning.
 func (p Placement) passedOver(why error) {
 	var absent device.AbsentError
 	switch {

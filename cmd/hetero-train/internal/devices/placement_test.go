@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// By default each rank uses the device with the rank's number on the machine. Two ranks use one device only with
+// By default each rank uses the device with the rank's number on the machine. Two ranks use the same device only with
 // device.share_gpu.
 func TestRanksTakeTheirOwnDevice(t *testing.T) {
 	for _, c := range []struct {

@@ -31,8 +31,8 @@ func Precision(name string, info device.Info) (tensor.DType, error) {
 
 // AutoTypes returns the element types that train.precision = "auto" may select on a device. The first type is the
 // default. If timed is true, a timing selects the fastest type. On a GPU, the types after the first are only for runs
-// that began in one of them: according to NVIDIA, bf16 is as fast as fp16 from compute capability 8.0 on, and slow
-// below.
+// that began in one of them. According to NVIDIA, bf16 is as fast as fp16 from compute capability 8.0 on, and slow on
+// older GPUs.
 func AutoTypes(info device.Info) (types []tensor.DType, timed bool) {
 	switch {
 	case info.Kind == "cuda" && info.FastBF16:

@@ -16,28 +16,30 @@ import (
 // Problem describes the episodes that a network is trained on.
 type Problem struct {
 	Encoding Encoding `json:"encoding"`
-	// Arrivals are the kinds of episodes; each episode draws one. Their seeds are ignored; the seed of the episode is
-	// used.
+	// Arrivals are the kinds of episodes; each episode draws one. Their seeds are ignored. Each episode has its own
+	// seed.
 	Arrivals []workload.Arrivals `json:"arrivals"`
 	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda <
 	// 1.
 	Lambda float64 `json:"lambda"`
-	// Horizon is the time after which a cost counts 1/e, relative to the geometric mean of the running times of the
-	// jobs of the episode, each alone on its best type of GPU.
+	// Horizon is the time after which a cost is discounted to 1/e. Its unit is the geometric mean of the running times
+	// of the jobs of the episode, each alone on its best type of GPU.
 	Horizon float64 `json:"horizon"`
 	// Shaped subtracts a time from the cost of each job: its running time alone on its best type of GPU. No decision
 	// can change this time. The cost of a job is then its excess over this time, counted when the job starts. The sum
 	// of the rewards of an episode changes by a constant that depends only on its jobs, but the variance of the rewards
 	// is much smaller.
 	Shaped bool `json:"shaped"`
-	// Caution is the margin of Policy.SetCaution that the trained policy starts with. The training does not use it.
+	// Caution is the margin of Policy.SetCaution that the trained policy starts with. It has no effect on training.
 	Caution float64 `json:"caution"`
-	// Random is the fraction of episodes on clusters of workload.Random instead of the cluster of the setup. More of
-	// them prepare the network for clusters that it has not seen.
+	// Random is the fraction of episodes on clusters of workload.Random instead of the cluster of the setup. A larger
+	// fraction prepares the network better for clusters that it has not seen.
 	Random float64 `json:"random"`
-	// Window is the number of jobs of an episode from a list of jobs, a random part of the list, for each 16 GPUs.
+	// Window is the number of jobs of an episode from a list of jobs, for each 16 GPUs. An episode is a random part of
+	// the list.
 	Window int `json:"window"`
-	// Input identifies the setup and the lists of jobs (Digest); it serves to recognise another training.
+	// Input identifies the setup and the lists of jobs (Digest); it serves to detect that a checkpoint belongs to
+	// another training run.
 	Input string `json:"input"`
 }
 
@@ -87,7 +89,8 @@ func (p Problem) check() error {
 	return p.Encoding.check()
 }
 
-// scaleUnits is the unit of rewards relative to the unit of time: rewards of a decision are then of order 0.1.
+// scaleUnits is the unit of rewards relative to the unit of time. With this value, the reward of a decision is about
+// 0.1.
 const scaleUnits = 10
 
 // usualGPUs is the number of GPUs that Arrivals.Jobs and Window are meant for.
@@ -99,12 +102,12 @@ func jobsFor(jobs int, c *scheduler.Cluster) int {
 	return max(1, jobs/2, jobs*len(c.GPUs)/usualGPUs)
 }
 
-// cluster is an Environment: the simulator plays an episode of a Problem.
+// cluster is an Environment that simulates episodes of a Problem.
 //
 // The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 units of time. It counts the time
-// of the step: once for each job in the system, and lambda times for each idle GPU. The sum over an episode is
-// therefore exactly the sum of all completion times and all weighted idle times. The environment skips states in which
-// only one action is possible.
+// of the step: once for each job in the system, and lambda times for each idle GPU. The rewards of an episode therefore
+// sum exactly to the negative of all completion times plus lambda times all idle times, in these units. The environment
+// skips states in which only one action is possible.
 type cluster struct {
 	problem  Problem
 	source   Source
@@ -148,7 +151,7 @@ func NewEnvironments(n int, p Problem, source Source) ([]Environment, error) {
 			return nil, err
 		}
 		e.encoder.rows, e.encoder.slots = shape.Rows, shape.Slots
-		if err := e.Reset(0); err != nil { // reports faults of the problem before the training
+		if err := e.Reset(0); err != nil { // reports faults of the problem before training starts
 			return nil, err
 		}
 		out = append(out, e)
@@ -254,7 +257,7 @@ func (e *cluster) Step(action int) (Outcome, error) {
 		Discount: math.Exp(-(s.Now - began) / (e.problem.Horizon * e.unit)), Done: e.sim.Done()}, nil
 }
 
-// pass advances until there is a choice or the episode ends. It returns the cost in seconds.
+// pass advances until more than one action is possible, or until the episode ends. It returns the cost in seconds.
 func (e *cluster) pass() (cost float64, err error) {
 	s := e.sim.State()
 	for !e.sim.Done() {

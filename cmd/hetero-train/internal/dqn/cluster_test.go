@@ -11,7 +11,7 @@ import (
 )
 
 // The rewards of an episode sum to the completion times and the idle GPU times, and shaping changes the sum by a
-// constant of the jobs for any actions.
+// constant that depends only on the jobs.
 func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 	setup := workload.Default()
 	for seed := range uint64(30) {
@@ -54,7 +54,7 @@ func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 	}
 }
 
-// A gang that fits on one machine starts there, also if other machines have fewer free GPUs.
+// A gang that fits on one machine starts there, even if other machines have fewer free GPUs.
 func TestGangStaysOnOneMachine(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,

@@ -13,32 +13,32 @@
 //	policy, err := dqn.OpenPolicy(dev, c, scheduler.Options{})      // policy "dqn" of package scheduler
 //	policy, err := dqn.OpenTrained(dev, scheduler.Options{})        // the same, with the built-in network
 //
-// [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] makes
-// those of a [Problem]: episodes of jobs on the cluster of a [Source], and on random clusters.
+// [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] creates
+// the environments of a [Problem]: episodes of jobs on the cluster of a [Source], and on random clusters.
 //
 // # State
 //
 // An [Observation] has three parts. The image is the matrix of GPUs: rows are groups of equal GPUs of one machine, and
 // channels state planned utilization, time until free, and speed. The facts describe the queue: its length, work,
 // priorities and classes of jobs. The pairs describe each action: running time of the job there, speed relative to its
-// best GPUs, comparative advantage, effect of sharing, similarity score. Everything is normalised to about [0, 1], and
-// nothing names a machine, a type or a kind. [Encoding] defines the layout.
+// best GPUs, comparative advantage, effect of sharing, similarity score. All values are normalised to about [0, 1], and
+// no value identifies a machine, a type or a kind. [Encoding] defines the layout.
 //
-// The number of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them,
-// so one network decides on any cluster. A training gives all its observations the size of the largest one; empty rows
-// and slots have no effect.
+// The numbers of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them,
+// so one network decides on any cluster. A training run pads all observations to the size of the largest one. Empty
+// rows and slots have no effect.
 //
 // # Actions and rewards
 //
-// An action starts one of K jobs of the queue on a group of GPUs, alone or sharing, does what a baseline does
-// (Encoding.Advice), or waits for the next event. While no job waits, the baseline alone decides: it may move a running
-// job, which only the baseline then starts again. Impossible actions are masked, both when the network acts and in the
-// targets. The reward of a step is
+// An action starts one of K jobs of the queue on a group of GPUs, alone or sharing. Another action follows a baseline
+// (Encoding.Advice), and the last one waits for the next event. While no job waits, the baseline alone decides. It may
+// move a running job, and only the baseline then restarts this job. Impossible actions are masked, both when the
+// network acts and in the targets. The reward of a step is
 //
 //	-(seconds of all jobs in the system + lambda * seconds of idle GPUs) / (10 units)
 //
-// over the time of the step. The unit is the geometric mean of the running times of the jobs. The sum over an episode
-// is therefore exactly that of all completion times and idle times.
+// over the time of the step. The unit is the geometric mean of the running times of the jobs. The rewards of an episode
+// therefore sum exactly to the negative of all completion times plus lambda times all idle times, in these units.
 //
 // # Learning
 //
@@ -47,23 +47,24 @@
 // n-step returns and imitation of a baseline are options. Environments run in lockstep, so that one run of the network
 // decides for all of them. Only the value of the chosen action has a gradient.
 //
-// A [Policy] follows its baseline in states with more jobs than the training had (Progress.Jobs, which environments
-// report as a [Counter]). Values are sums over jobs, and the network has not learnt those of more jobs.
+// A [Policy] follows its baseline in states with more jobs than occurred in training (Progress.Jobs, which environments
+// report as a [Counter]). Q-values are sums over jobs, and the network has never seen the larger sums of more jobs.
 //
-// Discounting follows the simulated time: a cost after Problem.Horizon units of time counts 1/e. At rates above 1e-4,
-// networks of one training differ much from each other: end a training with a smaller rate.
+// Discounting follows the simulated time: a cost after Problem.Horizon units of time is discounted to 1/e. At learning
+// rates above 1e-4, successive networks of a training run differ much from each other. End a training run with a
+// smaller rate.
 //
 // # Determinism
 //
 // Equal options give equal networks on devices of the same kind, independent of the number of workers. A checkpoint
 // contains weights, target weights, moments, the state of the random generator, and the replay memory without its
-// states: the actions of its episodes restore states and environments. A resumed training is bit-equal to an
+// states: the actions of its episodes restore states and environments. A resumed training run is bit-equal to an
 // uninterrupted one.
 //
 // # Errors
 //
 //   - [*SeveralTypesError]: a job needs GPUs of several types, and the network has no baseline that could place it
-//   - [ErrDiverged]: the loss of a training is not finite
+//   - [ErrDiverged]: the training loss is not finite
 //   - errors of package checkpoint (*checkpoint.MismatchError: the weights belong to another network)
 //   - errors of the device
 //   - errors without a type: options out of range, environments that differ from those of a checkpoint

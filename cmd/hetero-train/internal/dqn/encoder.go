@@ -33,7 +33,7 @@ func groupsOf(c *scheduler.Cluster) []group {
 	return groups
 }
 
-// encoder turns states of one run into observations. Only one goroutine at a time may use it.
+// encoder converts states of one run to observations. It is not safe for concurrent use.
 type encoder struct {
 	Encoding
 	rows, slots int // least numbers of rows and slots
@@ -45,7 +45,7 @@ type encoder struct {
 	groupOf     []int     // by GPU
 	mean        []float64 // by type: mean relative speed of all kinds
 	best        []float64 // by job: speed on the best type that is available, 0 if it needs several types
-	several     []bool    // by job: no type of the cluster holds it
+	several     []bool    // by job: no single type of the cluster has enough GPUs for it
 	moved       []bool    // by job: the baseline has stopped it to move it, and will start it
 	unit        float64   // seconds
 	logs        float64   // sum of the logarithms of the running times of the jobs that have arrived
@@ -142,7 +142,7 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 	}
 	n.rate()
 	n.unit, n.logs, n.arrived = 1, 0, 0
-	if n.Similarity > 0 { // without the experience of earlier runs: a run is a function of its seed and its actions
+	if n.Similarity > 0 { // drops earlier experience: a run must depend only on its seed and actions
 		var err error
 		if n.affinity, err = hyper.NewAffinity(hyper.Options{Dimension: n.Similarity}); err != nil {
 			return err
@@ -172,7 +172,7 @@ func zeroed[E any](v []E, n int) []E {
 	return v
 }
 
-// layout makes the groups of a cluster.
+// layout sets the groups of a cluster.
 func (n *encoder) layout(c *scheduler.Cluster) {
 	n.cluster, n.groups, n.groupOf = c, groupsOf(c), make([]int, len(c.GPUs))
 	rows, slots := Grid(c)
@@ -196,8 +196,8 @@ func (n *encoder) layout(c *scheduler.Cluster) {
 	n.partner, n.ratios = make([]int, n.shape.Jobs*rows), make([]float64, n.shape.Jobs*rows)
 }
 
-// fastest is the speed of a job on the best type of which upType GPUs are available. whole: only types with enough
-// GPUs.
+// fastest is the speed of a job on the best type with available GPUs (upType). If whole is true, only types with enough
+// GPUs for the job count.
 func (n *encoder) fastest(job int, whole bool) (speed float64) {
 	j := &n.work.Jobs[job]
 	need := n.work.Kinds[j.Kind].GPUMemory
@@ -214,8 +214,8 @@ func (n *encoder) fastest(job int, whole bool) (speed float64) {
 	return speed
 }
 
-// rate computes the best speed of each job. A job that needs several types, or GPUs that are not available now, gets
-// the best estimate of its speed: only relative times follow from it.
+// rate computes the best speed of each job. For a job that needs several types, or GPUs that are not available now, it
+// estimates the speed. The estimate affects only relative times.
 func (n *encoder) rate() {
 	n.best = zeroed(n.best, len(n.work.Jobs))
 	for i := range n.work.Jobs {
@@ -234,7 +234,7 @@ func (n *encoder) rate() {
 	}
 }
 
-// follow updates what changes with the availability of GPUs and with arrivals.
+// follow updates the values that depend on the availability of GPUs and on arrivals.
 func (n *encoder) follow(s *scheduler.State) {
 	up := zeroed(n.total, len(n.upType)) // room computes total again
 	n.up = 0

@@ -12,13 +12,14 @@ import (
 //
 // # Rows
 //
-// The GPUs of one type on one machine form a group. A group is a row of the image: its available GPUs, those that are
-// free first in the order of time. The GPUs of a group are equal, so an action names a job and a group. With Share, a
-// job can use a group in two ways: alone, or on the GPUs of a job that runs in the group.
+// The GPUs of one type on one machine form a group. A group is a row of the image. The row contains the available GPUs
+// of the group, in the order of the times at which they become free. The GPUs of a group are equal, so an action names
+// a job and a group. With Share, a job can use a group in two ways: alone, or on the GPUs of a job that runs in the
+// group.
 //
-// Nothing in an observation names a machine, a type or a kind. Speeds are relative to other types, times are relative
-// to the jobs ([Encoding] has no unit of time: the unit is the geometric mean of the running times of all jobs that
-// have arrived, each alone on its best type of GPU). The same network therefore works on any cluster and any jobs.
+// No value of an observation identifies a machine, a type or a kind. Speeds are relative to other types, times are
+// relative to the jobs ([Encoding] has no unit of time: the unit is the geometric mean of the running times of all jobs
+// that have arrived, each alone on its best type of GPU). The same network therefore works on any cluster and any jobs.
 //
 // # Gangs
 //
@@ -40,10 +41,10 @@ type Encoding struct {
 	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which
 	// follows this baseline. Only this action can place a gang on GPUs of several types. The policy is also the
 	// baseline of imitation. The network learns when to depart from it. While no job waits, the baseline alone decides:
-	// it may move running jobs. It must be a function of the present state, which excludes maxmin.
+	// it may move running jobs. It must depend only on the present state, which excludes maxmin.
 	Advice string `json:"advice"`
-	// Ingested adds the normalised facts of package features, and the mask of those that are known: those of GPUs to
-	// the image, the others to the facts.
+	// Ingested adds the normalised facts of package features, and the mask of known facts. Facts of GPUs are added to
+	// the image, all others to the facts.
 	Ingested bool `json:"ingested"`
 	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
 	// well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
@@ -56,7 +57,7 @@ const (
 	MaxSimilarity = hyper.MaxDimension
 )
 
-// DefaultEncoding is the encoding of the network of the program.
+// DefaultEncoding is the encoding of the built-in network.
 func DefaultEncoding() Encoding {
 	return Encoding{Oldest: 2, Shortest: 4, Share: true, Advice: "gang"}
 }
@@ -110,8 +111,8 @@ const (
 	pairShorter  // fraction of the shown jobs that are shorter
 	pairUsable   // usable GPUs of the group relative to the gang, at most 1
 	pairSoon     // time until the group has as many free GPUs as the gang, or all
-	pairSpread   // the gang would span machines
-	pairShare    // the column shares GPUs
+	pairSpread   // 1 if the gang would span machines
+	pairShare    // 1 if the job would share GPUs
 	pairOwn      // own speed relative to the speed alone
 	pairPartner  // speed of the partner relative to its speed alone
 	pairEnds     // running time of the partner

@@ -5,9 +5,8 @@ import "fmt"
 // Shape is the size of an observation and of the set of actions. The weights of a network fit any number of rows and
 // slots: an environment whose observations fill only a part of them leaves the rest 0.
 //
-// An action is a triple (job of the queue, way, row), another one with numbers of its own, or to wait: action
-// (j·Ways + w)·Rows + r starts job j of the queue on row r in way w, Extra actions of the environment follow, and the
-// last action waits.
+// Action (j·Ways + w)·Rows + r starts job j of the queue on row r in way w. The next Extra actions are defined by the
+// environment. The last action waits.
 type Shape struct {
 	Channels int // image: planes of the matrix of GPUs, the first of which are [Weights]
 	Rows     int // image: sets of GPUs that an action can start a job on
@@ -16,7 +15,7 @@ type Shape struct {
 	Jobs     int // jobs of the queue that an action can start
 	Ways     int // ways in which a job can use a row, such as alone and sharing
 	Extra    int // further actions
-	Pair     int // numbers about each triple of a job, a way and a row, and about each further action
+	Pair     int // numbers about each triple (job, way, row), and about each further action
 }
 
 // Weights are the first planes of an image. The network reads them like the others, and also computes means with them.
@@ -36,7 +35,7 @@ func (s Shape) Wait() int { return s.Actions() - 1 }
 // triples is the number of actions that start a job on a row.
 func (s Shape) triples() int { return s.Jobs * s.Ways * s.Rows }
 
-// numbered is the number of actions that have numbers of their own.
+// numbered is the number of actions with a row in Observation.Pairs.
 func (s Shape) numbered() int { return s.triples() + s.Extra }
 
 // Floats is the length of Observation.State.
@@ -65,7 +64,7 @@ type Observation struct {
 	Image []float32 // (Channels, Rows, Slots)
 	Facts []float32 // (Facts)
 	Pairs []float32 // (Jobs·Ways·Rows + Extra, Pair)
-	Mask  []bool    // (Actions): whether the action is possible; at least one is
+	Mask  []bool    // (Actions): whether the action is possible; at least one must be possible
 }
 
 // NewObservation allocates an observation.

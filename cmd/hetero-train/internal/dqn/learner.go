@@ -18,7 +18,7 @@ import (
 // ErrDiverged is the error of Learner.Run if the loss is not finite.
 var ErrDiverged = errors.New("the network has diverged")
 
-// Learner trains a Q network on several copies of an environment. Only one goroutine at a time may use it.
+// Learner trains a Q network on several copies of an environment. It is not safe for concurrent use.
 type Learner struct {
 	options Options
 	shape   Shape
@@ -71,9 +71,9 @@ type drawn struct {
 	next     int
 }
 
-// Progress is the state of a training.
+// Progress is the state of a training run.
 type Progress struct {
-	Episodes  int64   `json:"episodes"`  // episodes that ended, over the whole training
+	Episodes  int64   `json:"episodes"`  // episodes that ended, over the whole training run
 	Decisions int64   `json:"decisions"` // actions taken
 	Updates   int64   `json:"updates"`   // changes of the weights
 	Skipped   int64   `json:"skipped"`   // updates whose gradient was not finite
@@ -85,13 +85,13 @@ type Progress struct {
 	// Error is the moving average of the absolute temporal-difference error, over about 100 updates.
 	Error float64 `json:"error"`
 
-	Target    int64         `json:"-"` // episodes when the training is complete
+	Target    int64         `json:"-"` // number of episodes after which training is complete
 	Rate      float64       `json:"-"` // episodes per second in all calls of Run; 0: not known yet
 	Remaining time.Duration `json:"-"` // estimate; 0: not known yet, or complete
 }
 
-// NewLearner creates a learner with fresh weights. environments has Options.Environments equal environments. workers is
-// the number of goroutines that advance environments. The learner does not close the device.
+// NewLearner creates a learner with initial weights. environments contains Options.Environments equal environments.
+// workers is the number of goroutines that advance environments. The learner does not close the device.
 func NewLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
 	l, err := newLearner(dev, o, workers, environments)
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *Learner) Close() error { return l.net.close() }
 // Options returns the options of the learner.
 func (l *Learner) Options() Options { return l.options }
 
-// Progress returns the current state of the training.
+// Progress returns the current state of the training run.
 func (l *Learner) Progress() Progress { return l.progress }
 
 // seed returns the seed of an episode of environment env.
@@ -270,7 +270,7 @@ func (l *Learner) view(t int64, i int) *Observation {
 	return l.shape.view(l.replay.state(at), l.replay.mask(at))
 }
 
-// imitation returns the current weight of the baseline.
+// imitation returns the current weight of the imitation loss.
 func (l *Learner) imitation() float64 {
 	return Schedule{From: 1, To: 0, Over: l.options.Imitate}.At(l.progress.Episodes)
 }
@@ -321,7 +321,7 @@ func (l *Learner) decide() error {
 	return nil
 }
 
-// best returns the possible action with the largest value; the first one of several.
+// best returns the possible action with the largest value, or the first such action if several have this value.
 func best(values []float32, mask []bool) int {
 	found := -1
 	for a, ok := range mask {
@@ -392,7 +392,7 @@ func stored(out Outcome) (reward, discount float32, err error) {
 	return reward, discount, nil
 }
 
-// remembered drops the first episodes whose states have all left the replay memory.
+// remembered drops the earliest episodes, whose states are no longer in the replay memory.
 func (l *Learner) remembered(past []episode) []episode {
 	from, _ := l.replay.bounds()
 	gone := 0
@@ -504,7 +504,7 @@ func (l *Learner) rival(q []float32, mask []bool, advised int) int {
 	return found
 }
 
-// window holds the sums of rewards of the last episodes.
+// window contains the sums of rewards of the last episodes.
 type window struct {
 	Values []float64 `json:"values"`
 	Next   int       `json:"next"`
@@ -529,8 +529,8 @@ func (w *window) mean() float64 {
 	return sum / float64(len(w.Values))
 }
 
-// Play runs one episode with the best actions of the network, and returns the sum of its rewards. env is not one of the
-// learner's environments.
+// Play runs one episode with the best actions of the network, and returns the sum of its rewards. env must not be one
+// of the learner's environments.
 func (l *Learner) Play(env Environment, seed uint64) (sum float64, err error) {
 	if l.single == nil {
 		if l.single, err = l.net.newPass(l.net.online, l.shape, 1, false); err != nil {

@@ -144,7 +144,8 @@ func TestLearnerFindsTheOptimumOfDynamicProgramming(t *testing.T) {
 	}
 }
 
-// A training that stops, is saved and resumes has the bits of an uninterrupted one, also on another number of workers.
+// A training run that stops, is saved and resumes is bit-equal to an uninterrupted one, even with another number of
+// workers.
 func TestResumedTrainingIsBitEqual(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"plain":         func(o *Options) { o.Double, o.Prioritised = false, false },
@@ -227,8 +228,7 @@ func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-// The rate is that of all calls of Run together: a caller that interrupts a training to save it gets no jump of the
-// estimate.
+// The rate covers all calls of Run together, so the estimate does not jump if a caller interrupts training to save it.
 func TestRateIsThatOfAllRuns(t *testing.T) {
 	l := open(t, referenceDevice(t), tinyOptions(), 3)
 	defer end(t, l)
@@ -283,7 +283,7 @@ func TestLossConcernsOnlyTheChosenAction(t *testing.T) {
 	}
 }
 
-// All actions that environments see are possible ones, in training and in play.
+// Environments receive only possible actions, in training and in Play.
 func TestActionsArePossible(t *testing.T) {
 	o := tinyOptions()
 	var envs []Environment
@@ -301,7 +301,7 @@ func TestActionsArePossible(t *testing.T) {
 	}
 }
 
-// strict fails the test if it gets an impossible action.
+// strict fails the test if it receives an impossible action.
 type strict struct {
 	twoGPUs
 	t *testing.T
@@ -340,7 +340,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// blind is twoGPUs whose observations are not numbers.
+// blind is twoGPUs whose observations are NaN.
 type blind struct{ twoGPUs }
 
 func (b *blind) Observe(o *Observation) {
@@ -408,8 +408,8 @@ func changedProblems(n int, factor float64, shift float32) []Environment {
 	return out
 }
 
-// A checkpoint has the actions of the replay memory instead of its states. Resuming repeats them: another environment
-// is an error, and the end of the context stops it.
+// A checkpoint contains the actions of the replay memory instead of its states. Resuming repeats the actions. It
+// returns an error for another environment, and stops when the context ends.
 func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
 	o := tinyOptions()
 	l := open(t, referenceDevice(t), o, 3)

@@ -123,7 +123,7 @@ func closeAll(closer []func() error) error {
 	return errors.Join(errs...)
 }
 
-// changed makes all passes with the given weights read them again.
+// changed marks all passes with the given weights, so that they read the weights again.
 func (n *net) changed(weights *plan.State) {
 	for _, p := range n.passes {
 		p.stale = p.stale || p.weights == weights
@@ -293,7 +293,7 @@ func (p *pass) update(rate float64) (ok bool, err error) {
 	return ok, nil
 }
 
-// tensors returns the values in a flat buffer as tensors of a checkpoint. ending is the end of their names.
+// tensors returns the values in a flat buffer as tensors of a checkpoint. ending is the suffix of their names.
 func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, p := range n.online.Params.Params {

@@ -49,7 +49,7 @@ const (
 )
 
 // graph returns the network for n observations. With training, input diff_q (n, Actions) is the gradient of the loss
-// with respect to q, and the graph has the gradients of all parameters.
+// with respect to q, and the graph computes the gradients of all parameters.
 func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32}
@@ -59,7 +59,7 @@ func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 		plane := func(name string, at int) *graph.Value { return g.Slice(name, image, 1, at, 1) } // (n, 1, Rows, Slots)
 
 		x := g.Unary("relu1", graph.ReLU, w.alongRow(g, "conv1", image))
-		x = g.Binary("gpus", graph.Mul, x, plane("up", WeightUp)) // an empty slot is like the end of the row
+		x = g.Binary("gpus", graph.Mul, x, plane("up", WeightUp)) // an empty slot has the effect of the end of the row
 		x = g.Unary("relu2", graph.ReLU, w.alongRow(g, "conv2", x))
 		// (n, Filters, Rows)
 		rows := g.Reduce("rows", device.Sum, g.Binary("rows", graph.Mul, x, plane("row weights", WeightRow)), 3)

@@ -60,8 +60,8 @@ func (n *encoder) observe(s *scheduler.State, o *Observation) {
 	}
 }
 
-// idle returns the action of the baseline in a state in which no job waits: it may stop a job to move it. Only the
-// baseline starts this job again: otherwise baseline and network could move it forever.
+// idle returns the action of the baseline in a state in which no job waits. The action may stop a job to move it. Only
+// the baseline may restart this job. Otherwise, baseline and network could move it forever.
 func (n *encoder) idle(s *scheduler.State) scheduler.Action {
 	n.watch(s)
 	if n.adviser == nil {
@@ -79,7 +79,7 @@ func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	gpus := n.advice.GPUs
 	n.advice = n.adviser.Decide(s)
 	n.advice.GPUs = append(gpus[:0], n.advice.GPUs...)
-	if n.advice.Verb != scheduler.Start { // no baseline stops a job while others wait
+	if n.advice.Verb != scheduler.Start { // no baseline stops a job while other jobs wait
 		n.advice.Verb = scheduler.Wait
 		return
 	}
@@ -127,7 +127,7 @@ func (n *encoder) job(s *scheduler.State, job int, p []float32) {
 func (n *encoder) speed(s *scheduler.State, job int, rate float64, p []float32) {
 	t := s.Remaining[job] / rate
 	p[pairTime], p[pairCost] = n.squash(t), n.squash(t*float64(n.work.Jobs[job].GPUs))
-	p[pairSpeed] = float32(rate / n.best[job]) // above 1 on a mixed set that is faster than each type
+	p[pairSpeed] = float32(rate / n.best[job]) // above 1 on a mix of types that is faster than each type
 }
 
 // canWait reports whether another event can occur.

@@ -11,7 +11,7 @@ type Options struct {
 	Seed    uint64  `json:"seed"` // seed of the initial weights, the episodes and the exploration
 
 	// Environments is the number of environments that act in lockstep: one pass of the network decides for all of them.
-	// With more environments, decisions are faster, but more decisions pass between two updates of the weights.
+	// With more environments, decisions are faster, but there are more decisions between two updates of the weights.
 	Environments int `json:"environments"`
 
 	Batch  int `json:"batch"`  // transitions of an update
@@ -64,7 +64,7 @@ func (s Schedule) At(episodes int64) float64 {
 }
 
 // Defaults are the options of the figures in docs/benchmarks/scheduling.md. The learning rate falls over 15,000
-// episodes; a longer training continues with the small rate.
+// episodes. A longer training run continues with the small rate.
 func Defaults() Options {
 	return Options{
 		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1,

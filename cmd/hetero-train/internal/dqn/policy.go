@@ -77,7 +77,7 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 // Name implements scheduler.Policy.
 func (p *Policy) Name() string { return PolicyName }
 
-// Trained returns the progress of the training when the network was saved.
+// Trained returns the progress of the training run when the network was saved.
 func (p *Policy) Trained() Progress { return p.progress }
 
 // Problem returns the problem that the network was trained on.
@@ -166,9 +166,10 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 }
 
 // maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job.
-// Waiting for better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be
-// wrong in all states. Jobs would then run one after another. With a smaller number, the policy loses part of its gain
-// at load 1.5. With a larger one, it gains on clusters like those of the training, and loses much on others.
+// Waiting for better GPUs is useful in a busy cluster. On jobs that differ much from the training jobs, the values of
+// waiting can be wrong in all states. Jobs would then run one after another. With a smaller number, the policy loses
+// part of its gain at load 1.5. With a larger one, it gains on clusters like those in training, and loses much on other
+// clusters.
 //
 // It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none
 // of which is better on all clusters.
@@ -176,20 +177,20 @@ const maxIdle = 12
 
 // SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
 // unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
-// policy is greedy. With +Inf, it equals the baseline. Independent of the margin, the policy follows the baseline
+// policy is greedy. With +Inf, it equals the baseline. Regardless of the margin, the policy follows the baseline
 //
-//   - in states with more jobs than the training had (Progress.Jobs): values are sums over jobs, and those of more jobs
-//     are outside the range that the network has learnt
+//   - in states with more jobs than occurred in training (Progress.Jobs), because values are sums over jobs, and the
+//     network has never seen the larger sums of more jobs
 //   - instead of waiting while more than maxIdle GPUs are free
 //
-// Choose the margin on jobs that neither the training nor a later comparison uses.
+// Choose the margin on jobs that neither the training run nor a later comparison uses.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // Err returns the failure of the device after which the policy only waits.
 func (p *Policy) Err() error { return p.failure }
 
 // reason returns a text with the value of the action and the second largest value. departs states why the action is
-// that of the baseline although another one has a larger value, "" if it has the largest one.
+// that of the baseline although another action has a larger value. It is "" if the action has the largest value.
 func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int, departs string) string {
 	second := -1
 	for a, ok := range p.seen.Mask {

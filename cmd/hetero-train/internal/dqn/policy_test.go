@@ -65,7 +65,7 @@ func latest(t *testing.T, dir string) *checkpoint.Checkpoint {
 }
 
 // A network from a checkpoint schedules all jobs on the cluster that it was trained on, and on changed ones: with fewer
-// GPUs, with another machine of a type that it does not know, and with GPUs that fail. Equal inputs give equal results.
+// GPUs, with another machine of an unknown type, and with GPUs that fail. Equal inputs give equal results.
 func TestPolicyWorksOnChangedClusters(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Ingested = "srf", 256, true
@@ -160,8 +160,8 @@ func opened(t *testing.T, dir string, o scheduler.Options) *Policy {
 	return policy
 }
 
-// With an endless margin, a policy with any weights is its baseline, also on random clusters, and without moves if
-// these are forbidden.
+// With an infinite margin, a policy with any weights equals its baseline, even on random clusters, and even if moves of
+// jobs are forbidden.
 func TestEndlessCautionIsTheBaseline(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice = "gang"
@@ -224,7 +224,7 @@ type twin struct {
 	*Policy
 	gang    scheduler.Policy
 	t       *testing.T
-	limit   int // jobs of the training
+	limit   int // largest number of jobs in training
 	beyond  int // states with more jobs
 	differs int // other states in which the actions differ
 }
@@ -254,7 +254,7 @@ func (w *twin) Decide(s *scheduler.State) scheduler.Action {
 	return got
 }
 
-// In states with more jobs than the training had, the policy is its baseline.
+// In states with more jobs than occurred in training, the policy equals its baseline.
 func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
 	policy := opened(t, trained(t, tinyOptions(), smallProblem()), scheduler.Options{Explain: true})
 	if got := policy.Trained().Jobs; got < 4 || got > 24 {
@@ -286,7 +286,7 @@ func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
 	}
 }
 
-// Placements of a policy, and of an environment, have the efficiency that follows from the speeds: also if no job waits
+// Placements of a policy, and of an environment, have the efficiency that follows from the speeds, even if no job waits
 // when a job ends.
 func TestEfficienciesFollowTheSpeeds(t *testing.T) {
 	p := smallProblem()
@@ -413,7 +413,7 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 	}
 }
 
-// The environment of the simulator resumes bit for bit too: it repeats the actions of its episode.
+// The environment of the simulator also resumes to a bit-equal state: it repeats the actions of its episode.
 func TestResumedClusterIsBitEqual(t *testing.T) {
 	o, p := tinyOptions(), smallProblem()
 	p.Encoding.Advice, p.Encoding.Similarity, o.Imitate = "srf", 256, 3
@@ -441,9 +441,9 @@ func TestResumedClusterIsBitEqual(t *testing.T) {
 	}
 }
 
-// The network that is part of the program loads, and schedules better than its baseline gang. On workloads of the
-// default cluster that it was not trained on, the mean completion time is at least 8 % shorter. On clusters that it was
-// not trained on, the ratio to gang is at most 1 and 1.05. A network with random weights follows gang, or is worse.
+// The built-in network loads, and schedules better than its baseline gang. On workloads of the default cluster that it
+// was not trained on, the mean completion time is at least 8 % shorter. On clusters that it was not trained on, the
+// ratio to gang is at most 1 and 1.05. A network with random weights follows gang, or is worse than gang.
 func TestTrainedNetwork(t *testing.T) {
 	dev := cpuDevice(t)
 	trained, err := OpenTrained(dev, scheduler.Options{})
@@ -487,7 +487,7 @@ func TestTrainedNetwork(t *testing.T) {
 				t.Fatal(err)
 			}
 			for k := range w.Jobs {
-				w.Jobs[k].GPUs = min(w.Jobs[k].GPUs, 4) // without a Volta machine, no type has 8
+				w.Jobs[k].GPUs = min(w.Jobs[k].GPUs, 4) // without one Volta machine, no type has 8 GPUs
 			}
 			mean := func(p scheduler.Policy) (seconds float64) {
 				r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})

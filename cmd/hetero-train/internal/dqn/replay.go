@@ -21,7 +21,7 @@ type replay struct {
 	rewards   []float32 // (rows, envs)
 	discounts []float32 // (rows, envs); 0 at the end of an episode
 
-	written int64 // rows that were begun in the whole run; the last one has no outcomes yet
+	written int64 // rows that were begun in the whole run; the last row has no outcomes yet
 
 	// Prioritised replay: the weight of each transition is (error + epsilon)^alpha. tree is nil for uniform sampling.
 	tree    *sumTree

@@ -19,10 +19,10 @@ type saved struct {
 	Format   int             `json:"format"` // networkFormat
 	Shape    Shape           `json:"shape"`
 	Options  Options         `json:"options"`
-	Problem  json.RawMessage `json:"problem"` // what the caller of Save passed
+	Problem  json.RawMessage `json:"problem"` // description that the caller of Save passed
 	Progress Progress        `json:"progress"`
 
-	// The fields below are needed only to resume a training, not to use the network.
+	// The fields below are needed only to resume training, not to use the network.
 	Training int              `json:"training"` // trainingFormat
 	Random   []byte           `json:"random"`
 	Window   window           `json:"window"`
@@ -33,8 +33,8 @@ type saved struct {
 	States   uint32           `json:"states"` // checksum of the states and masks of the replay memory
 }
 
-// Formats of saved. A change of the network's format makes older networks unusable. A change of the training's format
-// only prevents that older trainings are resumed.
+// Formats of saved. A change of the network's format makes older networks unusable. After a change of the training
+// format, older training runs cannot be resumed.
 const (
 	networkFormat = 3
 	// olderFormat differs from networkFormat only in the inputs of networks with Encoding.Ingested.
@@ -42,8 +42,8 @@ const (
 	trainingFormat = 3
 )
 
-// savedActor restores an environment and its part of the replay memory: it repeats the actions of the episodes. Actions
-// take 300 times less space than the states that follow from them.
+// savedActor contains the data that restore an environment and its part of the replay memory: the actions of the
+// episodes are repeated. Actions take 300 times less space than the states that result from them.
 type savedActor struct {
 	Sum  checkpoint.Float `json:"sum"`
 	Past []episode        `json:"past"`
@@ -120,10 +120,10 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 	return state.Problem, nil
 }
 
-// Resume creates a learner that continues exactly where the saved learner stopped. On a device of the same kind, it
-// makes the same decisions and updates, bit for bit. environments must be equal to those of the saved learner. To
-// change options, such as the learning rate, pass a function; nil changes nothing. Options that determine the memory of
-// the learner (network, environments, replay, steps, prioritised) cannot change.
+// Resume creates a learner that continues exactly where the saved learner stopped. On a device of the same kind, its
+// decisions and updates are bit-equal to those of the saved learner. environments must be equal to those of the saved
+// learner. To change options, such as the learning rate, pass a function; nil changes nothing. Options that determine
+// the memory of the learner (network, environments, replay, steps, prioritised) cannot change.
 //
 // Resume repeats the episodes of the replay memory, which takes seconds. If ctx ends, it stops and returns the cause.
 func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment,
@@ -206,7 +206,7 @@ func (l *Learner) restore(ctx context.Context, c *checkpoint.Checkpoint, state *
 	return nil
 }
 
-// errOther says why a repeated episode differs from the saved one.
+// errOther states that a repeated episode differs from the saved one.
 var errOther = errors.New("the environment differs from that of the checkpoint")
 
 // repeat restores environment i and its states in the replay memory: it repeats its episodes. The actions, rewards and
@@ -222,7 +222,7 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 			s.Past[0].First, from)
 	}
 	a.past, a.sum = s.Past, float64(s.Sum)
-	beyond := NewObservation(l.shape) // of a row that has left the memory
+	beyond := NewObservation(l.shape) // of a row that is no longer in the memory
 	row := s.Past[0].First
 	for k, e := range s.Past {
 		if err := context.Cause(ctx); err != nil {
@@ -316,7 +316,7 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	return state, nil
 }
 
-// check finds counters that no training has.
+// check returns an error for counters that no training run can have.
 func (p *Progress) check() error {
 	for _, c := range []struct {
 		name string
@@ -341,7 +341,7 @@ func (r *replay) checksum() uint32 {
 // used is the number of states in the memory.
 func (r *replay) used() int { return int(min(r.written, int64(r.rows))) * r.envs }
 
-// part is one array of the replay memory that a checkpoint stores; states and masks follow from the actions.
+// part is one array of the replay memory that a checkpoint stores. States and masks are computed from the actions.
 type part struct {
 	name  string
 	dtype tensor.DType
@@ -349,7 +349,7 @@ type part struct {
 	data  []byte
 }
 
-// bytesOf returns the memory of values; every machine that the engine runs on is little endian.
+// bytesOf returns the memory of values. All machines that the engine supports are little endian.
 func bytesOf[T any](values []T) []byte {
 	var v T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(v)))

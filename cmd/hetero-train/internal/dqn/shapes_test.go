@@ -97,7 +97,8 @@ func allFacts() Encoding {
 	return e
 }
 
-// If the machines of a cluster are in another order, each action has the same value, and the policy takes the same one.
+// If the machines of a cluster are in another order, each action has the same value, and the policy takes the same
+// action.
 func TestOrderOfMachinesHasNoEffect(t *testing.T) {
 	e := allFacts()
 	net := freshNet(t, e)
@@ -133,13 +134,13 @@ func TestOrderOfMachinesHasNoEffect(t *testing.T) {
 	}
 }
 
-// Empty rows and slots have no effect on the values: a network that was trained on observations with room for a large
-// cluster decides equally without this room.
+// Empty rows and slots have no effect on the values: a network that was trained on observations with rows for a large
+// cluster makes the same decisions without these rows.
 func TestEmptyRowsAndSlotsHaveNoEffect(t *testing.T) {
 	e := allFacts()
 	net := freshNet(t, e)
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
-	s.Up[6] = false // a GPU that is not available is like one that does not exist
+	s.Up[6] = false // an unavailable GPU must have the same effect as a missing one
 	want, n, seen := valuesOf(t, net, e, 1, 1, setup, w, s)
 	got, padded, large := valuesOf(t, net, e, 9, 11, setup, w, s)
 	if n.shape.Rows != 4 || n.shape.Slots != 4 || padded.shape.Rows != 9 || padded.shape.Slots != 11 {

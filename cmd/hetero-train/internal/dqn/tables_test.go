@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// TestHoldOutTables prints the tables of docs/benchmarks/scheduling.md: the trained network next to all other policies,
-// on workloads that it was never trained on. It checks the statements below these tables.
+// TestHoldOutTables prints the tables of docs/benchmarks/scheduling.md. They compare the trained network with all other
+// policies, on workloads that it was never trained on. It checks the statements below these tables.
 func TestHoldOutTables(t *testing.T) {
 	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
@@ -31,7 +31,7 @@ func TestHoldOutTables(t *testing.T) {
 		arrivals workload.Arrivals
 		changes  []simulate.Change
 		gangs    int  // largest number of GPUs of a job; 0: any
-		random   bool // each workload has a cluster of its own (workload.Random)
+		random   bool // each workload has its own cluster (workload.Random)
 	}{
 		{name: "load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}},
 		{name: "load 1.0", arrivals: workload.Arrivals{Jobs: 200, Load: 1}},
@@ -47,7 +47,7 @@ func TestHoldOutTables(t *testing.T) {
 	} {
 		var seeds []uint64
 		for i := range uint64(100) {
-			seeds = append(seeds, 10000+i) // no choice of the training or of the policy used them
+			seeds = append(seeds, 10000+i) // these seeds were not used for training, or to choose the policy's options
 		}
 		var runs []compare.Runs
 		for _, name := range append(scheduler.Names(), PolicyName) {

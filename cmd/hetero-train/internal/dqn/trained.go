@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The trained network of the program: two files of a checkpoint. To replace it, copy the files of another one.
+// The built-in network: two files of a checkpoint. To replace it, copy the files of another checkpoint.
 var (
 	//go:embed trained/model.safetensors
 	trainedModel []byte
@@ -19,8 +19,8 @@ var (
 	trainedState []byte
 )
 
-// OpenTrained returns policy "dqn" with the network that is part of the program. It was trained on the default cluster
-// and on random clusters; docs/benchmarks/scheduling.md states how, and its results.
+// OpenTrained returns policy "dqn" with the built-in network. The network was trained on the default cluster and on
+// random clusters. docs/benchmarks/scheduling.md describes its training and its results.
 func OpenTrained(dev device.Device, o scheduler.Options) (*Policy, error) {
 	const path = "the network of the program"
 	c := &checkpoint.Checkpoint{Path: path}

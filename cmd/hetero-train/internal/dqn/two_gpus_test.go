@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// twoGPUs is a problem whose optimum dynamic programming finds: all jobs wait at the start, GPU 0 is faster for some
-// kinds and GPU 1 for others, and the sum of the completion times plus idle times lambda seconds of idle GPUs is to be
-// minimal.
+// twoGPUs is a problem whose optimum dynamic programming can find. All jobs wait at the start. GPU 0 is faster for some
+// kinds, and GPU 1 for other kinds. The cost to minimise is the sum of the completion times plus idle times the seconds
+// of idle GPUs.
 type twoGPUs struct {
 	jobs int
 	work []int // seconds on GPU 0, by job; a function of the seed
@@ -18,7 +18,7 @@ type twoGPUs struct {
 
 const twoLambda = 0.25
 
-// twoScale is the unit of the rewards, in seconds: rewards of order 1.
+// twoScale is the unit of the rewards, in seconds. With this value, rewards are about 1.
 const twoScale = 10
 
 func (e *twoGPUs) Shape() Shape {
@@ -73,7 +73,7 @@ func (e *twoGPUs) Observe(o *Observation) {
 	o.Mask[2*e.jobs] = e.busy[0]+e.busy[1] > 0
 }
 
-// Step returns the reward minus (jobs in the system + lambda times idle GPUs) times seconds.
+// Step returns the reward: minus (jobs in the system + lambda times idle GPUs) times seconds.
 func (e *twoGPUs) Step(action int) (Outcome, error) {
 	out := Outcome{Discount: 1}
 	if action < 2*e.jobs {

@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// One exchange opens communicators of different ranks, as nccl check does. The shape of one group must not reach
-// another, whose tree cannot have more ranks than the group.
+// One exchange opens communicators of different groups of ranks, as nccl check does. The shape of one group must not be
+// used for another group, because the tree of a group cannot have more ranks than the group.
 func TestEachGroupOfRanksHasItsOwnShape(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	const size = 3

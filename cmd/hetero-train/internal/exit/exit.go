@@ -43,7 +43,7 @@ const (
 	Killed        = 143 // SIGTERM; the save failed
 )
 
-// IsOwn reports whether a code means a failure of the rank itself, which other ranks may have too. All other codes
+// IsOwn reports whether a code means a failure of the rank itself, which other ranks may also have. All other codes
 // result from a signal or from the loss of another rank.
 func IsOwn(code int) bool {
 	switch code {
@@ -126,7 +126,7 @@ func FolderCode(err error) int {
 	return IO
 }
 
-// Advice returns how a user can fix an error of the operating system. It returns "" if the error already says so.
+// Advice returns how a user can fix an error of the operating system. It returns "" if the error already states this.
 func Advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -153,7 +153,7 @@ func stopOfAnother(err error) (Stopped, bool) {
 	return Stopped{}, false
 }
 
-// Classify attaches to err the exit code of its kind.
+// Classify attaches the exit code for the kind of err to err.
 func Classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -214,7 +214,7 @@ func Classify(ctx context.Context, err error) error {
 	return With(Unexpected, err)
 }
 
-// modelAlone reports whether err is that the model alone does not fit into memory.
+// modelAlone reports whether err states that the model alone does not fit into memory.
 func modelAlone(err error) bool {
 	var e *replica.MemoryError
 	return errors.As(err, &e) && e.Model

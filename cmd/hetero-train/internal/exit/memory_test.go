@@ -24,7 +24,8 @@ func TestAdviceAboutMemorySuitsTheCause(t *testing.T) {
 	}
 }
 
-// Ranks that together cannot hold a batch lack memory, although the policy says only that no shares exist.
+// If the ranks together cannot hold a batch, the cause is a lack of memory, although the policy only reports that no
+// shares exist.
 func TestInfeasibleSharesAreALackOfMemory(t *testing.T) {
 	cause := errors.New("no feasible split")
 	err := Classify(context.Background(), &replica.MemoryError{Samples: 4, Together: true, Err: cause})

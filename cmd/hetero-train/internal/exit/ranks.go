@@ -18,7 +18,7 @@ func LostRank(err error) int {
 }
 
 // firstCause returns err with the rank that failed first, instead of the rank that reported the failure. On several
-// machines, the rank that notices a loss ends the group, so these ranks can differ.
+// machines, the rank that detects a loss ends the group, so these ranks can differ.
 func firstCause(err error) error {
 	var lost *rendezvous.LostError
 	if errors.As(err, &lost) {

@@ -26,8 +26,8 @@ func (s Stopped) Saved() int {
 	return Terminated
 }
 
-// BeforeSteps returns the error of a training that the signal ended before its first step. The exit code is that of a
-// saved run: a scheduler that starts such runs again loses no step.
+// BeforeSteps returns the error of a training run that the signal ended before its first step. The exit code is that of
+// a saved run, because a scheduler that restarts such runs loses no step.
 func (s Stopped) BeforeSteps() error {
 	return With(s.Saved(), fmt.Errorf("%w before its first step: no step is lost", s))
 }

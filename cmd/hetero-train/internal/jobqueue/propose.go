@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Table has speeds of kinds on types of GPUs, with their names.
+// Table contains the speeds of kinds of jobs on types of GPUs, with their names.
 type Table interface {
 	scheduler.Speeds
 	Kind(name string) (index int, ok bool)
@@ -24,7 +24,7 @@ const unlimited = 365 * 24 * 3600
 // or that the package cannot place, follow in the order of the snapshot, without nodes. table may be nil.
 //
 // The policy sees the jobs in the order of the queue system: by urgency, then by submission. It sees running jobs with
-// the GPUs that they hold. It must not stop jobs; a stop is an error.
+// the GPUs that they use. It must not stop jobs; a stop is an error.
 func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
 	b := newBoard(s, table)
 	if err := policy.Reset(&b.cluster, &b.workload, b); err != nil {
@@ -50,8 +50,8 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 	}
 }
 
-// board is a snapshot converted to the types of package scheduler. GPUs of one model have different types if a job may
-// use one and not the other, and each job has its own kind. Speeds of 0 then represent all constraints.
+// board is a snapshot converted to the types of package scheduler. GPUs of the same model have different types if a job
+// may use only some of them. Each job has its own kind. Speeds of 0 then represent all constraints.
 type board struct {
 	snapshot *Snapshot
 	table    Table
@@ -61,7 +61,7 @@ type board struct {
 	state    scheduler.State
 	classes  []class   // by type of GPU
 	left     []float64 // by budget
-	// by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job holds
+	// by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job uses
 	jobs  []int
 	kinds []int // by job: kind in the table, or -1
 }
@@ -136,7 +136,8 @@ func (b *board) addNode(i int) {
 	b.state.FreeMem = append(b.state.FreeMem, max(0, n.Memory-n.UsedMemory))
 }
 
-// addActive assigns GPUs to running jobs. An unnamed job holds the GPUs that are in use but belong to no known job.
+// addActive assigns GPUs to running jobs. An unnamed job represents the GPUs that are in use but belong to no known
+// job.
 func (b *board) addActive() {
 	for i := range b.snapshot.Jobs {
 		j := &b.snapshot.Jobs[i]
@@ -396,7 +397,7 @@ func (b *board) placement(a scheduler.Action) Placement {
 	case j.Work == 0:
 		note = "the work of the job is unknown, so all GPUs count as equally fast"
 	}
-	p.Reason = "these GPUs are free; " + note // the reason of the policy contains times, which would be meaningless
+	p.Reason = "these GPUs are free; " + note // without the reason of the policy, because its times would be meaningless
 	return p
 }
 

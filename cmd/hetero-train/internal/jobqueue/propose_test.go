@@ -116,7 +116,8 @@ func TestTolerates(t *testing.T) {
 	}
 }
 
-// In random clusters, no policy that only starts jobs places a job against its constraints or beyond what is free.
+// In random clusters, no policy that only starts jobs violates the constraints of a job, or uses more than the free
+// resources.
 func TestProposalsRespectTheCluster(t *testing.T) {
 	for _, name := range scheduler.Names() {
 		random := rand.New(rand.NewPCG(5, 6))
@@ -209,7 +210,7 @@ func checkProposal(t *testing.T, name string, s *Snapshot, all []Placement) {
 	}
 }
 
-// A job that is larger than each node spans nodes, also if each node has a label of its own.
+// A job that needs more than one node spans nodes, even if each node has a different label.
 func TestAJobSpansNodes(t *testing.T) {
 	s := &Snapshot{Jobs: []Job{{ID: "1", GPUs: 8, Limit: 60, Requires: []string{"zone=a"}}}}
 	for _, name := range []string{"n1", "n2", "n3"} {
@@ -224,7 +225,7 @@ func TestAJobSpansNodes(t *testing.T) {
 	}
 }
 
-// Two jobs fit, but together exceed what a quota leaves. The quota does not limit the third one.
+// Each of two jobs fits, but together they exceed the rest of a quota. The quota does not limit the third job.
 func TestJobsTakeFromABudget(t *testing.T) {
 	s := &Snapshot{System: "test", Now: 1000, Budgets: []Budget{{Name: "the quota gpus", Left: 3}},
 		Nodes: []Node{{Name: "n", GPUs: []GPUs{{Type: "v100", Total: 8}}, CPUs: 64, Memory: 1e12}},
@@ -239,8 +240,7 @@ func TestJobsTakeFromABudget(t *testing.T) {
 	}
 }
 
-// A job of 8 GPUs of unknown work has waited for ten days. With a bound, jobs that came just now leave it the free
-// GPUs.
+// A job of 8 GPUs of unknown work has waited for ten days. With a bound, newly arrived jobs do not take the free GPUs.
 func TestAGangDoesNotStarve(t *testing.T) {
 	s := &Snapshot{System: "test", Now: 864000,
 		Nodes: []Node{{Name: "n", CPUs: 64, Memory: 1e12, GPUs: []GPUs{{Type: "v100", Total: 8, Used: 4}}}}}

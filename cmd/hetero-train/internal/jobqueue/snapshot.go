@@ -49,16 +49,16 @@ type Job struct {
 	Kind      string   // kind in the speed table; "" if unknown
 	Work      float64  // steps; 0 if unknown
 	Skip      string   // reason why no placement is proposed; "" if one is proposed
-	Takes     []Take   // from budgets, when the job starts
+	Takes     []Take   // amounts that the job uses from budgets when it starts
 }
 
-// Budget is what jobs may still take of a quota.
+// Budget is the part of a quota that jobs may still use.
 type Budget struct {
 	Name string // for messages: "the quota gpus of the namespace ml for nvidia.com/gpu"
 	Left float64
 }
 
-// Take is what a job takes from a budget.
+// Take is the amount of a budget that a job uses.
 type Take struct {
 	Budget int // index into Snapshot.Budgets
 	Amount float64

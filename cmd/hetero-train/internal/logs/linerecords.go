@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// LineRecords converts lines of text to JSON objects. It does not change lines that already are objects.
+// LineRecords converts lines of text to JSON objects. It does not change lines that are already objects.
 type LineRecords struct {
-	Log  *slog.Logger // logger of the lines of text; its output must not lead back to this LineRecords
+	Log  *slog.Logger // logger for the lines of text; must not write to this LineRecords
 	Pass io.Writer    // receiver of lines that are objects; nil: such lines are treated as text
 
 	mu   sync.Mutex

@@ -10,14 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// File is the log file of a run. While the disk is full, or does not answer and Disk is full, lines are lost. File
-// reports the failure once on the screen; when writing works again, it reports the number of lost lines. The run
-// continues without its log.
+// File is the log file of a run. Lines are lost while the disk is full, or while Disk is full because the disk does not
+// answer. File reports the failure once on the screen; when writing works again, it reports the number of lost lines.
+// The run continues without its log.
 type File struct {
 	File   io.Writer
 	Path   string
 	Screen *slog.Logger // logger to the screen only, not to the file
-	Disk   *spool.Queue // writes the lines, so Write does not wait for the disk; nil: Write writes them at once
+	Disk   *spool.Queue // writes the lines, so Write does not wait for the disk; nil: Write writes them itself
 
 	refused atomic.Int64 // number of lines lost because Disk was full
 
@@ -28,7 +28,7 @@ type File struct {
 
 // Write implements io.Writer; it never fails.
 func (f *File) Write(line []byte) (int, error) {
-	if f.Disk.Full() { // rank 0 waits then, but other ranks train on
+	if f.Disk.Full() { // rank 0 waits in this case, but other ranks continue to train
 		f.refused.Add(1)
 		return len(line), nil
 	}

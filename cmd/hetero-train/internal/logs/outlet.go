@@ -15,7 +15,7 @@ import (
 const (
 	// Maximum sizes of the queue, bytes. More lines are dropped. A queue of this size holds about 7,000 step lines.
 	// With a larger size, a process with a paused reader needs more memory. With a smaller size, a fast run drops lines
-	// whenever its reader gets no CPU time for a moment.
+	// whenever its reader gets no CPU time for a short time.
 	progressPending = 1 << 20
 	pending         = 2 << 20
 
@@ -146,7 +146,7 @@ func (o *outlet) push(b []byte) {
 	}
 }
 
-// pass writes the queue to the stream. It can block for ever without preventing the exit of the process.
+// pass writes the queue to the stream. It can block forever without preventing the exit of the process.
 func (o *outlet) pass() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

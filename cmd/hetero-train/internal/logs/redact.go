@@ -12,7 +12,7 @@ import (
 
 const redacted = "[redacted]"
 
-// Secrets are values that must appear in no output.
+// Secrets are values that must not appear in any output.
 type Secrets []string
 
 // shortestSecret is the minimum length of a secret, in bytes. With a smaller length, a variable such as SECRET=1 would
@@ -41,8 +41,8 @@ func (hide Secrets) Text(s string) string {
 	return s
 }
 
-// namesSecret reports whether the name of a variable or attribute marks a secret. HETERO_TOKEN does; token_file (a
-// path) and tokens (a count) do not.
+// namesSecret reports whether the name of a variable or attribute marks a secret. HETERO_TOKEN marks a secret.
+// token_file (a path) and tokens (a count) do not.
 func namesSecret(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
 		return r == '_' || r == '-' || r == '.' || r == ' '
@@ -55,7 +55,7 @@ func namesSecret(name string) bool {
 		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization",
 			"apikey":
 			return true
-		case "key": // as in api_key, access_key, private_key; "key" alone is no secret
+		case "key": // as in api_key, access_key, private_key; "key" alone does not mark a secret
 			if i > 0 && slices.Contains([]string{"api", "access", "private", "secret"}, words[i-1]) {
 				return true
 			}

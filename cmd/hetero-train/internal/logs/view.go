@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// View shows a text that changes. On a terminal, each text replaces the previous one and is cut to the size of the
-// window. In a file or a pipe, the texts follow one another.
+// View shows a text that changes. On a terminal, each text replaces the previous one and is truncated to the size of
+// the window. In a file or a pipe, the texts follow one another.
 type View struct {
 	out      io.Writer
 	terminal *os.File // nil: a file or a pipe
@@ -57,7 +57,7 @@ func (s *View) Size() (width, height int) {
 	return width, height
 }
 
-// fit cuts a text to the size of the window, so that it does not scroll.
+// fit truncates a text to the size of the window, so that it does not scroll.
 func (s *View) fit(text string) string {
 	width, height := s.Size()
 	if width == 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAFileIsNotCut: a text is cut only on a terminal, whose size is known.
+// TestAFileIsNotCut: a text is truncated only on a terminal, whose size is known.
 func TestAFileIsNotCut(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

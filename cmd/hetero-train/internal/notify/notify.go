@@ -48,7 +48,7 @@ type Event struct {
 const (
 	mostWaiting = 16
 	mostTries   = 3
-	firstPause  = time.Second // before the second try; each further pause is twice as long
+	firstPause  = time.Second // before the second attempt; each further pause is twice as long
 	mostOutput  = 2 << 10     // bytes of a program's output in a message
 )
 
@@ -75,7 +75,7 @@ type Sender struct {
 	dropped int
 }
 
-// Open checks the options and starts a sender, which the caller closes.
+// Open checks the options and starts a sender. The caller must close it.
 func Open(o Options) (*Sender, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *Sender) Close() error {
 	select {
 	case <-s.done:
 	case <-time.After(s.o.Timeout):
-		s.cancel() // the tries that are left fail at once
+		s.cancel() // the remaining attempts fail immediately
 		<-s.done
 	}
 	s.cancel()
@@ -173,7 +173,7 @@ func (s *Sender) deliver(ctx context.Context, e Event) {
 	}
 }
 
-// permanent is an error that another try would repeat.
+// permanent is an error that another attempt would not fix.
 type permanent struct{ error }
 
 // try calls send until it succeeds, at most mostTries times.
@@ -201,7 +201,7 @@ func (s *Sender) try(ctx context.Context, setting, event string, send func(conte
 	}
 }
 
-// run starts the program. A program that is late is killed together with its children.
+// run starts the program. A program that exceeds the time-out is killed together with its children.
 func (s *Sender) run(ctx context.Context, body []byte) error {
 	cmd := exec.CommandContext(ctx, s.o.Command[0], s.o.Command[1:]...)
 	out := &bounded{}
@@ -245,7 +245,7 @@ func (s *Sender) post(ctx context.Context, body []byte) error {
 		return err
 	}
 	defer resp.Body.Close()
-	// lets the connection close in order; the content does not matter
+	// reads the response, so that the connection closes normally
 	io.Copy(io.Discard, io.LimitReader(resp.Body, mostOutput))
 	switch {
 	case resp.StatusCode < 300:

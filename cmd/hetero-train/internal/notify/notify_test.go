@@ -102,7 +102,7 @@ func TestAProgramThatHangsIsKilled(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	var text []byte
 	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
-		// longer if the machine has much other load
+		// longer if the machine is busy
 		s, out := open(t, Options{Command: []string{"sh", "-c", `sleep 1000 & echo $! > "$0"; wait`, pid},
 			Timeout: limit})
 		s.Send(Event{Event: Finished})
@@ -121,7 +121,7 @@ func TestAProgramThatHangsIsKilled(t *testing.T) {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/stat")
 		if err != nil || strings.Contains(string(stat), ") Z ") {
-			// a zombie waits for its parent, which is not this program
+			// the child is a zombie: its parent, which is not this program, has not read its status
 			return
 		}
 		if time.Now().After(end) {
@@ -197,7 +197,7 @@ func TestSlowAndDeadReceivers(t *testing.T) {
 	for _, address := range []string{silent.Addr().String(), porttest.Refusing(t)} {
 		s, out := open(t, Options{Webhook: "http://" + address + "/s3cr3t-path", Timeout: 200 * time.Millisecond})
 		for range 10 * mostWaiting {
-			s.Send(Event{Event: Straggler}) // would block for ever if it waited
+			s.Send(Event{Event: Straggler}) // would block forever if it waited
 		}
 		s.Close() // likewise
 		text := out.String()
@@ -247,7 +247,7 @@ func TestAStallIsReportedOnce(t *testing.T) {
 				t.Errorf("got %d events, want %d", got, want)
 			}
 		}
-		for range 5 { // a step every 9 s is no stall
+		for range 5 { // a step every 9 s is not a stall
 			time.Sleep(9 * time.Second)
 			w.StepDone(step)
 		}

@@ -27,8 +27,8 @@ type Watch struct {
 	loss        atomic.Uint64 // bits of a float64
 }
 
-// NewWatch starts to watch for stalls. The caller closes the watch. event returns an event with the properties of the
-// run; the watch sets the other fields.
+// NewWatch starts to watch for stalls. The caller must close the watch. event returns an event with the properties of
+// the run; the watch sets the other fields.
 func NewWatch(s *Sender, after time.Duration, event func() Event) *Watch {
 	w := &Watch{sender: s, event: event, start: time.Now(), after: after, stop: make(chan struct{}),
 		stopped: make(chan struct{}), sick: map[int]bool{}}

@@ -119,7 +119,7 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	}
 }
 
-// Decided takes how good the shares of the last steps were from a decision of the balancer.
+// Decided takes the comparison of the shares of the last steps with the best shares from a decision of the balancer.
 func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
 	o.find.Balanced(steps, account.Split{
 		Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})

@@ -80,7 +80,7 @@ func unknownTraffic(links int) []telemetry.Traffic {
 	return list
 }
 
-// takeReport copies the reported traffic to that of all links of a rank.
+// takeReport copies the reported traffic into traffic, the list for all links of a rank.
 func takeReport(traffic []telemetry.Traffic, report *train.LinkReport) {
 	if report.First < len(traffic) {
 		copy(traffic[report.First:], report.Traffic[:])
@@ -141,7 +141,7 @@ func (c *communicationLines) write(now time.Time) {
 	c.reset()
 }
 
-// mean returns the means over a number of steps. If there are several ranks, the all-reduces are a link of their own.
+// mean returns the means over a number of steps. If there are several ranks, the all-reduces count as a separate link.
 func (s *rankLinks) mean(steps float64, ranks int) runtime.RankCommunication {
 	out := runtime.RankCommunication{Compute: s.compute.Seconds() / steps, Exposed: s.exposed.Seconds() / steps,
 		Hidden: s.hidden.Seconds() / steps, Bytes: float64(s.bytes) / steps,

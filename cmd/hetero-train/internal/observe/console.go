@@ -67,7 +67,7 @@ type Console struct {
 	records   *slog.Logger // writer of records in JSON format; nil in text format
 	savesSaid int64        // number of SIGUSR1 signals that were reported
 	out       io.Writer    // destination of lines: standard output or the lines above the bar, and the log file
-	steps     io.Writer    // as out, for step lines, which an outlet may drop
+	steps     io.Writer    // like out, but for step lines, which an outlet may drop
 	log       io.Writer    // log file
 	interval  int64        // number of steps between two lines
 	peak      float64      // measured peak of the device, FLOP/s; 0: unknown
@@ -103,7 +103,7 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	}
 	c.plain()
 	if stderr := a.Process.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil {
-		// another program owns the terminal
+		// another program uses the terminal
 		// An outlet is not an *os.File, so package mpb cannot determine whether it is a terminal, or its width.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(),
 			mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
@@ -206,8 +206,8 @@ func (c *Console) EvalDone(e train.Evaluation) {
 		show.Duration(e.Took), note), "evaluation", attrs...)
 }
 
-// warnOfNever warns if the model never predicts some classes. It warns once for each class, because the first
-// evaluations of a training with many classes miss other classes each time.
+// warnOfNever warns if the model never predicts some classes. It warns once for each class, because with many classes,
+// the first evaluations miss different classes each time.
 func (c *Console) warnOfNever(e train.Evaluation) {
 	warned := func(class int) bool { return slices.Contains(c.never, class) }
 	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {

@@ -65,7 +65,7 @@ func (c *Console) logJoined() {
 		}
 	}
 	switch n := t.Place.LocalWorldSize; {
-	case t.Place.OwnOutput: // every rank of this machine prints a line of its own
+	case t.Place.OwnOutput: // every rank of this machine prints its own line
 		here = here[:1]
 	case n > 0: // a test with several nodes on one machine
 		here = here[:min(n, len(here))]
@@ -129,7 +129,7 @@ func (c *Console) logModel(resume *checkpoint.State) {
 	}
 }
 
-// logParts states which part of the data set evaluates. It prints nothing for data sets without parts.
+// logParts prints which part of the data set is used for evaluation. It prints nothing for data sets without parts.
 func (c *Console) logParts() {
 	origin, unused := c.run.Data.EvalFrom()
 	if origin == "" {
@@ -169,8 +169,8 @@ func (c *Console) logData() {
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
-// leftOver states how many training samples each epoch leaves out, because the last batch would be smaller than the
-// others, or the size of the smaller last batch.
+// leftOver states the number of training samples that each epoch omits, because the last batch would be smaller than
+// the other batches. If the last batch is used, leftOver states its size.
 func (c *Console) leftOver(samples int) string {
 	batch := int64(c.run.Process.Cfg.Data.BatchSize)
 	switch n := int64(samples) - c.run.StepsPer*batch; {

@@ -38,7 +38,7 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 			return err
 		}
 		if filepath.Clean(dir) == filepath.Clean(output) {
-			continue // experiments/* contains the comparison that this command wrote before
+			continue // experiments/* also matches the comparison that this command wrote before
 		}
 		t, err := analysis.ReadTrial(cmd.Context(), dir, a.Env.Environ)
 		if err != nil && cmd.Context().Err() != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The script must refuse an invalid timeline, which a fake program writes.
+// A fake program writes an invalid timeline. The script must refuse it.
 func TestGPUCheckJudgesATimeline(t *testing.T) {
 	needtest.Programs(t, "tools", "bash", "timeout")
 	needtest.Programs(t, "python3", "python3")
@@ -72,8 +72,8 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 	}
 }
 
-// Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums. It does
-// not read the user's cache, and fails if the run stores none of these choices.
+// The part "attention" of the script prints the rates of attention and of linear layers, and the choices for biases and
+// row sums. It does not read the user's cache, and fails if the run stores none of these choices.
 func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	needtest.Programs(t, "tools", "bash", "timeout")
 	needtest.Programs(t, "python3", "python3")

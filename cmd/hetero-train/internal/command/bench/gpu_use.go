@@ -54,7 +54,7 @@ type GPUKernel struct {
 type gpuWait struct {
 	Call    string  `json:"call"`
 	Count   float64 `json:"per_step"`
-	Within  float64 `json:"within_step"` // waits of the host after which it submits more work of the same step
+	Within  float64 `json:"within_step"` // number of waits of the host with more work of the step after them
 	Seconds float64 `json:"step_seconds"`
 }
 

@@ -32,8 +32,9 @@ After SIGINT or SIGTERM, the table and the files contain what was measured so fa
 const (
 	kneeFraction = 0.95 // fraction of the best throughput that the knee must reach
 
-	// Sizes double until this many sizes in a row are not faster than the best one by more than gainOfADoubling. With
-	// fewer sizes, one disturbed measurement ends the sweep. With more, it measures more sizes than needed.
+	// Sizes double until this many sizes in a row are not faster than the best one by more than gainOfADoubling. With a
+	// smaller value, one disturbed measurement ends the sweep. With a larger value, the sweep measures more sizes than
+	// needed.
 	sizesWithoutGain = 2
 	gainOfADoubling  = 0.02
 
@@ -91,7 +92,7 @@ func newBenchSweep(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// check returns an error for flags that cannot be measured.
+// check returns an error for flags with which no measurement is possible.
 func (f *sweepFlags) check() error {
 	switch {
 	case !(f.seconds > 0 && f.seconds <= mostSeconds):
@@ -240,11 +241,11 @@ func (s *sweep) inspect(ctx context.Context, c *curve) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.closeAll()) }()
-	s.flags.length, s.flags.vocabulary = b.flags.length, b.flags.vocabulary // 0 stands for the published sizes
+	s.flags.length, s.flags.vocabulary = b.flags.length, b.flags.vocabulary // 0 in the flags means the published sizes
 	info := b.device.Info()
 	if s.facts == nil {
 		s.facts = deviceFacts(info)
-		delete(s.facts, "threads") // a property of a curve
+		delete(s.facts, "threads") // the number of threads is a property of a curve
 	}
 	c.Precision, c.Threads, c.MemoryBytes = b.precision.String(), info.Threads, b.memory
 	c.LargestBatch, err = b.replica.LargestFit(b.memory, mostSweeping)

@@ -25,7 +25,8 @@ type curve struct {
 	Points  []*point `json:"points"`  // ascending
 }
 
-// point contains the measurements of one batch size. A round has one median; the spread is that of the rounds.
+// point contains the measurements of one batch size. Each round has one median. The spread is the range of these
+// medians.
 type point struct {
 	Batch     int     `json:"batch_size"`
 	Seconds   float64 `json:"step_seconds"`      // median of all steps
@@ -74,7 +75,7 @@ func (c *curve) over() string {
 	return "throughput does not grow any more"
 }
 
-// best returns the point with the best throughput; of equal ones, the smallest batch.
+// best returns the point with the best throughput. Of points with equal throughput, it returns the smallest batch.
 func best(points []*point) *point {
 	return slices.MaxFunc(points, func(a, b *point) int {
 		switch {
@@ -87,7 +88,7 @@ func best(points []*point) *point {
 	})
 }
 
-// noisy is the ratio of the slowest round to the fastest round above which the table says that the figures are
+// noisy is the ratio of the slowest round to the fastest round above which the table states that the figures are
 // disturbed.
 const noisy = 1.2
 

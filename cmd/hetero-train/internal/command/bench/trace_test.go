@@ -40,8 +40,8 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 	return s.Batches.Next(ctx)
 }
 
-// A recording must end exactly once, even after an error. Steps that capture their graphs again must count neither as
-// traced nor as untraced.
+// A recording must end exactly once, even after an error. Steps in which the device captures its graphs again must
+// count neither as traced nor as untraced.
 func TestRecordingEndsTheNoting(t *testing.T) {
 	f := &modelFlags{
 		deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}},

@@ -84,7 +84,7 @@ type benchmark struct {
 	loader    replica.Batches
 	memory    int64 // memory limit of a run on this device, bytes
 	setup     time.Duration
-	progress  func(done int) // called after each step, also during the warm-up; may be nil
+	progress  func(done int) // called after each step, including warm-up steps; may be nil
 	close     []func() error
 }
 
@@ -217,14 +217,15 @@ func (f *modelFlags) published() (vocabulary, positions int, err error) {
 	return 0, 0, exit.Usagef("model %s has no published sizes: set --seq-len and --vocabulary", f.model)
 }
 
-// update returns the settings of the optimizer: those of scripts/peers/pytorch_step.py, so that both programs do equal
-// work. The learning rate changes no time; AdamW has a lower one because 0.01 makes the loss of a transformer NaN.
+// update returns the settings of the optimizer. They equal those of scripts/peers/pytorch_step.py, so that both
+// programs do equal work. The learning rate does not affect times. AdamW has a lower rate, because with 0.01 the loss
+// of a transformer becomes NaN.
 func (f *modelFlags) update() ([][3]string, error) {
 	name := f.optimizer
 	if name == "auto" {
 		name = map[bool]string{true: "adamw", false: "sgd"}[f.text()]
 	}
-	// models have their own defaults
+	// override the defaults of the model
 	set := [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "train.clip_norm", "0"}}
 	switch name {
 	case "adamw":
@@ -294,7 +295,7 @@ func updateText(o *config.Optimizer) string {
 }
 
 // run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start
-// of the next step. first is the time of the first step of all.
+// of the next step. first is the time of the very first step.
 func (b *benchmark) run(ctx context.Context, each func(step replica.StepResult, took time.Duration)) (
 	first time.Duration, err error) {
 	runtime.LockOSThread()
@@ -335,7 +336,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 			return err
 		}
 		defer b.closeAll()
-		runtime.LockOSThread() // the threads of a device belong to the calling thread, also in timed and traced steps
+		runtime.LockOSThread() // the threads of a device belong to the calling thread, even in timed and traced steps
 		defer runtime.UnlockOSThread()
 		var peak device.Reached
 		if m, ok := b.device.(device.PeakMeasurer); ok {

@@ -53,17 +53,17 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// diskGrace is the time for which a bridge whose program has ended waits for its disk. A longer time would leave
-// processes behind on a file system that hangs.
+// diskGrace is the time for which a bridge whose program has ended waits for its disk. With a longer time, processes
+// would remain if the file system hangs.
 const diskGrace = 20 * time.Second
 
-// Serve answers the messages on in until the run has ended.
+// Serve answers the messages that it reads from in until the run has ended.
 func Serve(ctx context.Context, a *cli.App, in io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer watchParent(ctx, cancel)()
 	conn := bridge.Open(in, a.Env.Stdout)
-	a.Env.Stdout = io.Discard // the log file has the progress of the run
+	a.Env.Stdout = io.Discard // the log file contains the progress of the run
 	err := serve(ctx, a, conn)
 	if err == nil {
 		return nil
@@ -92,7 +92,7 @@ func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func
 			case s := <-asked:
 				cancel(exit.With(exit.Terminated, fmt.Errorf("the bridge was stopped by signal %v", s)))
 			case <-tick.C:
-			case <-died: // also sent if the thread that started this process ends, but its process does not
+			case <-died: // also sent if only the thread that started this process ends
 			}
 			if os.Getppid() != parent {
 				cancel(bridge.ErrEnded)
@@ -174,7 +174,7 @@ func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 	}
 }
 
-// asUsage gives errors of the protocol the exit code of wrong usage.
+// asUsage adds the exit code of wrong usage to errors of the protocol.
 func asUsage(err error) error {
 	if errors.As(err, new(*bridge.Fault)) || errors.As(err, new(*bridge.OrderError)) {
 		return exit.With(exit.Usage, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// rank is a bridge that the test drives as a PyTorch rank would.
+// rank is a bridge to which the test sends the messages of a PyTorch rank.
 type rank struct {
 	t    *testing.T
 	in   *io.PipeWriter
@@ -71,8 +71,8 @@ const start = `{"type":"start","model":{"name":"Net","hash":"12ab","parameters":
 	`"device":{"kind":"cpu","name":"Test CPU","index":0,"uuid":"","bus_id":"","threads":1,"memory_bytes":1073741824,"free_bytes":0},"dtype":"float32","torch":"2.4.0","optimizer":"SGD",` +
 	`"workers":0,"max_share":0,"sync_norm":false,"step":%d,"samples":%d,"steps":60,"epoch_steps":20,"tflops":0.1,"copy_gbytes_per_second":5,"curve":[]}`
 
-// open starts a run of three ranks and returns the first shares. This rank's values stand for those of all ranks.
-// more are further settings as JSON, each with a comma before it.
+// open starts a run of three ranks and returns the first shares. The values of this rank are used for all ranks. more
+// are further settings as JSON, each with a comma before it.
 func (r *rank) open(dir string, step int, more ...string) []int {
 	r.t.Helper()
 	r.send(`{"type":"hello","protocol":1,"package":"test","rank":0,"world_size":3,"local_rank":0,"local_world_size":3,"settings":{"data.batch_size":"48","experiment.output_dir":%q,"experiment.name":"run"%s}}`,
@@ -109,7 +109,7 @@ func (r *rank) answerGathers() []int {
 
 // list formats one value per rank.
 func list[T any](values ...T) string {
-	text, _ := json.Marshal(values) // numbers have a text
+	text, _ := json.Marshal(values) // numbers can always be encoded
 	return string(text)
 }
 
@@ -188,7 +188,7 @@ func TestBridgeBalancesAndRecords(t *testing.T) {
 	}
 }
 
-// TestLookup checks that a program finds the curve that an earlier run of the same model kept in the cache.
+// TestLookup checks that a program finds the curve that an earlier run of the same model stored in the cache.
 func TestLookup(t *testing.T) {
 	dir := t.TempDir()
 	cache := filepath.Join(dir, "cache")
@@ -310,7 +310,7 @@ func readResult(t *testing.T, dir string) (r result) {
 	return r
 }
 
-// TestStepsWithoutRecordsAreNamed ends a script whose last reports were lost, and resumes it after them.
+// TestStepsWithoutRecordsAreNamed ends a script whose last reports were lost, and resumes it after these steps.
 func TestStepsWithoutRecordsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {

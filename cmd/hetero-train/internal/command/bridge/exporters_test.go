@@ -72,7 +72,7 @@ func TestExporters(t *testing.T) {
 		}
 		var got []string
 		for line := range strings.Lines(string(text)) {
-			_, value, _ := strings.Cut(strings.TrimSpace(line), " ") // after the time
+			_, value, _ := strings.Cut(strings.TrimSpace(line), " ") // the value follows the time
 			got = append(got, value)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {

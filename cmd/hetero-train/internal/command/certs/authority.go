@@ -20,16 +20,16 @@ import (
 
 const authorityName = "ca"
 
-// early is how long before the present a certificate becomes valid, so that machines whose clocks differ accept it.
+// A certificate is valid from the time early before the present, so that machines whose clocks differ accept it.
 const early = time.Hour
 
-// authority signs the certificates of machines.
+// authority is the certificate authority that signs the certificates of machines.
 type authority struct {
 	certificate *x509.Certificate
 	key         any
 }
 
-// openAuthority reads the authority of a folder, or makes one.
+// openAuthority reads the certificate authority of a folder, or creates one.
 func openAuthority(folder string, days int, now time.Time) (a authority, made bool, err error) {
 	files := paths(folder, authorityName)
 	_, noCertificate := os.Lstat(files[0])
@@ -73,14 +73,14 @@ func newAuthority(files [2]string, days int, now time.Time) (a authority, err er
 	return a, store(files, der, key)
 }
 
-// issue makes the files of a machine and returns the end of the life of its certificate.
+// issue creates the files of a machine and returns the time at which its certificate expires.
 func (a authority) issue(folder string, m machine, days int, now time.Time) (until time.Time, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return until, err
 	}
 	until = now.AddDate(0, 0, days)
-	if until.After(a.certificate.NotAfter) { // a certificate that outlives its authority is not valid until its end
+	if until.After(a.certificate.NotAfter) { // a certificate is not valid after its authority has expired
 		until = a.certificate.NotAfter
 	}
 	template := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: m.name},

@@ -36,7 +36,7 @@ type flags struct {
 	days, authorityDays int
 }
 
-// mostDays is the longest accepted life of a certificate.
+// mostDays is the longest accepted validity of a certificate in days.
 const mostDays = 36500
 
 // New returns the command.
@@ -64,7 +64,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// machine is a machine that gets a certificate.
+// machine is a machine for which a certificate is created.
 type machine struct {
 	name      string   // of its files
 	names     []string // host names
@@ -87,13 +87,13 @@ func parseMachine(text string) (m machine, err error) {
 		}
 	}
 	m.name, _, _ = strings.Cut(text, ",")
-	// for the ranks of the machine itself
+	// for connections within the machine
 	m.names = append(m.names, "localhost")
 	m.addresses = append(m.addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
 	return m, nil
 }
 
-// run makes the missing files.
+// run creates the missing files.
 func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time) error {
 	machines := map[string]machine{}
 	owners := map[string]string{} // names of machines by file
@@ -151,7 +151,7 @@ func paths(folder, name string) [2]string {
 	return [2]string{filepath.Join(folder, name+".pem"), filepath.Join(folder, name+"-key.pem")}
 }
 
-// write creates a file. It never overwrites one.
+// write creates a file. It never overwrites an existing file.
 func write(path string, content []byte, mode os.FileMode) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
-// made makes certificates in a new folder, at a time.
+// made creates certificates in a new folder, as if the current time were now.
 func made(t *testing.T, now time.Time, arguments ...string) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "certificates")
@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Row S13: each side refuses what is not a valid certificate of a machine of the run.
+// Row S13: each side refuses the other side unless it has a valid certificate of a machine of the run.
 func TestCertificatesOfConnections(t *testing.T) {
 	own, other := made(t, time.Now(), "rank0", "rank1"), made(t, time.Now(), "rank0", "rank1")
 	expired := made(t, time.Now().AddDate(0, 0, -60), "rank0", "rank1") // certificates of 30 days, authority of 300
@@ -222,7 +222,7 @@ func connected(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// Row S13: a client cannot make the server use an older TLS, or leave TLS out.
+// Row S13: a client cannot make the server use an older version of TLS, or no TLS.
 func TestNoDowngrade(t *testing.T) {
 	own := made(t, time.Now(), "rank0", "rank1")
 	server := handshake.TLS{Certificates: load(t, own, own, "rank0")}
@@ -240,7 +240,7 @@ func TestNoDowngrade(t *testing.T) {
 				t.Error(err)
 			}
 			answer, _ := io.ReadAll(conn) // may end with a reset, because the server leaves bytes unread
-			const alert = 21              // a type of TLS
+			const alert = 21              // record type of TLS
 			return len(answer) > 0 && answer[0] != alert
 		},
 	} {

@@ -1,2 +1,2 @@
-// Package certs makes the certificates by which the machines of a run identify each other.
+// Package certs creates the certificates by which the machines of a run identify each other.
 package certs

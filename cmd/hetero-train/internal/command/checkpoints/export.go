@@ -149,7 +149,7 @@ func (f *exportFlags) target() (string, error) {
 	return "", exit.Usagef("checkpoint export: --format: got %q, want torch or hf", f.format)
 }
 
-// checkOutput returns an error for an unusable output path. It runs before anything is read.
+// checkOutput returns an error for an unusable output path. It is called before any input is read.
 func checkOutput(path string, force bool) error {
 	if filepath.Ext(path) != ".safetensors" {
 		return fmt.Errorf("got %q, want a name that ends in .safetensors", path)
@@ -169,8 +169,8 @@ func checkOutput(path string, force bool) error {
 	return nil
 }
 
-// exported returns the tensors of a model's file, converted to element type to, and the batch counters of PyTorch. read
-// returns the values of a tensor. No computation uses the counters.
+// exported returns the tensors of a model's file, converted to element type to, and the batch counters of PyTorch,
+// which no computation uses. read reads the values of a tensor into dst.
 func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType,
 	steps int64) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor

@@ -24,7 +24,7 @@ import (
 func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpoint.File, trained parts.Trained,
 	metadata map[string]string) (map[string][]byte, error) {
 	if t, ok := cfg.Model.Options.(parts.Transformer); ok {
-		delete(metadata, weights.ClassesKey) // config.json has the names
+		delete(metadata, weights.ClassesKey) // config.json contains the names
 		return f.transformersFiles(a, t, cfg, model, trained)
 	}
 	outputs := 0
@@ -70,7 +70,7 @@ func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *co
 	return files, nil
 }
 
-// textOf returns the tokenizer of the flags, or else of the training data.
+// textOf returns the tokenizer of the flags, or otherwise the tokenizer of the training data.
 func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabulary int) (tokenizer.Tokenizer, error) {
 	if f.tokenizer != "" {
 		if parts.Masks(&cfg.Model) && !strings.HasPrefix(f.tokenizer, "wordpiece") {

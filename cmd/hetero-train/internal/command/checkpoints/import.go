@@ -179,8 +179,8 @@ func (f *importFlags) find(path string) (file string, s weights.Settings, err er
 }
 
 // loadSettings loads the configuration. If no flag selects a model, settings selects it. settings also determines all
-// sizes that no key states. A language model gets the data set synthetic_text, which needs no files, unless another
-// data set is configured.
+// sizes that no key states. For a language model without a configured data set, loadSettings selects synthetic_text,
+// which needs no files.
 func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error) {
 	name := ""
 	set := map[string]bool{}
@@ -308,7 +308,7 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 }
 
 // imported returns the digest of the vocabulary, the preprocessing and the names of the classes of the imported
-// weights. It returns no names if the file has none, or if the classifier is a new one.
+// weights. It returns no names if the file contains none, or if the classifier is new.
 func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (
 	about parts.Trained, err error) {
 	known, err := parts.Described(file)

@@ -59,8 +59,8 @@ func chosenKernels() ([]kernelChoice, error) {
 	return list, nil
 }
 
-// writeKernels writes one line for each kind of device, with the number of choices of each kernel. Only the kernels of
-// CPUs have names for people.
+// writeKernels writes one line for each kind of device, with the number of choices of each kernel. Only CPU kernels
+// have readable names.
 func writeKernels(w io.Writer, list []kernelChoice) error {
 	counts := map[string]map[string]int{}
 	for _, c := range list {

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// clocks contains what one rank knows about the clocks of all ranks.
+// clocks contains the offsets of the clocks of all ranks, as one rank measured them.
 type clocks struct {
 	Offsets []time.Duration // clock of each rank minus that of rank 0, by rank
 	Error   time.Duration   // largest possible error of an offset
@@ -49,7 +49,7 @@ func compare(machines []machine, c clocks) []finding {
 	return f.list
 }
 
-// differ adds a finding if a fact differs between ranks. Ranks without the fact ("") do not count.
+// differ adds a finding if a fact differs between ranks. It ignores ranks without the fact ("").
 func (f *findings) differ(machines []machine, check string, l level, cure string, fact func(*machine) string) {
 	ranks := map[string][]string{} // names of hosts by fact
 	var order []string
@@ -98,7 +98,8 @@ func largestMTU(m *machine) string {
 	return fmt.Sprint(largest)
 }
 
-// clocksApart is the difference of clocks from which times of several machines are hard to compare.
+// clocksApart is the largest difference of clocks that is not reported. With a larger difference, times of several
+// machines are hard to compare.
 const clocksApart = time.Second
 
 func (f *findings) clocksDiffer(machines []machine, c clocks) {

@@ -86,7 +86,7 @@ func New(a *cli.App) *cobra.Command {
 // diagnose examines this machine and, with the other ranks, compares all machines. Rank 0 gets the report.
 func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	if k.Process.Opts.Assignment.WorldSize > 1 {
-		if err := k.Meet(ctx, nil); err != nil { // no facts: compare names every difference
+		if err := k.Meet(ctx, nil); err != nil { // no facts, so Meet accepts differences; compare reports them
 			return nil, err
 		}
 	}
@@ -106,7 +106,7 @@ func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	}
 	r := &report{Machines: machines}
 	seen := map[string]bool{}
-	for i := range machines { // one rank stands for its machine
+	for i := range machines { // one rank represents its machine
 		if m := &machines[i]; !seen[m.HostID] {
 			seen[m.HostID] = true
 			r.Findings = append(r.Findings, examine(m)...)
@@ -124,7 +124,7 @@ func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	return r, nil
 }
 
-// clockRounds is the number of comparisons of clocks. The one with the shortest exchange counts.
+// clockRounds is the number of comparisons of clocks. Only the comparison with the shortest exchange counts.
 const clockRounds = 5
 
 // compareClocks compares the clocks of all ranks. After an exchange, all ranks read their clocks within the time of the
@@ -157,7 +157,7 @@ func compareClocks(ctx context.Context, k *compute.Rank) (best clocks, err error
 	return best, nil
 }
 
-// write prints the findings: faults first, those that are ok only if all is true.
+// write prints the findings, with faults first. It prints findings that are ok only if all is true.
 func (r *report) write(w io.Writer, all bool) error {
 	order := []level{fault, warning, note, good}
 	list := slices.Clone(r.Findings)

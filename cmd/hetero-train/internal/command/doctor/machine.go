@@ -40,7 +40,7 @@ type machine struct {
 	LockedBytes *uint64 `json:"locked_bytes"`
 	Addresses   *uint64 `json:"address_bytes"`
 	Threads     string  `json:"threads,omitempty"`      // limit that refuses the threads of a run; "": none
-	ThreadsCure string  `json:"threads_cure,omitempty"` // name of this limit
+	ThreadsCure string  `json:"threads_cure,omitempty"` // limit that the user must raise, such as ulimit -u
 
 	Shared *space  `json:"shared_memory"` // of /dev/shm; null: none
 	Spaces []space `json:"spaces"`        // of the folders that a run writes to
@@ -56,7 +56,7 @@ type machine struct {
 	GPUs        []gpu          `json:"gpus"`
 	NoGPU       string         `json:"no_gpu,omitempty"` // why the driver shows no GPU
 	NVIDIA      bool           `json:"nvidia"`           // a GPU of NVIDIA is on the bus
-	Module      bool           `json:"nvidia_module"`    // its kernel module is loaded
+	Module      bool           `json:"nvidia_module"`    // the kernel module of NVIDIA's driver is loaded
 	GPUWarnings []string       `json:"gpu_warnings,omitempty"`
 	NCCL        []nccl.Setting `json:"nccl"`
 	NCCLNotes   []string       `json:"nccl_notes,omitempty"`
@@ -91,7 +91,7 @@ const resolveTime = 5 * time.Second
 // threadsOfARank is a small number of threads: a rank on one core has about as many.
 const threadsOfARank = 32
 
-// look collects the facts about this machine. k has met the other ranks, if there are any.
+// look collects the facts about this machine. If there are other ranks, the caller must have called k.Meet.
 func look(ctx context.Context, k *compute.Rank) machine {
 	place := k.Process.Opts.Assignment
 	m := machine{Rank: place.Rank, Ranks: max(place.WorldSize, 1), OwnRanks: max(place.LocalWorldSize, 1), Machines: 1,
@@ -209,8 +209,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// probePorts tries the ports on which a run with this configuration would listen. The first rank of a run that is
-// connected holds its own port.
+// probePorts tries the ports on which a run with this configuration would listen. If the ranks of the run are
+// connected, the first rank already uses its own port.
 func (m *machine) probePorts(k *compute.Rank) {
 	cfg := k.Process.Cfg
 	var list []listen

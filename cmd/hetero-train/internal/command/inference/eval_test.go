@@ -86,7 +86,8 @@ func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
 	}
 }
 
-// Integers are names of classes if both sides have no others: a folder 1 is the class 1, not the first one.
+// If all class names of both sides are integers, they are compared as names: a folder 1 is the class 1, not the first
+// class.
 func TestClassesThatAreNumbersAreNames(t *testing.T) {
 	digits := []string{"0", "1", "2", "3"}
 	for _, c := range []struct {
@@ -111,7 +112,7 @@ func TestClassesThatAreNumbersAreNames(t *testing.T) {
 	}
 }
 
-// The classifier of pairs does not take a label in a third column for a part of the second text.
+// The classifier of text pairs must not read a label in a third column as a part of the second text.
 func TestALineHasTheTextsOfTheClassifier(t *testing.T) {
 	for _, pairs := range []bool{false, true} {
 		r := reader{words: &tokenizer.WordPiece{}, classes: true, pairs: pairs}

@@ -25,9 +25,9 @@ const (
 
 var splits = []string{splitAuto, splitVal, splitTrain, splitAll}
 
-// openEvaluated opens the data set, and returns the split to evaluate. A folder that the user names on the command line
-// is evaluated as a whole, or, if its names state its parts, the part that evaluates. The data of the training run at
-// another place keep the samples that were held out.
+// openEvaluated opens the data set, and returns the split to evaluate. If the user names a folder on the command line,
+// its evaluation part is evaluated, or all its samples if its names state no parts. If the folder contains the data of
+// the training run, only the samples that were held out are evaluated.
 func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string) (string, error) {
 	typed := func(key string) bool {
 		return slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
@@ -72,7 +72,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 			cmp.Or(part, "the samples for evaluation"))
 	}
 	if split == splitAll && part != "" && !same && m.run.Data.HasEval() {
-		// the names of folders or files state the parts
+		// the names of folders or files state the parts, so evaluate only the evaluation part
 		split = splitVal
 	}
 	if held {
@@ -87,8 +87,8 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	return split, nil
 }
 
-// holdsTrained reports whether the data set is the one that the model was trained on. Data that cannot be opened as
-// training data are others.
+// holdsTrained reports whether the data set is the one that the model was trained on. It returns false for data that
+// cannot be opened as training data.
 func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 	identity := assembly.IdentityOf(&m.checkpoint.State)
 	if identity == "" {

@@ -174,7 +174,8 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	return nil
 }
 
-// sample generates tokens and appends them to result. It writes the text of each token at once, unless f selects JSON.
+// sample generates tokens and appends them to result. It writes the text of each token immediately, unless f selects
+// JSON.
 func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.SamplerOptions, model *generate.Model,
 	text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
 	sampler, err := generate.NewSampler(o)
@@ -217,8 +218,8 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 	return nil
 }
 
-// tokenizer returns the tokenizer called name, or else of the training data, or else the tokenizer with this size of
-// vocabulary.
+// tokenizer returns the tokenizer called name. If name is empty, it returns the tokenizer of the training data, or if
+// that is unknown the tokenizer with this size of vocabulary.
 func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tokenizer.Tokenizer, error) {
 	name = cmp.Or(name, m.trained.Tokenizer)
 	if name == "" {
@@ -229,7 +230,7 @@ func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tok
 		}
 	}
 	advice, source := ": set --tokenizer", "--tokenizer"
-	if command != "generate" { // has no such flag
+	if command != "generate" { // command generate has no such flag
 		advice, source = "", command+": tokenizer of the training data"
 	}
 	if name == "" {

@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// overlap counts the training samples that an evaluation reads. The checkpoint has the hashes of some training samples.
+// overlap counts the training samples that an evaluation reads. The checkpoint contains the hashes of some training
+// samples.
 type overlap struct {
 	trained int64 // number of training samples
 
@@ -19,7 +20,7 @@ type overlap struct {
 }
 
 // watchOverlap returns the overlap of the training samples with the samples of split that this process reads from now
-// on. It returns nil if the checkpoint has no hashes, or if the user evaluates the training samples.
+// on. It returns nil if the checkpoint contains no hashes, or if the user evaluates the training samples.
 func (m *savedModel) watchOverlap(split string) *overlap {
 	trained := assembly.PrintOf(&m.checkpoint.State).Train
 	if trained == nil || split == splitTrain {
@@ -49,7 +50,7 @@ func (m *savedModel) evaluatedTexts() any {
 	return data.Unskipped(m.run.Data.Tokens.Eval)
 }
 
-// read notes that the evaluation reads a sample. Several goroutines call it.
+// read records that the evaluation reads a sample. It is safe for concurrent use.
 func (o *overlap) read(sum uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -41,7 +41,7 @@ type tokenGuess struct {
 	Probability float64 `json:"probability"`
 }
 
-// typed is a line of text with its tokens and the positions whose predictions are asked for.
+// typed is a line of text with its tokens and the positions whose predictions are requested.
 type typed struct {
 	TextPrediction
 	text  tokens.GivenText
@@ -341,7 +341,7 @@ func (r *reader) tokens(top []guess) []tokenGuess {
 		out[i] = tokenGuess{ID: g.Label, Probability: g.Probability}
 		if text, err := r.text.Decode(nil, []int32{int32(g.Label)}); err == nil {
 			out[i].Token = strings.ToValidUTF8(string(text), "\uFFFD")
-		} else { // a row of the table beyond the tokenizer
+		} else { // a row of the token table without a token of the tokenizer
 			out[i].Token = fmt.Sprintf("token %d", g.Label)
 		}
 	}

@@ -227,7 +227,7 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint) (*config.Config, error)
 }
 
 // parseSaved parses the settings in a checkpoint. If a flag selects another data set, the keys that describe the stored
-// data set are left out. The program wrote the settings, so each key has a line of its own.
+// data set are left out. The program wrote the settings, so each key has its own line.
 func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 	cfg, err := config.Parse(name, []byte(text), a.Env.Catalog, a.Overrides...)
 	stored, bad := config.Parse(name, []byte(text), a.Env.Catalog)
@@ -246,7 +246,7 @@ func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 			table = line
 		}
 		if table == "[data]" && strings.HasPrefix(line, "vocabulary =") {
-			// valid for other data sets, too, but not their number of tokens
+			// the key is also valid for other data sets, but they have another number of tokens
 			lines[i] = ""
 		}
 	}
@@ -278,8 +278,8 @@ func typedWrong(a *cli.App, err error) error {
 	return exit.With(exit.Usage, err)
 }
 
-// countClasses returns the number of classes of the model. It takes the number from the settings, or else from the
-// class names in the checkpoint, or else from the outputs of the last layer.
+// countClasses returns the number of classes of the model. It uses the first known number of these: the settings, the
+// class names in the checkpoint, the outputs of the last layer.
 func (m *savedModel) countClasses() (int, error) {
 	if n := m.run.Process.Cfg.Model.NumClasses; n > 0 {
 		return n, nil
@@ -346,8 +346,8 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// logPreprocessing warns if images are prepared in another way than in the training, or if neither the weights
-// nor the user states the way of the training.
+// logPreprocessing warns if images are prepared differently than in training, or if neither the weights nor the user
+// states how images were prepared in training.
 func (m *savedModel) logPreprocessing(own data.Normalization) {
 	used := parts.PreprocessingOf(m.run.Process.Cfg.Data, own)
 	switch {

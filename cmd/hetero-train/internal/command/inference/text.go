@@ -50,7 +50,7 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 	if err := m.checkText(t); err != nil {
 		return r, err
 	}
-	n := m.samplesAtOnce(f) // with the plan of the training, the figures are bit-equal to those of the training
+	n := m.samplesAtOnce(f) // with the plan of the training run, the figures are bit-equal to those of the training run
 	if f.batch > 0 {
 		n = min(n, set.Len())
 	}
@@ -100,15 +100,15 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 		return err
 	}
 	numbers, err := m.classNumbers(t.Classes)
-	if err == nil && numbers != nil { // UseClasses has numbered the labels by the names of the model
+	if err == nil && numbers != nil { // UseClasses has renumbered the labels by the class names of the model
 		err = exit.Usagef("the classes of the data set have another order than those of %s: data set %s, model %s",
 			m.checkpoint.Path, weights.DescribeClasses(t.Classes), weights.DescribeClasses(m.trained.Classes))
 	}
 	return err
 }
 
-// openText opens the device and loads the weights of a model of text, for batches of n samples. With scores, the model
-// computes losses only, and no probabilities.
+// openText opens the device and loads the weights of a model of text, for batches of n samples. If scores is true, the
+// model computes only losses, and no probabilities.
 func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, scores bool) error {
 	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 }
 
 // tableSizes returns the number of rows of the token table and of the position table. For a model of another module,
-// which has tables of its own, these are the sizes of the training data.
+// which has its own tables, these are the sizes of the training data.
 func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 	if t, ok := m.run.Process.Cfg.Model.Options.(parts.Transformer); ok {
 		return parts.TableSizes(t, m.checkpoint.Model)

@@ -42,7 +42,7 @@ func New(a *cli.App) *cobra.Command {
 // withNCCL calls work on every rank, if there are GPUs and NCCL.
 func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.LauncherFlags,
 	work func(context.Context, *exchange.Exchange) error) error {
-	if _, err := a.Read(); err != nil { // a machine without a GPU reports wrong settings, too
+	if _, err := a.Read(); err != nil { // first, so that a machine without a GPU also reports invalid settings
 		return err
 	}
 	if err := cuda.Available(); err != nil {
@@ -73,7 +73,7 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 }
 
 // among opens an NCCL communicator of some of the ranks. All these ranks must call it with the same name, which no
-// other group has.
+// other group may use.
 func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	control, err := hostAmong(ctx, x, name, ranks)
 	if err != nil {

@@ -30,9 +30,10 @@ const (
 	modelTime    = 4 * time.Second  // duration of the first measured steps
 	modelSteps   = 3                // minimum number of measured steps of a share
 	curveTime    = 10 * time.Second // duration of the steps at several shares
-	// number of visits of a share for which curveTime must suffice. The median of fewer visits follows a slow one
+	// number of visits of a share for which curveTime must suffice. With fewer visits, one slow visit changes the
+	// median
 	curveVisits = 3
-	leastVisits = 2 // minimum number of visits of a share; fewer tell no error
+	leastVisits = 2 // minimum number of visits of a share; fewer give no estimate of the error
 	visitTime   = 200 * time.Millisecond
 )
 
@@ -156,8 +157,9 @@ func (p *profiling) profileShares(ctx context.Context, expected float64, most in
 	return nil
 }
 
-// affordable returns the shares of a list that can all be visited curveVisits times within three quarters of curveTime,
-// if the time of a step is proportional to its samples. Earlier shares come first. The rest is for times that are not.
+// affordable returns the shares of a list that can all be visited curveVisits times within three quarters of curveTime.
+// Earlier shares have priority. The estimate assumes that the time of a step is proportional to its samples; the last
+// quarter is a reserve for other times.
 func affordable(shares []int, perSample float64) (list []int) {
 	left := curveTime.Seconds() * 3 / 4
 	for _, n := range shares {

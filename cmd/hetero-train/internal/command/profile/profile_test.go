@@ -74,7 +74,7 @@ func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
 	}
 }
 
-// Whole rounds may be slow, and single visits: neither moves a share relative to the others.
+// Neither slow rounds nor slow single visits change the time of a share relative to the other shares.
 func TestStepTimesAreThoseOfQuietVisits(t *testing.T) {
 	times := stepTimes([]int{16, 8, 32}, []int{4, 5, 6},
 		[][]float64{{0.02, 0.01, 0.04}, {0.04, 0.02, 0.08}, {0.02, 0.01, 0.4}, {0.02, 0.01, 0.04}})

@@ -103,7 +103,7 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	p.deadline = time.Now().Add(p.budget.limit)
-	if k.Team.Leads() { // checked first, so that an error does not waste the measurements
+	if k.Team.Leads() { // checked first, so that an error does not make the measurements useless
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
 			return exit.With(exit.FolderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}

@@ -232,7 +232,7 @@ func (v *machineView) text() string {
 	return b.String()
 }
 
-// use returns the larger direction in percent of the limit.
+// use returns the traffic of the busier direction in percent of the limit.
 func (l *linkView) use() string {
 	most := -1.0
 	for _, v := range []*float64{l.Sent, l.Received} {

@@ -152,7 +152,7 @@ func (f *flags) choose(a *cli.App, folder *runs.Folder, list []runs.Summary, pat
 			}
 		}
 		named := len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
-			ok, _ := path.Match(p, s.Name) // check has found the faulty patterns
+			ok, _ := path.Match(p, s.Name) // check has already refused invalid patterns
 			return ok
 		})
 		if named && (len(f.states) == 0 || slices.Contains(f.states, string(s.State.Kind))) {
@@ -167,7 +167,7 @@ func has(values map[string]string, w setting) bool {
 	return ok && runs.Canonical(v) == runs.Canonical(w.value)
 }
 
-// unknownKey returns an error for a key that no run has.
+// unknownKey returns an error for a key that no run contains.
 func (f *flags) unknownKey(list []runs.Summary, wanted []setting, known map[string]bool) error {
 	keys := slices.Clone(f.keys)
 	for _, w := range wanted {
@@ -225,7 +225,7 @@ func (f *flags) table(w io.Writer, rows []row) error {
 		for _, key := range f.keys {
 			cell := "-"
 			if value, ok := r.Settings[key]; ok {
-				cell = show.Foreign(value) // an empty text has quotes
+				cell = show.Foreign(value) // shows an empty text as quotes
 			}
 			cells = append(cells, cell)
 		}

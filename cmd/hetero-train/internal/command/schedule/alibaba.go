@@ -17,12 +17,12 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// iterationsOf is the summary of one file of Alibaba's, as JSON.
+// iterationsOf is the summary of one of Alibaba's files, as JSON.
 type iterationsOf struct {
 	File       string  `json:"file"`
 	Workers    int     `json:"workers"`
 	GPU        float64 `json:"gpu_fraction"` // of each worker; the mean if they differ
-	Iterations int     `json:"iterations"`   // that all workers have
+	Iterations int     `json:"iterations"`   // number of iterations that are recorded for all workers
 	Spread     float64 `json:"slowest_to_fastest_median"`
 	Jitter     float64 `json:"deviation_to_mean"`
 	Barrier    any     `json:"slowest_to_mean"`
@@ -33,8 +33,8 @@ type iterationsOf struct {
 	Most       float64 `json:"time_to_median_max"`
 }
 
-// runAlibaba prints how much the times of equal workers differ. The files are no workload, so the other flags have no
-// meaning.
+// runAlibaba prints how much the times of equal workers differ. The files are not a workload, so the other flags have
+// no effect.
 func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
 	const command = "schedule ingest"
 	var other error

@@ -61,7 +61,7 @@ const compareExample = `  hetero-train schedule compare
   hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json
   hetero-train schedule compare --speeds simulation_throughputs.json --gpus v100=12,p100=12,k80=12 --trace a.trace --trace b.trace`
 
-// baseline is the policy with which others are compared if the user names none.
+// baseline is the policy to which other policies are compared if the user names none.
 const baseline = "fcfs"
 
 type compareFlags struct {
@@ -197,7 +197,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						done.add()
 					}
 				}
-				if err != nil { // earlier lists run on: one of them may fail, too
+				if err != nil { // earlier lists continue, because one of them may also fail
 					failed.add(i, err)
 					for _, stop := range stops[i:] {
 						stop()
@@ -231,7 +231,8 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	return compare.New(f.base, seeds, finished)
 }
 
-// refusal is the error of the first list that fails, so that it does not depend on the speed of the workers.
+// refusal stores the error of the first list, in their order, that fails. The error therefore does not depend on the
+// speed of the workers.
 type refusal struct {
 	mutex sync.Mutex
 	list  int
@@ -287,7 +288,7 @@ func comparisonText(s *compare.Study) string {
 	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x "+s.Baseline,
 		"throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore")
 	rate := 2
-	if s.Rows[0].Throughput.Mean < 1 { // long jobs: two digits would all be 0
+	if s.Rows[0].Throughput.Mean < 1 { // with long jobs, two decimals would all be 0
 		rate = 4
 	}
 	for _, r := range s.Rows {

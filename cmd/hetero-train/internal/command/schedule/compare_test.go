@@ -35,7 +35,7 @@ func TestErrorsThatLeaveAPolicyOut(t *testing.T) {
 	}
 }
 
-// Differences of rounding errors are equal, and a constant utilization has no regression.
+// Values that differ only by rounding errors count as equal. A constant utilization has no regression.
 func TestComparisonOfEqualPolicies(t *testing.T) {
 	figures := func(factor float64) []compare.Figures {
 		return []compare.Figures{{Completion: 100 * factor, Throughput: 30 / factor, Utilization: 0.9},

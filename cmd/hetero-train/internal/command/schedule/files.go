@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// readFile passes a file to a reader. Faults of its contents are faults of data.
+// readFile opens a file and calls parse. Errors in its contents get the exit code of damaged data.
 func readFile(what, path string, parse func(r io.Reader) error) error {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -24,7 +24,8 @@ func readFile(what, path string, parse func(r io.Reader) error) error {
 	return damaged(what, parse(f))
 }
 
-// damaged gives the faults of a file's contents the exit code of damaged data. An error that has a code keeps it.
+// damaged adds the exit code of damaged data to err, an error in the contents of a file. An error that already has an
+// exit code keeps it.
 func damaged(what string, err error) error {
 	if err == nil || exit.Code(err) != exit.Unexpected {
 		return err
@@ -32,8 +33,8 @@ func damaged(what string, err error) error {
 	return exit.With(exit.Data, fmt.Errorf("%s: %w", what, err))
 }
 
-// readTables reads files with tables. A text is a path, or TABLE=PATH for a CSV file; the name of a CSV file without
-// .csv is its table if TABLE= is missing.
+// readTables reads files with tables. A text is a path, or TABLE=PATH for a CSV file. Without TABLE=, the name of a CSV
+// file without .csv is the name of its table.
 func readTables(what string, texts []string) (*ingest.Data, error) {
 	var sources []ingest.Source
 	var faults []error
@@ -97,8 +98,8 @@ func tableList(ending string) string {
 	return strings.Join(names, ", ")
 }
 
-// fill puts the values of --default in the place of missing figures. Figures that no row lacks are an error, because
-// the flag would have no effect. fill returns the figures that it filled.
+// fill replaces missing figures by the values of --default, and returns these figures. If no row lacks the figure of a
+// --default, fill returns an error, because the flag would have no effect.
 func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, error) {
 	var defaults []ingest.Default
 	var faults []error

@@ -154,7 +154,7 @@ func (f *ingestFlags) read(a *cli.App, command string, files []string) (*ingest.
 	return readTables(command, files)
 }
 
-// readGavel reads speeds and a trace. The types of GPUs have no figures, and there are no machines.
+// readGavel reads speeds and a trace. The result contains no figures of GPU types, and no machines.
 func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 	var g *ingest.Gavel
 	var jobs []scheduler.Job

@@ -30,7 +30,7 @@ func policyUsage(before string) string {
 	return fmt.Sprintf("%s: `%s`", before, strings.Join(policyNames(), "|"))
 }
 
-// policies creates policies by name, and keeps them for later runs. Only one goroutine may use it.
+// policies creates policies by name, and keeps them for later runs. It is not safe for concurrent use.
 type policies struct {
 	command string // for errors
 	network string // folder with checkpoints of policy dqn; "" is the built-in network
@@ -39,7 +39,7 @@ type policies struct {
 	keep    bool // never stop a running job
 	warn    func(text string)
 
-	bound *scheduler.Bound // of the time that jobs wait under gang and dqn; nil: none
+	bound *scheduler.Bound // limit on the waiting time of jobs under gang and dqn; nil: none
 
 	networkFlags *pflag.FlagSet // that have --network and --device; nil: none
 
@@ -85,7 +85,7 @@ func (p *policies) own() *policies {
 		warn: p.warn, bound: p.bound}
 }
 
-// warnOnce returns a function that prints a warning the first time that it gets it. Several goroutines may use it.
+// warnOnce returns a function that prints each different warning only once. It is safe for concurrent use.
 func warnOnce(a *cli.App) func(text string) {
 	var seen sync.Map
 	return func(text string) {
@@ -172,7 +172,7 @@ func (p *policies) failed(policy scheduler.Policy) error {
 	return nil
 }
 
-// limited reports whether a policy has a bound of the time that jobs wait. The others order jobs by their arrival, or
+// limited reports whether a policy limits the waiting time of jobs. The other policies order jobs by their arrival, or
 // are baselines from the literature.
 func limited(name string) bool { return name == "gang" || name == dqn.PolicyName }
 

@@ -48,7 +48,7 @@ func (p *progress) add() {
 	p.app.Progress(fmt.Sprintf("%d of %d runs | %s left", p.done, p.total, show.Duration(left)))
 }
 
-// checkOutput refuses a path that writeFile could not replace, and a file without the right to write. It follows links.
+// checkOutput refuses a path that writeFile could not replace, and a file without write permission. It follows links.
 func checkOutput(command, flag, path string) (string, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// source has the flags of simulate and compare that select the cluster, the jobs and the speeds.
+// source contains the flags of simulate and compare that select the cluster, the jobs and the speeds.
 type source struct {
 	policies
 	arrivals workload.Arrivals
@@ -74,14 +74,14 @@ func (s *source) addFiles(flags *pflag.FlagSet, several string) {
 		"value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
 }
 
-// open prepares the setup. Warnings list the jobs of a trace that are left out.
+// open prepares the setup. Warnings list the jobs of a trace that are omitted.
 func (s *source) open(ctx context.Context, a *cli.App) error {
 	_, err := patient(ctx, func() (struct{}, error) { return struct{}{}, s.prepare(a) })
 	return err
 }
 
 // patient returns the result of a function that cannot be canceled, but takes seconds for a million jobs. If the
-// context is canceled before, patient returns its cause at once, and the process ends while the function runs.
+// context is canceled first, patient immediately returns its cause, and the process ends while the function still runs.
 func patient[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	var result T
 	var err error
@@ -104,7 +104,7 @@ func (s *source) prepare(a *cli.App) error {
 	if s.arrivals.Jobs < 1 || s.arrivals.Jobs > most {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
 	}
-	if s.arrivals.Burst == 0 || s.arrivals.Surge == 0 { // package workload takes 0 as none
+	if s.arrivals.Burst == 0 || s.arrivals.Surge == 0 { // for package workload, 0 means none
 		return exit.Usagef("%s: --burst and --surge: got %v and %v, want numbers from 1 to 1e6", s.command,
 			s.arrivals.Burst, s.arrivals.Surge)
 	}
@@ -124,7 +124,8 @@ func (s *source) prepare(a *cli.App) error {
 	return s.readChanges()
 }
 
-// read reads the files, or makes the default setup. generated are flags of generated jobs, which files exclude.
+// read reads the files, or creates the default setup. generated are the flags of generated jobs, which have no effect
+// with files.
 func (s *source) read(a *cli.App, generated ...string) error {
 	if err := s.checkFlags(generated); err != nil {
 		return err

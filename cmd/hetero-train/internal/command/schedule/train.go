@@ -57,8 +57,8 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// replayBytes limits the replay memory. It holds 40,000 decisions on clusters of up to about 20 machines of 8 GPUs, and
-// fewer on larger clusters.
+// replayBytes limits the replay memory. This is enough for 40,000 decisions on clusters of up to about 20 machines of 8
+// GPUs, and for fewer decisions on larger clusters.
 const replayBytes = 1 << 30
 
 type trainFlags struct {
@@ -69,7 +69,7 @@ type trainFlags struct {
 	threads  int
 	minutes  float64
 	random   float64
-	scores   int // dimensions of the vectors of package hyper; 0: no scores
+	scores   int // number of dimensions of the vectors of package hyper; 0: no scores
 }
 
 func newTrain(a *cli.App) *cobra.Command {
@@ -172,7 +172,8 @@ func (f *trainFlags) check(a *cli.App) error {
 	return nil
 }
 
-// lock creates the output folder and locks it: two trainings in one folder would replace each other's checkpoints.
+// lock creates the output folder and locks it, because two training runs in one folder would replace each other's
+// checkpoints.
 func (f *trainFlags) lock(ctx context.Context) (*filelock.Lock, error) {
 	if err := os.MkdirAll(f.output, 0o755); err != nil {
 		return nil, exit.Usagef("schedule train: --output: %w", err)
@@ -190,7 +191,8 @@ func (f *trainFlags) lock(ctx context.Context) (*filelock.Lock, error) {
 	return lock, nil
 }
 
-// learner resumes the training of the output folder's newest checkpoint. Without a checkpoint, it begins a training.
+// learner resumes training from the newest checkpoint in the output folder. Without a checkpoint, it starts a new
+// training run.
 func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device, options dqn.Options,
 	environments []dqn.Environment, problem json.RawMessage) (*dqn.Learner, error) {
 	c, skipped, err := checkpoint.Latest(f.output)
@@ -219,8 +221,8 @@ func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device,
 	return learner, nil
 }
 
-// comparable returns an error if the checkpoint is of another training, because the result would then differ from an
-// uninterrupted training.
+// comparable returns an error if the checkpoint belongs to another training run, because the result would then differ
+// from that of an uninterrupted run.
 func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
 	if c.State.Seed != f.seed {
 		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training",

@@ -9,7 +9,7 @@ import (
 // units are words that stay on the line of the number before them.
 var units = []string{"%", "ms", "s", "samples/s", "MB/s", "GB/s", "|", "/"}
 
-// wrapAll formats lines for a width; 0 means unlimited. Further lines of a line are indented by two more spaces.
+// wrapAll wraps lines to a width; 0 means unlimited. Continuation lines are indented by two more spaces.
 func wrapAll(lines []string, width int) string {
 	var b strings.Builder
 	for _, line := range lines {
@@ -59,7 +59,7 @@ func wrap(line string, first, next int) (lines []string) {
 	return append(lines, text)
 }
 
-// words divides a line into words that must not be divided: a number stays with its name and its unit.
+// words divides a line into units that must not be divided: a number stays with its name and its unit.
 func words(line string) (all []string) {
 	before := ""
 	for _, word := range strings.Fields(line) {
@@ -78,7 +78,7 @@ func words(line string) (all []string) {
 func isNumber(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
 
 // tableOf formats rows, each of which ends with a line end. All columns but the last one contain numbers. The text of
-// the last column continues below itself, or on a line of its own if little space is left.
+// the last column continues below itself, or on a separate line if little space is left.
 func tableOf(rows [][]string, width int) (formatted []string) {
 	last := len(rows[0]) - 1
 	widths := make([]int, last)

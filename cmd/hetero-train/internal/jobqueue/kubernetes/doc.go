@@ -3,13 +3,13 @@
 // It runs kubectl, so the usual kubeconfig, plug-ins of clouds, and service accounts work. It reads with `kubectl get
 // --raw`.
 //
-// Kubernetes permits changes of the placement of a batch/v1 Job only while the job is suspended. So the pending jobs of
-// the snapshot are the suspended Jobs that request GPUs; all GPUs of a Job's parallel pods are its gang. The snapshot
-// lists Pods without a node with the reason why their placement cannot change.
+// Kubernetes permits changes of the placement of a batch/v1 Job only while the job is suspended. The pending jobs of
+// the snapshot are therefore the suspended Jobs that request GPUs. All GPUs of a Job's parallel pods form one gang. The
+// snapshot also lists Pods without a node, with the reason why their placement cannot change.
 //
 // A Job opts in by the label hetero-train/schedule=true. The package never starts a Job that has an owner or Kueue's
-// label, or that another controller manages; the snapshot lists them with the reason. The quotas of a namespace
-// (GPUs, CPU, memory, pods), without the parts in use, are a budget for the proposed Jobs, in their order.
+// label, or that another controller manages. The snapshot lists such Jobs with the reason. The unused part of the
+// quotas of a namespace (GPUs, CPU, memory, pods) is a budget for the proposed Jobs, in their order.
 //
 // [Client.Apply] patches a Job: a required node affinity on the chosen nodes, and suspend = false. The patch contains
 // the version that was read, so it fails if the Job has changed since then.

@@ -54,11 +54,11 @@ const (
 		{"metadata":{"name":"ample","namespace":"ml"},"status":{"hard":{"requests.nvidia.com/gpu":"100"},"used":{}}}]}`
 )
 
-// server is an API server that knows the lists and one Job. It records the patches.
+// server is a fake API server with lists of objects and one Job. It records the patches.
 type server struct {
 	mutex   sync.Mutex
 	patches []string
-	failing string // path that answers 403
+	failing string // path for which the server returns 403
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -111,7 +111,7 @@ func start(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", file)
-	t.Setenv("HOME", t.TempDir()) // kubectl caches there what the server offers
+	t.Setenv("HOME", t.TempDir()) // kubectl caches the resource types of the server there
 	return s
 }
 

@@ -112,10 +112,10 @@ type job struct {
 	} `json:"status"`
 }
 
-// gpuResources are the names under which device plug-ins offer whole GPUs.
+// gpuResources are the resource names of whole GPUs, as device plug-ins define them.
 var gpuResources = [...]string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"}
 
-// demand is what a pod requests.
+// demand contains the resources that a pod requests.
 type demand struct {
 	cpus   float64 // cores
 	memory float64 // bytes
@@ -134,7 +134,7 @@ func (d demand) plus(c demand, combine func(a, b float64) float64) demand {
 }
 
 // requested returns the sum over the containers of a pod. Containers that run before the others count only if they
-// request more.
+// request more than the sum.
 func (s *podSpec) requested() (demand, error) {
 	var sum demand
 	for _, c := range s.Containers {

@@ -137,7 +137,7 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now
 	}
 	for _, j := range jobs {
 		if !j.Spec.Suspend || j.Status.CompletionTime != nil {
-			continue // its pods are in the list of pods
+			continue // the pods of an active Job are in the list of pods
 		}
 		if one, ok := j.job(limits); ok {
 			c.versions[one.ID] = j.Metadata.ResourceVersion
@@ -273,7 +273,8 @@ func (j *job) job(limits *quotas) (out jobqueue.Job, ok bool) {
 	return out, true
 }
 
-// held returns the reason why others decide when a Job starts, or why its owner has not opted in; "" if neither is so.
+// held returns the reason why the package must not start a Job: another program starts it, or its owner has not opted
+// in. It returns "" if the package may start the Job.
 func (j *job) held() string {
 	if queue, ok := j.Metadata.Labels[kueue]; ok {
 		return "Kueue starts the Job, from its queue " + queue
@@ -292,8 +293,8 @@ func (j *job) held() string {
 	return ""
 }
 
-// takes appends a job's demand for each resource that a quota of its namespace limits. Quotas that count only some pods
-// (scopes) count as if they counted all.
+// takes appends a job's demand for each resource that a quota of its namespace limits. Quotas that apply only to some
+// pods (scopes) are treated as if they applied to all pods.
 func (s *quotas) takes(namespace string, pods int, d demand) []jobqueue.Take {
 	amounts := map[string]float64{"pods": 1, "count/pods": 1, "cpu": d.cpus, "requests.cpu": d.cpus, "memory": d.memory,
 		"requests.memory": d.memory}

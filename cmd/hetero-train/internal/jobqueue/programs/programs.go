@@ -60,7 +60,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	if keep := min(len(p), l.most-l.Len()); keep < len(p) {
 		l.cut = true
 		l.Buffer.Write(p[:keep])
-		return len(p), nil // a closed pipe would end the program with another error
+		return len(p), nil // accept and drop the rest, because a closed pipe would end the program with another error
 	}
 	return l.Buffer.Write(p)
 }

@@ -1,4 +1,5 @@
-// Package slurm reads the queue and the nodes of a Slurm cluster, and restricts pending jobs that opt in to nodes.
+// Package slurm reads the queue and the nodes of a Slurm cluster, and restricts pending jobs to chosen nodes. It
+// changes only jobs that opt in.
 //
 // It runs `squeue --json` and `scontrol show nodes --json`. Slurm 22.05 and older have no JSON in scontrol; the package
 // then runs `sinfo --json`. Numbers may be plain (data parser v0.0.38 and older) or objects with set, infinite and
@@ -9,6 +10,6 @@
 // fit, so jobs should be held by their owner. The package places no job that an administrator holds.
 //
 // [Client.Apply] runs `scontrol update JobId=N ReqNodeList=A,B`, and `scontrol release N` for a held job. Slurm permits
-// this for pending jobs only, and reports an error for other jobs. The user of the program needs the right to change
-// the job.
+// this for pending jobs only, and reports an error for other jobs. The user of the program must have permission to
+// change the job.
 package slurm

@@ -17,7 +17,7 @@ import (
 
 // Client runs the programs of Slurm in the search path.
 type Client struct {
-	held map[string]bool // by job ID: its owner holds it, and Apply releases it
+	held map[string]bool // by job ID: whether its owner holds the job, so that Apply must release it
 }
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
@@ -127,7 +127,8 @@ func (n *node) node() (jobqueue.Node, error) {
 // partition is the label of a node of a partition. Features and partitions can have equal names.
 func partition(name string) string { return "partition " + name }
 
-// heldByOwner is the reason why a job of `sbatch --hold` waits. An administrator's hold has another reason.
+// heldByOwner is the reason that Slurm states for a waiting job of `sbatch --hold`. For a hold of an administrator, the
+// reason is different.
 const heldByOwner = "JobHeldUser"
 
 // mostSteps is the largest plausible number of steps of a job.
@@ -197,7 +198,7 @@ func holdings(all []gpus) []jobqueue.GPUs {
 	return out
 }
 
-// demand sets the demands of the job. It returns the reason why no placement can be proposed, or "".
+// demand sets the resources that the job requests. It returns the reason why no placement can be proposed, or "".
 func (j *job) demand(out *jobqueue.Job) string {
 	const most = 1 << 20 // nodes, tasks or GPUs; larger numbers are invalid
 	nodes, tasks := j.NodeCount.or(1), j.Tasks.or(1)
@@ -316,8 +317,8 @@ func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	return nil
 }
 
-// release ends the hold of the owner of a job. It reads the queue again, because an administrator may hold the job by
-// now.
+// release releases a job that its owner holds. It reads the queue again, because an administrator may have held the job
+// since then.
 func release(ctx context.Context, id string) error {
 	queue, err := readQueue(ctx)
 	if err != nil {
