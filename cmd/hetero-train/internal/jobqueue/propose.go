@@ -397,7 +397,7 @@ func (b *board) placement(a scheduler.Action) Placement {
 	case j.Work == 0:
 		note = "the work of the job is unknown, so all GPUs count as equally fast"
 	}
-	p.Reason = "these GPUs are free; " + note // without the reason of the policy, because its times would be meaningless
+	p.Reason = "these GPUs are free; " + note // omits the policy's reason, whose times would be meaningless
 	return p
 }
 

@@ -204,7 +204,7 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 		format string
 		value  float64
 	}{{" | norm %.3f", r.GradNorm}, {" | lr %.2e", r.Rate}} {
-		if c.run.Foreign == nil || !math.IsNaN(v.value) { // another program need not report it
+		if c.run.Foreign == nil || !math.IsNaN(v.value) { // another program may not report it
 			fmt.Fprintf(&b, v.format, v.value)
 		}
 	}
@@ -311,7 +311,7 @@ func (c *Console) End(r train.Result, err error) {
 		line += fmt.Sprintf(" | %s %s/s", analysis.Digits(rate), report.Unit)
 		attrs = append(attrs, report.RateKey, show.Number(rate))
 	}
-	if c.run.Folder != nil { // only rank 0 has the folder
+	if c.run.Folder != nil { // only rank 0 has opened the folder
 		line += " | " + c.run.Folder.Dir
 		attrs = append(attrs, "folder", c.run.Folder.Dir)
 	}

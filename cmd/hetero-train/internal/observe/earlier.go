@@ -29,22 +29,22 @@ func BestEvaluation(logs string, step int64) (best *checkpoint.Best) {
 	return best
 }
 
-// Trained is a training time of earlier processes of a run.
+// Trained is the training time of some steps of earlier processes of a run.
 type Trained struct {
-	Steps     int64 // of the time: the last ones before a step
+	Steps     int64 // number of steps that Time covers
 	Time      time.Duration
-	Estimated int64 // last steps among them that have no record
+	Estimated int64 // number of the last of these steps, which have no record
 }
 
-// TrainedTime returns the training time of the steps up to one, according to the records of rank 0 in the folder of
-// logs. Steps after the last record count with its time. Steps is 0 if the time is unknown.
+// TrainedTime returns the training time of the last steps up to step, according to the records of rank 0 in the folder
+// of logs. It assumes that steps after the last record take the time of that record. Steps is 0 if the time is unknown.
 func TrainedTime(ctx context.Context, logs string, step int64) (Trained, error) {
 	var first, last runtime.Record
 	_, err := runtime.EachMetric(ctx, filepath.Join(logs, runtime.FileName(0)), func(r *runtime.Record) {
 		if r.Iteration > step || r.TrainingTime <= 0 || r.StepTime <= 0 {
 			return
 		}
-		if last.Iteration == 0 || r.TrainingTime < last.TrainingTime { // the time began again at 0
+		if last.Iteration == 0 || r.TrainingTime < last.TrainingTime { // the training time restarted at 0
 			first.Iteration, first.StepTime, first.TrainingTime = r.Iteration, r.StepTime, r.TrainingTime
 		}
 		last.Iteration, last.StepTime, last.TrainingTime = r.Iteration, r.StepTime, r.TrainingTime
@@ -54,7 +54,7 @@ func TrainedTime(ctx context.Context, logs string, step int64) (Trained, error) 
 	}
 	t := Trained{Estimated: step - last.Iteration}
 	t.Time = last.TrainingTime + time.Duration(t.Estimated)*last.StepTime
-	// The first record has the mean time of the steps since the time began.
+	// The first record contains the mean time of the steps since the training time started at 0.
 	t.Steps = step - first.Iteration + int64(math.Round(first.TrainingTime.Seconds()/first.StepTime.Seconds()))
 	return t, nil
 }

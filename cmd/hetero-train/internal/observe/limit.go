@@ -20,7 +20,7 @@ func LimitOfFile(a *assembly.Run) int64 {
 	return int64(a.Process.Cfg.Metrics.FileBytes(a.Process.Opts.Assignment.WorldSize))
 }
 
-// limitFiles thins out the files of all ranks when one of them has reached its limit. It does not wait for the disk.
+// limitFiles thins the files of all ranks when one of them has reached its limit. It does not wait for the disk.
 func (o *Records) limitFiles() {
 	most := LimitOfFile(o.run)
 	if most == 0 || o.thinning.Load() {
@@ -71,19 +71,20 @@ func (l *StepLines) thin() error {
 	if err == nil && l.size > most*3/4 { // a run with very many evaluations, or changes of shares
 		err = l.thinExcept(steppedLine.first)
 	}
-	// Lines that always stay must not cause a copy for each further line.
+	// If many lines always stay, the file must not be copied again for each further line.
 	l.most = max(most, l.size+most/4)
 	return err
 }
 
-// steppedLine has the fields that decide whether a line stays.
+// steppedLine contains the fields that determine whether a line stays.
 type steppedLine struct {
 	Step                      int64
 	Start, Length, Evaluation json.RawMessage
 	Changed                   bool
 }
 
-// first reports whether readers need the line: without the start of a process, they cannot assign steps to ranks.
+// first reports whether readers always need the line. Without the start of a process, they cannot assign steps to
+// ranks.
 func (l steppedLine) first() bool { return l.Start != nil || l.Length != nil }
 
 // thinExcept removes lines of older steps, except those that always accepts.

@@ -61,8 +61,8 @@ func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
 	}
 }
 
-// If lines that usually stay fill the file, they are thinned out, too. Only starts and lengths always stay, and then
-// the file is not copied for each line.
+// If lines that usually stay fill the file, they are also thinned. Only starts and lengths always stay. If they fill
+// the file, the file must not be copied for each line.
 func TestLinesThatUsuallyStayAreLimitedToo(t *testing.T) {
 	const most = 20_000
 	path := filepath.Join(t.TempDir(), "balance.jsonl")

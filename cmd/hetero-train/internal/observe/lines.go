@@ -23,7 +23,7 @@ type StepLines struct {
 	what string // name of the content in messages, such as "norms of parameters"
 	path string
 	log  *slog.Logger
-	disk *spool.Queue // performs all operations; nil: they are performed at once
+	disk *spool.Queue // performs all operations; nil: the methods perform them
 
 	// Only jobs of disk use the fields below.
 	keep int64        // last step whose line open keeps

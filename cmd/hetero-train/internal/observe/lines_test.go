@@ -150,7 +150,7 @@ func (f *hungFile) Write(p []byte) (int, error) {
 	return f.appendedFile.Write(p)
 }
 
-// The goroutine that trains adds lines, flushes and removes lines without a wait for the disk.
+// The goroutine that trains adds lines, flushes and removes lines without waiting for the disk.
 func TestLinesDoNotWaitForTheDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "balance.jsonl")
 	q := spool.NewQueue(nil)

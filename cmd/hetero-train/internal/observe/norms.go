@@ -68,7 +68,8 @@ func (n *norms) RolledBack(step int64) { n.StepLines.RolledBack(step) }
 // EvalDone implements train.Observer.
 func (*norms) EvalDone(train.Evaluation) {}
 
-// Saving implements [train.Observer]. It flushes the file, so that the checkpoint never has a step without its line.
+// Saving implements [train.Observer]. It flushes the file, so that the lines of all steps before the checkpoint are on
+// the disk.
 func (n *norms) Saving() { n.sync() }
 
 // Saved implements train.Observer.

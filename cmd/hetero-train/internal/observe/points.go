@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// mostCharts is the maximum number of ranks with charts of their own. For more ranks, the charts show only the minimum
-// and the maximum.
+// mostCharts is the maximum number of ranks with their own charts. For more ranks, the charts show only the minimum and
+// the maximum.
 const mostCharts = 64
 
 // points computes the points of charts. Loss, accuracy, norm and learning rate are values of one step. Times and
@@ -35,7 +35,7 @@ type points struct {
 
 	foreign bool // another program computes the steps, and need not report all values
 	report  task.Report
-	trained []task.Metric // those metrics of the task's report that training steps have
+	trained []task.Metric // those metrics of the task's report that are known for training steps
 	tags    []string      // names of the charts of the metrics in trained
 	rateTag string
 	doneTag string // name of the chart of the samples, in the unit of the throughput
@@ -44,17 +44,17 @@ type points struct {
 // rankCharts contains the names of the charts of one rank.
 type rankCharts struct{ share, own, utilization, memory string }
 
-// mostDensePoints is the number of points with the interval that the user chose. TensorBoard shows 1,000 points of a
-// chart by default. The points of two ranks have about 1 kB each, so the first ones need 130 MB.
+// The first mostDensePoints points have the interval that the user chose. TensorBoard shows 1,000 points of a chart by
+// default. The points of two ranks have about 1 kB each, so the first ones need 130 MB.
 const mostDensePoints = 1 << 17
 
-// stride returns the number of steps between two points at a step. It doubles each time that the steps have doubled, so
-// the files of a run of months stay small.
+// stride returns the number of steps between two points at a step. After the first mostDensePoints points, it doubles
+// whenever the number of steps has doubled. The files of a run of months therefore stay small.
 func stride(interval, step int64) int64 {
 	return interval << bits.Len64(uint64((step-1)/interval/mostDensePoints))
 }
 
-// newPoints returns points with a number of steps between two of them.
+// newPoints returns points. interval is the number of steps between two points.
 func newPoints(a *assembly.Run, interval int) *points {
 	o := &points{interval: int64(interval), report: a.Report(), foreign: a.Foreign != nil}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"

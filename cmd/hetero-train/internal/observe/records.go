@@ -25,7 +25,7 @@ type Records struct {
 	writers  []*runtime.Writer // writers by rank; none if profile.enabled is false
 	interval int64
 	record   runtime.Record
-	thinning atomic.Bool // a job of the queue thins out the files
+	thinning atomic.Bool // a job of the queue thins the files
 
 	// Sums since the last record.
 	took  time.Duration
@@ -89,7 +89,8 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	return w, exit.With(exit.IO, w.Truncate(kept))
 }
 
-// due reports whether a step gets a record. The last step of a run has one, so that all outputs end with the same step.
+// due reports whether a step gets a record. The last step of a run always gets a record, so that all outputs end with
+// the same step.
 func (o *Records) due(r *train.StepRecord) bool { return r.Step%o.interval == 0 || r.Step == r.Total }
 
 // StepDone implements [train.Observer]. It allocates no memory.
@@ -103,7 +104,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	m := &o.record
 	m.Epoch, m.Iteration, m.Timestamp, m.Skipped = int64(r.Epoch), r.Step, r.Time, !r.Updated
 	m.Values = valuesOf(r)
-	if o.run.Foreign != nil { // the program that computes reports the loss only
+	if o.run.Foreign != nil { // the program that computes reports only the loss
 		m.Values[telemetry.Accuracy] = math.NaN()
 	}
 	for rank, w := range o.writers {
@@ -137,8 +138,8 @@ func (o *Records) RolledBack(step int64) {
 // EvalDone implements train.Observer.
 func (o *Records) EvalDone(train.Evaluation) {}
 
-// Saving implements [train.Observer]. It flushes the records, so that the checkpoint never has a step without its
-// record. OnFault reports a failure once, and not for every checkpoint.
+// Saving implements [train.Observer]. It flushes the records, so that the records of all steps before the checkpoint
+// are on the disk. OnFault reports a failure once, and not for every checkpoint.
 func (o *Records) Saving() {
 	for _, w := range o.writers {
 		w.SyncSoon()

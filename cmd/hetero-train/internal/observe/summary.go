@@ -144,7 +144,7 @@ func (c *Console) results(r train.Result) []Row {
 		took = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), took)
 		throughput += "; in this process " + speed(r.Samples, r.TrainTime)
 	}
-	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the earlier steps are of another run
+	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the earlier steps belong to another run
 		took = fmt.Sprintf("from step %d: %s", first, took)
 		throughput = fmt.Sprintf("from step %d: %s", first, throughput)
 	}
@@ -209,7 +209,7 @@ func SummaryRows(s *analysis.Summary) []Row {
 	return rows
 }
 
-// faster states what the best shares would gain at the end of the run. It returns "" for a small gain.
+// faster states the speed-up that the best shares would give at the end of the run. It returns "" for a small gain.
 func faster(s *analysis.Summary) string {
 	const worthNaming = 0.95 // fraction of the oracle
 	if of := float64(s.ShareOfOracle); of > 0 && of < worthNaming {

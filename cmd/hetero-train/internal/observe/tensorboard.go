@@ -111,8 +111,8 @@ func (o *board) RolledBack(step int64) {
 	}
 }
 
-// Saving implements [train.Observer]. It flushes the points, so that the checkpoint never has a step without its point.
-// OnFault reports a failure once.
+// Saving implements [train.Observer]. It flushes the points, so that the points of all steps before the checkpoint are
+// on the disk. OnFault reports a failure once.
 func (o *board) Saving() { o.out.SyncSoon() }
 
 // Saved implements train.Observer.

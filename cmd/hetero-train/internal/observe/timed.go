@@ -7,15 +7,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// Timed is an observer that passes each step on once the times of all ranks in this step are known. The receivers
-// therefore never add up times of different steps. Timed passes all other calls on at once.
+// Timed is an observer that forwards each step when the times of all ranks in this step are known. The receivers
+// therefore never sum times of different steps. Timed forwards all other calls immediately.
 type Timed struct {
 	Observers
 	records *Records
 
 	mu      sync.Mutex       // a run may end while RolledBack is called
 	step    train.StepRecord // copy of the last step
-	waiting bool             // step is not passed on yet
+	waiting bool             // step is not forwarded yet
 }
 
 // StepDone implements [train.Observer]. It allocates no memory.
@@ -42,8 +42,8 @@ func (o *Timed) Known(times []replica.StepTimes) {
 	o.Observers.StepDone(&o.step)
 }
 
-// End gives the last step of a run that lost a rank to the records. Three times of the other ranks are those of their
-// reports; see train.RankStep.
+// End forwards the last step of a run that has lost a rank to the records. Three times of the other ranks are then
+// those of their reports; see train.RankStep.
 func (o *Timed) End() {
 	if o == nil {
 		return
@@ -62,8 +62,8 @@ func (o *Timed) Saving() {
 	o.Observers.Saving()
 }
 
-// RolledBack implements train.Observer. The last step is one that the run repeats, so it is not passed on. The removal
-// of records may take long, and End does not wait for it.
+// RolledBack implements train.Observer. The run repeats the last step, so it is not forwarded. The removal of records
+// may take long, so End does not wait for it.
 func (o *Timed) RolledBack(step int64) {
 	o.mu.Lock()
 	o.waiting = false

@@ -15,7 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// A record has the times of its own step on every rank. A step whose times remain unknown has those of its reports.
+// A record contains the times of its own step on every rank. If these times remain unknown, it contains the times in
+// the reports of the step.
 func TestTimedCompletesRecords(t *testing.T) {
 	const ms = time.Millisecond
 	dir := t.TempDir()
@@ -29,10 +30,10 @@ func TestTimedCompletesRecords(t *testing.T) {
 		o.writers = append(o.writers, w)
 	}
 	timed := &Timed{Observers: Observers{o}, records: o}
-	ranks := make([]train.RankStep, 2) // the loop uses the memory of its record again
+	ranks := make([]train.RankStep, 2) // the loop reuses the memory of its record
 	step := func(n int64, before time.Duration) {
 		ranks[0].Times = replica.StepTimes{Communication: time.Duration(n) * ms}
-		ranks[1].Times = replica.StepTimes{Communication: before * ms} // of the step before
+		ranks[1].Times = replica.StepTimes{Communication: before * ms} // of the previous step
 		timed.StepDone(&train.StepRecord{Step: n, Took: 10 * ms, Ranks: ranks, Time: time.Now()})
 	}
 	known := func(n time.Duration) {

@@ -55,8 +55,8 @@ func NewTracing(a *assembly.Run) *Tracing {
 	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
-// MissedTimeline returns a text if the run trained all steps of its timeline before this start, without a timeline.
-// Only rank 0 may call it.
+// MissedTimeline returns a message if earlier processes of the run trained all steps of the timeline, but no timeline
+// exists. Only rank 0 may call it.
 func MissedTimeline(a *assembly.Run, trained int64) string {
 	p := a.Process.Cfg.Profile
 	if p.TraceStep == 0 || trained < int64(p.TraceStep)+int64(p.TraceSteps) {
@@ -229,7 +229,7 @@ func startOf(ranks []trace.Rank) time.Time {
 	return time.Unix(0, first).UTC()
 }
 
-// explanation states how much of the steps' time the timelines cover, over all ranks.
+// explanation states which fraction of the steps' time the timelines cover, over all ranks.
 type explanation struct {
 	Steps       int // number of steps of one rank
 	Mean, Least float64

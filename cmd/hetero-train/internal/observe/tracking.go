@@ -187,7 +187,8 @@ func (t *Tracking) EvalDone(e train.Evaluation) {
 // RolledBack implements [train.Observer]. MLflow cannot remove points, so the points of repeated steps stay.
 func (t *Tracking) RolledBack(int64) { t.reset() }
 
-// Saving implements [train.Observer]. A run that resumes from the checkpoint has the points of every step before it.
+// Saving implements [train.Observer]. The spool then contains the points of all steps before the checkpoint, from which
+// a run may resume.
 func (t *Tracking) Saving() { t.spool.SyncSoon() } // OnFault reports an error
 
 // Saved implements train.Observer.

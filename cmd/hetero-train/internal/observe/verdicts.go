@@ -30,8 +30,8 @@ func verdictText(verdict string, cause *string) string {
 // mostSlow is the maximum number of verdicts in the row of slow ranks. summary.json contains all of them.
 const mostSlow = 8
 
-// slowRanks states which ranks had another verdict than healthy during the run, and in which steps: first those with
-// the most steps. It returns "" if there are none.
+// slowRanks lists the verdicts other than healthy during the run, with their ranks and steps. Verdicts with the most
+// steps come first. It returns "" if there are none.
 func slowRanks(s *analysis.Summary) string {
 	type slow struct {
 		rank int

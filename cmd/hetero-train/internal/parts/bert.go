@@ -163,7 +163,7 @@ func (t *transformerSizes) keys(activation string) []config.Key {
 	}
 }
 
-// adopt sets each key that is not set to the value of their.
+// adopt sets each unset key to its value in their.
 func (t *transformerSizes) adopt(their transformerSizes) {
 	for own, value := range map[*int]int{&t.Layers: their.Layers, &t.Heads: their.Heads, &t.Channels: their.Channels,
 		&t.Vocabulary: their.Vocabulary,
@@ -171,7 +171,7 @@ func (t *transformerSizes) adopt(their transformerSizes) {
 		*own = cmp.Or(*own, value)
 	}
 	t.NormEps = cmp.Or(t.NormEps, their.NormEps)
-	// The comparison of the settings reports other activations.
+	// The comparison of the settings reports unsupported activations.
 	if slices.Contains(models.Activations(), their.Activation) {
 		t.Activation = cmp.Or(t.Activation, their.Activation)
 	}

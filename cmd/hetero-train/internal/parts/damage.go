@@ -74,7 +74,8 @@ func (o *Opened) LeftOutNotes() (notes []string) {
 	return notes
 }
 
-// lostFiles is the largest fraction of the files of which damage may take samples. A single file may always be damaged.
+// lostFiles is the largest permitted fraction of files from which damage removes samples. One damaged file is always
+// permitted.
 const lostFiles = 0.1
 
 // checkLeftOut logs the parts that were left out. It returns an error for more single samples than data.corrupt_limit,

@@ -100,11 +100,10 @@ func (o *Opened) accountFor(d *config.Data) {
 	}
 }
 
-// CachedBytes returns the memory that caches of decoded images use at most, and AheadBytes that of encoded samples that
-// are fetched or decompressed before their use.
+// CachedBytes returns the maximum memory of the caches of decoded images.
 func (o *Opened) CachedBytes() int64 { return o.cached }
 
-// AheadBytes returns the memory of encoded samples; see CachedBytes.
+// AheadBytes returns the memory of encoded samples that are fetched or decompressed before their use.
 func (o *Opened) AheadBytes() int64 { return o.ahead }
 
 // OpenStored opens the configured subset of the data set without caches. Each read accesses the stored file and returns

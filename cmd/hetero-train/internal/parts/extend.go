@@ -79,7 +79,7 @@ type PolicyOptions interface {
 	New(balancer.Options) (balancer.Policy, error)
 }
 
-// NoKeys is embedded in the options of a component without keys of its own.
+// NoKeys is embedded in the options of a component without its own keys.
 type NoKeys struct{}
 
 // Keys implements [config.Options].

@@ -20,13 +20,14 @@ import (
 // HuggingFace is the name of the data set in the forms of Hugging Face's library datasets.
 const HuggingFace = "huggingface"
 
-// anyDataOptions are the keys of table [data] that only one data set has, whose samples are those that the model reads.
+// anyDataOptions are the keys of table [data] of a data set that provides the kind of samples that the model reads,
+// images or text.
 type anyDataOptions interface {
 	DataSetOptions
 	TokenDataOptions
 }
 
-// anyData is a data set with the samples that the model reads.
+// anyData is a data set that provides the kind of samples that the model reads, images or text.
 type anyData struct {
 	Name   string
 	Doc    string // phrase that describes the component in `config docs`

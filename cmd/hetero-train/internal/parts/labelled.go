@@ -62,7 +62,7 @@ func (s *labelledText) Keys() []config.Key {
 		Doc("Column or field that contains the class."))
 }
 
-// keys returns the keys with that of the column of the labels.
+// keys returns all keys. label is the key for the column of the labels.
 func (s *labelledText) keys(label config.Key) []config.Key {
 	return []config.Key{
 		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
@@ -82,8 +82,8 @@ func (s *labelledText) keys(label config.Key) []config.Key {
 }
 
 // UseClasses sets the class names of labelled texts to those of a trained model, so that each label has the number that
-// it had in training. Labels may then be numbers of these classes. UseClasses has no effect on other data sets, and
-// none if the names do not identify the classes.
+// it had in training. Labels may then be numbers of these classes. UseClasses has no effect on other data sets, or if
+// the names do not identify the classes.
 func UseClasses(cfg *config.Config, names []string) {
 	if s, ok := labelledOf(cfg); ok && weights.Named(names) {
 		s.classes = names
@@ -106,7 +106,7 @@ func labelledOf(cfg *config.Config) (s *labelledText, ok bool) {
 // labelledFiles are the files of labelled texts.
 type labelledFiles struct {
 	tokens.Found
-	// eachLine returns the lines of files that are not TSV or JSON lines; nil: the files are
+	// eachLine returns the lines of files that are not TSV or JSON lines; nil: all files are TSV or JSON lines
 	eachLine func(paths []string) func(ctx context.Context, visit func(line []byte) error) error
 	classes  []string       // names of the classes, in their order; nil: those of the training files, sorted
 	left     []data.LeftOut // damaged files that eachLine has left out
@@ -140,7 +140,7 @@ func (s *labelledText) wordPiece(cfg *config.Config) (w *tokenizer.WordPiece, wa
 			s.Cased, found.Reason), nil
 }
 
-// MostUnknown is the fraction of unknown tokens from which a warning appears. BERT's vocabularies leave less than 1 %
+// MostUnknown is the fraction of unknown tokens above which the program warns. BERT's vocabularies leave less than 1 %
 // of the tokens of their own language unknown.
 const MostUnknown = 0.05
 
@@ -380,7 +380,7 @@ func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.T
 		if err != nil {
 			return nil, err
 		}
-		if name != "" { // the case of the training
+		if name != "" { // the case in training
 			words = words.WithCase(name == "wordpiece-cased")
 		}
 		return words, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// The vocabulary decides about capital letters unless the user does, and a setting that does not fit it warns.
+// The vocabulary determines whether texts keep capital letters, unless the user sets this. A setting that does not fit
+// the vocabulary causes a warning.
 func TestTheVocabularyDecidesAboutCapitalLetters(t *testing.T) {
 	dir := t.TempDir()
 	for name, words := range map[string]string{"cased.txt": "The\nfilm\n", "uncased.txt": "the\nfilm\n"} {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// decimals returns the number of classes that are no whole numbers, if all classes are numbers. Otherwise, it returns
+// decimals returns the number of classes that are not whole numbers, if all classes are numbers. Otherwise, it returns
 // 0.
 func decimals(classes []string) (n int) {
 	for _, c := range classes {
@@ -22,9 +22,9 @@ func decimals(classes []string) (n int) {
 	return n
 }
 
-// combinations returns the number of classes that seem to be several labels of one text, such as "a,b" or "a|b", and
-// one of them. All their pieces are classes, or pieces of other such classes. It returns 0 if they are less than a
-// tenth of the classes; a few names with a comma are usual.
+// combinations returns the number of classes that seem to be several labels of one text, such as "a,b" or "a|b", and an
+// example. All pieces of such a class are classes, or pieces of other such classes. It returns 0 if these are less than
+// a tenth of the classes, because a few names with a comma are usual.
 func combinations(classes []string) (example string, n int) {
 	for _, separator := range []string{",", "|", ";"} {
 		uses := map[string]int{} // number of classes that consist of the piece, or contain it

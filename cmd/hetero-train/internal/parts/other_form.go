@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// nameForm changes a fault if data.path has data in a form that another data set or a conversion reads. The fault then
-// names this data set or conversion.
+// nameForm changes a fault if data.path contains data in a form that another data set or a conversion reads. The fault
+// then names this data set or conversion.
 func nameForm(d *config.Data, fault *data.Fault) {
 	if d.Path == "" {
 		return
@@ -39,7 +39,7 @@ func nameForm(d *config.Data, fault *data.Fault) {
 	}
 	const tokenize = "convert the texts to tokens: hetero-train data tokenize %s --tokenizer gpt2 --output tokens; then set data.path = \"tokens\""
 	switch list := slices.Contains([]string{".csv", ".jsonl", ".ndjson", ".tsv"}, filepath.Ext(d.Path)); {
-	case isTable && !file && d.Dataset != "text": // the folder may also have other data, to which the fault applies
+	case isTable && !file && d.Dataset != "text": // the folder may also contain other data, to which the fault applies
 		fault.Advice = strings.TrimPrefix(fault.Advice+
 			"; the folder has Arrow or Parquet files, which data.dataset = \"huggingface\" reads", "; ")
 	case isTable && d.Dataset == "text":

@@ -298,8 +298,9 @@ func (c *corpora) Close() error {
 }
 
 // identity returns a digest of the number of tokens and of the checksum of each file. The digest also covers some
-// tokens, because some formats have no checksums. The prints are those of the first file, the training part, and of the
-// second one. If words is not nil, identity also counts the unknown tokens among them.
+// tokens, because some formats have no checksums. The fingerprint consists of the prints of the first corpus, the
+// training part, and of the second corpus. If words is not nil, identity also counts the unknown tokens among the
+// tokens that it reads.
 func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, error) {
 	all := sha256.New()
 	read, unknown := 0, 0
@@ -332,7 +333,7 @@ func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, err
 	return digest(all.Sum(nil)), Fingerprint{Train: prints[0], Eval: prints[1]}, nil
 }
 
-// evaluateOn makes the files at path, which data.val_path names, the evaluation part. op and want complete the error
+// evaluateOn uses the files at path, which data.val_path names, as the evaluation part. op and want complete the error
 // for a path with several parts.
 func evaluateOn(found *tokens.Found, path string, followLinks bool,
 	find func(path string, followLinks bool) (tokens.Found, error), op, want string) error {

@@ -63,8 +63,8 @@ type TokenData struct {
 type TokenDataOptions interface {
 	config.Options
 	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens
-	// reports an error in the data as a *[data.Fault]. The samples have masked tokens if Masks reports true for the
-	// model of cfg, and are pairs of texts if Pairs does.
+	// reports an error in the data as a *[data.Fault]. The samples must have masked tokens if Masks reports true for
+	// the model of cfg, and must be pairs of texts if Pairs reports true.
 	OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error)
 }
 
@@ -87,12 +87,12 @@ type TokenSplits struct {
 	Words     string         // digest of the WordPiece vocabulary; "" if the tokenizer has none
 	EvalFrom  string         // origin of Eval if it was not split off from the training samples; see data.Splits
 	Same      bool           // Train and Eval are the same samples, because the data set was opened for evaluation only
-	Unused    string         // files of a part that neither Train nor Eval has; "" if there are none
+	Unused    string         // files of a part that neither Train nor Eval contains; "" if there are none
 	Identity  string         // digest of the content; "" if the settings alone determine the data
 	Print     Fingerprint    // the parts, without Digest; empty if they are unknown
 	Content   data.Content   // stored data, which machines compare; nil: they compare only Identity
 	LeftOut   []data.LeftOut // damaged parts that were left out
-	Files     int            // number of files, with those in LeftOut; 0: unknown
+	Files     int            // number of files, including those in LeftOut; 0: unknown
 	Closer    io.Closer      // frees resources that both splits share; may be nil
 }
 

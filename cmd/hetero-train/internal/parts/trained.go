@@ -48,7 +48,7 @@ type Preprocessing struct {
 	Resize    int `json:"resize,omitempty"`     // shorter side before the centre crop, in pixels; 0: ImageSize
 }
 
-// Known reports whether p says something.
+// Known reports whether p contains a normalization.
 func (p Preprocessing) Known() bool { return p.Std != [3]float32{} }
 
 // PreprocessingOf returns how an evaluation with the settings d prepares images. own is the normalization of the data
@@ -59,8 +59,8 @@ func PreprocessingOf(d config.Data, own data.Normalization) Preprocessing {
 	return Preprocessing{Mean: norm.Mean, Std: norm.Std, ImageSize: eval.Size, Resize: eval.Resize}
 }
 
-// Apply changes the settings to those of the training, except for keys that the user gave. The normalization is not
-// part of them.
+// Apply changes the settings in d to those of the training run, except keys that the user set. It does not change the
+// normalization.
 func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
 	if p.ImageSize == 0 {
 		return
@@ -73,7 +73,7 @@ func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
 	}
 }
 
-// Differs reports whether both are known and differ.
+// Differs reports whether p and q are both known and not equal.
 func (p Preprocessing) Differs(q Preprocessing) bool {
 	return p.Known() && q.Known() && p != q
 }
@@ -96,8 +96,8 @@ func wordsOf(w *tokenizer.WordPiece) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// CheckWords returns an error if a WordPiece vocabulary is not that of the training. key is the flag or the key that
-// selects the vocabulary.
+// CheckWords returns an error if a WordPiece vocabulary is not the vocabulary of the training run. key is the flag or
+// the key that selects the vocabulary.
 func (t Trained) CheckWords(words *tokenizer.WordPiece, key string) error {
 	return t.checkWords(wordsOf(words), key)
 }
@@ -120,7 +120,7 @@ func besideWeights(file string) (t Trained, err error) {
 	}
 	settings, err := TransformersSettings(file)
 	if bert, ok := settings.(*weights.BERTSettings); !ok {
-		return t, nil // no config.json, or that of another program
+		return t, nil // no config.json, or a config.json of another program
 	} else if bert.Classifies() {
 		t.Classes = bert.Classes()
 	}
@@ -135,7 +135,7 @@ func besideWeights(file string) (t Trained, err error) {
 }
 
 // TrainedOn returns the description of the training data in the state of the checkpoint at path. known is false if the
-// checkpoint has none.
+// checkpoint contains no description.
 func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err error) {
 	raw, known := state.Extra[DataKey]
 	if !known {
@@ -147,7 +147,7 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	return t, true, nil
 }
 
-// Described returns what is known about the training of the weights in file. The checkpoint or the folder of
+// Described returns the known facts about the training of the weights in file. The checkpoint or the folder of
 // transformers that contains the file has priority over the metadata of the file, because users edit config.json and
 // vocab.txt.
 func Described(file *checkpoint.File) (t Trained, err error) {

@@ -74,7 +74,7 @@ func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, e
 }
 
 // TransformersSettings reads the config.json in the folder of a file of weights. It returns nil if the folder has no
-// config.json, or that of an image model.
+// config.json, or if the config.json describes an image model.
 func TransformersSettings(file string) (weights.Settings, error) {
 	s, err := weights.ReadSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, weights.ErrTimm) {

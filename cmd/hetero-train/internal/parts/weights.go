@@ -84,7 +84,7 @@ func (n *Network) add(g *graph.Graph) {
 	}
 }
 
-// weightsFile is an open safetensors file, either a file of its own or part of a checkpoint.
+// weightsFile is an open safetensors file, either a separate file or a part of a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
 	About Trained // description of the training, if it is known
@@ -133,7 +133,7 @@ func IsWeightsFile(path string) bool {
 }
 
 // OpenCheckpoint opens the checkpoint that path names, as experiment.FindCheckpoint does. It calls warn for each newer
-// checkpoint that it skipped, and for a checkpoint of a run that diverged. A path that does not exist or has no
+// checkpoint that it skipped, and for a checkpoint of a run that diverged. A path that does not exist or contains no
 // checkpoint is a usage error.
 func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
 	c, skipped, err := experiment.FindCheckpoint(path)
@@ -141,7 +141,7 @@ func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, erro
 		warn(errors.New(s.String()))
 	}
 	switch {
-	case errors.Is(err, checkpoint.ErrNone): // the error already says that there is no checkpoint
+	case errors.Is(err, checkpoint.ErrNone): // the error already states that there is no checkpoint
 		return nil, exit.Usagef("%s: %w", path, err)
 	case errors.Is(err, os.ErrNotExist):
 		return nil, exit.Usagef("%s: no checkpoint: %w", path, err)

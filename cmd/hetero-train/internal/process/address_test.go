@@ -123,7 +123,8 @@ func TestTheNameOfRank0MayBeLoopbackOnItsMachine(t *testing.T) {
 	}
 }
 
-// A name that is loopback on every machine is the machine itself everywhere: the ranks have met by accident.
+// If a name is a loopback address on every machine, each machine connects to itself. Ranks of different machines then
+// meet only by accident.
 func TestTheNameOfRank0IsLoopbackEverywhere(t *testing.T) {
 	t.Parallel()
 	_, errs := located(t, [2]net.IP{net.IPv4(127, 0, 1, 1), net.IPv4(127, 0, 0, 1)})

@@ -17,7 +17,7 @@ const (
 	// supervisorFiles: standard streams, quota of the CPU, the runtime's poller, and the pipes of a rank that starts.
 	supervisorFiles = 11
 	supervisedFiles = 4 // of each rank: handle of the process, two streams of output, cause of a failure
-	// leaderFiles: records, tables, lock and log of the run, what every rank has, and 6 for a save, a probe of the
+	// leaderFiles: records, tables, lock and log of the run, the files of every rank, and 6 for a save, a probe of the
 	// machine, and the files of libraries.
 	leaderFiles   = 30
 	recordFiles   = 2  // of each other rank, at rank 0: its metrics and its part of the records
@@ -25,15 +25,15 @@ const (
 	networkFiles  = 4  // of a rank that communicates over Gloo: two pollers and, while it connects, two sockets
 	communicators = 2  // for gradients and for statistics
 	relayFiles    = 2  // of an encrypted connection: the two ends of a connection within the process
-	// dataFiles: files of a data set that a process opens at once, for training and for evaluation. Each part fetches
-	// up to 256 files, and takes at most a quarter of the limit of open files.
+	// dataFiles: files of a data set that a process opens at the same time, for training and for evaluation. Each part
+	// fetches up to 256 files, and uses at most a quarter of the limit of open files.
 	dataFiles = 2 * 256
-	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit within it
-	// gives a warning only.
+	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit that lacks
+	// only this reserve causes a warning and not an error.
 	deviceFiles = 64
 )
 
-// FileNeed is what decides how many files the processes of a run open.
+// FileNeed contains the values that determine the number of files that the processes of a run open.
 type FileNeed struct {
 	Ranks    int  // of the run
 	Local    int  // ranks of this machine
@@ -46,8 +46,8 @@ type FileNeed struct {
 	GPU      bool // ranks of this machine compute on GPUs
 }
 
-// needOfFiles returns what the configuration and the place of a process mean for its files. reads is false for commands
-// that read no samples.
+// needOfFiles returns the FileNeed for a configuration and the rank of this process. reads is false for commands that
+// read no samples.
 func needOfFiles(cfg *config.Config, opts session.Options, reads bool) FileNeed {
 	assigned := opts.Assignment
 	n := FileNeed{Ranks: max(assigned.WorldSize, 1), Local: session.RanksOfMachine(assigned), Machines: assigned.Nodes,
@@ -59,7 +59,7 @@ func needOfFiles(cfg *config.Config, opts session.Options, reads bool) FileNeed 
 	return n
 }
 
-// Least returns the number of files that the process of this machine with most files opens at least.
+// Least returns the minimum number of open files of the process that opens the most files on this machine.
 func (n FileNeed) Least() int {
 	machines := n.Machines
 	if machines < 1 || machines > 1 && n.Local == n.Ranks || machines == 1 && n.Local < n.Ranks {
@@ -71,8 +71,8 @@ func (n FileNeed) Least() int {
 	return n.process(n.rank(machines))
 }
 
-// Most returns the number of files that the process of this machine with most files opens at most. If the number of
-// machines is unknown, every rank of another machine may be on a machine of its own.
+// Most returns the maximum number of open files of the process that opens the most files on this machine. If the number
+// of machines is unknown, Most assumes that each rank of the other machines is on a separate machine.
 func (n FileNeed) Most() int {
 	machines := n.Machines
 	if machines < 1 || machines == 1 && n.Local < n.Ranks {
@@ -80,7 +80,7 @@ func (n FileNeed) Most() int {
 	}
 	files := n.rank(machines)
 	if n.Data {
-		files += min(files, dataFiles) // the data takes at most half of the limit
+		files += min(files, dataFiles) // the data set uses at most half of the limit
 	}
 	if n.GPU {
 		files += deviceFiles
@@ -102,7 +102,7 @@ func (n FileNeed) rank(machines int) int {
 	others := n.Ranks - 1
 	files := followerFiles
 	if n.First {
-		files = leaderFiles + (1+recordFiles)*others // a connection for rank discovery, and records, of each
+		files = leaderFiles + (1+recordFiles)*others // for each other rank: a connection and records
 	}
 	groups := 1 // groups of ranks in shared memory
 	if machines > 1 {
@@ -127,9 +127,9 @@ func (n FileNeed) rank(machines int) int {
 	return files
 }
 
-// CheckFiles returns an error if the limit of open files is below the need of the run, and warns if it may be too low.
-// A supervisor checks the files of its ranks too. The limit is the hard one: Go raises the soft limit when a program
-// starts. reads is false for commands that read no samples.
+// CheckFiles returns an error if the limit of open files is too low for the run, and warns if the limit may be too low.
+// A supervisor also checks the files of its ranks. CheckFiles uses the hard limit, because Go raises the soft limit
+// when a program starts. reads is false for commands that read no samples.
 func CheckFiles(cfg *config.Config, opts session.Options, reads bool) error {
 	if opts.Supervised() {
 		return nil

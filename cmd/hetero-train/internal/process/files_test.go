@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// The counts are peaks of /proc/PID/fd of real runs: at most 1.3 times as many may be demanded, and no fewer.
+// The counts are peaks of /proc/PID/fd of real runs. The computed need must be at least the count, and at most 1.3
+// times the count.
 func TestNeedOfFilesFollowsRealRuns(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -35,7 +36,7 @@ func TestNeedOfFilesFollowsRealRuns(t *testing.T) {
 	}
 }
 
-// The rest of the ranks of a machine with one rank may be on one other machine, or on a machine each.
+// If this machine has one rank, the other ranks may all be on one other machine, or each on a separate machine.
 func TestUnknownMachinesAreNotRefused(t *testing.T) {
 	n := FileNeed{Ranks: 33, Local: 1, First: true, Shared: true}
 	least, most := n.Least(), n.Most()

@@ -108,14 +108,14 @@ func Ports(p config.Parallel) ports.Range {
 	return ports.Range{First: first, Last: last}
 }
 
-// ReadSecret returns the secret in the file that a key names, or in an environment variable without a file; "" if there
-// is none. An empty file is an error, because the user expects that a secret protects the program.
+// ReadSecret returns the secret in the file that a key names. If the key names no file, it returns the value of an
+// environment variable, or "". An empty file is an error, because the user expects that a secret protects the program.
 func ReadSecret(key, file, variable string, env session.Environment) (string, error) {
 	if file == "" {
 		text, _ := env.Lookup(variable)
 		return strings.TrimSpace(text), nil
 	}
-	if runtime.GOOS == "windows" { // the mode of a file does not tell who may read it
+	if runtime.GOOS == "windows" { // the mode of a file does not state who may read it
 		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s",
 			key, file, variable)
 	}

@@ -126,8 +126,8 @@ func ownToken(opts session.Options) []string {
 	return []string{TokenVariable + "=" + rand.Text()}
 }
 
-// rankOutputs are the outputs of the ranks of this machine. The output of the first rank is unchanged; lines of other
-// ranks have the number of the rank as a prefix. In JSON format every line becomes a record, including the lines of a
+// rankOutputs are the outputs of the ranks of this machine. The output of the first rank is unchanged. Each line of
+// another rank starts with the number of the rank. In JSON format every line becomes a record, including the lines of a
 // crash.
 type rankOutputs struct {
 	stderr io.Writer // standard error of the first rank

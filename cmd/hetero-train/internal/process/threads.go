@@ -55,7 +55,7 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 }
 
 // CheckThreads returns an error if the limits allow too few threads, and warns if the limits may allow too few. A
-// supervisor checks the threads of its ranks too.
+// supervisor also checks the threads of its ranks.
 func CheckThreads(cfg *config.Config, opts session.Options) error {
 	if opts.Supervised() {
 		return nil
@@ -80,7 +80,7 @@ func (n threadNeed) String() string {
 	return fmt.Sprintf("a run of %d ranks on this machine", n.ranks)
 }
 
-// cure explains how to raise a limit to the number of existing threads plus n.most.
+// cure returns a text on how to raise a limit to the number of existing threads plus n.most.
 func (n threadNeed) cure(limit system.ThreadLimit) string {
 	text := fmt.Sprintf("raise the limit (%s) to %d", limit.Cure, limit.Used+int64(n.most))
 	if n.ranks > 1 {

@@ -31,8 +31,8 @@ func TestOddTokenFilesAreRefused(t *testing.T) {
 	}
 }
 
-// Kubernetes mounts a secret with mode 0440, owner root and the group of fsGroup. The group of another owner's file may
-// have any users.
+// Kubernetes mounts a secret with mode 0440, owner root and the group of fsGroup. If the owner is not root, the group
+// of the file may contain any users.
 func TestWhoMayReadASecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(path, []byte("0123456789abcdef"), 0o600); err != nil {

@@ -60,8 +60,8 @@ type Balancer struct {
 	watchers  []Watcher
 }
 
-// Watcher receives each decision, with the number of steps of its window and the verdicts on the ranks, which may be
-// nil. The training goroutine calls it.
+// Watcher receives each decision, with the number of steps of its window and the verdicts on the ranks. The verdicts
+// may be nil. The training goroutine calls the Watcher.
 type Watcher func(steps int, d *balancer.Decision, verdicts []straggler.Verdict)
 
 // Watch adds a watcher. It does nothing in a run of one rank.
@@ -103,7 +103,7 @@ type knownRank struct {
 	AtStart     string        `json:"at_start"`        // value of profile.at_start
 }
 
-// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result only has the
+// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result contains only the
 // compute score, for SaveProfile.
 func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: a, cfg: a.Process.Cfg}
@@ -350,7 +350,7 @@ func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	for _, n := range limits {
 		hold += n
 	}
-	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // a lack of memory; the replica says why
+	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // a lack of memory; the replica reports the reason
 		return nil, fmt.Errorf("balance: %w", err)
 	}
 	if err != nil {
@@ -376,7 +376,7 @@ func (b *Balancer) LogBatchSizes(shares []int, decidedBy string) {
 	}
 }
 
-// mostNodes is the maximum number of nodes that get a line each. The preceding line contains the batch sizes of all
+// mostNodes is the maximum number of nodes with a separate line. The preceding line contains the batch sizes of all
 // nodes.
 const mostNodes = 64
 
@@ -407,7 +407,7 @@ func (b *Balancer) know() {
 	for rank, k := range b.known { // kernels depend on the element type, too
 		o.Types = append(o.Types, k.Device+"; "+b.run.Rank.Types[rank].Type)
 	}
-	// Curves of two sources have different levels, so the first shares would be wrong.
+	// Curves of two sources may differ by a constant factor, so the first shares would be wrong.
 	cached := 0
 	for _, k := range b.known {
 		if o.Curves = append(o.Curves, k.Curve); len(k.Curve) > 0 {
@@ -470,7 +470,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	if !due {
 		return nil
 	}
-	if len(d.Ranks) == 0 { // a policy of another program, which need not explain its decision
+	if len(d.Ranks) == 0 { // a policy of another program may give no reasons
 		d.Explanation = balancer.Unexplained(len(ranks))
 	}
 	b.last = d
@@ -508,7 +508,7 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
 		seconds := (t.Total() + rank.Other).Seconds()
 		s.Seconds = max(s.Seconds, seconds)
-		// a report has some times of the step before, so single steps differ
+		// a report contains some times of the previous step, so single steps differ
 		s.Measured += seconds / float64(len(ranks))
 		s.Utilization[r], s.Memory[r] = rank.Telemetry[telemetry.Utilization]/100, rank.Telemetry[telemetry.Memory]/100
 		b.health[r].Add(&rank.Telemetry)
@@ -536,7 +536,7 @@ func (b *Balancer) fullLength(ranks []train.RankStep) {
 	s.Measured += longer
 }
 
-// judge decides, for the window that ends, which ranks have a slower type of device and which ranks are sick.
+// judge determines, for the window that ends, which ranks have a slower type of device and which ranks are sick.
 func (b *Balancer) judge(step int64, d *balancer.Decision) []straggler.Verdict {
 	for r := range b.observed {
 		o := straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data,

@@ -60,7 +60,7 @@ func TestTimesOfShortTextsAreThoseOfFullTexts(t *testing.T) {
 	}
 }
 
-// newTestBalancer returns a balancer of two ranks that can only take reports.
+// newTestBalancer returns a balancer of two ranks that can only convert reports.
 func newTestBalancer() *Balancer {
 	b := &Balancer{cfg: &config.Config{}, health: make([]telemetry.Window, 2)}
 	b.cfg.Train.GradAccumulation = 1
@@ -78,7 +78,7 @@ func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	through := func(blocks []measured, rank, like int) divide.Curve {
 		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
 	}
-	// A measurement at 64 samples says nothing about step times near 8 samples.
+	// A measurement at 64 samples contains no information about step times near 8 samples.
 	if got := through(blocks, 0, 8).At(9); math.Abs(got-0.18) > 1e-12 {
 		t.Errorf("got %v s for 9 samples, want 0.18", got)
 	}
@@ -93,8 +93,8 @@ func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	}
 }
 
-// The oracle must not change if the host is slow during a third of the blocks and another process takes half of one
-// rank's CPU during two blocks.
+// The oracle must remain within 2 % of the best shares if the host is slow during a third of the blocks, and another
+// process uses half of one rank's CPU during two blocks.
 func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 	perSample, fixed := []float64{0.9, 1.75, 3.4, 3.4}, []float64{20, 10, 5, 5} // ms
 	for seed := range uint64(20) {
@@ -129,7 +129,7 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 		}
 		best, _ := divide.Slowest(truth, ideal)
 		got, _ := divide.Slowest(truth, c.best(c.lines(blocks, like)))
-		if best/got < 0.98 { // limit for four ranks, twenty blocks and 2 % noise
+		if best/got < 0.98 { // limit for four ranks, 31 blocks and 2 % noise
 			t.Errorf("seed %d: the oracle's shares are at %.3f of the best, want 0.98", seed, best/got)
 		}
 	}
@@ -174,7 +174,7 @@ func (d *decisions) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	return &balancer.Decision{Shares: s.Shares, Next: next, Changed: !slices.Equal(next, s.Shares)}, true
 }
 
-// A policy may decide several times within a block. The last decision gives the shares of its next block.
+// A policy may decide several times within a block. The last decision determines the shares of the policy's next block.
 func TestTheLastDecisionOfABlockCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		decided [][]int
@@ -210,7 +210,8 @@ func TestRatioOfPairs(t *testing.T) {
 	}
 }
 
-// Ranks of one device type compute with one type of elements or with two: only equal kernels have curves of one shape.
+// Ranks of one device type compute with one type of elements or with two. Only ranks with equal kernels have curves of
+// the same shape.
 func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 	b := &Balancer{
 		cfg: &config.Config{}, known: []knownRank{{Device: "A"}, {Device: "A"}, {Device: "B"}, {Device: "A"}}}
@@ -223,7 +224,8 @@ func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 	}
 }
 
-// Cached curves of all ranks come first: they are of training itself. Curves of two sources have different levels.
+// Cached curves of all ranks have priority, because they were measured during training. Curves of two sources may
+// differ by a constant factor.
 func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
 	cached := divide.Curve{{Samples: 8, Seconds: 0.5}}
 	cfg := &config.Config{}

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// comparison runs several policies in turns. It replaces the policy of the run. All ranks reach equal decisions.
+// comparison runs several policies in turns. It replaces the policy of the run. The decisions of all ranks are equal.
 //
 // The comparison first measures splits of the batch in stages, to find the oracle: the shares with the shortest step.
 // It then runs rounds; in each round, every candidate divides the batch for one block of steps.
@@ -160,7 +160,7 @@ func (c *comparison) finish() {
 			c.finished()
 			return
 		}
-		// Rotate the order after each round, so that no policy always follows the same policy.
+		// Rotate the order after each round, so that the rounds begin with different policies.
 		c.candidates = append(c.candidates[1:], c.candidates[0])
 	}
 	c.begin(c.candidates[c.turn].shares)

@@ -118,7 +118,7 @@ func (c *comparison) Report(a *assembly.Run) error {
 // Quiet reports whether profiling is off in the current step.
 func (b *Balancer) Quiet() bool { return b != nil && b.Comparison.quiet() }
 
-// Muted is an observer that passes steps on to another observer while profiling is on.
+// Muted is an observer that forwards steps to another observer while profiling is on.
 type Muted struct {
 	train.Observer
 	Quiet func() bool

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// replay passes recorded steps of two ranks to the balancer with a policy. decided gets every decision with its
+// replay passes recorded steps of two ranks to the balancer with a policy. decided receives every decision with its
 // verdicts.
 func replay(t *testing.T, file, policy string,
 	decided func(step int64, d *balancer.Decision, verdicts []straggler.Verdict)) {
@@ -73,9 +73,9 @@ func replay(t *testing.T, file, policy string,
 }
 
 // TestARankAtAFractionOfItsQuotaIsSlowerThanUsual: testdata/cpu_quota.txt contains the steps of two ranks under policy
-// dynamic on a busy machine. From about step 172 to 238, the CPU quota of rank 1 was 0.05 CPUs in place of 0.8, with
-// the kernel's usual period of 100 ms.
-// No policy may hide this, although only hybrid needs step-time curves for its decisions.
+// dynamic on a busy machine. From about step 172 to 238, the CPU quota of rank 1 was 0.05 CPUs instead of 0.8, with the
+// kernel's usual period of 100 ms. Every policy must report this, although only hybrid needs step-time curves for its
+// decisions.
 func TestARankAtAFractionOfItsQuotaIsSlowerThanUsual(t *testing.T) {
 	for _, policy := range []string{"none", "dynamic", "hybrid"} {
 		found := 0

@@ -53,7 +53,7 @@ type DecisionLine struct {
 	Reason        string            `json:"reason"`
 	StepSeconds   experiment.Number `json:"step_seconds"`        // measured, with noise and exposed communication
 	FittedSeconds experiment.Number `json:"fitted_step_seconds"` // of Shares, from the fitted curves
-	OracleSeconds experiment.Number `json:"oracle_step_seconds"` // the same of the best shares; at most FittedSeconds
+	OracleSeconds experiment.Number `json:"oracle_step_seconds"` // of the best shares; at most FittedSeconds
 	// ShareOfOracle estimates OracleSeconds / FittedSeconds, with the errors of the curves.
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
 	ShareLow      experiment.Number `json:"share_of_oracle_low"` // lower end of the 90 % interval of ShareOfOracle
@@ -61,7 +61,7 @@ type DecisionLine struct {
 	Unknown       string            `json:"share_of_oracle_unknown,omitempty"` // why ShareOfOracle is unknown
 	Imbalance     experiment.Number `json:"imbalance"`
 	Useful        experiment.Number `json:"useful_seconds"`
-	// Lost has the losses of package account. With Useful, they are the parts of StepSeconds.
+	// Lost contains the losses of package account. The losses and Useful are the parts of StepSeconds.
 	Lost map[string]experiment.Number `json:"lost_seconds"`
 	// EqualSeconds and PredictedSeconds are the times of a step with equal shares and with Next, on the fitted curves.
 	EqualSeconds     experiment.Number `json:"equal_step_seconds"`
@@ -69,16 +69,16 @@ type DecisionLine struct {
 	EqualHigh        experiment.Number `json:"equal_step_seconds_high"`
 	EqualUnknown     string            `json:"equal_step_unknown,omitempty"` // why EqualSeconds is unknown
 	PredictedSeconds experiment.Number `json:"predicted_step_seconds"`
-	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the change of shares before this decision
+	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the previous change of shares
 	// rank that causes most of the noise; null if no single rank does
 	Noisy *int `json:"noisy_rank"`
-	// NoiseCause is the cause of the noise, "unknown" if no sensor shows one; "": the noise is small.
+	// NoiseCause is the cause of the noise, "unknown" if no sensor shows a cause; "": the noise is small.
 	NoiseCause    string     `json:"noise_cause,omitempty"`
 	NoiseEvidence string     `json:"noise_evidence,omitempty"`
 	Ranks         []rankLine `json:"ranks"`
 }
 
-// outcomeLine states the result of a change of shares: times faster, without the noise of steps.
+// outcomeLine is the result of a change of shares: the predicted and the achieved speed-up, without the noise of steps.
 type outcomeLine struct {
 	Step      int64             `json:"step"` // of the decision for the change
 	Predicted experiment.Number `json:"predicted"`
@@ -151,7 +151,7 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []str
 	r.writeCurves()
 }
 
-// reaction describes what a decision does after a change that made steps longer.
+// reaction describes a decision after a change that made steps longer.
 func reaction(d *balancer.Decision) string {
 	if d.Changed {
 		return fmt.Sprintf("new shares %s: %s", sizes(d.Next), d.Reason)
@@ -272,7 +272,7 @@ func (r *balanceReport) writeCurves() {
 }
 
 // mostWorth is the largest number of ranks for which the table contains the worth of each rank. Each value needs a
-// solution of its own, so with more ranks a table would take longer.
+// separate solution, so a table of more ranks would take longer.
 const mostWorth = 64
 
 // table formats the state of the ranks in the window that d ends.

@@ -36,8 +36,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// bridged is a rank of a run whose steps another program computes. It has the balancer, the sensors and the records of
-// a training, but no replica, no data and no connection to the other ranks.
+// bridged is a rank of a run whose steps another program computes. It contains the balancer, the sensors and the
+// records of a training run, but no replica, no data and no communicators.
 type bridged struct {
 	training  *training
 	conn      *bridge.Conn
@@ -90,7 +90,7 @@ func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn 
 // dtypes are the element types that a rank can report.
 var dtypes = map[string]tensor.DType{"float32": tensor.F32, "bfloat16": tensor.BF16, "float16": tensor.F16}
 
-// remote is a device of another program: it has a description, and computes nothing.
+// remote is the device of another program. It contains only a description, and computes nothing.
 type remote struct {
 	device.Device
 	info device.Info
@@ -181,7 +181,7 @@ type agreed struct {
 	Batch   string
 }
 
-// agree compares what the ranks compute, and returns the largest share of each rank.
+// agree compares the versions, models, batches and data sets of the ranks, and returns the largest share of each rank.
 func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error) {
 	own := agreed{
 		Type: devices.RankType{Device: b.training.rank.DescribeItself().DeviceType,
@@ -295,7 +295,7 @@ func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 	e := b.training.process.Cfg.Experiment
 	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
 	var resume *checkpoint.State
-	if start.Step > 0 { // the records up to this step stay
+	if start.Step > 0 { // the records up to this step remain
 		resume = &checkpoint.State{Step: start.Step}
 		o.Resume, o.Named, o.Steps = experiment.ResumeAuto, true, math.MaxInt64
 	}
@@ -329,7 +329,7 @@ func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 	}
 	script := &b.training.run.Foreign.Script
 	if resume != nil {
-		script.Saved = &start.Step // from which the script has resumed
+		script.Saved = &start.Step // the step from which the script has resumed
 	}
 	if err := b.training.run.Folder.NoteScript(script); err != nil {
 		return exit.With(exit.IO, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Lookup returns the step-time curve that the cache has of this rank, for a program that computes what start describes.
+// Lookup returns the cached step-time curve of this rank, for the model and the device that start describes.
 func Lookup(cfg *config.Config, opts session.Options, start *bridge.Start) bridge.Curve {
 	b := &bridged{training: newTraining(compute.NewRank(cfg, opts))}
 	defer b.training.process.CloseAll()

@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// steps gives the reports of some steps to the balancer and to the observers.
+// steps passes the reports of some steps to the balancer and to the observers.
 func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 	var next []int
 	if m.First != b.result.Steps+1 {
@@ -76,7 +76,8 @@ func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
 	return nil
 }
 
-// noteLost notes which steps have no record at the end of a run. done is the number of steps that the program has done.
+// noteLost adds a note that names the steps without a record at the end of a run. done is the number of steps that the
+// program has completed.
 func (b *bridged) noteLost(done int64) {
 	if done > b.result.Steps && b.training.process.Cfg.Profile.Enabled {
 		b.training.run.Foreign.Note("no record: " + steps(b.result.Steps+1, done) +
@@ -92,7 +93,7 @@ func steps(first, last int64) string {
 	return fmt.Sprintf("steps %d to %d", first, last)
 }
 
-// epochAt returns the epoch of a step, from 0. The program may know a step before its report is there.
+// epochAt returns the epoch of a step, from 0. The program may name a step whose report has not arrived yet.
 func (b *bridged) epochAt(step int64) int {
 	epochs := b.result.Epochs
 	if of := b.training.run.StepsPer; of > 0 {

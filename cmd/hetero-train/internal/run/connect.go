@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// connect opens the communicators. It ends at once if a rank is lost.
+// connect opens the communicators. It returns immediately if a rank is lost.
 func (tr *training) connect(ctx context.Context) error {
 	t := tr.rank.Team
 	if err := exchange.WantNCCL(tr.run.Rank); err != nil {
@@ -58,7 +58,7 @@ func (tr *training) openPeers(ctx context.Context) error {
 	whole, broken := context.WithCancelCause(whole)
 	ended := make(chan struct{})
 	tr.process.Later(func() error { close(ended); return nil })
-	go func() { // a communicator may notice a lost rank late
+	go func() { // a communicator may detect a lost rank late
 		select {
 		case <-t.Group.Broken():
 			broken(t.Group.Err())

@@ -37,7 +37,8 @@ func (c *copies) Any() (bool, error) {
 	return len(steps) > 0, nil
 }
 
-// Fetch implements [experiment.Source]. It leaves the checkpoints of another run, which [training.openUploads] refuses.
+// Fetch implements [experiment.Source]. It does not fetch checkpoints of another run; [training.openUploads] refuses a
+// folder with such checkpoints.
 func (c *copies) Fetch(dir string, step int64) (copied bool, err error) {
 	id, err := experiment.UploadID(dir)
 	if err != nil {
@@ -97,12 +98,13 @@ func (c *copies) Fetch(dir string, step int64) (copied bool, err error) {
 		damage = append(damage, err)
 	}
 	if step < 0 {
-		return false, errors.Join(damage...) // a run that has trained does not start again without a word
+		return false, errors.Join(damage...) // a run that has trained must not start again without an error
 	}
 	return false, nil
 }
 
-// damaged reports whether err means that the checkpoint cannot be used, so that an older one may be. It logs the error.
+// damaged reports whether err means that the checkpoint cannot be used. An older checkpoint may then be usable. damaged
+// logs such an error.
 func (c *copies) damaged(step int64, err error) bool {
 	if !errors.As(err, new(*checkpoint.CorruptError)) && !errors.Is(err, checkpoint.ErrNone) {
 		return false
@@ -143,7 +145,8 @@ type aside struct {
 	quarantined bool   // its values may be wrong; otherwise the run continued from an earlier step
 }
 
-// is reports whether a copy is that of the checkpoint. The run may have saved another checkpoint of the step later.
+// is reports whether a copy is a copy of the checkpoint. The run may have saved another checkpoint of the same step
+// later.
 func (a aside) is(step int64, manifest []byte) bool {
 	return a.step == step && (a.manifest == nil || bytes.Equal(a.manifest, manifest))
 }
@@ -159,8 +162,8 @@ func (all asides) find(step int64, manifest []byte) (aside, bool) {
 	return aside{}, false
 }
 
-// setAside lists the checkpoints in the folders superseded-N and quarantined-N of a folder of checkpoints. It leaves
-// out those that the run has saved again since then, with the same bytes.
+// setAside lists the checkpoints in the folders superseded-N and quarantined-N of a folder of checkpoints. It omits
+// checkpoints that the run has saved again since then, with the same bytes.
 func setAside(dir string) (all asides, err error) {
 	folders, err := checkpoint.SetAsides(dir)
 	if err != nil {
@@ -188,7 +191,7 @@ func setAside(dir string) (all asides, err error) {
 }
 
 // fetchCheckpoint downloads the checkpoint that train.resume names, if it is in a bucket. With auto, it returns the
-// copies of the run, of which [experiment.Open] fetches one if it is newer than those on this machine.
+// copies of the run. [experiment.Open] fetches a copy that is newer than the checkpoints on this machine.
 func (tr *training) fetchCheckpoint(ctx context.Context) (*copies, error) {
 	c := tr.process.Cfg
 	if objects.Is(c.Train.Resume) {

@@ -69,7 +69,7 @@ func (c *copied) save(t *testing.T, value byte, steps ...int64) {
 	}
 }
 
-// fetch starts the run again, and returns the step of the newest checkpoint on this machine afterwards.
+// fetch opens the run again, and returns the step of the newest checkpoint that is then on this machine.
 func (c *copied) fetch(t *testing.T, dir string) (step int64, err error) {
 	t.Helper()
 	run, err := experiment.Open(experiment.Options{OutputDir: filepath.Dir(dir), Name: filepath.Base(dir), Resume: "auto",
@@ -140,7 +140,7 @@ func TestCheckpointsOfAnotherRunAreNotFetched(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.want(t, c.dir, 1)
-	// A machine without the folder continues the run, and is then known as the same run.
+	// A machine without the folder continues the run, which then has the same identifier.
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	c.want(t, elsewhere, 2)
 	if id, err := experiment.UploadID(elsewhere); id != "run-a" || err != nil {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// diskGrace is the time for which a run that must stop waits for a disk that does not answer. Most
-	// schedulers kill a job 30 s after SIGTERM; the run must state before what it could not save. A shorter time loses
-	// checkpoints on a file system that answers late.
+	// diskGrace is the time for which a run that must stop waits for a disk that does not answer. Most schedulers kill
+	// a job 30 s after SIGTERM. Before this time, the run must report the steps that it could not save. A shorter time
+	// loses checkpoints on a slow file system.
 	diskGrace = 20 * time.Second
 	// hangs is the age of an operation at which a second SIGTERM does not wait for it.
 	hangs = time.Second
@@ -30,7 +30,7 @@ const (
 	mostSignals = 3
 )
 
-// disk is the disk of this process: the queue of its records, and the operations that have not returned.
+// disk contains the queue of this process's records, and the operations on files that have not returned.
 type disk struct {
 	watch diskwatch.Watch
 	queue *spool.Queue
@@ -158,7 +158,7 @@ func (tr *training) stopReceived(s exit.Stopped, number int) {
 	}
 }
 
-// leaveBy ends the process if an operation on the disk takes longer than diskGrace after a signal.
+// leaveBy ends the process if, after a signal, an operation on the disk takes longer than diskGrace.
 func (tr *training) leaveBy(s exit.Stopped) {
 	for began := time.Now(); tr.disk.over.Err() == nil; time.Sleep(hangs / 4) {
 		if what, age := tr.disk.watch.Oldest(); min(age, time.Since(began)) >= diskGrace {

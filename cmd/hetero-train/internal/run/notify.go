@@ -22,8 +22,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// openNotify starts the reports of events on rank 0, if table [notify] names a receiver. It precedes the other steps of
-// a run, so that their failures are reported too.
+// openNotify starts the reports of events on rank 0, if table [notify] names a receiver. It precedes the other stages
+// of a run, so that failures of these stages are also reported.
 func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 	if opts.Assignment.Rank > 0 {
 		return nil
@@ -89,7 +89,7 @@ func hostName() string {
 // is the result of the supervisor.
 func reportLost(cfg *config.Config, opts session.Options, err error) {
 	var failed *supervisor.RankError
-	// A rank that ends in order has reported the failure, and has sent the cause to the supervisor.
+	// A rank that ends normally has reported the failure, and has sent the cause to the supervisor.
 	if !errors.As(err, &failed) || failed.Rank != 0 || failed.Cause != "" || errors.As(err, new(exit.Stopped)) {
 		return
 	}
@@ -160,8 +160,8 @@ func withoutTokens(environ []string) (rest []string) {
 	return rest
 }
 
-// reportEnd reports the end of the run. A run that a signal stopped is not reported, because its user or scheduler
-// knows.
+// reportEnd reports the end of the run. It does not report a run that a signal stopped, because the user or the
+// scheduler sent this signal.
 func (tr *training) reportEnd(err error) {
 	if tr.watch == nil || errors.As(err, new(exit.Stopped)) {
 		return

@@ -19,8 +19,8 @@ const readGrace = 8 * time.Second
 
 var errReadsEnded = fmt.Errorf("a signal ended the run while it waited for objects: %w", context.Canceled)
 
-// endReads ends the requests for data some time after a signal, which could otherwise be tried again for minutes. The
-// caller must call release at the end of the run.
+// endReads ends the requests for data some time after a signal. Without endReads, failed requests could be retried for
+// minutes. The caller must call release at the end of the run.
 func (tr *training) endReads(ctx context.Context) (release func()) {
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stored.Within(within)

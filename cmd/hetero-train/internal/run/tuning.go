@@ -19,7 +19,8 @@ import (
 )
 
 // tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program.
-// All ranks choose the same. Each candidate trains a replica of its own, so timing leaves no trace in the run.
+// The choices of all ranks are equal. Each candidate trains a separate replica, so timing does not change the state of
+// the run.
 func (tr *training) tune(ctx context.Context) error {
 	tr.run.Data.Cache.Set(0) // candidates read images before the cache has memory; GrantCache gives it
 	o, err := tr.run.ReplicaOptions()
@@ -51,7 +52,7 @@ func (tr *training) tune(ctx context.Context) error {
 		return fmt.Errorf("time micro-batches and buckets: %w", err)
 	}
 	t.logChoice("timed")
-	if !resumed { // the number of a checkpoint need not be the fastest one here
+	if !resumed { // the number in a checkpoint may not be the fastest number on these machines
 		t.keep()
 	}
 	t.apply()
@@ -84,8 +85,8 @@ func (t *tuner) free(o replica.Options) (bool, error) {
 	return false, nil
 }
 
-// recall looks for the choice of the checkpoint from which the run resumes, then for the choice of an earlier run.
-// Rank 0 decides.
+// recall looks for the choice of the checkpoint from which the run resumes, then for the choice of an earlier run. Rank
+// 0 sends the result to the other ranks.
 func (t *tuner) recall(ctx context.Context) error {
 	found := struct {
 		Known  bool          `json:"known"`

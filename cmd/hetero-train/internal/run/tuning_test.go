@@ -22,8 +22,8 @@ func tunerOf(c *config.Config, peers *replica.Peers) *tuner {
 	return &tuner{tr: newTraining(rank), peers: peers, micro: true}
 }
 
-// All ranks must give up a candidate together: they know the limits of all ranks, and nothing about an allocation that
-// fails on one rank.
+// All ranks must reject the same candidates. Each rank has the limits of all ranks, but no information about an
+// allocation that fails on another rank.
 func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	c := config.Default()
 	c.Data.BatchSize, c.Train.GradAccumulation = 32, 0
@@ -50,7 +50,7 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// What other programs use at the start of a run must not hide a choice.
+// The key must not depend on the memory that other programs use at the start of a run.
 func TestTheKeyOfAChoiceDoesNotDependOnAvailableMemory(t *testing.T) {
 	keyOf := func(bytes int64) string {
 		tune := tunerOf(config.Default(), nil)

@@ -23,11 +23,11 @@ const (
 	tuningTime            = 500 * time.Millisecond
 	leastTimed, mostTimed = 3, 8
 
-	// The first candidate and its rival take turns this many times after all candidates were timed. With fewer turns, a
-	// disturbance of the machine chooses. Each turn makes and trains two more replicas.
+	// The first candidate and its rival are timed in turns this many times, after all candidates were timed. With fewer
+	// turns, a disturbance of the machine could determine the choice. Each turn creates and trains two more replicas.
 	turns = 2
 
-	// candidates for the number of micro-batches that are timed; each has at least twice as many as the one before
+	// number of timed candidates for the number of micro-batches; each is at least twice the previous candidate
 	mostMicro = 4
 	noCap     = 1 << 40     // bytes; more than all gradients
 	usualCap  = 5 * 1 << 20 // bytes; size of buckets while numbers of micro-batches are timed
@@ -73,9 +73,9 @@ func (t *tuner) timeBuckets(ctx context.Context) error {
 	return err
 }
 
-// confirmed returns the index of the candidate to use. If the fastest one is not the first one, both take turns,
-// because a disturbance of the machine must not choose. The fastest time of each counts. confirmed adds the times to
-// shown, whose last entries are those of times.
+// confirmed returns the index of the candidate to use. If the first candidate is not the fastest one, confirmed times
+// both again in turns, because a disturbance of the machine must not determine the choice. The fastest time of each
+// counts. confirmed adds the times to shown, whose last entries are the entries of times.
 func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Timed) (int, error) {
 	rival := tuning.Fastest(times, 0)
 	if rival == 0 {
@@ -132,8 +132,9 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 	return err
 }
 
-// doesNotFit reports whether a micro-batch is too large for the memory. Ranks must agree on that. They do so about
-// shares that exceed the limits of the ranks (divide), and not about an allocation that fails on one rank.
+// doesNotFit reports whether a micro-batch is too large for the memory. The result must be equal on all ranks. All
+// ranks detect shares that exceed the limits of the ranks (divide), but only one rank detects an allocation that fails
+// on this rank.
 func (t *tuner) doesNotFit(err error) bool {
 	if t.peers != nil {
 		return errors.Is(err, divide.ErrInfeasible)

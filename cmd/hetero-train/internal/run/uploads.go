@@ -23,7 +23,7 @@ const (
 	// uploadPatience is the time for which the end of a run waits for the upload of its last checkpoint. A shorter time
 	// loses uploads of large models over slow networks.
 	uploadPatience = 10 * time.Minute
-	// stopPatience is the same after a signal. Most schedulers kill a job 30 s after SIGTERM.
+	// stopPatience replaces uploadPatience after a signal. Most schedulers kill a job 30 s after SIGTERM.
 	stopPatience = 20 * time.Second
 	// hidePatience is the time for hiding checkpoints in the bucket, after the uploads.
 	hidePatience = 5 * time.Second
@@ -47,7 +47,7 @@ func (tr *training) uploadFolder() (*bucket.Folder, error) {
 }
 
 // openUploads starts the uploads of checkpoints. It refuses a folder with checkpoints of another run, which this run
-// would replace one by one. begun is to be called when the folder of the run exists.
+// would replace one by one. The caller must call begun when the folder of the run exists.
 func (tr *training) openUploads(ctx context.Context) (begun func() error, err error) {
 	begun = func() error { return nil }
 	folder, err := tr.uploadFolder()
@@ -125,7 +125,7 @@ func (tr *training) matchUploads(ctx context.Context, folder *bucket.Folder) err
 	return nil
 }
 
-// patient returns a context that ends after long, or after short from the moment on at which ctx ends.
+// patient returns a context that ends after long, or short after the end of ctx, whichever is earlier.
 func patient(ctx context.Context, long, short time.Duration) (context.Context, context.CancelFunc) {
 	late, end := context.WithTimeout(context.WithoutCancel(ctx), long)
 	stop := context.AfterFunc(ctx, func() {

@@ -46,8 +46,8 @@ func UsableCPUs() int {
 	return n
 }
 
-// OwnCPUs returns the number of CPUs of this rank. The ranks of a machine divide the usable CPUs, unless each rank has
-// a quota of its own.
+// OwnCPUs returns the number of CPUs of this rank. The ranks of a machine divide the usable CPUs, unless the testbed
+// sets a quota for each rank.
 func (s *Session) OwnCPUs() int {
 	if own := s.Opts.Lab.Setup.CPUs; own > 0 {
 		return min(int(math.Ceil(own)), runtime.NumCPU())

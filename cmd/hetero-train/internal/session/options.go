@@ -48,8 +48,7 @@ func SharesLimits(assigned discovery.Assignment, env Environment) bool {
 	return supervised || assigned.Launch
 }
 
-// SupervisedVariable is the environment variable of ranks that this program started. Such a rank starts no ranks
-// itself.
+// SupervisedVariable is the environment variable of ranks that this program started. Such a rank starts no other ranks.
 const SupervisedVariable = "HETERO_SUPERVISED"
 
 // Options contains all inputs of a run except the configuration.

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// wayOn describes the step at which the run resumes and the command that resumes it. The command is that of this
-// process, unless that command would not resume.
+// wayOn describes the step at which the run resumes, and the command that resumes the run. It is the command of this
+// process, unless this command would not resume.
 func (o Options) wayOn(cfg *config.Config, step int64) string {
 	text := fmt.Sprintf("continues from step %d with: %s", step, o.again(cfg))
 	switch {
@@ -80,8 +80,8 @@ func (o Options) Supervised() bool {
 	return set
 }
 
-// Reported reports whether the supervisor explains how to resume. This is so on the machine of rank 0, whose supervisor
-// knows the folder of the run.
+// Reported reports whether the supervisor explains how to resume. This is true on the machine of rank 0, because only
+// its supervisor knows the folder of the run.
 func (o Options) Reported() bool {
 	return o.Supervised() && o.Assignment.Rank == o.Assignment.LocalRank
 }

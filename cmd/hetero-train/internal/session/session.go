@@ -27,13 +27,13 @@ type Stage struct {
 	Open func(context.Context) error
 }
 
-// resource is what a stage opened.
+// resource is a resource that a stage opened.
 type resource struct {
 	stage string // "" if it was opened before the first stage
 	close func() error
 }
 
-// Open opens a stage. If it fails, CloseAll still closes the resources that it had opened.
+// Open opens a stage. If the stage fails, CloseAll still closes the resources that the stage had opened.
 func (s *Session) Open(ctx context.Context, stage Stage) error {
 	s.stage = stage.Name
 	return stage.Open(ctx)
@@ -64,8 +64,8 @@ func Seconds(s float64) time.Duration {
 	return 1
 }
 
-// OperationLimit returns the time limit of an operation between ranks. timeout is parallel.timeout_seconds in s, after
-// which rank 0 counts a silent rank as lost. The limit is longer, so that rank 0 first names a rank that is frozen.
+// OperationLimit returns the time limit of an operation between ranks. timeout is parallel.timeout_seconds, in s. After
+// this time, rank 0 considers a silent rank lost. The limit is longer, so that rank 0 first names a frozen rank.
 func OperationLimit(timeout float64) time.Duration { return Seconds(timeout + min(timeout/4, 2)) }
 
 // NameKey is the key of the name of a run.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Figure formats a number with format. It returns a dash for NaN.
+// Figure formats a number with format. It returns a dash for NaN and infinite numbers.
 func Figure[F ~float64](format string, value F) string {
 	v := float64(value)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -74,7 +74,7 @@ func Number[F ~float64](value F) any {
 // Duration formats a duration with three digits and readable units: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "-" + Duration(-max(d, -math.MaxInt64)) // the smallest duration has no opposite
+		return "-" + Duration(-max(d, -math.MaxInt64)) // the negative of the smallest duration overflows
 	}
 	digits := func(value float64, unit string) string {
 		decimals := 2
@@ -116,8 +116,8 @@ func Seconds(s float64) time.Duration {
 // MiB converts bytes to MiB.
 func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// Verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time
-// curve.
+// Verdict describes the balancer's verdict on a rank. In the records, the verdict "sick" means that a rank is slower
+// than its step-time curve.
 func Verdict(verdict, cause string) string {
 	if verdict == "sick" {
 		return "slower than usual, cause: " + cause

@@ -23,7 +23,7 @@ import (
 const onePress = 500 * time.Millisecond
 
 // oneStop is the time within which two signals that terminate count as one. Schedulers send SIGTERM to all processes of
-// a job, and the supervisor of ranks forwards its own, which arrives later on a machine with much other load.
+// a job, and the supervisor of ranks also forwards its SIGTERM. The forwarded signal arrives later on a busy machine.
 const oneStop = 2 * time.Second
 
 // Catch begins to catch the signals that end a run, until release is called. The channel keeps signals that arrive
@@ -45,8 +45,8 @@ func ending() []os.Signal {
 
 // Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. stop, which may be nil, is
 // called with the number of the signal: 1 before the context is canceled, then for each later signal except SIGINT. A
-// second SIGINT ends the process at once. SIGUSR1 increments saves, which may be nil. steps
-// reports whether training has begun its steps; nil means that the command trains nothing.
+// second SIGINT ends the process immediately. SIGUSR1 increments saves, which may be nil. steps reports whether
+// training has begun its steps; nil means that the command trains nothing.
 func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64,
 	steps func() bool, stop func(exit.Stopped, int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -109,8 +109,8 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 // tidyTime is the time after a signal within which a command that saves nothing must end.
 const tidyTime = 5 * time.Second
 
-// Tidied changes cmd and its subcommands so that a signal ends them in order: they remove temporary files and return
-// the exit code of the signal.
+// Tidied changes cmd and its subcommands so that they end normally after a signal: they remove temporary files and
+// return the exit code of the signal.
 func Tidied(cmd *cobra.Command) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		Tidied(sub)
@@ -139,8 +139,8 @@ func Until(ctx context.Context, run func(context.Context) error) error {
 }
 
 // untilSignal returns a context that the signals of ending cancel, with an exit.Stopped as cause. A second signal ends
-// the process at once. The first signal ends the process after tidyTime, because a read of standard input cannot
-// be canceled.
+// the process immediately. If the command has not ended tidyTime after the first signal, the process ends, because a
+// read of standard input cannot be canceled.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)

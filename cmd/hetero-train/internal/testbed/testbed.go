@@ -18,7 +18,7 @@ import (
 // Testbed is the testbed of a rank during a run.
 type Testbed struct {
 	applier *lab.Applier
-	Notes   []string // conditions that a reader must know to interpret the figures
+	Notes   []string // conditions that are necessary to interpret the figures
 
 	// Rank 0 logs the conditions of all ranks. On other ranks, these fields are not set.
 	log     *slog.Logger

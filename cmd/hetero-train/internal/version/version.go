@@ -18,7 +18,8 @@ func Text() string {
 	return fmt.Sprintf("%s %s/%s", Source(), b.OS, b.Arch)
 }
 
-// Source is Text without the platform. Ranks that train together have equal sources, but may have unlike processors.
+// Source is Text without the platform. Ranks that train together have equal Source texts, but may have different
+// processors.
 func Source() string {
 	b := Build()
 	return fmt.Sprintf("hetero-train %s, %s", b.Version, b.Go)
