@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// The parts of a step sum to the time that the clock measures, in runs of unequal ranks with evaluations and
-// checkpoints. scripts/account_runs.sh does the same for 20 runs in the testbed.
+// In runs of unequal ranks with evaluations and checkpoints, the parts of a step sum to the time that the clock
+// measures. scripts/account_runs.sh checks the same for 20 runs in the testbed.
 func TestTheAccountSumsToTheMeasuredStep(t *testing.T) {
 	p := buildRanks(t)
 	slow := clitest.WriteConfig(t, "weather v1\nrank 1 speed 0.3\nevery 5 for 2 rank 0 speed 0.5\n")

@@ -82,7 +82,7 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
-	// a folder that does not exist, in place of one that is not writable
+	// a folder that does not exist, instead of a folder that is not writable
 	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary))
 	if err == nil || strings.Contains(err.Error(), "remove") {
 		t.Errorf("got %v, want only why it cannot be written", err)
@@ -153,7 +153,8 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	}
 }
 
-// Command analyze --compare must read the files that training writes, and those that it sends to a folder of MLflow.
+// Command analyze --compare must read the files that training writes, and the files that training stores in a folder of
+// MLflow.
 func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -263,7 +264,7 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	}
 }
 
-// Command analyze --compare must read what training sends to a real MLflow server.
+// Command analyze --compare must read the records that training sends to a real MLflow server.
 func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 	t.Parallel()
 	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
@@ -275,7 +276,7 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 		"--host", "127.0.0.1", "--port", address[strings.LastIndexByte(address, ':')+1:], "--workers", "1")
 	var messages bytes.Buffer
 	server.Dir, server.Stdout, server.Stderr, server.WaitDelay = root, &messages, &messages, time.Second
-	// tracking needs none of its eight processes
+	// tracking needs no job execution, which starts eight processes
 	server.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
 	diesWithTest(server)
 	if err := server.Start(); err != nil {
@@ -304,7 +305,7 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		if o := execute([]string{"tracking", "sync", filepath.Join(root, run)}); o.code != exit.Done {
-			// if the run's end did not wait long enough
+			// the end of the run may not have waited long enough for the server
 			t.Fatalf("got exit code %d, %s", o.code, o.stderr)
 		}
 		paths = append(paths, filepath.Join(root, run), address+"#"+name+"/"+run)

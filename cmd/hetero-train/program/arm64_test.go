@@ -26,7 +26,7 @@ var builtForArm64 = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// onArm64 returns a command that runs the program for arm64 under QEMU, on the CPU model of that name, with the
+// onArm64 returns a command that runs the program for arm64 under QEMU, on the CPU model with the name model, with the
 // libraries of make ARCH=arm64.
 func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -54,9 +54,9 @@ func onArm64(t *testing.T, model string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Two ranks of unlike processors train ten steps with unequal shares. The program compares the bits of their states at
-// the start and at the end, and ends with an error if they differ. The losses are those of one rank of this machine, up
-// to the rounding of sums in another order.
+// Two ranks of different processors train ten steps with unequal shares. The program compares the bits of their states
+// at the start and at the end, and ends with an error if the bits differ. The losses must equal the losses of one rank
+// of this machine, up to the rounding of sums in another order.
 func TestAnX86AndAnArm64RankTrainTogether(t *testing.T) {
 	needtest.Arm64.Need(t, "a rank under QEMU")
 	const steps, tolerance = 10, 1e-5

@@ -115,7 +115,7 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 	}
 }
 
-// The output shows the estimate of the policy and the truth. A policy without curves has none.
+// The output shows the estimate of the policy and the true value. A policy without curves has no estimate.
 func TestSimulateShowsTheEstimate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curves.csv")
 	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {

@@ -23,7 +23,7 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 	j := assembly.New(&config.Config{}, session.Options{})
 	j.Data = &parts.Opened{}
 	j.Folder = &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}
-	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // uses the space that remains
+	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // uses the remaining space
 		t.Fatal(err)
 	}
 	j.Process.Cfg.Profile.TensorBoardInterval = 1

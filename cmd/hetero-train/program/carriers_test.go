@@ -13,8 +13,8 @@ import (
 // carriers are the values with which parts of the program reach the process, the rank and the run.
 var carriers = []string{"session.Session", "compute.Rank", "assembly.Run", "training"}
 
-// A struct has a carrier as a field with a name. If it embedded the carrier, a reader could not see whether a method
-// uses the process, the rank or the run.
+// A struct contains a carrier as a field with a name. If a struct embedded the carrier, a reader could not see whether
+// a method uses the process, the rank or the run.
 func TestCarriersAreNotEmbedded(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {

@@ -24,7 +24,7 @@ func TestASummaryThatCannotBeWrittenInThatFolderIsForTheUserToMend(t *testing.T)
 	}
 }
 
-// The weights of a run that diverged may be finite, so only the result of the run shows that they are useless.
+// The weights of a run that diverged may be finite, so only the result of the run shows that the weights are useless.
 func TestCheckpointsOfARunThatDivergedAreWarnedOf(t *testing.T) {
 	dir, _ := trainSmall(t)
 	picture := filepath.Join(t.TempDir(), "red.png")

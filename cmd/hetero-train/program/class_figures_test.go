@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// Classifiers of images have the figures by class that classifiers of texts have: F1 as the metric of the best
+// Classifiers of images have the same figures by class as classifiers of texts: F1 as the metric of the best
 // evaluation, a warning about classes that are never predicted, and tables of eval.
 func TestImagesHaveFiguresByClass(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
@@ -52,7 +52,7 @@ func TestImagesHaveFiguresByClass(t *testing.T) {
 	}
 }
 
-// The start of a run states how many samples are left out, because only whole batches train.
+// The start of a run states how many samples are left out, because each step needs a whole batch.
 func TestSamplesOutsideWholeBatchesAreStated(t *testing.T) {
 	p := buildProgram(t)
 	for config, want := range map[string]string{smallRun: ", 10 steps per epoch\n", strings.Replace(smallRun,

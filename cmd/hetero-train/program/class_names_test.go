@@ -74,7 +74,7 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 	dir, _ := trainSmall(t, with(painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"}),
 		"train.steps=120")...)
 
-	// A data set of some of the classes, whose numbers differ from those of the model.
+	// A data set of some of the classes. The numbers of these classes differ from the numbers in the model.
 	some := painted(t, map[string]string{"red": "red", "green": "green"})
 	top1, messages := accuracy(t, dir, some)
 	if top1 < 0.9 || !strings.Contains(messages, "2 of the 3 classes") {
@@ -91,7 +91,7 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		t.Errorf("more classes than the model: exit code %d: %s", o.code, o.stderr)
 	}
 
-	// The names of the classes stay with the weights.
+	// The files of weights contain the names of the classes.
 	file, imported := filepath.Join(t.TempDir(), "out.safetensors"), filepath.Join(t.TempDir(), "imported")
 	for _, args := range [][]string{{"checkpoint", "export", dir, "--output", file}, {"checkpoint", "import", file,
 		"--output", imported, "--set", "model.channels=[3, 4]", "--set", "data.image_size=8"}} {
@@ -111,8 +111,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		t.Errorf("with other names of the classes: accuracy %v, want at most 0.1 and a message:\n%s", got, messages)
 	}
 
-	// A run starts from a classifier whose classes have another order. The names of the file's classes are exchanged
-	// here, so the outputs fit images of other colours.
+	// A run starts from a classifier whose classes have another order. This test exchanges the names of the classes in
+	// the file, so the outputs match images of other colours.
 	exchanged := filepath.Join(t.TempDir(), "exchanged.safetensors")
 	renameClasses(t, file, exchanged, []string{"green", "red", "blue"})
 	ordered := painted(t, map[string]string{"green": "blue", "red": "green", "blue": "red"})
@@ -129,7 +129,8 @@ func TestClassifiersCorrespondByName(t *testing.T) {
 		}
 	}
 
-	// Classes of other names get a new classifier, or are refused.
+	// If the weights were trained on classes with other names, the classifier is replaced. With init_head = keep, the
+	// weights are refused.
 	p := buildProgram(t)
 	p.config = clitest.WriteConfig(t, smallRun)
 	other := with(painted(t, map[string]string{"one": "red", "two": "blue", "three": "green"}), "train.steps=1",
@@ -197,7 +198,7 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 	}
 }
 
-// The tokens of a model have no meaning without its vocabulary.
+// The tokens of a model have no meaning without the vocabulary of the model.
 func TestAnotherVocabularyIsRefused(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// reviews writes a file of texts that a small model can learn to tell apart, and returns its path. The texts have
-// unequal lengths.
+// reviews writes a file of texts whose classes a small model can learn to distinguish, and returns the path. The texts
+// have unequal lengths.
 func reviews(t *testing.T, dir, name string, n int, classes []string) string {
 	var b strings.Builder
 	if strings.HasSuffix(name, ".tsv") {
@@ -111,7 +111,7 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 			fmt.Sprint(settings["architectures"]) != "[BertForSequenceClassification]" {
 			t.Errorf("%s: config.json: %v", c.name, settings)
 		}
-		// The imported weights predict the same.
+		// The imported weights give the same predictions.
 		var ours, theirs inference.TextPrediction
 		line := writeText(t, dir, "line.txt", "the worst\n")
 		for from, to := range map[string]*inference.TextPrediction{run: &ours, imported: &theirs} {

@@ -21,8 +21,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// onCluster runs a bash script in the middle of a network of machines (testdata/cluster.sh), after testdata/servers has
-// started servers on them. The script gets the folder $folder for its files. It returns the output.
+// onCluster runs a bash script on the central machine of a network of machines (testdata/cluster.sh), after
+// testdata/servers has started servers on the machines. $folder is the folder for the files of the script. onCluster
+// returns the output.
 func onCluster(t *testing.T, servers, hosts, script string, variables ...string) (folder, output string) {
 	t.Helper()
 	needtest.Root(t, "network namespaces")
@@ -35,7 +36,7 @@ func onCluster(t *testing.T, servers, hosts, script string, variables ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Slurm and sshd accept no folder that others may write; the path of a socket is short.
+	// Slurm and sshd refuse a folder that other users may write. The path of a socket must be short.
 	folder, err = os.MkdirTemp("", "cluster")
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +62,8 @@ func onCluster(t *testing.T, servers, hosts, script string, variables ...string)
 	return folder, string(out)
 }
 
-// slurmTrials submits runs of deploy/slurm: uninterrupted ones, one that reaches its time limit, one that Slurm
-// preempts, and a heterogeneous one that gets SIGTERM. A shell of srun --pty trains, too.
+// slurmTrials submits runs of deploy/slurm: uninterrupted runs, a run that reaches its time limit, a run that Slurm
+// preempts, and a heterogeneous run that receives SIGTERM. It also trains in a shell of srun --pty.
 const slurmTrials = `
 cd "$folder"
 submit() { # NAME SCRIPT STEPS OPTION...
@@ -156,7 +157,7 @@ func TestSlurmContinuesRuns(t *testing.T) {
 	}
 }
 
-// setupTrials calls setup_cluster.sh for machines with sshd; then one of them is full of faults.
+// setupTrials calls setup_cluster.sh for machines with sshd, first without faults and then with faults.
 const setupTrials = `
 export HOME=$folder/controller
 mkdir "$HOME"

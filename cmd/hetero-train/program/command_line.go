@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// programName is the name of this program. A program with components of its own has the name of its executable file.
+// programName is the name of this program. A program with additional components has the name of its executable file.
 const programName = "hetero-train"
 
 // Main executes the command line of this process and exits with its exit code. Configurations, flags, help, completion
@@ -59,7 +59,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	hide := logs.SecretsIn(env.Environ)
 	env.Stdout, env.Stderr = logs.NewStream(env.Stdout), logs.NewStream(env.Stderr)
 	defer func() {
-		// the runtime's own exit code for a panic is 2, which means a usage error here
+		// the runtime's own exit code for a panic is 2, but 2 means a usage error here
 		if reason := recover(); reason != nil {
 			code = exit.Unexpected
 			text := hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
@@ -97,7 +97,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 }
 
 // printed returns an error if a command could not write its results to standard output. A closed pipe (head, less) is
-// no error. Training is no error either, because its results are in files.
+// not an error. A failed output of training is not an error either, because the results of training are in files.
 func printed(a *cli.App, err error) error {
 	fault := logs.FaultOf(a.Env.Stdout)
 	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil &&

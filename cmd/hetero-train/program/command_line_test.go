@@ -21,7 +21,7 @@ import (
 type outcome struct {
 	code           int
 	stdout, stderr string
-	cfg            *config.Config // configuration of the training that the command started; nil without training
+	cfg            *config.Config // configuration of the training run that the command started; nil without training
 	opts           session.Options
 }
 
@@ -62,7 +62,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A command that refuses -c and --set does not list them.
+// The help of a command that refuses -c and --set does not list these flags.
 func TestHelpHidesRefusedFlags(t *testing.T) {
 	for _, test := range []struct {
 		args  []string
@@ -212,7 +212,7 @@ func TestCompletionKnowsModelsAndPolicies(t *testing.T) {
 	}
 }
 
-// A learning rate of the file that was made for another optimizer is not used without a word.
+// If the learning rate in the file is for another optimizer, the program warns.
 func TestARateOfAnotherOptimizerWarns(t *testing.T) {
 	of := func(text string) string { return clitest.WriteConfig(t, "[optimizer]\n"+text) }
 	both, rate, none := of("name = \"sgd\"\nlr = 0.1\n"), of("lr = 0.1\n"), of("momentum = 0.9\n")

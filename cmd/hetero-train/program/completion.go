@@ -151,7 +151,7 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 	return cobra.NoFileCompletions
 }
 
-// completeSet completes keys, and after the = the values of the key.
+// completeSet completes the name of a key and, after the =, its value.
 func completeSet(catalog config.Catalog) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return setCompletions(catalog, typed)

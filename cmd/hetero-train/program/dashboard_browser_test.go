@@ -31,8 +31,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if none
-// is installed.
+// chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if no
+// browser is installed.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -51,7 +51,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	allocated, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocated)
 	closeChromium = func() {
-		if chromedp.Cancel(ctx) != nil { // closes the browser in good order
+		if chromedp.Cancel(ctx) != nil { // closes the browser normally
 			cancel()
 		}
 		cancelAllocator()
@@ -63,7 +63,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 // closeChromium ends the browser. TestMain calls it.
 var closeChromium = func() {}
 
-// browser opens a page in a Chromium, without cookies and files of other tests. Without a Chromium, the test skips.
+// browser opens a page in Chromium, without cookies and files of other tests. Without Chromium, the test skips.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	shared, err := chromium()
@@ -83,7 +83,7 @@ func browser(t *testing.T) context.Context {
 	in(t, ctx, chromedp.EmulateViewport(1400, 1000))
 	err = chromedp.Listen(ctx, func(event any) {
 		if t.Context().Err() != nil {
-			return // the test has ended, and its clean-up stops the server before the page
+			return // the test has ended, and its cleanup stops the server before the page
 		}
 		switch e := event.(type) {
 		case *cdpruntime.EventExceptionThrown:
@@ -122,8 +122,8 @@ func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
 	return in(t, ctx, chromedp.Evaluate[T](expression, chromedp.EvalAsValue, chromedp.EvalAwaitPromise))
 }
 
-// await waits until a JavaScript expression is true. An expression that ends with its page, because the browser loads
-// another one, is evaluated again. The limit is for a machine that is very busy: the browser, the server and the ranks
+// await waits until a JavaScript expression is true. If the browser loads another page during the evaluation, await
+// evaluates the expression again. The time limit allows for a very busy machine: the browser, the server and the ranks
 // of a test share its CPUs.
 func await(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
@@ -141,7 +141,7 @@ func await(t *testing.T, ctx context.Context, expression string) {
 	}
 }
 
-// screenshot stores the page in the folder HETERO_SCREENSHOTS, for people who look at it.
+// screenshot stores a picture of the page in the folder HETERO_SCREENSHOTS, for inspection by people.
 func screenshot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	dir := os.Getenv("HETERO_SCREENSHOTS")
@@ -155,7 +155,7 @@ func screenshot(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// pictures stores the page in both themes. The theme is dark afterwards if the pictures are stored.
+// pictures stores pictures of the page in both themes. The theme is dark afterwards if the pictures are stored.
 func pictures(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	if os.Getenv("HETERO_SCREENSHOTS") == "" {
@@ -174,7 +174,7 @@ func setTheme(t *testing.T, ctx context.Context, theme string) {
 		theme))
 }
 
-// valuesOf returns the values that a chart saves as CSV, by the heads of its columns.
+// valuesOf returns the values that a chart saves as CSV, by the heads of the columns.
 func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]float64 {
 	t.Helper()
 	text := evaluate[string](t, ctx, fmt.Sprintf(`URL.createObjectURL = b => { window.saved = b; return '#' }, document.querySelector('#%s .tools button').click(), window.saved.text()`,
@@ -197,7 +197,7 @@ func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]floa
 }
 
 // accessible fails for serious findings of axe, a program that checks pages for people who use a keyboard or a screen
-// reader. Axe is there after scripts/dashboard_ui.sh. Without axe, only this subtest skips.
+// reader. scripts/dashboard_ui.sh installs axe. Without axe, only this subtest skips.
 func accessible(t *testing.T, ctx context.Context) {
 	t.Helper()
 	t.Run("accessible", func(t *testing.T) {
@@ -214,8 +214,8 @@ func accessible(t *testing.T, ctx context.Context) {
 	})
 }
 
-// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser. The ranks are slowed down, because
-// they would otherwise take the CPUs from the browser.
+// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser. The ranks are slowed down, so that
+// the browser has enough CPU time.
 func TestDashboardShowsTheRecords(t *testing.T) {
 	t.Parallel()
 	const compared = 40 // steps whose figures are compared with the records
@@ -236,7 +236,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- lead.Wait() }()
-	for started := false; !started; { // until the folder of the run is there
+	for started := false; !started; { // until the folder of the run exists
 		select {
 		case err := <-ended:
 			if exitOf(t, err) == exit.Usage && strings.Contains(messages.String(), "libhetero_cpu.so") {
@@ -254,16 +254,16 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `document.querySelector('tbody a')?.textContent === 'run' && document.querySelector('.badge').textContent === 'running'`)
 	evaluate[bool](t, ctx, `setTimeout(() => document.querySelector('tbody a').click(), 100), true`)
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
-	// Readers know the conditions of the run from its start on.
+	// The page shows the conditions of the run from the start of the run.
 	await(t, ctx, `document.querySelector('.badge').textContent === 'running' && document.querySelector('.facts').textContent.includes('f32') && [...document.querySelectorAll('.problem')].some(p => p.textContent.includes("SIMULATED slowdown of the ranks' devices: x10/x30"))`)
-	// The page moves, without another load. A busy machine may make few steps in this time, so the test waits for all
-	// steps that it compares below.
+	// The page shows new steps without a reload. A busy machine may complete few steps in this time, so the test waits
+	// for all steps that it compares below.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
 	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20 && Number(document.querySelector('main.run').dataset.step) > %d`,
 		step, compared))
 	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
 	// The values of all ranks at one step, and the reason of a decision.
-	// The pointer moves again while the test waits: the step below it may lack the record of a rank.
+	// The pointer moves again while the test waits, because the step below the pointer may lack the record of a rank.
 	await(t, ctx, `(() => { const over = document.querySelector('#shares .u-over'), box = over.getBoundingClientRect(), event = name => over.dispatchEvent(new MouseEvent(name, { clientX: box.left + box.width / 2, clientY: box.top + 9, bubbles: true })); event('mouseenter'); event('mousemove'); return true })() && !document.querySelector('#shares .u-legend').textContent.includes('–') && !document.querySelector('#throughput .u-legend').textContent.includes('–')`)
 	screenshot(t, ctx, "run-light")
 	accessible(t, ctx)
@@ -288,7 +288,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	last := records[0][len(records[0])-1]
 	await(t, ctx, fmt.Sprintf(`document.querySelector('main.run').dataset.step === '%d'`, last.Iteration))
 
-	// Charts of the first steps have the exact values of each record.
+	// Charts of the first steps contain the exact values of each record.
 	visit(t, ctx, address+fmt.Sprintf("?run=run&from=2&to=%d", compared))
 	await(t, ctx, `document.querySelectorAll('#own canvas').length > 0`)
 	for _, c := range []struct {
@@ -331,7 +331,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 		t.Errorf("table of ranks: got share %s of rank 1, want %d, that of the window of the newest decision", share,
 			want)
 	}
-	// No part of the page is refused by its own policy, and nothing overlaps the width.
+	// The security policy of the page blocks no part of the page, and no element is wider than the window.
 	if wide := evaluate[bool](t, ctx,
 		`document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
 		t.Error("the page is wider than the window")
@@ -353,7 +353,8 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 }
 
 // checkCommunication compares the view of communication with the newest line of its file: ranks, buckets and links. The
-// run has two ranks on this machine, so rank 0 has the interfaces, and both have all-reduces.
+// run has two ranks on this machine, so rank 0 has the records of the interfaces, and both ranks have records of
+// all-reduces.
 func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -455,16 +456,16 @@ func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last 
 			continue
 		}
 		found++
-		if d.Equal == nil { // no rank was measured around its equal share
+		if d.Equal == nil { // no rank was measured near its equal share
 			if values := shown["equal shares"]; values != nil && !math.IsNaN(values[i]) {
 				t.Errorf("equal shares at step %d: got %v samples/s, want none", d.Step, values[i])
 			}
 		} else if got, want := shown["equal shares"][i], 32 / *d.Equal; math.Abs(got-want) > 1e-6*want {
-			// the server has single precision
+			// the server uses single precision
 			t.Errorf("equal shares at step %d: got %v samples/s, want %v", d.Step, got, want)
 		}
-		// The difference of two times in single precision: its relative error grows as the time of the best shares gets
-		// small.
+		// This is the difference of two times in single precision. Its relative error grows as the time of the best
+		// shares decreases.
 		best := *d.Seconds - *d.Lost["imbalance"]
 		tolerance := 1e-6 * (*d.Seconds + *d.Lost["imbalance"]) / best
 		if got, want := shown["best shares (oracle)"][i], 32/best; math.Abs(got-want) > tolerance*want {
@@ -488,7 +489,8 @@ func checkFirstScreen(t *testing.T, ctx context.Context, decisions string, last 
 	}
 }
 
-// TestDashboardShowsTrafficOfLinks: a run of GPU ranks, made of records, because few machines have such links.
+// TestDashboardShowsTrafficOfLinks: a run of GPU ranks that consists only of records, because few machines have such
+// links.
 func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -509,7 +511,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Values: telemetry.Values{telemetry.Loss: 1},
 				Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
 			for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
-				if rank == 0 || s < telemetry.NetworkSent { // the networks belong to the first rank of a machine
+				if rank == 0 || s < telemetry.NetworkSent { // only the first rank of a machine records the networks
 					r.Telemetry[s] = sent(rank, step, s)
 				}
 			}
@@ -588,7 +590,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	visit(t, ctx, "about:blank") // before the server ends
 }
 
-// TestDashboardShowsForeignTextAsText: each text of a run's files is markup that would run a script.
+// TestDashboardShowsForeignTextAsText: each text in the files of a run is markup that would run a script.
 func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -645,7 +647,7 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 		if path == "?run=run" {
 			await(t, ctx, `document.querySelectorAll('#hardware td').length > 0`)
 		}
-		in(t, ctx, chromedp.Sleep(300*time.Millisecond)) // for a script that would run
+		in(t, ctx, chromedp.Sleep(300*time.Millisecond)) // time in which a script could run
 		if hacked := evaluate[string](t, ctx, `String(window.hacked)`); hacked != "undefined" {
 			t.Errorf("%q: the text of field %s ran as a script", path, hacked)
 		}
@@ -679,7 +681,7 @@ func TestDashboardLogin(t *testing.T) {
 	for _, sent := range []string{"wrong", token} {
 		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
 		screenshot(t, ctx, "login-"+sent[:5])
-		// The form is sent after the expression has its value: a new page ends an expression.
+		// The form is sent after the expression has its value, because a new page ends the evaluation of an expression.
 		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', setTimeout(() => document.querySelector('form').requestSubmit(), 100), true`,
 			sent))
 		await(t, ctx, `!window.sent`)
@@ -688,8 +690,8 @@ func TestDashboardLogin(t *testing.T) {
 	visit(t, ctx, "about:blank") // before the server ends
 }
 
-// recordsOf opens the records of two ranks of a run, and returns a function that adds steps up to a step, and one that
-// closes them. Losses and times of forward passes are multiplied by factor.
+// recordsOf opens the records of two ranks of a run. add appends records up to step to; done closes the files. Losses
+// and times of forward passes are multiplied by factor.
 func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), done func()) {
 	t.Helper()
 	var files []*runtime.Writer
@@ -730,8 +732,8 @@ func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), do
 	}
 }
 
-// TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads a run that does not change once. After a restart of the
-// server, which counts versions from the beginning, the page shows the records that were added meanwhile.
+// TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads an unchanged run only once. After a restart, the server
+// counts versions from the beginning, and the page shows the records that were added in the meantime.
 func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -760,7 +762,7 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 }
 
 // TestNinePagesOfOneBrowser: a browser opens at most six connections to a server, and the server follows eight runs.
-// Eight pages show their runs and follow them, and the ninth one when another page has ended.
+// Eight pages show and follow their runs. The ninth page shows its run after another page has been closed.
 func TestNinePagesOfOneBrowser(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -793,7 +795,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	}
 	visit(t, tabs[0], "about:blank")
 	shows(8, 10)
-	// The page of another run, in the place of a page that has ended.
+	// Tab 3 leaves the page of run 3 and opens the page of run 4, which tab 4 also shows.
 	visit(t, tabs[3], address+"?run=run4")
 	shows(3, 20)
 	add[4](30)
@@ -819,7 +821,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	for _, tab := range tabs {
 		visit(t, tab, "about:blank")
 	}
-	// A comparison may have any number of runs: these names are longer together than the headers that the server
+	// A comparison may have any number of runs. Together, these names are longer than the headers that the server
 	// accepts.
 	var names []string
 	for i := range 300 {
@@ -876,8 +878,8 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 	}
 }
 
-// TestDashboardTellsOfMissingRuns: a run that does not exist, appears, is deleted, and comes back without the records
-// of a rank.
+// TestDashboardTellsOfMissingRuns: a run does not exist, appears, is deleted, and appears again without the records of
+// a rank.
 func TestDashboardTellsOfMissingRuns(t *testing.T) {
 	t.Parallel()
 	root, p, dir := browser(t), buildProgram(t), t.TempDir()

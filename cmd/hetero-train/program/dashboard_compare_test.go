@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The page of a comparison has the tables of `analyze --compare`, and each chart of a run with a line of each run. The
-// address has the whole state.
+// The page of a comparison contains the tables of `analyze --compare`, and all charts of the page of a run, with one
+// line for each run. The address contains the whole state.
 func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -47,7 +47,7 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 			t.Errorf("the table lacks the %s:\n%s", figure, strings.Join(got, "\n"))
 		}
 	}
-	// Legends have what differs, and each chart of a run has lines of both runs.
+	// Legends contain the settings that differ, and each chart has lines of both runs.
 	legends := evaluate[[]string](t, ctx,
 		`[...document.querySelectorAll('.grid .panel:not([hidden])')].map(p => p.id + ': ' + p.querySelector('.u-legend').textContent)`)
 	if len(legends) < 12 {
@@ -94,7 +94,7 @@ func TestDashboardComparesAsAnalyzeDoes(t *testing.T) {
 		}
 	}
 
-	// Runs of images and text have charts, and the page says why the tables lack.
+	// A comparison of runs on images and on text has charts. The page states why the tables are missing.
 	quiet, cancel := chromedp.NewContext(ctx) // without the check for refused requests
 	defer cancel()
 	visit(t, quiet, address+"#compare=equal,text,none")

@@ -18,8 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// madeRun is a run that a test makes of records: few machines have such clusters, and pictures must not change by
-// chance.
+// madeRun is a run whose records a test writes. No real run is used, because few people have such clusters, and
+// pictures must not change by chance.
 // The time of a rank is overhead + share / speed, times noise.
 type madeRun struct {
 	policy string
@@ -62,7 +62,7 @@ const (
 	madeProgram  = "hetero-train test"
 )
 
-// madeError is the error of a run that lost a rank, as long as a real one.
+// madeError is the error of a run that lost a rank. It is as long as a real error.
 const madeError = "step %d: forward: collective: rank 0: communication aborted: rank 2: rank 2 is lost: " +
 	"read tcp 10.0.0.1:25826->10.0.0.3:51312: connection reset by peer; the last step that all ranks completed is saved: " +
 	"the run continues from step %d with: ./hetero-train train -c configs/resnet50.toml --set data.batch_size=%d " +
@@ -119,7 +119,8 @@ func (m *madeRun) slowest(shares []int) (rank int, seconds float64) {
 	return rank, seconds
 }
 
-// shares returns the shares of a step: policy hybrid takes half of the way after the first decision.
+// shares returns the shares of a step. After the first decision, policy hybrid uses the means of equal and best shares,
+// and then the best shares.
 func (m *madeRun) shares(step int64) []int {
 	equal := m.equal()
 	if m.policy != "hybrid" || step <= madeInterval {
@@ -260,7 +261,7 @@ func (m madeRun) write(t *testing.T, dir string) {
 	}
 }
 
-// madeWindow has sums over steps, in s.
+// madeWindow contains sums over steps, in s.
 type madeWindow struct {
 	steps float64
 	took  float64
@@ -406,7 +407,7 @@ func (m *madeRun) profiles(t *testing.T) string {
 	return madeJSON(t, map[string]any{"schema_version": 2, "ranks": ranks})
 }
 
-// lock locks the folder as a process that trains does, until the test ends.
+// lock locks the folder until the test ends, as a process that trains does.
 func (m *madeRun) lock(t *testing.T, dir string) {
 	file, err := os.Create(filepath.Join(dir, ".lock"))
 	if err != nil {

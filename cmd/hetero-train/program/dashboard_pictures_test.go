@@ -35,8 +35,9 @@ var pictured = []struct {
 // mostPictures limits the size of all pictures together, in bytes.
 const mostPictures = 600 << 10
 
-// The pictures of docs/dashboard.md show the page as it is: -update draws them. Without it, the test checks that each
-// picture of the page is one of them, and that the page still has what it shows.
+// The pictures of docs/dashboard.md show the page. -update draws the pictures. Without -update, the test checks that
+// docs/dashboard.md names exactly these pictures, that the page still has their contents, and that their sizes are
+// correct.
 func TestDashboardPictures(t *testing.T) {
 	t.Parallel()
 	images := filepath.Join("..", "..", "..", "docs", "images")
@@ -137,8 +138,8 @@ func pictureOf(t *testing.T, ctx context.Context) []byte {
 	return b.Bytes()
 }
 
-// TestDashboardAtEachWidth: runs of 1 to 64 ranks in each state, on phones and on wide screens. Nothing is wider than
-// the window, and the sentence is on the first screen, also of a run with a long error.
+// TestDashboardAtEachWidth: runs of 1 to 64 ranks in each state, on phones and on wide screens. No element is wider
+// than the window. The sentence is on the first screen, even for a run with a long error.
 func TestDashboardAtEachWidth(t *testing.T) {
 	t.Parallel()
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()

@@ -222,7 +222,7 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	}
 }
 
-// A process that opened a named pipe would block for ever.
+// A process that opened a named pipe would block forever.
 func TestNamedPipesAreRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "shard.tar")
 	if err := needtest.MakePipe(pipe); err != nil {

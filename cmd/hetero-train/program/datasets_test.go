@@ -10,7 +10,7 @@ import (
 )
 
 // A run on fallback data must be short, and its schedule must end with the run. The program must report the fallback
-// once. A repetition of the command must find the run complete.
+// once. If the command is repeated, the run must be complete.
 func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := []string{"data.dataset=cifar10", "data.fallback=synthetic_image", "data.download=never", "data.cache_dir=" +

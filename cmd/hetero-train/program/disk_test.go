@@ -201,7 +201,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "free space on that disk")
 }
 
-// strace makes system calls of the program fail with EIO for a while (row D6):
+// strace makes system calls of the program fail with EIO for a while (row D6).
 func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -334,7 +334,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	p := buildProgram(t)
 	var dir string
 	var w *watched
-	for steps := int64(600); ; steps *= 10 { // more steps if the run is over before this test gets a CPU
+	for steps := int64(600); ; steps *= 10 { // more steps if the run ends before this test gets a CPU
 		dir = t.TempDir()
 		w = watch(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.log_interval=1"))
 		w.await(t, "step 20/")
@@ -344,7 +344,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 		}
 		w.cmd.Process.Kill()
 	}
-	// repeated, because a thread of the run may still create a file
+	// repeated, because a thread of the run can still create a file
 	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; {
 		if time.Since(begun) > patience {
 			t.Fatal("the folder cannot be removed")
@@ -399,8 +399,8 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 	}
 }
 
-// strace holds up each flush of a run, as a file system does that does not answer. Training continues, the run names
-// the file, and a second SIGTERM ends the process at once.
+// strace delays each flush of a run, as a file system that does not answer would. Training continues, the run names the
+// file, and a second SIGTERM ends the process immediately.
 func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -421,7 +421,7 @@ func TestADiskThatDoesNotAnswerStopsNoTraining(t *testing.T) {
 	time.Sleep(3 * time.Second) // signals that arrive within 2 s count as one
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	w.await(t, "stopped by SIGTERM: the disk has not answered for")
-	held.Process.Kill() // strace holds up the end of the process, too
+	held.Process.Kill() // strace also delays the end of the process
 	w.end(t, exit.Killed, "the run is not saved")
 }
 

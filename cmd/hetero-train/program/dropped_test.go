@@ -17,7 +17,7 @@ func TestTensorsThatTheModelLacksAreDropped(t *testing.T) {
 		{Name: "queue_ptr", DType: tensor.I64, Data: make([]byte, 8)}}
 	for _, w := range foreignCNN(t, "", 10) {
 		if w.DType == tensor.F32 {
-			w = values(w.Name, w.Shape, 0.1, 0.2) // small numbers, and no variance below 0
+			w = values(w.Name, w.Shape, 0.1, 0.2) // small numbers, and no negative variance
 		}
 		theirs = append(theirs, w)
 	}

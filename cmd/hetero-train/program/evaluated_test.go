@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// twoColours writes images of the classes blue and red: each name is that of a folder of classes, with a number of
+// twoColours writes images of the classes blue and red. folders maps the name of a folder of classes to the number of
 // images of each class.
 func twoColours(t *testing.T, folders map[string]int) string {
 	t.Helper()
@@ -29,7 +29,7 @@ func twoColours(t *testing.T, folders map[string]int) string {
 	return dir
 }
 
-// A folder that the user names is evaluated as a whole, or its evaluation part is, and the output says which.
+// For a folder that the user names, eval evaluates all images or the evaluation part. The output states which.
 func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	trained := colours(t)
 	dir, printed := trainSmall(t, "data.dataset=images", "data.path="+trained, "data.num_samples=30",
@@ -79,7 +79,7 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 		}
 		want := fmt.Sprintf("images, %%s: %d of %d images of %s", c.n, c.of, strings.ReplaceAll(c.want, "PATH", path))
 		_, want, _ = strings.Cut(want, "%s: ")
-		want = strings.Replace(want, " of 0 images", " images", 1) // a limited set has no total of the folder
+		want = strings.Replace(want, " of 0 images", " images", 1) // a limited set has no total number of images
 		if o.code != exit.Done || !strings.Contains(o.stdout, want) {
 			t.Errorf("%s: got exit code %d and\n%s%s\nwant %q", c.name, o.code, o.stdout, o.stderr, want)
 		}
@@ -103,8 +103,8 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 	}
 }
 
-// The figures of samples that the model was trained on look like those of held-out data, so the output says what they
-// are.
+// The figures of training samples look like the figures of held-out data, so the output states which samples were
+// evaluated.
 func TestEvalSaysThatItReadsTrainingSamples(t *testing.T) {
 	trained := colours(t)
 	dir, _ := trainSmall(t, "data.dataset=images", "data.path="+trained, "data.num_samples=0", "data.val_fraction=0.2")
@@ -165,7 +165,7 @@ func TestTheStartSaysWhichPartEvaluates(t *testing.T) {
 	}
 }
 
-// A file of labelled texts, and a file of tokens, are evaluated as a whole, too.
+// A file of labelled texts and a file of tokens are also evaluated as a whole.
 func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)

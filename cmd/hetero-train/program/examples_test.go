@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 )
 
-// exampleLines returns the command lines in the examples of a command. It joins continued lines, and removes comments,
-// which follow two spaces.
+// exampleLines returns the command lines in the examples of a command. It joins continued lines, and removes comments.
+// Comments follow two spaces.
 func exampleLines(cmd *cobra.Command) []string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {

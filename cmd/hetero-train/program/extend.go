@@ -47,6 +47,6 @@ type (
 	// New on each rank. The balancer.Options are valid.
 	PolicyOptions = parts.PolicyOptions
 
-	// NoKeys is embedded in the options of a component without keys of its own.
+	// NoKeys is embedded in the options of a component without additional keys.
 	NoKeys = parts.NoKeys
 )

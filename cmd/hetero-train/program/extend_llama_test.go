@@ -26,7 +26,7 @@ func (llama) BuildLanguage(vocabulary, length int) (models.Language, error) {
 		Inner: 48, Theta: 10000, Eps: 1e-5, Std: 0.2}.Build, nil
 }
 
-// loadLlama loads an exported file and prints the tokens that follow a prompt, always the most likely ones. The
+// loadLlama loads an exported file and prints the tokens that follow a prompt. Each token is the most likely one. The
 // arguments are the file, the number of tokens, and the tokens of the prompt.
 const loadLlama = `
 import sys, torch
@@ -45,7 +45,7 @@ with torch.no_grad():
 print(tokens[len(sys.argv[3:]):])
 `
 
-// A model of another module has no folder of transformers, but its file has the names of its parameters.
+// A model of another module has no folder of transformers, but its file contains the names of its parameters.
 func TestAnOwnModelIsExportedUnderItsNames(t *testing.T) {
 	t.Parallel()
 	own := []Part{LanguageModel{Name: "llama", Doc: "like Llama", New: func() LanguageOptions { return llama{} }}}

@@ -16,8 +16,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rotary is a language model with rotary position embedding, and one head of k and v for all heads of q. ahead makes
-// each position also read the next one. resting ignores the positions of tokens that follow cached ones.
+// rotary is a language model with rotary position embedding, and one head of k and v for all heads of q. If ahead is
+// true, each position also reads the next position. If resting is true, the model ignores the positions of tokens that
+// follow cached tokens.
 type rotary struct {
 	NoKeys
 	ahead, resting bool
@@ -66,7 +67,7 @@ func (o rotary) BuildLanguage(vocabulary, length int) (models.Language, error) {
 	}, nil
 }
 
-// trainRotary trains models of this module on the text abcdefgh, again and again, and returns the folder of the run.
+// trainRotary trains models of this module on repetitions of the text abcdefgh, and returns the folder of the run.
 func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +95,7 @@ func rotaryParts(o rotary) []Part {
 	}}}
 }
 
-// Weight decay and averages of weights leave constants as they are, and a saved model contains them.
+// Weight decay and averages of weights do not change constants, and a saved model contains the constants.
 func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=2", "optimizer.weight_decay=0.5",
 		"ema.decay=0.9")
@@ -129,7 +130,8 @@ func TestConstantsOfAnOwnModelStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// A model continues texts, also beyond its positions. Without a key-value cache, it says that it is slower.
+// A model continues texts, even beyond its number of positions. Without a key-value cache, the program reports that
+// generation is slower.
 func TestGenerateContinuesWithAnOwnModel(t *testing.T) {
 	t.Parallel()
 	run := trainRotary(t, rotaryParts(rotary{}), "rotary", "train.epochs=12", "optimizer.lr=0.03")

@@ -30,7 +30,7 @@ func (o *bigram) BuildLanguage(vocabulary, _ int) (models.Language, error) {
 	}, nil
 }
 
-// chain is computed text.
+// chain is a data set of computed text.
 type chain struct{ Words int }
 
 func (o *chain) Keys() []config.Key {
@@ -43,7 +43,7 @@ func (o *chain) OpenTokens(_ context.Context, cfg *config.Config, _ *slog.Logger
 	return TokenSplits{Train: source, Eval: source, Vocabulary: o.Words, Length: 10}, err
 }
 
-// An own language model and an own data set of text train and evaluate as the built-in ones do.
+// A language model and a data set of text that another program adds train and evaluate like built-in components.
 func TestAddedPartsOfTextTrain(t *testing.T) {
 	own := []Part{
 		LanguageModel{Name: "bigram", Doc: "a table of the current token", New: func() LanguageOptions {
@@ -66,7 +66,7 @@ func TestAddedPartsOfTextTrain(t *testing.T) {
 		says, text string
 	}{
 		{[]string{"eval"}, exit.Done, "", "perplexity"},
-		{[]string{"predict", "-"}, exit.Usage, "does not name its tokenizer", ""}, // the tokens of chain are no text
+		{[]string{"predict", "-"}, exit.Usage, "does not name its tokenizer", ""}, // the tokens of chain are not text
 		{[]string{"generate"}, exit.Usage, "does not name its tokenizer", ""},
 	} {
 		line := append([]string{c.args[0], filepath.Join(dir, "run")}, c.args[1:]...)

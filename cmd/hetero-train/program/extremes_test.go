@@ -151,7 +151,7 @@ func TestRefusedExtremes(t *testing.T) {
 	}
 }
 
-// The reciprocal of this number is infinite, and drawing lambda must nevertheless end.
+// The reciprocals of these numbers are infinite. Drawing lambda must end even then.
 func TestTheSmallestMixup(t *testing.T) {
 	for _, set := range []string{"augment.mixup=1e-320", "augment.cutmix=5e-324"} {
 		o := trainIn(t, filepath.Join(t.TempDir(), "runs"), set)

@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// openFiles returns the number of open files of a process, 0 if it has ended. Before a process runs its program, it has
-// the files of its parent.
+// openFiles returns the number of open files of a process, or 0 if the process has ended. Before a process executes its
+// program, it has the open files of its parent.
 func openFiles(pid string) int {
 	all, err := os.ReadDir(filepath.Join("/proc", pid, "fd"))
 	if err != nil {
@@ -61,8 +61,8 @@ func mostFiles(t *testing.T, cmd *exec.Cmd) (most int, e ended) {
 	}
 }
 
-// A limit of open files that is too low is refused before ranks start. The limit that the error demands is enough, and
-// at most 1.3 times what the processes really open.
+// If the limit of open files is too low, the program ends before ranks start. The limit that the error requests must be
+// sufficient, and at most 1.3 times the number of files that the processes open.
 func TestTheNeedOfOpenFilesIsKnown(t *testing.T) {
 	p := buildRanks(t)
 	limited := func(limit string, more ...string) *exec.Cmd {
@@ -96,5 +96,5 @@ func TestTheNeedOfOpenFilesIsKnown(t *testing.T) {
 			t.Logf("demanded %d, opened %d", need, most)
 		})
 	}
-	finish(t, limited("-S -n 40"), 0).check(t, exit.Done, "") // only the soft limit, which the program raises
+	finish(t, limited("-S -n 40"), 0).check(t, exit.Done, "") // only the soft limit; the program raises it
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// flipInProcess flips a random bit of pattern, wherever it occurs in the writable memory of a process, which is stopped
-// meanwhile. It returns the number of occurrences.
+// flipInProcess flips one random bit in every occurrence of pattern in the writable memory of a process. The process is
+// stopped meanwhile. flipInProcess returns the number of occurrences.
 func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int {
 	t.Helper()
 	sendTo(pid, freeze)
@@ -55,7 +55,7 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 	}
 	at := random.IntN(len(pattern))
 	flipped := []byte{pattern[at] ^ 1<<random.IntN(8)}
-	for _, place := range places { // most are copies of no further use
+	for _, place := range places { // most places are unused copies
 		if _, err := mem.WriteAt(flipped, place+int64(at)); err != nil {
 			t.Fatal(err)
 		}
@@ -63,9 +63,9 @@ func flipInProcess(t *testing.T, pid int, pattern []byte, random *rand.Rand) int
 	return len(places)
 }
 
-// A bit of the weights flips in the memory of a rank during a run. No checkpoint may contain it, and the resumed run
-// must be bit-equal to a run without the fault. The learning rate is too small to change a weight, so the weights can
-// be found in memory, and a flipped bit remains.
+// A bit of the weights flips in the memory of a rank during a run. No checkpoint may contain this error, and the
+// resumed run must be bit-equal to a run without the fault. The learning rate is too small to change a weight, so the
+// test can find the weights in memory, and a flipped bit remains.
 func TestABitThatFlipsInARank(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()

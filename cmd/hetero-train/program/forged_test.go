@@ -60,6 +60,6 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 	finish(t, p.command(dir, "train.steps=20"), 0).check( // the run resumes from an earlier checkpoint
 		t, exit.Done, "skipped: "+folder+"/state.json is corrupt: ")
 	again := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20))
-	forge(t, again, "step", "20") // a valid number with updated checksums is no damage
+	forge(t, again, "step", "20") // a valid number with updated checksums is not damage
 	finish(t, p.command(dir, "train.steps=30", "train.resume="+again), 0).check(t, exit.Done, "was=20 now=30")
 }

@@ -47,7 +47,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	if first.Text != second.Text || first.Text == other.Text || first.Tokenizer != "bytes" || first.Prompt != "a" {
 		t.Errorf("got %+v, %+v and %+v, want the first two equal", first, second, other)
 	}
-	// Samples have successive seeds: the first and the second one equal those above.
+	// Samples have successive seeds, so the first and the second sample equal the samples above.
 	if o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", "3", "--samples", "2",
 		"--json"); o.code != 0 {
 		t.Errorf("exit %d: %s", o.code, o.stderr)

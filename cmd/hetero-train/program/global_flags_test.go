@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// No command ignores -c or --set: it either refuses them, or reads the configuration and reports its faults. A command
-// that needs arguments has a row in arguments.
+// No command ignores -c or --set. A command either refuses these flags, or reads the configuration and reports its
+// faults. arguments has a row for each command that needs arguments.
 func TestNoCommandIgnoresTheConfigurationOfTheCommandLine(t *testing.T) {
 	dir, _ := trainSmall(t)
 	text, empty := filepath.Join(t.TempDir(), "a.txt"), t.TempDir()

@@ -115,7 +115,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	}
 }
 
-// "auto" must not select a GPU if CUDA_VISIBLE_DEVICES is invalid, even if the GPU opens.
+// "auto" must not select a GPU if CUDA_VISIBLE_DEVICES is invalid, even if the GPU can be opened.
 func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	p := buildRanks(t)
 	run := finish(t, onGPU(t, 1, exec.Command(p.path, "devices", "--json"), "CUDA_VISIBLE_DEVICES=0,7"), 0)
@@ -176,8 +176,8 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 // gpuRun contains the settings of a run on a GPU that is small enough for the shim, whose threads are fibers.
 var gpuRun = []string{"device.kind=cuda", "train.steps=6", "train.log_interval=1", "train.eval_interval=0"}
 
-// The host of the shim cannot access device memory. Images, labels, losses, gradients and weights must therefore move
-// only by copies.
+// The host of the shim cannot access device memory. The program must therefore transfer images, labels, losses,
+// gradients and weights only by copies.
 func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()

@@ -12,8 +12,8 @@ import (
 
 const repository = "../../.."
 
-// TestHeadlinesAreNotStale fails if a row of BENCHMARKS.md names a commit that is not an ancestor, or if the code that
-// the row measures has changed since and the row does not say so.
+// TestHeadlinesAreNotStale fails if a row of BENCHMARKS.md names a commit that is not an ancestor. It also fails if the
+// code that the row measures has changed since this commit and the row does not state the change.
 func TestHeadlinesAreNotStale(t *testing.T) {
 	needGit(t)
 	if out, err := exec.CommandContext(t.Context(), "git", "-C", repository, "rev-parse", "--is-shallow-repository").

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 )
 
-// messageFields returns the fields of a message of protocol buffers: nested ones and texts by number, and doubles.
+// messageFields returns the fields of a message of protocol buffers, by number: nested messages and texts, and doubles.
 func messageFields(b []byte) (nested map[int][][]byte, doubles map[int]float64) {
 	nested, doubles = map[int][][]byte{}, map[int]float64{}
 	for len(b) > 0 {
@@ -36,7 +36,7 @@ func messageFields(b []byte) (nested map[int][][]byte, doubles map[int]float64) 
 	return nested, doubles
 }
 
-// norm is what a histogram says of a parameter in a step.
+// norm identifies the histogram of a parameter in a step.
 type norm struct {
 	tag  string
 	step int64

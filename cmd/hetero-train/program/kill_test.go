@@ -22,7 +22,7 @@ var (
 	killStart = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
 )
 
-// The test kills the program 20 times at random moments, also during saves, and then lets it finish.
+// The test kills the program 20 times at random moments, also during saves. Then it lets the program finish.
 func TestKilledRunsResumeBitEqual(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -49,7 +49,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 			kills++
 			continue
 		}
-		// The undisturbed run shared the machine with other load that has ended since.
+		// During the undisturbed run, the machine had other load that has ended since.
 		t.Logf("attempt %d: the run was done after %d kills, with a mean pause of %v", attempt, kills, pause)
 		if attempt == 4 {
 			t.Fatal("want 20 kills: give the run more steps")

@@ -24,7 +24,7 @@ const labScript = "../../../scripts/lab.sh"
 
 // labCommand returns a command that runs scripts/lab.sh. Each rank is a shell that executes text.
 func labCommand(t *testing.T, options, text string) *exec.Cmd {
-	// a time limit, so that the failure names the hanging test
+	// a time limit, so that a failure names the test that hangs
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, labScript, append(strings.Fields(options), "--", "bash", "-c", text)...)
@@ -177,7 +177,7 @@ func TestTheLabRefusesWhatItCannotDo(t *testing.T) {
 }
 
 // A simulated testbed works on every machine. Scenarios and slowdowns change only times, so the parameters must be
-// bit-equal to those of a run without them.
+// bit-equal to the parameters of an undisturbed run.
 func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	storm := clitest.WriteConfig(t, "weather v1\nseed 7\nfrom 5 to 8 rank 1 speed 0.5 jitter 0.1\nfrom 7 to 9 rank 0 neighbour 1\nfrom 12 rank 1 link 10 mbit\nrank 9 speed 0.5\n")

@@ -172,7 +172,7 @@ func TestBERTLearnsMaskedTokens(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, out.stdout)
 		}
 	}
-	// A model that knows nothing has a loss of ln 16 = 2.8.
+	// An untrained model has a loss of ln 16 = 2.8.
 	if got := resultOf(t, filepath.Join(dir, "run")); !(got.loss(t) < 2.2) {
 		t.Errorf("final loss %v after %d steps", got.loss(t), got.Steps)
 	}
@@ -329,8 +329,8 @@ func TestFaultsOfTokenFiles(t *testing.T) {
 	}
 }
 
-// Flags alone must give a recipe with which a model of text learns. With SGD, the default of models of images, the loss
-// of this run stays above 2 nats.
+// Flags alone must select settings with which a model of text learns. With SGD, the default of models of images, the
+// loss of this run stays above 2 nats.
 func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
 	output := t.TempDir()
 	args := []string{"train", "--model", "gpt2", "--dataset", "synthetic_text", "--device", "reference", "--output-dir",
@@ -355,7 +355,7 @@ func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
 	if loss := got.loss(t); got.Steps != 256 || !(loss > 0.7 && loss < 1.5) {
 		t.Errorf("final loss %v after %d steps, want one close to 1 nat", loss, got.Steps)
 	}
-	// The checkpoint of a run with the defaults of another version is refused with the names of the keys.
+	// The program refuses the checkpoint of a run with the defaults of another version, and names the keys.
 	code, text = train("--resume", "auto", "--optimizer", "sgd")
 	for _, key := range []string{"optimizer.name", "optimizer.lr", "optimizer.weight_decay", "optimizer.betas"} {
 		if code != exit.Usage || !strings.Contains(text, key) {

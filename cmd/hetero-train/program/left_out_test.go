@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// packed returns a tar of files, in pairs of name and contents.
+// packed returns a tar of files. files contains pairs of a name and the contents.
 func packed(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -36,8 +36,8 @@ func packed(t *testing.T, files ...string) []byte {
 	return b.Bytes()
 }
 
-// Damaged parts of a data set end a run with advice, and with data.corrupt = "skip" are left out on all ranks, and
-// listed at the end.
+// Damaged parts of a data set end a run, and the error contains advice. With data.corrupt = "skip", all ranks leave out
+// the damaged parts, and the end of the run lists these parts.
 func TestDamagedPartsAreLeftOut(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	put := func(name string, contents []byte) {
@@ -69,7 +69,7 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 		name  string
 		set   []string
 		fails string   // error without data.corrupt = "skip"
-		says  []string // output with it
+		says  []string // output with data.corrupt = "skip"
 	}{
 		{"shards", []string{"data.dataset=webdataset", "data.path=" + filepath.Join(dir, "shards")},
 			"b.tar", []string{"a damaged file was, with all its samples, left out", "b.tar", "c.tar"}},
@@ -128,7 +128,7 @@ func TestDamagedPartsAreLeftOut(t *testing.T) {
 	}
 }
 
-// data verify lists damaged files for each value of data.corrupt, and data inspect those that skip leaves out.
+// data verify lists damaged files for each value of data.corrupt. data inspect lists the files that "skip" leaves out.
 func TestVerifyListsDamagedFiles(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	shard(t, dir, "a.tar", 30)
@@ -155,7 +155,7 @@ func TestVerifyListsDamagedFiles(t *testing.T) {
 	}
 }
 
-// More than one damaged file, and more than a tenth of the files, end the run.
+// The run ends if more than one file and more than a tenth of the files are damaged.
 func TestManyDamagedFilesEndTheRun(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -176,7 +176,8 @@ func TestManyDamagedFilesEndTheRun(t *testing.T) {
 	}
 }
 
-// Labelled texts with replacements have weights of classes, and an evaluation finds their overlap.
+// With data.corrupt = "skip", labelled texts still have class weights, and an evaluation still finds samples that are
+// also training samples.
 func TestLabelledTextsThatSkipDamageHaveLabels(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()

@@ -24,7 +24,7 @@ import (
 // files maps names to contents.
 type files map[string]string
 
-// write writes the files below a folder of their own, and returns the folder.
+// write writes the files to a new folder, and returns the folder.
 func (f files) write(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func classFolders(t *testing.T, n, size int) files {
 	return f
 }
 
-// changed returns f with other images in place of the first n. The images have the same size.
+// changed returns f with other images instead of the first n images. The images have the same size.
 func (f files) changed(t *testing.T, n, size int) files {
 	t.Helper()
 	other := files{}
@@ -103,8 +103,8 @@ func (f files) changed(t *testing.T, n, size int) files {
 // small is the width of most images of these tests, in pixels.
 const small = 6
 
-// onTwoMachines runs two ranks with a data.path each, as two machines do, and returns the results by rank. do is called
-// after rank 0 has printed a step; it may be nil.
+// onTwoMachines runs two ranks with different values of data.path, as on two machines, and returns the results by rank.
+// do is called after rank 0 has printed a step; do may be nil.
 func onTwoMachines(t *testing.T, p program, output, path0, path1 string, do func(), set ...string) [2]ended {
 	t.Helper()
 	port := porttest.Free(t)
@@ -210,7 +210,7 @@ func TestMachinesWithOtherDataAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			one, other := filepath.Join(c.one.write(t), c.in), filepath.Join(c.other.write(t), c.in)
-			again := filepath.Join(c.one.write(t), c.in) // the same data at another place
+			again := filepath.Join(c.one.write(t), c.in) // the same data in another folder
 			p.config = clitest.WriteConfig(t, withoutSamples(c.config))
 			set := append(c.set, "train.steps=3", "data.batch_size=8")
 			output := t.TempDir()
@@ -239,8 +239,8 @@ func withoutSamples(config string) string {
 	return strings.Join(kept, "")
 }
 
-// Images that change on one machine during a run, or between two starts, end the run before it saves what it has learnt
-// from them. The images are too large for the cache of decoded images, so each epoch reads them again.
+// If images change on one machine, during a run or between two starts, the run must end before its next checkpoint. The
+// images are too large for the cache of decoded images, so each epoch reads the images again.
 func TestImagesThatChangeOnOneMachine(t *testing.T) {
 	t.Parallel()
 	const size = 260
@@ -251,7 +251,7 @@ func TestImagesThatChangeOnOneMachine(t *testing.T) {
 	change := func() {
 		for name, contents := range all.changed(t, 50, size) {
 			path := filepath.Join(other, name)
-			half := filepath.Join(filepath.Dir(other), "half") // a rank must not read a part of a file
+			half := filepath.Join(filepath.Dir(other), "half") // a rank must not read an incomplete file
 			if err := errors.Join(os.WriteFile(half, []byte(contents), 0o644), os.Rename(half, path)); err != nil {
 				t.Error(err)
 			}

@@ -21,8 +21,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The real program under RLIMIT_DATA: plan promises a batch, training refuses a larger one with the same figure before
-// it allocates, and trains with a batch that fits.
+// The real program under RLIMIT_DATA: plan reports the largest batch that fits. Training refuses a larger batch with
+// the same figure before it allocates memory, and trains with a batch that fits.
 func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -65,7 +65,8 @@ func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	}
 }
 
-// groupOf makes a control group with a limit, bytes, and returns the start of a command line that runs a program in it.
+// groupOf creates a control group with a limit, bytes, and returns the start of a command line that runs a program in
+// this group.
 func groupOf(t *testing.T, limit int64) []string {
 	t.Helper()
 	root := memory.System()
@@ -77,19 +78,19 @@ func groupOf(t *testing.T, limit int64) []string {
 	if v2 {
 		file = "memory.max"
 	}
-	// the topmost group, because a group of version 2 with processes has no groups below it
+	// the topmost group, because a group of version 2 that contains processes cannot have child groups
 	folder, err := os.MkdirTemp("/"+folders[len(folders)-1], "hetero-train-test")
 	if err != nil {
 		needtest.Missing(t, "system", "a test may not make a control group: "+err.Error())
 	}
-	t.Cleanup(func() { os.Remove(folder) }) // fails as long as a process is left, and then the test has failed
+	t.Cleanup(func() { os.Remove(folder) }) // fails if a process is left, but then the test has already failed
 	if err := os.WriteFile(folder+"/"+file, []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
 		needtest.Missing(t, "system", "a test may not limit a control group: "+err.Error())
 	}
 	return []string{"/bin/sh", "-c", "echo $$ > " + folder + "/cgroup.procs && exec \"$@\"", "sh"}
 }
 
-// Ranks divide the memory of a control group, independent of what has started them.
+// Ranks divide the memory of a control group, independently of the program that started the ranks.
 func TestRanksDivideAControlGroup(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	nativetest.Need(t, "shm", "libhetero_shm.so")

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // set in the test process that has a mount namespace of its own
+	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // set in the test process that has its own mount namespace
 	builtVariable     = "HETERO_TEST_PROGRAM"    // path of the program that the parent process built
 )
 
-// inOwnMounts reports whether this process may mount file systems that other processes do not see. If it returns false,
-// it has already run the test in another process that may, and the test must return.
+// inOwnMounts reports whether this process may mount file systems that other processes do not see. If the result is
+// false, inOwnMounts has already run the test in another process with this permission, and the caller must return.
 func inOwnMounts(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownMountsVariable) == t.Name() {

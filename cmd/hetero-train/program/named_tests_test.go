@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A documented command that tests code selects at least one test or benchmark with each of its alternatives. `go test`
-// passes without a word if a pattern selects none.
+// A documented command that tests code selects at least one test or benchmark with each alternative of its pattern. `go
+// test` passes if a pattern selects no test.
 func TestDocsNameTestsThatExist(t *testing.T) {
 	// `T ./PACKAGE ... -run PATTERN` is the short form of docs/reliability.md.
 	command := regexp.MustCompile(`(?:\bT|go test) .*-(?:run|bench|fuzz) `)
@@ -41,7 +41,7 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 					test, _, _ := strings.Cut(strings.Trim(o[2], "'"), "/")
 					for _, alternative := range strings.Split(test, "|") {
 						if slices.Contains([]string{"xxx", "none", "-", "^$", "."}, alternative) {
-							// selects no test, or all of them
+							// selects no test, or all tests
 							continue
 						}
 						selects := regexp.MustCompile(alternative)

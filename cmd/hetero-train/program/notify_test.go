@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// notifying returns settings with which a run appends each event to a file as a line.
+// notifying returns settings with which a run appends each event to a file, as one line.
 func notifying(file string) []string {
 	return []string{`notify.command=["sh", "-c", "cat >> \"$0\"", "` + file + `"]`}
 }
@@ -80,7 +80,7 @@ func TestTheEndOfARunIsReported(t *testing.T) {
 	}
 }
 
-// Of several ranks, rank 0 reports alone. The supervisor does not repeat a failure that rank 0 has reported.
+// In a run of several ranks, only rank 0 reports. The supervisor does not repeat a failure that rank 0 has reported.
 func TestOneRankReports(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -102,7 +102,7 @@ func TestOneRankReports(t *testing.T) {
 	}
 }
 
-// A killed process cannot report its end, so the supervisor does.
+// A killed process cannot report its end, so the supervisor reports the end of rank 0.
 func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	file := filepath.Join(dir, "events")
@@ -143,8 +143,8 @@ func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 	}
 }
 
-// The address of a webhook is a secret: it is in no file of the run and in no message. A webhook that fails does not
-// change the exit code.
+// The address of a webhook is a secret: no file of the run and no message contains the address. A webhook that fails
+// does not change the exit code.
 func TestTheAddressOfAWebhookIsNotWritten(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	var requests atomic.Int64

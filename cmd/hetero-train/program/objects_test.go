@@ -213,7 +213,7 @@ func (s storage) run(t *testing.T, dir string, args ...string) (out string, code
 	p := buildProgram(t)
 	cmd := exec.Command(p.path, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), s.environ...)
-	text, _ := cmd.CombinedOutput() // the exit code tells
+	text, _ := cmd.CombinedOutput() // the test checks the exit code
 	if strings.Contains(string(text), s3test.Secret) {
 		t.Errorf("the output contains the secret key: %s", text)
 	}
@@ -339,7 +339,7 @@ func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
 		return nil
 	})
 	dir := t.TempDir()
-	out, code := s.run(t, dir, args...) // credentials that may only read: the run does not begin
+	out, code := s.run(t, dir, args...) // the credentials allow only reads, so the run does not begin
 	if code != exit.IO || !strings.Contains(out, "permit s3:PutObject") || strings.Contains(out, "step 1/4") {
 		t.Errorf("exit %d, want %d: %s", code, exit.IO, out)
 	}
@@ -348,7 +348,7 @@ func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
 	if code != exit.IO || !strings.Contains(out, "permit s3:PutObject") || !strings.Contains(out, "on this machine is complete") {
 		t.Errorf("exit %d, want %d: %s", code, exit.IO, out)
 	}
-	// The next start of the finished run, and a network that is lost for a while.
+	// The finished run starts again, and the network is lost for a while.
 	var puts atomic.Int64
 	double.Inject(func(r s3test.Request) *s3test.Fault {
 		if r.Method == "PUT" && puts.Add(1) < 4 {
@@ -449,7 +449,7 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	var shard bytes.Buffer
 	w := tar.NewWriter(&shard)
 	body := jpegOf(t, 1)
-	for k := range 3000 { // more than the run reads before the server stops to answer
+	for k := range 3000 { // more than the run reads before the server stops answering
 		for name, text := range map[string][]byte{"jpg": body, "cls": []byte(fmt.Sprint(k % 2))} {
 			h := &tar.Header{Name: fmt.Sprintf("%04d.%s", k, name), Size: int64(len(text)), Mode: 0o644}
 			if err := w.WriteHeader(h); err != nil {
@@ -496,12 +496,12 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 			t.Fatalf("the run requests no samples: %s", text())
 		}
 	}
-	time.Sleep(time.Second) // the samples that were fetched before are used up
+	time.Sleep(time.Second) // the run has used all samples that it fetched before
 	began := time.Now()
 	cmd.Process.Signal(syscall.SIGTERM)
 	killer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer killer.Stop()
-	cmd.Wait() // the exit code tells
+	cmd.Wait() // the test checks the exit code
 	if took := time.Since(began); took > 25*time.Second || cmd.ProcessState.ExitCode() != exit.Terminated ||
 		!strings.Contains(text(), "waited for objects") {
 		t.Errorf("exit %d after %v, want %d within 25 s: %s", cmd.ProcessState.ExitCode(), took, exit.Terminated,

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// greyPNG returns an image of one shade.
+// greyPNG returns an image in which all pixels have the same shade.
 func greyPNG(t *testing.T, v uint8) []byte {
 	t.Helper()
 	img := image.NewGray(image.Rect(0, 0, 12, 12))

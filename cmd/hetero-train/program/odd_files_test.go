@@ -50,7 +50,7 @@ func TestOddFilesOfARunAreRefused(t *testing.T) {
 	logs := t.TempDir()
 	clitest.MakeAt(t, filepath.Join(logs, "train.log"), clitest.PipeAt)
 	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exit.Usage, irregular)
-	dir := t.TempDir() // a fresh folder, because the result of an earlier run is not needed
+	dir := t.TempDir() // a new folder, because the result of an earlier run is not needed
 	clitest.MakeAt(t, filepath.Join(dir, "run", "results", "result.json"), clitest.Sparse(20<<30))
 	finishSoon(t, p, dir, "train.steps=4").check(t, exit.Done, "want at most 16777216")
 }

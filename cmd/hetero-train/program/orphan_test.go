@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The supervisor has no state of the run. If it is killed, its ranks save all steps and end; none is left behind.
+// The supervisor has no state of the run. If the supervisor is killed, its ranks save all steps and end. No rank
+// remains.
 func TestAKilledSupervisorCostsNoStep(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

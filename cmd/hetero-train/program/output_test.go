@@ -108,7 +108,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if len(ranks) != 2 {
 		t.Errorf("got lines of the batch from ranks %v, want both", ranks)
 	}
-	// the run is already complete; lines of standard output must also be records
+	// the run is already complete; the lines on standard output must also be records
 	if e = run("train.steps=20"); e.code != exit.Done {
 		t.Errorf("a finished run: got exit code %d", e.code)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// pairSettings writes token files of several documents, and returns the settings of a small BERT that predicts masked
-// tokens and the next sentence, and the vocabulary.
+// pairSettings writes token files of several documents. It returns the settings of a small BERT that predicts masked
+// tokens and the next sentence, and the path of the vocabulary.
 func pairSettings(t *testing.T, dir string) (settings, vocab string) {
 	vocab = wordVocabulary(t, dir)
 	var text strings.Builder
@@ -51,8 +51,9 @@ func TestBERTLearnsTheNextSentence(t *testing.T) {
 		e.NextSentence == nil {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	// Each document repeats one of three words, so the words show whether two texts belong to one document: two of
-	// three random pairs have different words, and a third of them cannot be told from a continued text.
+	// Each document repeats one of three words, so different words show that two texts belong to different documents.
+	// Two of three random pairs have different words. The third of the pairs with equal words looks like a continued
+	// text.
 	if !(*e.NextSentence > 0.6) {
 		t.Errorf("next sentence: %v of the pairs are right, guessing gives 0.5", *e.NextSentence)
 	}

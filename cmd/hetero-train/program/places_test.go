@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// A flag for a file or folder refuses the texts that its key refuses, and nothing is created.
+// A flag for a file or folder refuses the same texts as its key, and no file is created.
 func TestFlagsForPlacesRefuseTextsThatCouldNameTwo(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
@@ -44,7 +44,7 @@ func TestFlagsForPlacesRefuseTextsThatCouldNameTwo(t *testing.T) {
 	}
 }
 
-// Every flag that names a file or folder by its name or its description is checked.
+// Each flag whose name indicates a file or folder must refuse a URL.
 func TestAllFlagsForPlacesAreChecked(t *testing.T) {
 	place := regexp.MustCompile(`(^|-)(dir|output|file|vocab|csv|trace|input|speeds|profile|network)$`)
 	checked := 0

@@ -68,7 +68,8 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	}
 }
 
-// A plan of files that it does not open states that it lacks the smaller last step of an epoch.
+// If plan does not open the files of the data set, its output states that the smaller last step of an epoch is not
+// included.
 func TestPlanStatesThatTheLastStepIsUnknown(t *testing.T) {
 	files := []string{"--set", "data.dataset=images", "--set", "data.path=/nowhere", "--set", "model.num_classes=10"}
 	if r := planned(t, append(files, "--set", "data.drop_last=false")...); !strings.Contains(r.LastStep,

@@ -98,9 +98,9 @@ func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 }
 
 // An old CPU computes in f32, an old GPU in fp16, and recent devices in bf16. At the end of the run, the ranks compare
-// hashes of their parameters. The losses must equal those of runs with one type, up to rounding. bf16 has 8 significant
-// bits, so after one step a loss is within 1 % of the f32 loss. The difference grows slowly over the twelve steps of
-// the test, hence the limit of 3 %. If ranks had different loss scales, the losses would differ by factors.
+// hashes of their parameters. The losses must equal the losses of runs with one type, up to rounding. bf16 has 8
+// significant bits, so after one step a loss is within 1 % of the f32 loss. The difference grows slowly over the twelve
+// steps of the test, so the limit is 3 %. If ranks had different loss scales, the losses would differ by factors.
 func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
@@ -132,7 +132,7 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 			}
 			output := filepath.Join(dir, c.name)
 			set := append(slices.Clone(mixedRun), "model.batch_norm=sync")
-			if c.name == "CPUs" { // which type is faster depends on the processor
+			if c.name == "CPUs" { // the faster type depends on the processor
 				cache := t.TempDir()
 				for i := range c.ranks {
 					c.ranks[i].env = append(slices.Clone(c.ranks[i].env), "XDG_CACHE_HOME="+cache)
@@ -219,7 +219,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	}
 }
 
-// asIfFastest changes the choices in a cache to those of timings in which dt was the fastest type.
+// asIfFastest changes the timings in a cache so that dt is the fastest type.
 func asIfFastest(t *testing.T, cache, dt string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "precision", "*.json"))

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The preparation of images stays with exported weights. A command that prepares them in another way warns.
+// Exported weights contain the preparation of images. A command that prepares images differently warns.
 func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 	t.Parallel()
 	pictures := painted(t, map[string]string{"blue": "blue", "green": "green", "red": "red"})

@@ -17,8 +17,8 @@ import (
 // signal where the processor could not, and the Go program then crashes (golang.org/issue/36981).
 const underQEMU = "GODEBUG=asyncpreemptoff=1"
 
-// QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3, Nehalem the first CPU of level x86-64-v2, Haswell the
-// first with AVX2.
+// QEMU emulates the CPUs. qemu64 is x86-64 of 2003 with SSE3, Nehalem is the first CPU of level x86-64-v2, and Haswell
+// is the first CPU with AVX2.
 func TestOldProcessors(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("x86-64 only")

@@ -21,9 +21,9 @@ import (
 // TestMain sets a separate cache folder for the tests and for the programs that they start. Otherwise the cached curves
 // of one run would change the shares of another run.
 //
-// Tests that take seconds call t.Parallel, because most of them wait for other processes. Tests that look at all
-// processes of the program (noProcessOf), compare speeds, or change the environment or the folder of this process do
-// not.
+// Tests that take seconds call t.Parallel, because most of these tests wait for other processes. Some tests do not call
+// t.Parallel: tests that list all processes of the program (noProcessOf), that compare speeds, or that change the
+// environment or the folder of this process.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("XDG_CACHE_HOME", dir)
 	// nohup ignores SIGHUP, and a shell starts background jobs with SIGINT ignored. The programs of the tests would
-	// inherit this. They do not inherit that this process catches the signals.
+	// inherit ignored signals. If this process catches the signals, child processes have the default action.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)

@@ -43,7 +43,7 @@ func fetched(t *testing.T, url string) string {
 	return string(body)
 }
 
-// eventually waits until is returns true. The limit is for a machine that is very busy.
+// eventually waits until is returns true. The time limit allows for a very busy machine.
 func eventually(t *testing.T, what string, is func() bool) bool {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -131,7 +131,7 @@ func TestPrometheusScrapesARun(t *testing.T) {
 	e.check(t, exit.Terminated, "")
 }
 
-// With metrics.ranks = "all", each rank has a server of its own.
+// With metrics.ranks = "all", each rank has its own server.
 func TestEachRankServesItsOwnMetrics(t *testing.T) {
 	p := buildRanks(t)
 	port := porttest.Free(t)

@@ -17,7 +17,7 @@ import (
 // and text in parentheses do not count.
 const mostWords = 25
 
-// plainWords has words that usually mark an unclear sentence, with a clear term for each.
+// plainWords maps words that usually occur in unclear sentences to clear terms.
 var plainWords = map[string]string{
 	"anew":      "again",
 	"as far as": "if, or up to",
@@ -200,7 +200,7 @@ func textFiles(t *testing.T, patterns ...string) []string {
 	}
 	var files []string
 	for _, name := range strings.Split(strings.Trim(string(out), "\x00"), "\x00") {
-		if _, err := os.Stat(filepath.Join(root, name)); err == nil { // git lists removed files until a commit
+		if _, err := os.Stat(filepath.Join(root, name)); err == nil { // git lists removed files until the next commit
 			files = append(files, filepath.Join(root, name))
 		}
 	}

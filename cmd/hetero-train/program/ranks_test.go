@@ -82,8 +82,8 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	}
 }
 
-// Ranks on different CPUs round gradients differently, but must have equal parameters. The run compares hashes of the
-// parameters before it ends.
+// Ranks on different CPUs round gradients differently, but must have equal parameters. The ranks compare hashes of
+// their parameters at the end of the run.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	t.Parallel()
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
@@ -118,7 +118,7 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", but rank 0 has "f32"`)
 }
 
-// Only the machine of rank 0 has the run whose name the settings have.
+// Only the machine of rank 0 needs the folder of the run that model.init_from or train.resume names.
 func TestOnlyRankZeroNeedsTheRunOfAName(t *testing.T) {
 	p, root := buildRanks(t), t.TempDir()
 	finish(t, p.command(root, "experiment.name=first", "train.steps=3"), 0).check(t, exit.Done, "")
@@ -137,7 +137,7 @@ func TestOnlyRankZeroNeedsTheRunOfAName(t *testing.T) {
 	}
 }
 
-// An error that all ranks find must be printed once, as the last line, with the key to change.
+// An error that all ranks detect must be printed once, as the last line, with the key to change.
 func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -246,8 +246,8 @@ func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 	}
 }
 
-// When a rank is lost, the other ranks must end at once; when a rank hangs, they must end after the time-out. All
-// processes must end, and the last checkpoint must be valid.
+// If a rank is lost, the other ranks must end immediately. If a rank hangs, the other ranks must end after the
+// time-out. All processes must end, and the last checkpoint must be valid.
 func TestALostRankIsNamed(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -270,7 +270,7 @@ func TestALostRankIsNamed(t *testing.T) {
 				if c.signal == syscall.SIGKILL || attempt == 3 {
 					t.Fatal(strings.Join(faults, "\n"))
 				}
-				// With a time-out of two seconds, other load of the machine can delay another rank for too long.
+				// With a time-out of two seconds, other load on the machine can delay another rank for too long.
 				t.Logf("attempt %d: %s", attempt, strings.Join(faults, "\n"))
 			}
 		})
@@ -365,7 +365,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 				second = append(second, c.set)
 			}
 			other := asRank(p.command(t.TempDir(), second...), c.rank, c.size, port)
-			if c.rank == 0 { // only one of the two processes can have the port; the other ends at once
+			if c.rank == 0 { // only one of the two processes can have the port; the other ends immediately
 				both, first := []*exec.Cmd{other, asRank(p.command(t.TempDir(), set...), 0, 2, port)},
 					make(chan *exec.Cmd, 2)
 				for _, cmd := range both {
@@ -373,7 +373,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 						t.Fatal(err)
 					}
 					go func() {
-						_ = cmd.Wait() // ProcessState has the result
+						_ = cmd.Wait() // ProcessState contains the result
 						first <- cmd
 					}()
 				}

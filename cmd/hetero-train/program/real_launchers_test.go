@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// The real launchers start two ranks, which train to the same bits as two ranks that the program starts.
-// scripts/check_launchers.sh does the same with torchrun.
+// The real launchers start two ranks. The result must be bit-equal to the result of two ranks that the program starts.
+// scripts/check_launchers.sh checks the same with torchrun.
 func TestRealLaunchersStartRanks(t *testing.T) {
 	set := []string{"train.steps=20", "balance.policy=none", "parallel.rendezvous_timeout_seconds=60"}
 	var want []byte
@@ -73,13 +73,13 @@ func TestRealLaunchersStartRanks(t *testing.T) {
 	}
 }
 
-// Command schedule advise --slurm reads the queue of a real Slurm, and restricts a pending job to a node. This Slurm
-// starts no job itself.
+// Command schedule advise --slurm reads the queue of a real Slurm, and restricts a pending job to a node. This Slurm is
+// configured to start no job.
 func TestScheduleAdvisesARealSlurm(t *testing.T) {
 	startSlurm(t, "defer,sched_interval=3600")
 	var jobs []string
-	// Their owner holds all three jobs. Two opt in, and one of them fits. The last one does not, so nothing may change
-	// it.
+	// The owner holds all three jobs. Two jobs opt in, and one of these two fits. The last job does not opt in, so the
+	// command must not change it.
 	for _, args := range [][]string{{"--gres=gpu:2", "--hold", "--comment", "hetero-train:"},
 		{"--gres=gpu:1", "--hold", "--comment", "hetero-train: kind=LM; steps=9"}, {"--gres=gpu:1", "--hold"}} {
 		out, err := exec.Command("sbatch", append([]string{"--parsable", "--output", os.DevNull, "--wrap", "sleep 300"},
@@ -149,7 +149,7 @@ NodeName=%[1]s NodeAddr=127.0.0.1 CPUs=2 Gres=gpu:v100:2
 PartitionName=all Nodes=%[1]s Default=YES
 `
 
-// startSlurm starts a Slurm of this machine and sets SLURM_CONF to its configuration. The end of the test stops it.
+// startSlurm starts Slurm on this machine and sets SLURM_CONF to its configuration. Slurm stops at the end of the test.
 // scheduler is the value of SchedulerParameters.
 func startSlurm(t *testing.T, scheduler string) {
 	t.Helper()
@@ -162,7 +162,7 @@ func startSlurm(t *testing.T, scheduler string) {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	// munge accepts no folder that others may write; the path of a socket is short
+	// munge refuses a folder that other users may write; the path of a socket must be short
 	dir, err := os.MkdirTemp("", "slurm")
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,9 @@ import (
 var asksForMake = regexp.MustCompile(
 	`\b(run:? make|make (CUDA|BUILD|HETERO|cuda-|deps|native|clean)|then make|apt-get install)`)
 
-// A release has no Makefile and no scripts of the checkout. Messages that name make go through nativelib.Remedy, which
-// knows where the program is. Package needtest speaks to people who run tests, so it may name make.
+// A release has no Makefile and no scripts of the checkout. Code that names make in a message must call
+// nativelib.Remedy, which checks where the program is installed. The messages of package needtest are for people who
+// run tests, so they may name make.
 func TestMessagesForUsersOfAReleaseDoNotAskForMake(t *testing.T) {
 	var faults []string
 	for _, path := range textFiles(t, "*.go", "*.cc", "*.cu", "*.h", ":!*_test.go", ":!engine/needtest",

@@ -198,7 +198,7 @@ func TestARunWithoutAStepHasNoLoss(t *testing.T) {
 			t.Fatalf("read the result: %v", err)
 		}
 		if result["steps"] != 0.0 {
-			continue // the signal came too late
+			continue // the signal arrived too late
 		}
 		for _, key := range []string{"final_train_loss", "samples_per_second"} {
 			if value, has := result[key]; !has || value != nil {

@@ -153,7 +153,7 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &r); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
-	// 1000 steps at 10 steps/s; then 5000 steps at 18 steps/s on both GPUs; the third job waits behind the second.
+	// 1000 steps at 10 steps/s; then 5000 steps at 18 steps/s on both GPUs; the third job waits for the second.
 	second := 100 + 5000.0/18
 	if len(r.Jobs) != 3 || r.Jobs[0].Finish != 100 || r.Jobs[1].Start != 100 || r.Jobs[1].Finish != second ||
 		r.Jobs[2].Finish != second+10 {
@@ -215,7 +215,7 @@ load = 0
 	return cluster, list
 }
 
-// twoJobs lack all figures that may be missing.
+// twoJobs is a list of two jobs without the optional figures.
 const twoJobs = "name,kind,arrival,work,gpus\nfirst,LM,0,1800,2\nsecond,LM,10 s,700,2\n"
 
 func TestScheduleReadsTables(t *testing.T) {
@@ -234,7 +234,7 @@ func TestScheduleReadsTables(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &r); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
-	// The first job has both V100 GPUs at 18 steps/s, the second both T4 GPUs at 7 steps/s.
+	// The first job runs on both V100 GPUs at 18 steps/s, the second on both T4 GPUs at 7 steps/s.
 	if len(r.Jobs) != 2 || r.Jobs[0].Name != "first" || r.Jobs[0].Finish != 100 || r.Jobs[1].Finish != 110 {
 		t.Errorf("got %+v", r.Jobs)
 	}
@@ -262,7 +262,7 @@ func TestScheduleReadsTables(t *testing.T) {
 		{with(twoJobs, "--default", "jobs.priority=7"), 2, "from 0 to 1"},
 		{with(strings.Replace(twoJobs, "second", "first", 1)), 3,
 			"jobs.csv:3: job \"first\": got a second definition, want unique names: the first definition is at "},
-		// One message has all faults: a figure that is missing, and a job that does not fit.
+		// One message contains all faults: a missing figure, and a job that does not fit.
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "--default jobs.cpus=NUMBER"},
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
 		{with(twoJobs, "--default", "jobs.size=7", "--default", "jobs.priority=7"), 2, "want TABLE.COLUMN=NUMBER"},
@@ -530,7 +530,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 	}
 }
 
-// The last GPUs may leave after all jobs have ended.
+// The last GPUs may be removed after all jobs have ended.
 func TestScheduleChangesAfterTheLastJob(t *testing.T) {
 	o := execute([]string{"schedule", "simulate", "--policy", "srf", "--jobs", "5", "--change", "-8volta@1e9",
 		"--change", "-4radeon@1e9", "--change", "-4turing@1e9"})
@@ -539,8 +539,8 @@ func TestScheduleChangesAfterTheLastJob(t *testing.T) {
 	}
 }
 
-// The second list fails at once, the first one after many jobs: the error names the first one at any speed of the
-// workers.
+// The second list fails immediately, and the first list fails after many jobs. The error must name the first list at
+// any speed of the workers.
 func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
 	const late = "LM (batch size 5)\tpython3 main.py\t--steps\t1\t1000\t2000000.0\t1\n"
 	var many strings.Builder
@@ -557,8 +557,8 @@ func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
 	}
 }
 
-// A fake Slurm has one node with three free GPUs and four pending jobs: one waits for resources, one is held by its
-// owner, one by an administrator, and one does not opt in.
+// The fake Slurm has one node with three free GPUs. Its queue has four pending jobs: the first waits for resources, the
+// owner holds the second, an administrator holds the third, and the fourth does not opt in.
 func TestScheduleAdvisesSlurm(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -613,7 +613,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 }
 
-// The example of docs/scheduling.md runs as it stands there, and prints the figures of the page.
+// The example of docs/scheduling.md runs without changes, and prints the figures of the page.
 func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/scheduling.md")
 	if err != nil {

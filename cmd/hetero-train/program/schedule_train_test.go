@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// A training of the scheduling network is saved when it ends, and continues in the same folder.
+// The training of the scheduling network saves at its end, and can be continued in the same folder.
 func TestScheduleTrains(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dir := filepath.Join(t.TempDir(), "network")
@@ -102,8 +102,8 @@ func TestScheduleTrains(t *testing.T) {
 	}
 }
 
-// A signal stops a training of the scheduling network. The same command resumes it, and the network then has the bits
-// of an uninterrupted training.
+// A signal stops the training of the scheduling network. The same command resumes the training, and the network is then
+// bit-equal to the network of an uninterrupted training run.
 func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dir, whole := filepath.Join(t.TempDir(), "stopped"), filepath.Join(t.TempDir(), "whole")

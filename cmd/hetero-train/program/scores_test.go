@@ -14,7 +14,7 @@ import (
 )
 
 // Two ranks without a profile must measure one score and write it to the folder of the experiment. The next run must
-// use the cached figures. Both ranks have the same type of device, and so one score.
+// use the cached figures. Both ranks have the same type of device, so they have one score.
 func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

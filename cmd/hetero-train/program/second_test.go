@@ -120,7 +120,7 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	s.run(exit.Done, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
 	s.run(exit.Done, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
 	s.steps(name+"-3", 30, "0.01")
-	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, another length means another run
+	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, a run of another length is another run
 }
 
 func TestARunWithANameIsNeverReplaced(t *testing.T) {
@@ -168,7 +168,7 @@ func TestAFinishedRunStatesThatItsCheckpointsAreMissing(t *testing.T) {
 	s.run(exit.Done, "a larger value starts again at the first step, because the run's checkpoints are missing")
 }
 
-// Epochs have another number of steps if the batch size changes.
+// If the batch size changes, the number of steps in an epoch changes.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
 	s.run(exit.Done, "done: 20 steps", "--epochs", "2")
@@ -179,7 +179,8 @@ func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 		"data.batch_size=16", "--epochs", "3")
 }
 
-// snapshot returns the files of a folder with their sizes and times. It omits locks, which contain their last holder.
+// snapshot returns the files of a folder with their sizes and times. It omits locks, because a lock contains its last
+// holder.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -245,7 +246,7 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	}
 }
 
-// A policy that the user chose, and whose first decision lies behind the end of the run, causes a warning.
+// If the first decision of a policy that the user chose is after the end of the run, the program warns.
 func TestAPolicyThatCannotActIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	buildRanks(t)
@@ -322,7 +323,7 @@ func TestRepairedSamplesDoNotPreventAResume(t *testing.T) {
 	s.run(exit.Done, "done: 30 steps", "--set", "train.steps=30", "--allow", "data.path")
 }
 
-// If the data have changed since, an epoch has another number of steps than when the run was trained.
+// If the data set has changed since the run, an epoch has another number of steps than in the run.
 func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "here")
 	writePictures(t, here, 40, 0)
@@ -425,7 +426,7 @@ func TestResolvedPrecisionIsCompared(t *testing.T) {
 	s.run(exit.Usage, "train.precision", "--set", "train.precision=bf16", "--set", "train.steps=30")
 }
 
-// Rank 0 decides for all ranks, and no rank may write into the old folder.
+// The decision of rank 0 applies to all ranks, and no rank may write into the old folder.
 func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2")
@@ -448,7 +449,7 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	}
 }
 
-// balance compare must use folders of its own, even if the settings name a run.
+// balance compare must use separate folders, even if the settings name a run.
 func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	t.Parallel()
 	buildRanks(t)
@@ -477,7 +478,8 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	}
 }
 
-// The test kills processes that have changed settings, at moments near the rename of the old run.
+// Each trial starts a run with another learning rate, which renames the folder of the previous run. The trial kills the
+// process at a random time.
 func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	t.Parallel()
 	trials := 6
@@ -510,7 +512,7 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	s.steps("distributed_training", 3, "0.7")
 }
 
-// Runs of a sweep may train at a time. Each has a folder of its own, and the old run exists exactly once.
+// Runs of a sweep may train at the same time. Each run has its own folder, and the old run exists exactly once.
 func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
@@ -558,7 +560,7 @@ func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 	}
 }
 
-// The ranks of a run, and the command that resumes it, have the name that its supervisor has chosen.
+// The ranks of a run, and the command that resumes the run, use the name that the supervisor has chosen.
 func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
 	if err := shm.Available(); err != nil {
 		needtest.Missing(t, "shm", err)

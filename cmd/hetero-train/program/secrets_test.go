@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The test puts known secrets into all sources of secrets. It searches for them in all output of runs that succeed,
-// fail or crash (row S12).
+// The test stores known secrets in all sources of secrets. It searches for the secrets in all output of runs that
+// succeed, fail or crash (row S12).
 func TestNoSecretLeavesTheProgram(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	const canary = "canary-5e1f"

@@ -20,8 +20,8 @@ func onSelftest(t *testing.T, fault string, flags []string, env ...string) (code
 	return exitOf(t, err), string(text)
 }
 
-// Ranks share a GPU, with versions of NCCL that support this and with versions that do not. The suite must detect
-// simulated faults.
+// Ranks share a GPU, with versions of NCCL that support shared GPUs and with versions that do not. The suite must
+// detect simulated faults.
 func TestSelftestOfNCCL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 			[]string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
 		{"a bit that is wrong", "wrong:1@2", []string{"--run", "/values/(broadcast|all_reduce of every)"},
 			exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
-		// The check tries longer time-outs, up to two minutes. The first one ends within the limit.
+		// The check tries longer time-outs, up to two minutes. The first time-out ends within the limit.
 		{"an operation that hangs", "hang:1@1", []string{"--run", "/faults/an operation that a rank", "--limit", "8s"},
 			exit.Communication, []string{"nccl       faults     FAILED",
 				"with a time-out of 1.2s: the operation that all ranks enter: ", "the check did not end within 8s"}},

@@ -28,7 +28,7 @@ type ended struct {
 	stdout, stderr string
 }
 
-// finish runs cmd to its end. If signal is not 0, it sends the signal after the first step.
+// finish runs cmd to its end. If signal is not 0, finish sends the signal after the first step.
 func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	t.Helper()
 	return finishAfterStep(t, cmd, func() {
@@ -205,12 +205,12 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 	t.Run("two ranks", func(t *testing.T) { endBeginning(t, buildRanks(t), "2") })
 }
 
-// endBeginning ends a run with SIGTERM, if possible before its first step. Exit code 75 then needs a message that no
-// step is lost, because nothing is saved.
+// endBeginning ends a run with SIGTERM, if possible before its first step. With exit code 75, the run must then report
+// that no step is lost, because nothing is saved.
 func endBeginning(t *testing.T, p program, ranks string) {
 	t.Helper()
-	// The program catches signals immediately after its first line. On a machine with much other load it may need
-	// longer than the first pauses; the signal then kills it.
+	// The program catches signals immediately after its first line. On a busy machine, the program may need longer than
+	// the first pauses; the signal then kills the program.
 	for _, pause := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second,
 		10 * time.Second} {
 		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "data.num_samples=2000000", "data.image_size=64",
@@ -288,7 +288,7 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 }
 
 // A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run.
-// The same command again must change no record.
+// A repetition of the same command must change no record.
 func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
 	before := ""
@@ -323,7 +323,8 @@ func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
 	}
 }
 
-// The checkpoint of a run whose folder was moved is in the moved folder, so the same command alone does not find it.
+// The checkpoint of a run whose folder was moved is in the moved folder, so the same command does not find the
+// checkpoint.
 func TestARunWhoseFolderWasMovedSaysSo(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	at, away := filepath.Join(dir, "run"), filepath.Join(dir, "away")

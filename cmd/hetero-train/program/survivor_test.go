@@ -74,7 +74,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 				for stepsRecorded(t, filepath.Join(dir, "lost")) < 20 && !processEnded(cmd.Process.Pid) {
 					time.Sleep(time.Millisecond)
 				}
-				time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // an arbitrary point of a step
+				time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // an arbitrary time within a step
 				if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
 					sendTo(pids[1], c.signal)
 				}
@@ -146,9 +146,9 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	}
 }
 
-// pauseOfTheWholeJob returns false if the processes of the run were paused one long after another, so that the pause
-// says nothing. Unless the attempt is the last one, it also returns false if a rank was lost: other load of the machine
-// can delay a single rank for longer than the time-out of heartbeats.
+// pauseOfTheWholeJob returns false if sending a signal to all processes took longer than one second, because the result
+// is then invalid. Unless the attempt is the last one, it also returns false if a rank was lost. Other load on the
+// machine can delay a single rank for longer than the time-out of heartbeats.
 func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid b
 		}
 		signal(freeze)
 		before = stepsRecorded(t, dir)
-		time.Sleep(8 * time.Second) // longer than the time-out of heartbeats, 6 s, and that of operations, 7.5 s
+		time.Sleep(8 * time.Second) // longer than the time-outs of heartbeats, 6 s, and of operations, 7.5 s
 		signal(thaw)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
@@ -216,7 +216,7 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		lead := finishAfterStep(t, ranks[0], func() {
-			for { // waits until there is a checkpoint
+			for { // waits until a checkpoint exists
 				if _, ok := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints")); ok {
 					break
 				}

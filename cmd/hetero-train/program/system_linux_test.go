@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Signals that freeze a process, and let it go on.
+// Signals that freeze a process and let it continue.
 const (
 	freeze = syscall.SIGSTOP
 	thaw   = syscall.SIGCONT
@@ -32,8 +32,7 @@ func diesWithTest(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// hasOwnMounts gives a command a mount namespace of its own. For another user than root, it also needs a user
-// namespace.
+// hasOwnMounts gives a command its own mount namespace. For users other than root, this also requires a user namespace.
 func hasOwnMounts(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {

@@ -64,7 +64,7 @@ func TestTextBecomesTokenShards(t *testing.T) {
 	}
 }
 
-// Keys of the configuration describe token files without a header; other commands' keys are checked, too.
+// Keys of the configuration describe token files without a header. The commands also check all other keys.
 func TestInspectAndVerifyUseTheKeysOfTokenFiles(t *testing.T) {
 	dir := t.TempDir()
 	var wide []byte

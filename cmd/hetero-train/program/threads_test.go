@@ -18,11 +18,12 @@ import (
 )
 
 // asSomebody returns a command that executes a line of shell and then the program with two ranks. The command runs as a
-// user without other processes, who may not read the checkout: it runs copies. runs is the folder of the run.
+// user without other processes. This user may not read the checkout, so the command runs copies of its files. runs is
+// the folder of the run.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	needtest.Root(t, "to become another user: RLIMIT_NPROC does not bind root")
-	bash := needtest.Program(t, "bash", "bash") // its ulimit knows processes
+	bash := needtest.Program(t, "bash", "bash") // its ulimit can limit processes
 	p := buildRanks(t)
 	dir, err := os.MkdirTemp("", "hetero-train-threads-")
 	if err != nil {

@@ -37,7 +37,7 @@ func pointsOf(t *testing.T, runs, metric string) (steps []int) {
 	return steps
 }
 
-// increasing fails the test unless each step is larger than the one before and the last one is last.
+// increasing fails the test unless each step is larger than the previous step and the last step equals last.
 func increasing(t *testing.T, what string, steps []int, count, last int) {
 	t.Helper()
 	for i := 1; i < len(steps); i++ {
@@ -51,7 +51,7 @@ func increasing(t *testing.T, what string, steps []int, count, last int) {
 	}
 }
 
-// The server is down for the whole run. The run is complete, and its points are sent later, once.
+// The server is down for the whole run. The run must complete, and its points are sent later, exactly once.
 func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -88,7 +88,7 @@ func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 	sync(exit.Usage, "--mlflow", run, "--mlflow", "ftp://host")
 }
 
-// A run that is killed and resumed has each point once.
+// After a run is killed and resumed, each point exists exactly once.
 func TestAKilledRunHasEachPointOnce(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
@@ -128,7 +128,7 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 		set = []string{"tracking.mlflow=" + runs, "tracking.interval=8", "train.log_interval=1", "train.steps=1000"}
 		cmd := p.command(dir, set...)
 		stopped := finishAfterStep(t, cmd, func() { cmd.Process.Signal(syscall.SIGTERM) })
-		if stopped.code != exit.Done || attempt == 5 { // else the run was over before the signal
+		if stopped.code != exit.Done || attempt == 5 { // otherwise the run ended before the signal
 			stopped.check(t, exit.Terminated, "")
 			break
 		}
@@ -196,8 +196,8 @@ func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
 			near(fmt.Sprintf("end of curve %s of run %d", c.Key, i), c.Points[len(c.Points)-1].Seconds, own.Training)
 		}
 	}
-	// The evaluations have equal steps in both sources, between the points of training steps. MLflow has not each step,
-	// so the time of an evaluation is known up to the points of training steps around it.
+	// Both sources contain evaluations at the same steps, between the points of training steps. MLflow does not contain
+	// every step, so the time of an evaluation is only known to be between the adjacent points of training steps.
 	evaluations := func(f figures) []point {
 		for _, c := range f.Curves {
 			if c.Key == "eval_loss" {

@@ -97,7 +97,7 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 				t.Errorf("%s: the imported values differ", name)
 			}
 		}
-		// The data of an evaluation need not be those of the import.
+		// The data set of an evaluation may differ from the data set of the import.
 		vocab, shards := writeText(t, dir, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n"),
 			filepath.Join(dir, "shards")
 		in := writeText(t, dir, "in.txt", strings.Repeat("a b b ", 50))
@@ -378,7 +378,7 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 				t.Errorf("%s: %s differs after import and export", c.name, name)
 			}
 		}
-		if err := os.RemoveAll(shards); err != nil { // the vocabulary is gone
+		if err := os.RemoveAll(shards); err != nil { // the folder of the vocabulary is removed
 			t.Fatal(err)
 		}
 		o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder + "2"})
@@ -409,8 +409,8 @@ func TestAnExportHasTheTokenizerOfTheTraining(t *testing.T) {
 	}
 }
 
-// TestTransformersLoadsExports lets the library transformers load exported folders without a hint, and compares its
-// outputs and tokens with those of the program. Imports are compared, too.
+// TestTransformersLoadsExports loads exported folders with the library transformers, without additional options. It
+// compares the outputs and tokens of the library with the outputs and tokens of the program. It also compares imports.
 func TestTransformersLoadsExports(t *testing.T) {
 	needtest.NotShort(t, "trains several models, and starts PyTorch")
 	python := cmp.Or(os.Getenv("HETERO_TORCH"), "python3")

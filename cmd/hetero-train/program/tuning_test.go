@@ -17,7 +17,7 @@ import (
 )
 
 // The number of micro-batches and the size of buckets must not change the losses, up to the rounding of f32 sums. A
-// second run must use the cached choice, and a resumed run the choice of its checkpoint.
+// second run must use the cached choice. A resumed run must use the choice of its checkpoint.
 func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	t.Parallel()
 	p, dir, cache := buildRanks(t), t.TempDir(), t.TempDir()
@@ -60,7 +60,7 @@ func TestMicroBatchesAndBucketsAreChosenAtTheStart(t *testing.T) {
 	near("chosen", lossesOf(t, filepath.Join(dir, "auto"), 2))
 	run("again", "timed_earlier=", auto...)
 	near("from the cache", lossesOf(t, filepath.Join(dir, "again"), 2))
-	cache = t.TempDir() // the checkpoint alone knows the number
+	cache = t.TempDir() // only the checkpoint contains the number
 	chosen := regexp.MustCompile(`train\.grad_accumulation = 0 selects \d+ micro-batch`)
 	resumed := run("auto", "by the run that it resumes", append(auto, "train.steps=8")...)
 	if got, want := chosen.FindString(resumed.stderr), chosen.FindString(first.stderr); got != want || got == "" {

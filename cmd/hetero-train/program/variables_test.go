@@ -39,7 +39,7 @@ func pages(t *testing.T) string {
 	return all.String()
 }
 
-// documented reports whether a page has an environment variable. A variable of NCCL can also be a key of [nccl].
+// documented reports whether a page names an environment variable. A variable of NCCL can also be a key of [nccl].
 func documented(page, name string) bool {
 	if key, ok := strings.CutPrefix(name, "NCCL_"); ok && strings.Contains(page, "| `"+strings.ToLower(key)+"` |") {
 		return true
@@ -83,7 +83,7 @@ func TestAllVariablesAreOnAPage(t *testing.T) {
 	}
 }
 
-// internalFlags are set by one process of this program for another.
+// internalFlags are flags that one process of this program sets for another process.
 var internalFlags = map[string]bool{"with-training": true}
 
 // The help lists all other flags.

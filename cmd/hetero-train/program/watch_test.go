@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// TestProfileWatch: the traffic of the loopback of this machine is shown until Ctrl-C.
+// TestProfileWatch: the command shows the traffic of the loopback interface of this machine until Ctrl-C.
 func TestProfileWatch(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/sys/class/net/lo/statistics/tx_bytes"); err != nil {

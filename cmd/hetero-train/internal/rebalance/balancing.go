@@ -350,7 +350,7 @@ func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	for _, n := range limits {
 		hold += n
 	}
-	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // a lack of memory; the replica reports the reason
+	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // too little memory; see the replica
 		return nil, fmt.Errorf("balance: %w", err)
 	}
 	if err != nil {

@@ -1,12 +1,11 @@
 #!/bin/bash
-# Makes a network of machines from network namespaces, and runs a command in the middle of it.
+# Creates a network of machines from network namespaces, and runs a command on the central machine.
 #
 #   unshare --net --mount --pid --fork --kill-child --mount-proc cluster.sh FOLDER HOST,HOST,... COMMAND...
 #
-# Each machine has an address 10.78.0.N and its own host name; /etc/hosts lists all of them. "on HOST COMMAND..." runs a
-# command on a machine. The controller, where COMMAND runs, is 10.78.0.254. FOLDER is for files of the servers. All of it
-# vanishes with the command.
-# If there is a folder FOLDER/home-HOST, it is /root on this machine.
+# Each machine has an address 10.78.0.N and its own host name; /etc/hosts lists all machines. "on HOST COMMAND..." runs
+# a command on a machine. The controller, where COMMAND runs, is 10.78.0.254. FOLDER is for files of the servers. All
+# machines vanish when the command ends. If a folder FOLDER/home-HOST exists, it is /root on this machine.
 set -euo pipefail
 folder=$1 hosts=${2//,/ }
 shift 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Starts a Slurm on the machines of cluster.sh: partition fast with a1 and a2, partition slow with b1. Then runs a command.
+# Starts Slurm on the machines of cluster.sh: partition fast with a1 and a2, partition slow with b1. Then runs a command.
 #
 #   cluster.sh FOLDER a1,a2,b1 slurm.sh FOLDER COMMAND...
 set -euo pipefail
