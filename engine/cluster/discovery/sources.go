@@ -238,6 +238,14 @@ func fromKubernetes(in *input) (claim, string) {
 	}
 	c.worldSize = in.number(size, 1, maxRanks,
 		wantWorldSize+" (Kubernetes does not set this variable: set it to the completions of the Job)")
+	// Each Job of a JobSet numbers its own pods. The name of a pod is JOB-INDEX, and its address JOB-INDEX.SERVICE.
+	job, named := strings.CutSuffix(in.env["HOSTNAME"], "-"+index.Text)
+	pod, _, inService := strings.Cut(firstGiven(in.options.MasterAddr, in.variable("MASTER_ADDR")).Text, ".")
+	if first, isFirst := strings.CutSuffix(pod, "-0"); named && inService && isFirst && first != job {
+		in.fault(index.From, fmt.Sprintf("got pod %s of the Job %s", index.Text, job), "a pod of the Job %s, whose first "+
+			"pod is rank 0; if a run has several Jobs, as in a JobSet, set PET_NODE_RANK, PET_NNODES and "+
+			"PET_MASTER_ADDR (deploy/kubernetes/overlays/jobset)", first)
+	}
 	c.addrWant = "the host name of the pod of rank 0 (JOB-0.SERVICE)"
 	return c, ""
 }

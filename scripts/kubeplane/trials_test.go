@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = 4 * time.Minute
+
+// An indexed Job trains on the intended nodes, and continues after each kind of loss to the same bits.
+func TestIndexedJobTrains(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	c := start(t)
+	job := func() time.Time {
+		at := time.Now()
+		c.overlay("testdata/indexed-job")
+		return at
+	}
+	complete := func() {
+		c.until("complete Job", patience, func() bool {
+			return c.field("job/train", `.status.conditions[?(@.type=="Complete")].status`) == "True"
+		})
+	}
+	again := func() { c.kubectl("delete", "job", "train", "--namespace=hetero-train", "--wait") }
+
+	// Nobody disturbs the first run.
+	at := job()
+	c.until("first step", patience, func() bool { return c.says("train-0-", "step ") })
+	t.Logf("from kubectl apply to the first step: %.1f s", time.Since(at).Seconds())
+	placed := c.kubectl("get", "pods", "--namespace=hetero-train", "-l", "app.kubernetes.io/component=rank", "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName} {end}`)
+	if strings.Count(placed, "h100-a")+strings.Count(placed, "t4-a") != 3 || strings.Contains(placed, "cpu-a") ||
+		!strings.Contains(placed, "t4-a") || !strings.Contains(placed, "h100-a") {
+		t.Errorf("got the nodes %s, want 3 times h100-a or t4-a, each at least once", placed)
+	}
+	complete()
+	want := c.weights("whole")
+	if log := c.logs("train-0-"); len(log) != 1 {
+		t.Errorf("got %d pods of rank 0, want 1", len(log))
+	}
+	again()
+
+	// SIGKILL, an eviction, and the end of the Job's pods by hand.
+	job()
+	c.until("step 100", patience, func() bool { return c.says("train-0-", "step 100/") })
+	c.signal("train-1-", syscall.SIGKILL)
+	c.until("second start", patience, func() bool {
+		return len(c.logs("train-0-")) == 3 && c.says("train-0-", "step 200/")
+	})
+	c.until("3 ready pods", patience, func() bool { return c.field("job/train", ".status.ready") == "3" })
+	pods := strings.Fields(c.kubectl("get", "pods", "--namespace=hetero-train", "--field-selector=status.phase=Running",
+		"-l", "app.kubernetes.io/component=rank", "-o", `jsonpath={.items[*].metadata.name}`))
+	evict := func(pod string) (string, int) {
+		return c.try(fmt.Sprintf(`{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": %q,
+			"namespace": "hetero-train"}}`, pod), "kubectl", "create", "--raw",
+			"/api/v1/namespaces/hetero-train/pods/"+pod+"/eviction", "-f", "-")
+	}
+	c.until("eviction", patience, func() bool { _, code := evict(pods[2]); return code == 0 })
+	if out, code := evict(pods[1]); code == 0 || !strings.Contains(out, "disruption budget") {
+		t.Errorf("a second eviction: got exit code %d and %q, want a refusal by the budget", code, out)
+	}
+	complete()
+	if !bytes.Equal(c.weights("interrupted"), want) {
+		t.Error("the parameters differ from those of an uninterrupted run")
+	}
+	t.Logf("failed pods that count: %s", c.field("job/train", ".status.failed"))
+	saved := 0
+	for _, path := range c.logs("train-") {
+		text, err := os.ReadFile(path)
+		c.must(err)
+		if strings.Contains(string(text), "stopped by SIGTERM: saved") {
+			saved++
+		}
+		if strings.Contains(string(text), c.token) {
+			t.Errorf("%s has the token", path)
+		}
+		for _, warning := range []string{"/dev/shm", "unknown variable", "read-only file system", "permission denied"} {
+			if strings.Contains(string(text), warning) {
+				t.Errorf("%s: got %q in\n%s", path, warning, text)
+			}
+		}
+	}
+	if saved == 0 {
+		t.Error("no rank saved after the eviction")
+	}
+	again()
+
+	// A wrong setting ends the Job at once.
+	c.kubectl("patch", "configmap", "hetero-train", "--namespace=hetero-train", "--type=merge", "--patch",
+		`{"data": {"config.toml": "[model]\nname = \"resnet51\"\n"}}`)
+	text := c.kubectl("kustomize", "testdata/indexed-job")
+	c.apply(text[strings.LastIndex(text[:strings.Index(text, "kind: Job")], "---")+4:])
+	c.until("failed Job", patience, func() bool {
+		return c.field("job/train", `.status.conditions[?(@.type=="Failed")].reason`) == "PodFailurePolicy"
+	})
+	if text := c.field("job/train", `.status.conditions[?(@.type=="Failed")].message`); !strings.Contains(text,
+		"exit code 2") {
+		t.Errorf("got the message %q, want exit code 2", text)
+	}
+}
+
+// rights of `schedule advise --kubernetes`, and what kubectl says without them.
+var rights = []struct{ kind, name, resource, verb, says string }{
+	{"clusterrole", "hetero-train-advise", "nodes", "list", `cannot list resource "nodes" in API group ""`},
+	{"clusterrole", "hetero-train-advise", "pods", "list", `cannot list resource "pods" in API group ""`},
+	{"clusterrole", "hetero-train-advise", "resourcequotas", "list",
+		`cannot list resource "resourcequotas" in API group ""`},
+	{"clusterrole", "hetero-train-advise", "jobs", "list", `cannot list resource "jobs" in API group "batch"`},
+	{"role", "hetero-train-advise-apply", "jobs", "get", `cannot get resource "jobs" in API group "batch"`},
+	{"role", "hetero-train-advise-apply", "jobs", "patch", `cannot patch resource "jobs" in API group "batch"`},
+}
+
+func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	c := start(t)
+	c.overlay("../../deploy/kubernetes/advise")
+	user := filepath.Join(c.folder, "advise.kubeconfig")
+	admin, err := os.ReadFile(os.Getenv("KUBECONFIG"))
+	c.must(err)
+	secret := c.kubectl("create", "token", "hetero-train-advise", "--namespace=hetero-train")
+	c.must(os.WriteFile(user, bytes.ReplaceAll(admin, []byte(token), []byte(secret)), 0o600))
+	suspended := func(name string) {
+		c.apply(fmt.Sprintf(`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": %q,
+			"namespace": "hetero-train", "labels": {"hetero-train/schedule": "true"}}, "spec": {"suspend": true,
+			"template": {"spec": {"restartPolicy": "Never", "securityContext": {"runAsNonRoot": true, "runAsUser": 1,
+			"seccompProfile": {"type": "RuntimeDefault"}}, "containers": [{"name": "c", "image": "other",
+			"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+			"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}`, name))
+	}
+	advise := func(more ...string) (string, int) {
+		return c.try("", "env", append([]string{"KUBECONFIG=" + user, c.program, "schedule", "advise", "--kubernetes",
+			"--namespace=hetero-train"}, more...)...)
+	}
+	suspended("waits")
+	if out, code := advise(); code != 0 || !strings.Contains(out, "waits") {
+		t.Fatalf("with the documented rights: exit code %d and\n%s", code, out)
+	}
+	for i, r := range rights {
+		text := c.kubectl("get", r.kind, r.name, "--namespace=hetero-train", "-o", "json")
+		var role struct {
+			Rules []struct {
+				APIGroups []string `json:"apiGroups"`
+				Resources []string `json:"resources"`
+				Verbs     []string `json:"verbs"`
+			} `json:"rules"`
+		}
+		c.must(json.Unmarshal([]byte(text), &role))
+		whole, err := json.Marshal(map[string]any{"rules": role.Rules})
+		c.must(err)
+		for j, rule := range role.Rules {
+			for k, resource := range rule.Resources {
+				if resource == r.resource && len(rule.Verbs) == 1 {
+					role.Rules[j].Resources = append(append([]string{}, rule.Resources[:k]...), rule.Resources[k+1:]...)
+				}
+			}
+			if len(rule.Verbs) > 1 {
+				role.Rules[j].Verbs = nil
+				for _, verb := range rule.Verbs {
+					if verb != r.verb {
+						role.Rules[j].Verbs = append(role.Rules[j].Verbs, verb)
+					}
+				}
+			}
+		}
+		kept := role.Rules[:0]
+		for _, rule := range role.Rules {
+			if len(rule.Resources) > 0 {
+				kept = append(kept, rule)
+			}
+		}
+		less, err := json.Marshal(map[string]any{"rules": kept})
+		c.must(err)
+		patch := func(rules []byte) {
+			c.kubectl("patch", r.kind, r.name, "--namespace=hetero-train", "--type=merge", "--patch", string(rules))
+		}
+		patch(less)
+		var args []string
+		if r.kind == "role" {
+			args = []string{"--apply"}
+		}
+		var out string
+		var code int
+		for range 50 { // the server reads changed rights after a moment
+			if out, code = advise(args...); code != 0 {
+				break
+			}
+			c.kubectl("delete", "job", "waits", "--namespace=hetero-train", "--ignore-not-found")
+			suspended("waits")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if code != 5 || !strings.Contains(out, r.says) {
+			t.Errorf("%d: without %s of %s: got exit code %d and\n%s\nwant 5 and %s", i, r.verb, r.resource, code, out,
+				r.says)
+		}
+		patch(whole)
+	}
+	c.until("placed Job", time.Minute, func() bool {
+		out, code := advise("--apply")
+		if code != 0 {
+			t.Log(out)
+		}
+		return code == 0
+	})
+	c.until("pod on a GPU", time.Minute, func() bool {
+		node := c.kubectl("get", "pods", "--namespace=hetero-train", "-l", "batch.kubernetes.io/job-name=waits", "-o",
+			"jsonpath={.items[*].spec.nodeName}")
+		return node == "h100-a" || node == "t4-a"
+	})
+}
