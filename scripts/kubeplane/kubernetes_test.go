@@ -41,7 +41,7 @@ type cluster struct {
 	token   string // of the ranks
 }
 
-// apart repeats the test in namespaces of its own, where addresses and mounts disturb nobody. It says whether the caller
+// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It says whether the caller
 // is the repetition.
 func apart(t *testing.T) bool {
 	if os.Getenv("KUBEPLANE_APART") != "" {
@@ -246,7 +246,7 @@ func (c *cluster) signal(prefix string, s syscall.Signal) {
 func (c *cluster) weights(as string) []byte {
 	c.t.Helper()
 	run := filepath.Join(c.volumes, "work", "experiments", "train")
-	text, err := os.ReadFile(filepath.Join(run, "checkpoints", "step-00000600", "model.safetensors"))
+	text, err := os.ReadFile(filepath.Join(run, "checkpoints", "step-00002000", "model.safetensors"))
 	if err != nil {
 		found, _ := filepath.Glob(filepath.Join(run, "checkpoints", "*"))
 		c.t.Fatalf("%v; found %q", err, found)

@@ -32,7 +32,7 @@ func TestIndexedJobTrains(t *testing.T) {
 	}
 	again := func() { c.kubectl("delete", "job", "train", "--namespace=hetero-train", "--wait") }
 
-	// Nobody disturbs the first run.
+	// The first run is not interrupted.
 	at := job()
 	c.until("first step", patience, func() bool { return c.says("train-0-", "step ") })
 	t.Logf("from kubectl apply to the first step: %.1f s", time.Since(at).Seconds())
