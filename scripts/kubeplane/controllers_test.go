@@ -101,7 +101,7 @@ func (c *cluster) trained(object, first, lost string) []byte {
 		return code == 0
 	})
 	at := time.Now()
-	c.until("first step", patience, func() bool { return c.says(first, "step ") })
+	c.until("first step", patience, func() bool { return c.says(first, "step 1/") })
 	c.t.Logf("%s: from kubectl apply to the first step: %.1f s", object, time.Since(at).Seconds())
 	c.until("step 100", patience, func() bool { return c.says(first, "step 100/") })
 	c.t.Logf("pods:\n%s", c.kubectl("get", "pods", "--namespace=hetero-train", "-o", "wide"))
@@ -117,9 +117,7 @@ func (c *cluster) trained(object, first, lost string) []byte {
 		c.t.Errorf("%s: rank 0 started %d times", object, starts)
 	}
 	c.kubectl("delete", object, "--namespace=hetero-train", "--wait")
-	for _, path := range c.logs("") {
-		c.must(os.Rename(path, path+".old"))
-	}
+	c.forget()
 	return weights
 }
 

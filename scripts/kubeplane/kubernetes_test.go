@@ -41,8 +41,8 @@ type cluster struct {
 	token   string // of the ranks
 }
 
-// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It says whether the caller
-// is the repetition.
+// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It says
+// whether the caller is the repetition.
 func apart(t *testing.T) bool {
 	if os.Getenv("KUBEPLANE_APART") != "" {
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -221,6 +221,14 @@ func (c *cluster) logs(prefix string) []string {
 	return paths
 }
 
+// forget renames the logs of a run that has ended.
+func (c *cluster) forget() {
+	c.t.Helper()
+	for _, path := range c.logs("train-") {
+		c.must(os.Rename(path, path+".old"))
+	}
+}
+
 // says reports whether the last log of a rank has a text.
 func (c *cluster) says(prefix, text string) bool {
 	logs := c.logs(prefix)
@@ -245,7 +253,7 @@ func (c *cluster) signal(prefix string, s syscall.Signal) {
 // weights returns the parameters that the run has at its end, and moves its folder away.
 func (c *cluster) weights(as string) []byte {
 	c.t.Helper()
-	run := filepath.Join(c.volumes, "work", "experiments", "train")
+	run := filepath.Join(c.volumes, "work", "train")
 	text, err := os.ReadFile(filepath.Join(run, "checkpoints", "step-00002000", "model.safetensors"))
 	if err != nil {
 		found, _ := filepath.Glob(filepath.Join(run, "checkpoints", "*"))

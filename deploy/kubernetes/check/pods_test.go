@@ -118,15 +118,16 @@ func TestVolumesBelongTogether(t *testing.T) {
 				if mounts[v.Name] == "" {
 					t.Errorf("%s: the volume %s is not mounted", g.name, v.Name)
 				}
+				shm, claim := v.EmptyDir, v.PersistentVolumeClaim
 				switch {
 				case v.ConfigMap != nil && !have["*v1.ConfigMap "+v.ConfigMap.Name],
-					v.PersistentVolumeClaim != nil && !have["*v1.PersistentVolumeClaim "+v.PersistentVolumeClaim.ClaimName]:
+					claim != nil && !have["*v1.PersistentVolumeClaim "+claim.ClaimName]:
 					t.Errorf("%s: the source of volume %s is not part of the overlay", g.name, v.Name)
 				case v.Secret != nil && *v.Secret.DefaultMode != 0o440:
 					t.Errorf("%s: the secret %s has mode %o, want 440", g.name, v.Name, *v.Secret.DefaultMode)
-				case v.Name == "shm" && (v.EmptyDir.Medium != core.StorageMediumMemory || v.EmptyDir.SizeLimit.IsZero() ||
+				case v.Name == "shm" && (shm.Medium != core.StorageMediumMemory || shm.SizeLimit.IsZero() ||
 					mounts["shm"] != "/dev/shm"):
-					t.Errorf("%s: got the shared memory %+v at %s", g.name, v.EmptyDir, mounts["shm"])
+					t.Errorf("%s: got the shared memory %+v at %s", g.name, shm, mounts["shm"])
 				}
 				delete(mounts, v.Name)
 			}
@@ -193,7 +194,8 @@ func TestExitCodesDecideAboutRestarts(t *testing.T) {
 			actions := map[int32]batch.PodFailurePolicyAction{}
 			disruption := false
 			for _, rule := range g.failures.Rules {
-				disruption = disruption || len(rule.OnPodConditions) == 1 && rule.Action == batch.PodFailurePolicyActionIgnore
+				disruption = disruption || len(rule.OnPodConditions) == 1 &&
+					rule.Action == batch.PodFailurePolicyActionIgnore
 				if rule.OnExitCodes == nil {
 					continue
 				}
