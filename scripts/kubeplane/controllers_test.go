@@ -36,6 +36,9 @@ func (c *cluster) controllers(trainer bool) {
 	if trainer {
 		c.kubectl("apply", "--server-side", "-k", filepath.Join(kubeflow, "manifests/base/crds"))
 	}
+	for _, name := range strings.Fields(c.kubectl("get", "crds", "-o", "name")) {
+		c.kubectl("wait", "--for=condition=Established", "--timeout=60s", name)
+	}
 	// Where controllers look for certificates, below TMPDIR.
 	certificates := filepath.Join(c.folder, "k8s-webhook-server", "serving-certs")
 	c.must(os.MkdirAll(filepath.Dir(certificates), 0o755))
@@ -95,16 +98,28 @@ health: {healthProbeBindAddress: "0"}
 func (c *cluster) trained(object, first, lost string) []byte {
 	c.t.Helper()
 	// The webhooks answer after a moment.
+	var at time.Time
 	c.until("accepted "+object, time.Minute, func() bool {
+		at = time.Now()
 		_, code := c.try("", "kubectl", "apply", "--validate=strict", "--server-side", "--field-manager=test", "-k",
 			"testdata/"+map[bool]string{true: "jobset", false: "trainer"}[strings.HasPrefix(object, "jobset")])
 		return code == 0
 	})
-	at := time.Now()
 	c.until("first step", patience, func() bool { return c.says(first, "step 1/") })
 	c.t.Logf("%s: from kubectl apply to the first step: %.1f s", object, time.Since(at).Seconds())
 	c.until("step 100", patience, func() bool { return c.says(first, "step 100/") })
-	c.t.Logf("pods:\n%s", c.kubectl("get", "pods", "--namespace=hetero-train", "-o", "wide"))
+	placed := c.kubectl("get", "pods", "--namespace=hetero-train", "-l", "app.kubernetes.io/component=rank", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{"\n"}{end}`)
+	for _, line := range strings.Split(placed, "\n") {
+		pod, node, _ := strings.Cut(line, " ")
+		kind, _, _ := strings.Cut(node, "-")
+		if !strings.HasPrefix(pod, "train-"+kind+"-") && !(strings.HasPrefix(pod, "train-node-") && kind != "cpu") {
+			c.t.Errorf("the pod %s is on the node %s", pod, node)
+		}
+	}
+	if ranks := strings.Count(placed, "\n") + 1; ranks != 5 && strings.HasPrefix(object, "jobset") {
+		c.t.Errorf("got %d pods, want 5", ranks)
+	}
 	if lost != "" {
 		c.signal(lost, syscall.SIGKILL)
 	}
