@@ -98,11 +98,14 @@ health: {healthProbeBindAddress: "0"}
 func (c *cluster) trained(object, first, lost string) []byte {
 	c.t.Helper()
 	// The webhooks answer after a moment.
-	var at time.Time
+	begin, at := time.Now(), time.Now()
 	c.until("accepted "+object, time.Minute, func() bool {
 		at = time.Now()
-		_, code := c.try("", "kubectl", "apply", "--validate=strict", "--server-side", "--field-manager=test", "-k",
+		out, code := c.try("", "kubectl", "apply", "--validate=strict", "--server-side", "--field-manager=test", "-k",
 			"testdata/"+map[bool]string{true: "jobset", false: "trainer"}[strings.HasPrefix(object, "jobset")])
+		if code != 0 && time.Since(begin) > 50*time.Second {
+			c.t.Log(out)
+		}
 		return code == 0
 	})
 	c.until("first step", patience, func() bool { return c.says(first, "step 1/") })
