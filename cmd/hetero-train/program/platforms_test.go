@@ -49,6 +49,14 @@ type listed struct {
 	Error                    *struct{ Err string }
 }
 
+// variantOf returns the package of which p is the variant with tests; "" if p is none.
+func (p *listed) variantOf() string {
+	if path, _, _ := strings.Cut(p.ImportPath, " "); path != p.ImportPath && path == p.ForTest {
+		return path
+	}
+	return ""
+}
+
 // checkTypes checks all packages of this module, and reports each fault. It returns their number.
 func (read sources) checkTypes(system, arch string, fault func(error)) (own int, err error) {
 	list := exec.Command("go", "list", "-e", "-deps", "-test",
@@ -62,14 +70,20 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 	if err := list.Start(); err != nil {
 		return 0, err
 	}
-	known := packages{"unsafe": types.Unsafe}
-	for d := json.NewDecoder(out); ; { // a package comes after all packages that it imports
+	var all []listed // a package comes after all packages that it imports
+	tested := map[string]bool{}
+	for d := json.NewDecoder(out); ; {
 		var p listed
 		if err := d.Decode(&p); err == io.EOF {
 			break
 		} else if err != nil {
 			return own, err
 		}
+		all = append(all, p)
+		tested[p.variantOf()] = true
+	}
+	known := packages{"unsafe": types.Unsafe}
+	for _, p := range all {
 		mine := p.Module != nil && p.Module.Main
 		switch {
 		case p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test"):
@@ -81,7 +95,9 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 		if p.Error != nil && len(p.GoFiles) > 0 {
 			fault(errors.New(p.Error.Err))
 		}
-		if err := known.add(&p, read, mine, types.SizesFor("gc", arch), fault); err != nil {
+		// A package with tests in its folder is listed twice: without and with its tests. The latter has all its functions.
+		bodies := mine && !tested[p.ImportPath]
+		if err := known.add(&p, read, mine, bodies, types.SizesFor("gc", arch), fault); err != nil {
 			return own, err
 		}
 	}
@@ -130,8 +146,8 @@ func withoutElements(n ast.Node) bool {
 // packages are the packages that are known, by ImportPath.
 type packages map[string]*types.Package
 
-// add checks a package.
-func (known packages) add(p *listed, read sources, mine bool, sizes types.Sizes, fault func(error)) error {
+// add checks a package; bodies says whether it checks the bodies of functions, too.
+func (known packages) add(p *listed, read sources, mine, bodies bool, sizes types.Sizes, fault func(error)) error {
 	var files []*ast.File
 	for _, name := range p.GoFiles {
 		f, err := read.file(filepath.Join(p.Dir, name), mine)
@@ -140,7 +156,7 @@ func (known packages) add(p *listed, read sources, mine bool, sizes types.Sizes,
 		}
 		files = append(files, f)
 	}
-	config := types.Config{Importer: importer{known, p.ImportMap}, Sizes: sizes, IgnoreFuncBodies: !mine,
+	config := types.Config{Importer: importer{known, p.ImportMap}, Sizes: sizes, IgnoreFuncBodies: !bodies,
 		Error: func(err error) {
 			if mine {
 				fault(err)
