@@ -45,7 +45,7 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 		{"kink, 5 %", true, 0.05, 3.5, 3},
 		{"kink, 20 %", true, 0.2, 14, 14},
 	} {
-		runs := seeds(40, 400)
+		runs := seeds(20, 400)
 		sum, unequal, worst := 0.0, 0, 1.0
 		for seed := range uint64(runs) {
 			res, err := simulate.Run(equalRanks(seed, test.kink, test.noise))

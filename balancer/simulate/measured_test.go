@@ -77,7 +77,7 @@ func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) sim
 // so the worst run of this network has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
-	seeds := seeds(20, 400) // 400 runs in all without -simulate.full
+	seeds := seeds(10, 400) // 200 runs in all without -simulate.full
 	for _, noise := range []float64{0.05, 0.2} {
 		var known, blind endings
 		for _, network := range slices.Sorted(maps.Keys(curves)) {

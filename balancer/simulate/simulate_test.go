@@ -120,9 +120,9 @@ var cases = []struct {
 	seeds int // of the table
 	quick int // of tests without -simulate.full
 }{
-	{2, 0.01, 0, 400, 0, 20, 10}, {2, 0.05, 0, 800, 0, 20, 10}, {2, 0.2, 0, 6000, 0, 20, 5},
-	{4, 0.01, 0, 400, 0, 20, 10}, {4, 0.05, 0, 800, 0, 20, 10}, {4, 0.2, 0, 6000, 0, 20, 0},
-	{8, 0.01, 0, 400, 0, 20, 5}, {8, 0.05, 0, 800, 0, 20, 5}, {8, 0.2, 0, 6000, 0, 20, 0},
+	{2, 0.01, 0, 400, 0, 20, 5}, {2, 0.05, 0, 800, 0, 20, 5}, {2, 0.2, 0, 6000, 0, 20, 2},
+	{4, 0.01, 0, 400, 0, 20, 5}, {4, 0.05, 0, 800, 0, 20, 5}, {4, 0.2, 0, 6000, 0, 20, 0},
+	{8, 0.01, 0, 400, 0, 20, 3}, {8, 0.05, 0, 800, 0, 20, 3}, {8, 0.2, 0, 6000, 0, 20, 0},
 	{8, 0.01, 0.1, 4000, 0, 20, 0},
 	{64, 0.01, 0, 1200, 0, 20, 1}, {64, 0.05, 0, 2400, 0, 20, 0}, {64, 0.2, 0, 12000, 0, 20, 0},
 	{1000, 0.01, 0, 1200, 0, 20, 0}, {1000, 0.05, 0, 2400, 0, 20, 0}, {1000, 0.2, 0, 8000, 60000, 20, 0},
@@ -188,7 +188,7 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 // Kernels of GPUs work in tiles of many samples: the best shares fill them, next to ranks whose curves are lines. A
 // rank that takes one sample more may take twice as long, so that a few such clusters end some percent off.
 func TestHybridFillsTiles(t *testing.T) {
-	leastEach, seeds := 32, 6
+	leastEach, seeds := 32, 4
 	if *full {
 		leastEach, seeds = 16, 10
 	}

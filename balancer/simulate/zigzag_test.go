@@ -85,9 +85,9 @@ func lost(res *simulate.Result) (steps float64) {
 	return steps
 }
 
-// Without -simulate.full, 30 clusters of each kind; with it, the 400 of docs/benchmarks/balancing.md.
+// Without -simulate.full, 20 clusters of each kind; with it, the 400 of docs/benchmarks/balancing.md.
 func TestHybridFindsSharesThatFillTiles(t *testing.T) {
-	seeds := seeds(30, 400)
+	seeds := seeds(20, 400)
 	for _, test := range []struct {
 		noise   float64
 		alike   bool

@@ -15,6 +15,9 @@ import (
 type Caps struct {
 	// Types lists the activation types that every op must support. The suite does not run cases of other types.
 	Types []tensor.DType
+	// Brief lists types of Types whose cases run only under policy Free, to save time: a device whose kernels of two
+	// types differ only in the conversion of values has the same layouts for both.
+	Brief []tensor.DType
 	// Lacks lists kinds of ops that the device leaves to the planner's decomposition. If the device returns
 	// ErrUnsupported for such an op, the suite skips its cases with a log line. ErrUnsupported for another op is a
 	// failure.
@@ -170,7 +173,7 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 // check runs one case with one type under every policy. It runs the first policy, Free, twice.
 func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
 	values, policies := c.materialize(typesFor(dt)), numPolicies
-	if c.large {
+	if c.large || slices.Contains(caps.Brief, dt) {
 		policies = Free + 1
 	}
 	if caps.NoValues {
