@@ -100,10 +100,10 @@ func TestPoliciesTrainAlike(t *testing.T) {
 		if fixed {
 			profile = "auto"
 		}
-		p.unequalRun(t, output, "4", "train.steps=60", "balance.interval=3", "balance.policy="+policy,
+		p.unequalRun(t, output, "4", "train.steps=30", "balance.interval=3", "balance.policy="+policy,
 			"balance.curve_cache=off", "profile.at_start="+profile)
 		records, _, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(0)))
-		if err != nil || len(records) != 60 {
+		if err != nil || len(records) != 30 {
 			t.Fatalf("%s: %d records, %v", policy, len(records), err)
 		}
 		shares := map[int64]bool{}
@@ -117,7 +117,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	}
 	for policy, got := range losses {
 		for step, want := range losses["none"] {
-			if math.Abs(got[step]-want) > 1e-3*want { // sums of f32 in another order, over 60 AdamW steps
+			if math.Abs(got[step]-want) > 1e-3*want { // sums of f32 in another order, over 30 AdamW steps
 				t.Errorf("%s: loss of step %d: got %v, equal shares gave %v", policy, step+1, got[step], want)
 				break
 			}

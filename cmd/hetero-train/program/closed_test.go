@@ -243,7 +243,7 @@ func besiege(ctx context.Context, address string, rate int) (connections int64) 
 func TestStrangersChangeNothing(t *testing.T) {
 	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
-	steps := 400
+	steps := 200
 	if needtest.Hostile.On() {
 		steps = 20000
 	}

@@ -57,7 +57,7 @@ func jpegShard(t *testing.T, n int) []byte {
 // faulty data. With data.corrupt = "skip", training must finish, or refuse the shard with the same exit code.
 func TestDamagedShards(t *testing.T) {
 	t.Parallel()
-	trials := 60
+	trials := 30
 	if needtest.Hostile.On() {
 		trials = 1000
 	}

@@ -7,14 +7,17 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
-	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// A run of 64 ranks over TCP has the losses of one over shared memory, bit for bit, and 128 ranks start. Each run
-// compares the replicas of all ranks before it ends.
+// A run of many ranks over TCP has the losses of one over shared memory, bit for bit, and twice as many ranks start.
+// Each run compares the replicas of all ranks before it ends. The CPU time grows with the square of the ranks.
 func TestManyRanksTrain(t *testing.T) {
-	conformance.Long(conformance.Go(t))
+	many := 20
+	if needtest.Large.On() {
+		many = 64
+	}
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	p := buildRanks(t)
 	train := func(ranks int, set ...string) []float64 {
@@ -24,11 +27,12 @@ func TestManyRanksTrain(t *testing.T) {
 			"train.eval_interval=100"}, set...)...), 0).check(t, exit.Done, "")
 		return lossesOf(t, dir, ranks)
 	}
-	shared, network := train(64), train(64, "parallel.shared_memory=off")
+	shared, network := train(many), train(many, "parallel.shared_memory=off")
 	if len(shared) != 3 || !slices.Equal(shared, network) {
-		t.Errorf("64 ranks: got the losses %v over TCP and %v over shared memory, want the same three", network, shared)
+		t.Errorf("%d ranks: got the losses %v over TCP and %v over shared memory, want the same three", many, network,
+			shared)
 	}
-	if losses := train(128); len(losses) != 3 {
-		t.Errorf("128 ranks: got the losses %v, want three", losses)
+	if losses := train(2 * many); len(losses) != 3 {
+		t.Errorf("%d ranks: got the losses %v, want three", 2*many, losses)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 const (
 	// largeBytes is so large that every implementation is still busy when the abort comes.
-	largeBytes = 96 << 20
+	largeBytes = 48 << 20
 	// settle is how long the check waits for a late write to a buffer.
 	settle = 300 * time.Millisecond
 )
