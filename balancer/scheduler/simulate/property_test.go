@@ -11,10 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// runs is the number of random runs of each property test.
-const runs = 2000
+// runs returns the number of random runs of each policy.
+func runs() int {
+	if needtest.Large.On() {
+		return 2000
+	}
+	return 800
+}
 
 // world is a random cluster with random jobs.
 type world struct {
@@ -259,7 +265,7 @@ func TestProperties(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(11, 13))
-			for n := range runs {
+			for n := range runs() {
 				w := newWorld(random)
 				var p scheduler.Policy = &wild{seed: random.Uint64()}
 				if name != "wild" {
