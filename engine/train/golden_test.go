@@ -494,7 +494,8 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := data.NewLoader(
-		data.Options{Samples: data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: size}},
+		data.Options{
+			Samples:   data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: size}},
 			BatchSize: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ func (read sources) checkTypes(system, arch string, fault func(error)) (own int,
 		if p.Error != nil && len(p.GoFiles) > 0 {
 			fault(errors.New(p.Error.Err))
 		}
-		// A package with tests in its folder is listed twice: without and with its tests. The latter has all its functions.
+		// A package with tests in its folder is listed without and with its tests. The latter has all its functions.
 		bodies := mine && !tested[p.ImportPath]
 		if err := known.add(&p, read, mine, bodies, types.SizesFor("gc", arch), fault); err != nil {
 			return own, err
