@@ -100,10 +100,9 @@ CUDA_ENV := [ ! -f '$(BUILT)/cuda.env' ] || . '$(BUILT)/cuda.env';
 TEST_ENV := GOGC=400 HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
 # make lint vets all packages, so the tests do not.
 # .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.
-# Without symbols and DWARF, a test binary links in half the CPU time; stacks of Go keep their names and lines.
 # One package more than cores is tested at a time, and in a package one test more than cores, because many tests wait for
 # other processes.
-GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -vet=off -timeout 60m -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) + 1) -ldflags='-s -w $(LAZY)'
+GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -vet=off -timeout 60m -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
 # Package program takes longest, so its tests start first.
 ALL_TESTS := ./cmd/hetero-train/program ./...
 ifeq ($(SANITIZE),address)

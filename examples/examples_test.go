@@ -84,7 +84,7 @@ func TestExamplesTrain(t *testing.T) {
 
 func TestOpExamplePassesItsOwnTest(t *testing.T) {
 	needtest.NotShort(t, "compiles a test, which takes seconds")
-	run(t, "op", nil, "go", "test", "-count=1", "-vet=off", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", ".")
+	run(t, "op", nil, "go", "test", "-count=1", "-vet=off", ".")
 }
 
 func shortEnough(t *testing.T, file string) {
