@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +21,9 @@ import (
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 const cookieName = "hetero_dashboard"
+
+// HealthPath is the path of the probe of containers. Its answer tells nothing about the runs, so it needs no token.
+const HealthPath = "/healthz"
 
 // below removes the base path from requests whose proxy has not removed it. Requests without it stay as they are: the
 // base path of one proxy must not prevent the use of another one, or of a tunnel.
@@ -85,6 +89,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed, because the dashboard only reads",
 				http.StatusMethodNotAllowed)
+		case r.URL.Path == HealthPath:
+			fmt.Fprintln(w, "ok")
 		default:
 			if may, wrong := s.mayRead(r); !may {
 				if !wrong || !s.refusesWrong(w, r) {

@@ -124,6 +124,19 @@ func (p probe) send(t *testing.T, at string) (status int, header http.Header, bo
 	return answer.StatusCode, answer.Header, string(content)
 }
 
+// TestHealthNeedsNoToken: probes of containers send none, but other sites still get no answer.
+func TestHealthNeedsNoToken(t *testing.T) {
+	at := start(t, Options{Token: testToken})
+	for _, p := range []probe{{line: "GET " + HealthPath, want: 200}, {line: "HEAD " + HealthPath, want: 200},
+		{line: "GET " + HealthPath + "/", want: 401}, {line: "POST " + HealthPath, want: 405},
+		{line: "GET " + HealthPath, headers: []string{"Host: evil.example"}, want: 403}} {
+		if status, _, text := p.send(t, at); status != p.want || status == 200 && strings.TrimSpace(text) != "ok" &&
+			!strings.HasPrefix(p.line, "HEAD") {
+			t.Errorf("%s %q: got %d %q, want %d", p.line, p.headers, status, text, p.want)
+		}
+	}
+}
+
 // attacks returns requests that must be refused, with and without a token.
 func attacks() (all []probe) {
 	add := func(name, line string, want int, headers ...string) {

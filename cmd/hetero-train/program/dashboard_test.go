@@ -94,12 +94,24 @@ func TestDashboardServesUntilCtrlC(t *testing.T) {
 
 func TestDashboardEndsAfterSIGTERM(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	cmd, address, _ := startDashboard(t, p, "--input-dir", dir)
-	get(t, address)
+	cmd, address, _ := startDashboard(t, p, "--input-dir", dir, "--address", "0.0.0.0")
+	_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want int) {
+		t.Helper()
+		text, err := exec.Command(p.path, "dashboard", "--check", "--port", port, "--address", "0.0.0.0").CombinedOutput()
+		if code := exitOf(t, err); code != want {
+			t.Errorf("--check: got exit code %d, want %d: %s", code, want, text)
+		}
+	}
+	check(exit.Done)
 	cmd.Process.Signal(syscall.SIGTERM)
 	if code := exitOf(t, cmd.Wait()); code != exit.Terminated {
 		t.Errorf("got exit code %d, want %d", code, exit.Terminated)
 	}
+	check(exit.Unexpected)
 }
 
 func TestDashboardRefusesBadInput(t *testing.T) {
@@ -303,7 +315,7 @@ func TestStatusOfRuns(t *testing.T) {
 		return string(text)
 	}
 	for _, args := range [][]string{{"--input-dir", dir}, {"--input-dir", dir, "run"}, {filepath.Join(dir, "run")},
-		{"--input-dir", filepath.Join(dir, "run"), "--watch"}} {
+		{"--input-dir", filepath.Join(dir, "run"), "--watch"}, {"--input-dir", dir, "--check", "1ns"}} {
 		text := status(exit.Done, args...)
 		for _, want := range []string{"run: finished, step 60 of 60 (100 %)\n", "[Load Balancer Status] step ",
 			"Cluster Throughput: ", "bottleneck: ", "last decision: step "} {
@@ -326,7 +338,8 @@ func TestStatusOfRuns(t *testing.T) {
 	for want, args := range map[string][]string{"there is no run other in folder " + dir + "; newest runs in it: ": {
 		"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")},
 		"want a name of at most 64 characters": {"--input-dir", dir, "a b"},
-		"there is no run":                      {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"}} {
+		"there is no run":                      {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"},
+		"--check: got 0s, want a time above 0": {"--check", "0s"}} {
 		if text := status(exit.Usage, args...); !strings.Contains(text, want) {
 			t.Errorf("status %q: got %q, want %q", args, text, want)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -37,10 +38,12 @@ or "localhost". Otherwise set --base-path and dashboard.hosts.
 By default, only programs on this machine can read the page. With another --address, a browser must send a token once.
 HETERO_DASHBOARD_TOKEN or the file of --token-file contains the token. If neither is set, the command creates a token and prints it.
 
+--check is for the health check of a container: it asks the dashboard of this machine on --port, and fails if there is no answer.
+
 --server.address and --server.port are other names of --address and --port.
 
 Exit codes:
-  1    the server failed
+  1    the server failed, or --check got no answer
   2    bad flags or configuration, no folder of runs, or the port is in use
   75   stopped by SIGTERM
   130  stopped by Ctrl-C`
@@ -67,7 +70,7 @@ func New(a *cli.App) *cobra.Command {
 		Args:    cli.NoArguments,
 	}
 	var input string
-	var withTraining bool
+	var withTraining, check bool
 	cmd.Flags().BoolVar(&withTraining, "with-training", false,
 		"end at the end of standard input, and wait for the folder")
 	cmd.Flags().StringVar(&input, "input-dir", "",
@@ -84,6 +87,7 @@ func New(a *cli.App) *cobra.Command {
 	a.AddKeyFlag(cmd, "cert-file", "dashboard.cert_file", "string", "certificate of the server, for HTTPS")
 	a.AddKeyFlag(cmd, "key-file", "dashboard.key_file", "string", "private key of --cert-file")
 	a.AddSwitch(cmd, "insecure", "dashboard.insecure", "let other machines read without a token")
+	cmd.Flags().BoolVar(&check, "check", false, "ask the dashboard of this machine whether it answers, and end")
 	for _, hidden := range []string{"server.address", "server.port", "with-training"} {
 		cmd.Flags().Lookup(hidden).Hidden = true
 	}
@@ -91,6 +95,9 @@ func New(a *cli.App) *cobra.Command {
 		cfg, err := a.Load()
 		if err != nil {
 			return err
+		}
+		if check {
+			return ask(cmd.Context(), cfg)
 		}
 		if input == "" {
 			input = cfg.Experiment.OutputDir
@@ -209,6 +216,32 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 		return cause // a signal ended the command
 	}
 	return exit.With(exit.Unexpected, err)
+}
+
+// ask fails unless a dashboard answers on the port of this machine.
+func ask(ctx context.Context, cfg *config.Config) error {
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	host := cfg.Dashboard.Address
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	address := "http://" + net.JoinHostPort(host, strconv.Itoa(cfg.Dashboard.Port)) + dashboard.HealthPath
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return exit.Usagef("dashboard: --check: %w", err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without the proxy of the environment
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("dashboard: --check: no dashboard answers: %w", err)
+	}
+	defer answer.Body.Close() // the answer was only read
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("dashboard: --check: GET %s: got %s, want 200 OK", address, answer.Status)
+	}
+	return nil
 }
 
 // pageOf returns the address of the page for a browser.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -25,13 +26,18 @@ RUN is the name of a run in --input-dir, or the folder of a run. Without RUN, th
 With --watch, the command shows the run again after each change, until the run ends. The command only reads files, so the run may
 train on another machine that shares the folder.
 
+--check is for the health check of a container. It fails unless the run is finished, or is running and its newest record is at most
+DURATION old. Choose a DURATION that is longer than an evaluation and than a checkpoint.
+
 Exit codes:
+  1    --check: the run is not healthy
   2    bad flags, there is no such run, or its folder was deleted or renamed
   130  stopped by Ctrl-C`
 
 const example = `  hetero-train status
   hetero-train status resnet50 --watch
-  hetero-train status experiments/resnet50 --json | jq .decision.share_of_oracle`
+  hetero-train status experiments/resnet50 --json | jq .decision.share_of_oracle
+  hetero-train status --check 10m                                             the health check of a container`
 
 // watchInterval is the time between two looks at a run. Runs write their records twice a second.
 const watchInterval = time.Second
@@ -42,10 +48,18 @@ func New(a *cli.App) *cobra.Command {
 		Args: cli.AtMostOne}
 	var input string
 	var watch, asJSON bool
+	var oldest time.Duration
 	cmd.Flags().StringVar(&input, "input-dir", "experiments", "`folder` that contains the runs")
 	cmd.Flags().BoolVar(&watch, "watch", false, "show the run again after each change, until it ends")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	cmd.Flags().DurationVar(&oldest, "check", 0,
+		"fail unless the run is finished, or has a record that is younger than this `DURATION`, for example 10m")
+	cmd.MarkFlagsMutuallyExclusive("check", "watch")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		checks := cmd.Flags().Changed("check")
+		if checks && oldest <= 0 {
+			return exit.Usagef("status: --check: got %v, want a time above 0, for example 10m", oldest)
+		}
 		folder, run, err := open(cmd.Context(), input, cli.First(args))
 		if err != nil {
 			return err
@@ -58,11 +72,29 @@ func New(a *cli.App) *cobra.Command {
 			if err := context.Cause(cmd.Context()); err != nil {
 				return err
 			}
-			return s.show(run.View())
+			v := run.View()
+			if err := s.show(v); err != nil || !checks {
+				return err
+			}
+			return unhealthy(v.State, run.Age(), oldest)
 		}
 		return follow(cmd.Context(), folder, run, s)
 	}
 	return cmd
+}
+
+// unhealthy returns nil for a run that is finished, or that is running and has a record younger than oldest. Before the
+// first record, the state alone counts.
+func unhealthy(s runs.State, age, oldest time.Duration) error {
+	switch {
+	case s.Kind == runs.Finished || s.Kind == runs.Running && age <= oldest:
+		return nil
+	case s.Kind == runs.Running:
+		return fmt.Errorf("status: the run is not healthy: its newest record is %v old, want at most %v",
+			age.Round(time.Second), oldest)
+	}
+	return fmt.Errorf("status: the run is not healthy: its state is %s, want %s or %s", s.Kind, runs.Running,
+		runs.Finished)
 }
 
 // open opens a run by its name or its folder; "" is the newest run of the folder input. It also opens the folder that

@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# Builds a container image of a release.
+#
+#   deploy/container/build.sh [--cuda] [--release FILE] [--engine ENGINE]     as root, for debootstrap
+#
+#   --cuda      also the libraries of NVIDIA that GPUs need; the release must be one of `make dist CUDA=on`
+#   --release   archive of `make dist`; default: the archive of this commit in dist/
+#   --engine    buildah, podman or docker; default: the first of them that is in PATH
+#
+# buildah and podman need no daemon. The result is in build/container:
+#
+#   hetero-train-VERSION-KIND.tar.gz       image for `docker load` and `podman load`, with the tag hetero-train:VERSION-KIND
+#   hetero-train-VERSION-KIND.spdx.json    list of all its software in SPDX, which the image also contains
+#
+# The image starts from nothing: files of a few packages of Debian 13, and the release. Two builds of one commit from the
+# same state of the Debian archive give the same image, except with docker, whose builder records the time of the build.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+umask 022
+
+fail() { echo "container: $*" >&2; exit 1; }
+. scripts/roots.sh
+system=trixie
+packages=(base-files ca-certificates libc6 tzdata)
+place=$PWD/build/container
+root=$place/root-$system
+kind=cpu release='' engine=''
+while [ $# -gt 0 ]; do
+	case $1 in
+	--cuda) kind=cuda ;;
+	--release) release=${2:?--release needs the archive of a release} && shift ;;
+	--engine) engine=${2:?--engine needs buildah, podman or docker} && shift ;;
+	*) fail "got $1, want --cuda, --release FILE or --engine ENGINE" ;;
+	esac
+	shift
+done
+[ $kind = cpu ] || packages+=(zlib1g) # of cuDNN
+
+need_roots
+if [ -z "$engine" ]; then
+	for engine in buildah podman docker; do
+		command -v $engine >/dev/null && break
+		engine=''
+	done
+	[ -n "$engine" ] || fail "there is no buildah, podman or docker in PATH; run: apt-get install buildah"
+fi
+case $engine in
+buildah | podman | docker) command -v "$engine" >/dev/null || fail "$engine is not in PATH" ;;
+*) fail "--engine: got $engine, want buildah, podman or docker" ;;
+esac
+if [ -z "$release" ]; then
+	release=dist/hetero-train-$(third_party/version.sh)-linux-x86_64.tar.gz
+	[ -e "$release" ] || fail "$release is missing; run: make dist$([ $kind = cpu ] || echo ' CUDA=on'), or name an archive with --release"
+fi
+[[ $(basename "$release") =~ ^hetero-train-(.+)-linux-x86_64\.tar\.gz$ ]] ||
+	fail "--release: got $release, want hetero-train-VERSION-linux-x86_64.tar.gz"
+version=${BASH_REMATCH[1]}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(tar --full-time -tvf "$release" 2>/dev/null | awk 'NR == 1 { print $4 " " $5 }' | date -u -f - +%s)}
+export SOURCE_DATE_EPOCH
+context=$place/$kind
+name=hetero-train-$version-$kind
+tag=hetero-train:${version//+/-}-$kind # a tag has no plus
+space=700
+[ $kind = cpu ] || space=6500
+need_space "$place" $space "an image"
+
+# A context has only what this build puts there.
+rm -rf "$context"
+mkdir -p "$context"/{base,release,cuda}
+make_root $system "$root" ca-certificates
+
+# keep matches the files of the packages that the image needs.
+keep='^/(usr/)?(lib/x86_64-linux-gnu/[^/]+\.so[^/]*|lib64/[^/]+|lib/os-release|share/zoneinfo/.+|share/common-licenses/.+|share/doc/[^/]+/copyright)$|^/etc/(debian_version|os-release)$'
+
+# copy_base copies files of Debian's packages, and makes the folders in which a container writes.
+copy_base() {
+	local base=$context/base file
+	mkdir -p "$base"/{usr/{bin,lib,lib64,sbin},etc/ssl/certs,dev,proc,sys,run,tmp,work/experiments,cache,var/lib/dpkg/status.d}
+	for file in bin lib lib64 sbin; do ln -s usr/$file "$base/$file"; done
+	inside "$root" dpkg -L "${packages[@]}" | grep -E "$keep" | grep -v '/zoneinfo/right/' | sort -u | sed 's,^/\(lib\(64\)\?\)/,usr/\1/,; s,^/,,' |
+		while read -r file; do [ ! -d "$root/$file" ] && echo "$file"; done >"$place/files"
+	tar -C "$root" -cf - -T "$place/files" | tar -C "$base" -xf -
+	cp "$root/etc/ssl/certs/ca-certificates.crt" "$base/etc/ssl/certs/"
+	# Scanners of vulnerabilities find the packages here, as in distroless images.
+	for file in "${packages[@]}"; do inside "$root" dpkg-query -s "$file" >"$base/var/lib/dpkg/status.d/$file"; done
+	printf '%s\n' 'root:x:0:0:root:/work:/usr/sbin/nologin' 'hetero:x:65532:65532:hetero-train:/work:/usr/sbin/nologin' >"$base/etc/passwd"
+	printf '%s\n' 'root:x:0:' 'hetero:x:65532:' >"$base/etc/group"
+	echo 'hosts: files dns' >"$base/etc/nsswitch.conf"
+	ln -s /opt/hetero-train/share/hetero-train/configs "$base/configs"
+	# The first named volume at such a folder takes over its mode, so each user of --user can write there.
+	chmod 1777 "$base"/{tmp,work,work/experiments,cache}
+}
+
+# copy_cuda copies the libraries that the program opens for GPUs into a folder that the loader searches without a cache.
+copy_cuda() {
+	local to=$context/cuda/usr/lib/x86_64-linux-gnu from=third_party/.cuda/nvidia wheel
+	[ -e "$context/release/lib/hetero-train/libhetero_cuda.so" ] || fail "$release has no GPU device; run: make dist CUDA=on"
+	python3 third_party/cuda.py
+	mkdir -p "$to"
+	cp -L $from/cu13/lib/lib{cublas,cublasLt,cupti,nvrtc}.so.13 $from/cu13/lib/libnvrtc-builtins.so.13.* $from/cudnn/lib/libcudnn*.so.9 $from/nccl/lib/libnccl.so.2 "$to/"
+	for wheel in nvidia_cublas nvidia_cuda_cupti nvidia_cuda_nvrtc nvidia_cudnn_cu13 nvidia_nccl_cu13; do
+		mkdir -p "$context/cuda/usr/share/doc/$wheel"
+		cp $from/licences/$wheel/* "$context/cuda/usr/share/doc/$wheel/"
+		awk -v wheel=$wheel '$2 ~ "^" wheel "-" { print $2 }' third_party/cuda.sha256
+	done >"$context/wheels"
+	# Two libraries need those of GCC, which the release has in its own folder: its GPU device loads them first.
+	local file needed
+	for file in "$to"/*; do
+		for needed in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+			[ -e "$to/$needed" ] || [ -e "$context/base/usr/lib/x86_64-linux-gnu/$needed" ] || [ -e "$context/release/lib/hetero-train/$needed" ] ||
+				fail "$(basename "$file") needs $needed, which the image does not have"
+		done
+	done
+}
+
+copy_base
+tar -C "$context/release" --strip-components=1 --no-same-owner -xf "$release"
+if [ $kind = cuda ]; then copy_cuda; fi
+python3 deploy/container/sbom.py "$context" "$version" $kind >"$place/$name.spdx.json"
+cp "$place/$name.spdx.json" "$context/release/share/doc/hetero-train/sbom.spdx.json"
+find "$context" -type d ! -perm -1000 -exec chmod 755 {} +
+find "$context" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+
+revision=${version#*+g}
+if [ "$revision" = "$version" ]; then revision=$(git rev-list -n 1 "v$version" 2>/dev/null || echo "v$version"); else
+	revision=$(git rev-parse --verify -q "${revision%.dirty}^{commit}" || echo "$revision"); fi
+arguments=(--target "$kind" -t "$tag" --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SYSTEM=debian:$system"
+	--build-arg "CREATED=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" -f "$PWD/deploy/container/Containerfile")
+rm -f "$place/$name".tar*
+case $engine in
+buildah | podman)
+	command=("$engine" --root "$place/storage" --runroot "$place/runroot")
+	trap '"${command[@]}" rmi -af >/dev/null 2>&1 || :; rm -rf "$place/storage" "$place/runroot"' EXIT
+	if [ "$engine" = buildah ]; then verb=bud; else verb=build; fi
+	"${command[@]}" $verb --layers --format docker --timestamp "$SOURCE_DATE_EPOCH" "${arguments[@]}" "$context" >"$place/build.log" 2>&1 ||
+		{ tail -n 5 "$place/build.log" >&2; fail "$engine failed; its output is in build/container/build.log"; }
+	"${command[@]}" push -q "$tag" "docker-archive:$place/$name.tar:$tag" >>"$place/build.log" 2>&1 ||
+		{ tail -n 5 "$place/build.log" >&2; fail "$engine push failed; its output is in build/container/build.log"; }
+	;;
+docker)
+	docker build "${arguments[@]}" "$context" >"$place/build.log" 2>&1 ||
+		{ tail -n 5 "$place/build.log" >&2; fail "docker failed; its output is in build/container/build.log"; }
+	docker save -o "$place/$name.tar" "$tag"
+	;;
+esac
+id=$(tar -xOf "$place/$name.tar" manifest.json | sed -n 's/.*"Config":"\(blobs\/sha256\/\)\?\([0-9a-f]*\).*/\2/p')
+size=$(stat -c %s "$place/$name.tar")
+gzip -n "$place/$name.tar"
+rm -rf "$context"
+mb() { echo "$((($1 + 500000) / 1000000)) MB"; }
+echo "container: $tag, image id sha256:$id, $(mb "$size"), compressed $(mb "$(stat -c %s "$place/$name.tar.gz")"): build/container/$name.tar.gz"
