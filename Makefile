@@ -123,7 +123,7 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall offline-archive dist dist-check deps test test-kernels test-long test-race lint bench clean distclean help
+.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall offline-archive dist dist-check container deps test test-kernels test-long test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; install missing dependencies first (default)
 	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o '$(PROGRAM)' ./cmd/hetero-train
@@ -246,6 +246,12 @@ else
 	@scripts/dist_check.sh dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 	@scripts/dist_check.sh --wheel dist/hetero_train-*_x86_64.whl
 endif
+
+RELEASE := dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
+
+container: ## Build a container image in build/container, as root, from a release of make dist; CUDA=on for GPUs (docs/containers.md)
+	@[ -e '$(RELEASE)' ] || $(MAKE) --no-print-directory dist
+	@deploy/container/build.sh $(if $(filter on,$(CUDA)),--cuda) --release '$(RELEASE)'
 
 # Only files of the build: a BUILD of the user may contain other files.
 clean: ## Remove built files; keep downloads
