@@ -132,9 +132,9 @@ buildah | podman)
 	command=("$engine" --root "$place/storage" --runroot "$place/runroot")
 	trap '"${command[@]}" rmi -af >/dev/null 2>&1 || :; rm -rf "$place/storage" "$place/runroot"' EXIT
 	if [ "$engine" = buildah ]; then verb=bud; else verb=build; fi
-	"${command[@]}" $verb --layers --format docker --timestamp "$SOURCE_DATE_EPOCH" "${arguments[@]}" "$context" >"$place/build.log" 2>&1 ||
+	"${command[@]}" $verb --layers --format oci --timestamp "$SOURCE_DATE_EPOCH" --iidfile "$place/id" "${arguments[@]}" "$context" >"$place/build.log" 2>&1 ||
 		{ tail -n 5 "$place/build.log" >&2; fail "$engine failed; its output is in build/container/build.log"; }
-	"${command[@]}" push -q "$tag" "docker-archive:$place/$name.tar:$tag" >>"$place/build.log" 2>&1 ||
+	"${command[@]}" push -q "$(cat "$place/id")" "docker-archive:$place/$name.tar:$tag" >>"$place/build.log" 2>&1 ||
 		{ tail -n 5 "$place/build.log" >&2; fail "$engine push failed; its output is in build/container/build.log"; }
 	;;
 docker)

@@ -105,7 +105,6 @@ func TestImageHasItsLabels(t *testing.T) {
 // composition has the parts of compose.yaml that this test reads; decoding refuses all other keys. The long test checks
 // the file with compose-go and runs it.
 type composition struct {
-	Name      string
 	Container any `yaml:"x-container"`
 	Worker    any `yaml:"x-worker"`
 	Services  map[string]struct {

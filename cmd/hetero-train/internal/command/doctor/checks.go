@@ -99,6 +99,10 @@ func (f *findings) memory() {
 	const small = 1 << 30 // Docker's default is 64 MiB; NCCL needs tens of MiB for each pair of GPUs
 	switch s := f.of.Shared; {
 	case len(f.of.GPUs) < 2: // the ranks of hetero-train itself share memory without /dev/shm
+		if s != nil {
+			f.add("shared memory", good, "", "/dev/shm has %d MiB; only NCCL between GPUs needs it (docker run --shm-size)",
+				s.Total>>20)
+		}
 	case s == nil:
 		f.add("shared memory", warning, "mount a tmpfs at /dev/shm", "/dev/shm is missing, and NCCL needs it between the GPUs of a machine")
 	case s.Total < small:
