@@ -145,6 +145,7 @@ docker)
 esac
 id=$(tar -xOf "$place/$name.tar" manifest.json | sed -n 's/.*"Config":"\(blobs\/sha256\/\)\?\([0-9a-f]*\).*/\2/p')
 size=$(stat -c %s "$place/$name.tar")
+chmod 644 "$place/$name.tar"
 gzip -n "$place/$name.tar"
 rm -rf "$context"
 mb() { echo "$((($1 + 500000) / 1000000)) MB"; }

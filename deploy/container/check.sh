@@ -189,6 +189,8 @@ image_size = 8
 [train]
 steps = 1500
 eval_interval = 0
+[balance]
+policy = "hybrid"
 CONFIG
 compose=(docker-compose --ansi never -p trial -f "$here/compose.yaml" -f "$place/override.yaml")
 cat >"$place/override.yaml" <<OVERRIDE
