@@ -27,17 +27,16 @@ def read_text(*parts):
 def package_of(name, version, licence, purl, comment):
     """Returns a package of the document."""
     # The licences of a Debian package are in its copyright file, which has no SPDX names.
-    found = {"name": name, "SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.]+", "-", purl.split("?")[0][len("pkg:"):]),
+    return {"name": name, "SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.]+", "-", purl.split("?")[0][len("pkg:"):]),
              "versionInfo": version, "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION",
              "licenseDeclared": licence or "NOASSERTION", "copyrightText": "NOASSERTION", "comment": comment,
              "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}]}
-    return found
 
 
 def purl_of(kind, name, version, **qualifiers):
     quote = urllib.parse.quote
-    text = "".join(f"{'&' if at else '?'}{key}={quote(value)}" for at, (key, value) in enumerate(sorted(qualifiers.items())))
-    return f"pkg:{kind}/{quote(name)}@{quote(version, safe='.~:')}{text}"
+    pairs = "&".join(f"{key}={quote(value)}" for key, value in sorted(qualifiers.items()))
+    return f"pkg:{kind}/{quote(name)}@{quote(version, safe='.~:')}" + (pairs and "?" + pairs)
 
 
 def of_release(context):
@@ -97,21 +96,24 @@ def main(context, version, kind):
     if kind == "cuda":
         packages += of_nvidia(context)
     identifiers = [p["SPDXID"] for p in packages]
-    if len(set(identifiers)) != len(identifiers):
-        sys.exit("sbom: two packages have one identifier: " + " ".join(sorted(i for i in identifiers if identifiers.count(i) > 1)))
+    twice = sorted({i for i in identifiers if identifiers.count(i) > 1})
+    if twice:
+        sys.exit("sbom: two packages have one identifier: " + " ".join(twice))
     image = f"hetero-train:{version.replace('+', '-')}-{kind}"
     described = {"name": image, "SPDXID": "SPDXRef-Image", "versionInfo": version, "downloadLocation": "NOASSERTION",
                  "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": "Apache-2.0",
                  "copyrightText": "NOASSERTION", "primaryPackagePurpose": "CONTAINER"}
     digest = hashlib.sha256(json.dumps(packages, sort_keys=True).encode()).hexdigest()
+    related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Image")]
+    related += [("SPDXRef-Image", "CONTAINS", i) for i in identifiers]
     created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     document = {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": image,
         "documentNamespace": f"https://github.com/hetero-train/hetero-train/spdx/{version}-{kind}-{digest[:16]}",
         "creationInfo": {"created": created.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": ["Tool: hetero-train-sbom"]},
         "packages": [described] + packages,
-        "relationships": [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-Image"}]
-        + [{"spdxElementId": "SPDXRef-Image", "relationshipType": "CONTAINS", "relatedSpdxElement": i} for i in identifiers],
+        "relationships": [{"spdxElementId": a, "relationshipType": kind_of, "relatedSpdxElement": b}
+                          for a, kind_of, b in related],
     }
     texts = list(licence_texts(context, packages))
     if texts:

@@ -101,7 +101,8 @@ func TestDashboardEndsAfterSIGTERM(t *testing.T) {
 	}
 	check := func(want int) {
 		t.Helper()
-		text, err := exec.Command(p.path, "dashboard", "--check", "--port", port, "--address", "0.0.0.0").CombinedOutput()
+		text, err := exec.Command(p.path, "dashboard", "--check", "--port", port, "--address", "0.0.0.0").
+			CombinedOutput()
 		if code := exitOf(t, err); code != want {
 			t.Errorf("--check: got exit code %d, want %d: %s", code, want, text)
 		}

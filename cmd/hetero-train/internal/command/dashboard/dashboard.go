@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -227,13 +228,17 @@ func ask(ctx context.Context, cfg *config.Config) error {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	address := "http://" + net.JoinHostPort(host, strconv.Itoa(cfg.Dashboard.Port)) + dashboard.HealthPath
+	scheme, transport := "http://", &http.Transport{DisableKeepAlives: true} // without the proxy of the environment
+	if cfg.Dashboard.CertFile != "" {
+		// The certificate has the names that browsers use, and the request contains no secret.
+		scheme, transport.TLSClientConfig = "https://", &tls.Config{InsecureSkipVerify: true}
+	}
+	address := scheme + net.JoinHostPort(host, strconv.Itoa(cfg.Dashboard.Port)) + dashboard.HealthPath
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return exit.Usagef("dashboard: --check: %w", err)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without the proxy of the environment
-	answer, err := client.Do(request)
+	answer, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return fmt.Errorf("dashboard: --check: no dashboard answers: %w", err)
 	}
