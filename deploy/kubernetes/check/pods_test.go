@@ -82,8 +82,8 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 			pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
 			faults := map[string]bool{
 				"runAsNonRoot":             pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot,
-				"user 10001":               pod.RunAsUser == nil || *pod.RunAsUser != 10001,
-				"group 10001":              pod.RunAsGroup == nil || *pod.RunAsGroup != 10001 || *pod.FSGroup != 10001,
+				"user 65532":               pod.RunAsUser == nil || *pod.RunAsUser != 65532,
+				"group 65532":              pod.RunAsGroup == nil || *pod.RunAsGroup != 65532 || *pod.FSGroup != 65532,
 				"seccompProfile":           pod.SeccompProfile == nil || pod.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault,
 				"allowPrivilegeEscalation": container.AllowPrivilegeEscalation == nil || *container.AllowPrivilegeEscalation,
 				"readOnlyRootFilesystem":   container.ReadOnlyRootFilesystem == nil || !*container.ReadOnlyRootFilesystem,
