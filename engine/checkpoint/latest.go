@@ -90,6 +90,18 @@ type Skipped struct {
 
 func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v", s.Path, s.Err) }
 
+// Unreadable reports whether the system refused to read the checkpoint, which may be valid.
+func (s Skipped) Unreadable() bool { return errors.As(s.Err, new(*IOError)) }
+
+// refusedError contains the reasons why no checkpoint could be read.
+type refusedError struct {
+	text   string
+	causes []error
+}
+
+func (e *refusedError) Error() string   { return e.text }
+func (e *refusedError) Unwrap() []error { return e.causes }
+
 // Latest loads the newest valid checkpoint in the folder dir. It also returns a list of newer checkpoints that it
 // skipped. Errors: ErrNone if there is no checkpoint or no folder, *CorruptError if no checkpoint is valid,
 // *FormatError if the newest undamaged checkpoint has a later format, *IOError.
@@ -136,16 +148,16 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 		skipped = append(skipped, Skipped{filepath.Join(dir, cand.name), err})
 	}
 	var reasons strings.Builder
-	refused := 0 // number of unreadable checkpoints
+	var refused []error // of unreadable checkpoints
 	for _, s := range skipped {
 		fmt.Fprintf(&reasons, "\n  %v", s)
-		if errors.As(s.Err, new(*IOError)) {
-			refused++
+		if s.Unreadable() {
+			refused = append(refused, s.Err)
 		}
 	}
-	if refused == len(skipped) {
-		return nil, skipped,
-			ioError("load the newest checkpoint of", dir, errors.New(strings.TrimSpace(reasons.String())))
+	if len(refused) == len(skipped) {
+		return nil, skipped, &IOError{Op: "load the newest checkpoint of", Path: dir,
+			Err: &refusedError{strings.TrimSpace(reasons.String()), refused}}
 	}
 	return nil, skipped, corrupt(dir, "all %d checkpoints are invalid:%s", len(list), reasons.String())
 }

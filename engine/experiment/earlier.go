@@ -154,7 +154,13 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint()
 		return r.giveWay(changed)
 	case found && o.done(result):
-		r.Warnings, r.Lost = append(r.Warnings, lostEnd(&result, c, skipped)...), damage
+		r.Warnings = append(r.Warnings, lostEnd(&result, c, skipped)...)
+		if errors.As(damage, new(*checkpoint.CorruptError)) &&
+			!slices.ContainsFunc(skipped, checkpoint.Skipped.Unreadable) {
+			r.Lost = damage
+		} else {
+			r.Unread = damage
+		}
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
@@ -186,14 +192,18 @@ func CheckEnd(run *os.Root) error {
 	return nil // the checkpoint is complete, or this user cannot read it
 }
 
-// lostEnd describes the damage to the newest checkpoints of a finished run, and the remaining state. c is the newest
-// valid checkpoint; if it is nil, Run.Lost has the reason.
+// lostEnd describes the newest checkpoints of a finished run that are damaged or cannot be read, and the remaining
+// state. c is the newest valid checkpoint; if it is nil, Run.Lost or Run.Unread has the reason.
 func lostEnd(result *Result, c *checkpoint.Checkpoint, skipped []checkpoint.Skipped) (texts []string) {
 	if c == nil {
 		return nil
 	}
 	for _, s := range skipped {
-		text := fmt.Sprintf("the checkpoint %s is damaged: %v", s.Path, s.Err)
+		fault := "is damaged"
+		if s.Unreadable() {
+			fault = "cannot be read"
+		}
+		text := fmt.Sprintf("the checkpoint %s %s: %v", s.Path, fault, s.Err)
 		text += fmt.Sprintf("; the newest valid checkpoint is that of step %d of %d", c.State.Step, result.Steps)
 		texts = append(texts, text)
 	}

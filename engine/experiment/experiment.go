@@ -84,7 +84,8 @@ type Run struct {
 	Dir  string // <output_dir>/<name>
 
 	Finished   *Result                // result of an already finished run; nil if the run is not finished
-	Lost       error                  // why no checkpoint of the finished run is valid; nil: one is, or there is none
+	Lost       error                  // damage to all checkpoints of the finished run; nil: no such damage
+	Unread     error                  // why no checkpoint of the finished run can be read
 	Checkpoint *checkpoint.Checkpoint // checkpoint to resume from, open and verified; nil for a new run
 	Skipped    []checkpoint.Skipped   // newer checkpoints that are unusable
 	Changed    *ChangedError          // reason why the old run is moved; nil: no run is moved, or the user requested it

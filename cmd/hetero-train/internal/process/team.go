@@ -88,11 +88,27 @@ type Team struct {
 	Start    teamStart
 	// Resolver resolves the name of rank 0; nil: that of the system.
 	Resolver *net.Resolver
-	// Finished is true if the run is complete.
-	Finished bool
+	Finished teamFinished
 
 	address string                         // of this machine; set by Locate
 	Running atomic.Pointer[gradsync.Group] // Communicators, for other goroutines
+}
+
+// teamFinished is the message of rank 0 after it has opened the run.
+type teamFinished struct {
+	Run bool `json:"finished"` // the run is complete
+	// Fault states why the checkpoints of the complete run are lost or unreadable, and Code is its exit code; "" and 0:
+	// there is no fault.
+	Fault string `json:"fault,omitempty"`
+	Code  int    `json:"exit_code,omitempty"`
+}
+
+// Err returns the fault of the complete run as an error of rank 0, or nil.
+func (f teamFinished) Err() error {
+	if f.Fault == "" {
+		return nil
+	}
+	return exit.With(f.Code, fmt.Errorf("rank 0: %s", f.Fault))
 }
 
 // teamStart is the message that rank 0 sends to the other ranks before the first step.

@@ -94,11 +94,38 @@ func newest(a *assembly.Run, r train.Result) string {
 	return r.Checkpoint
 }
 
-// logFinished logs that the run is already complete.
-func logFinished(a *assembly.Run) error {
-	if !a.Rank.Team.Leads() {
+// endFinished ends this rank of a run that is already complete. The ranks that print on a terminal, at least one of each
+// machine, have the fault and the exit code of rank 0, so that all machines of a job agree. The launcher of a machine
+// passes on this code; a second failed rank could hide the message of the first one.
+func (tr *training) endFinished() error {
+	t := tr.rank.Team
+	if t.Leads() {
+		printFinished(tr.run)
+		return faultOfFinished(tr.run.Folder)
+	}
+	if !t.Speaks() {
 		return nil
 	}
+	return t.Finished.Err()
+}
+
+// faultOfFinished returns why a run that is already complete has no weights to read, or nil.
+func faultOfFinished(folder *experiment.Run) error {
+	var system *checkpoint.IOError
+	switch {
+	case folder.Lost != nil:
+		return fmt.Errorf("%s is finished, but its weights are lost: %w", folder.Dir, folder.Lost)
+	case errors.As(folder.Unread, &system):
+		return fmt.Errorf("%s is finished, but its checkpoints cannot be read: %w; give this user read access to the folder, or check its disk, and repeat the command",
+			folder.Dir, folder.Unread)
+	case folder.Unread != nil:
+		return fmt.Errorf("%s is finished, but its checkpoints cannot be read: %w", folder.Dir, folder.Unread)
+	}
+	return nil
+}
+
+// printFinished prints that the run is already complete, and how to continue.
+func printFinished(a *assembly.Run) {
 	f := a.Folder.Finished
 	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s is finished: %d steps, final training loss %s", a.Folder.Dir, f.Steps,
 		show.Figure("%.4f", f.FinalTrainLoss))
@@ -114,10 +141,6 @@ func logFinished(a *assembly.Run) error {
 		fmt.Fprintln(a.Process.Opts.Env.Stdout, "NOTE", missed)
 	}
 	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s\n", hintFinished(a))
-	if a.Folder.Lost != nil {
-		return fmt.Errorf("%s is finished, but its weights are lost: %w", a.Folder.Dir, a.Folder.Lost)
-	}
-	return nil
 }
 
 // hintFinished returns the setting that ended the run, and how to continue.

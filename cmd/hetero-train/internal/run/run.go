@@ -117,7 +117,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			return tr.logError(err)
 		}
 		if tr.finished() {
-			return exit.Classify(ctx, logFinished(tr.run))
+			return exit.Classify(ctx, tr.endFinished())
 		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -192,7 +192,7 @@ func (tr *training) logError(err error) error {
 // finished reports whether the run is complete. It works on all ranks.
 func (tr *training) finished() bool {
 	if tr.rank.Team != nil {
-		return tr.rank.Team.Finished
+		return tr.rank.Team.Finished.Run
 	}
 	return tr.run.Folder != nil && tr.run.Folder.Finished != nil
 }

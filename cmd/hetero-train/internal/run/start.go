@@ -3,17 +3,22 @@ package run
 import (
 	"context"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// sendFinished sends rank 0's decision whether the run is complete to the other ranks, because only rank 0 has opened
-// the run.
+// sendFinished sends rank 0's decision whether the run is complete, and the fault of a complete run, to the other
+// ranks, because only rank 0 has opened the run.
 func (tr *training) sendFinished(ctx context.Context) error {
 	t := tr.rank.Team
 	if t == nil {
 		return nil
 	}
 	return t.Send(ctx, "finished", &t.Finished, func() error {
-		t.Finished = tr.run.Folder.Finished != nil
+		t.Finished.Run = tr.run.Folder.Finished != nil
+		if err := exit.Classify(ctx, faultOfFinished(tr.run.Folder)); err != nil {
+			t.Finished.Code, t.Finished.Fault = exit.Code(err), err.Error()
+		}
 		return nil
 	})
 }
