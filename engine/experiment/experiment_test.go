@@ -257,7 +257,8 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	damaged := auto(dir)
 	damaged.Steps = 100
 	run = mustOpen(t, damaged)
-	if run.Finished == nil || run.Lost == nil || !strings.Contains(run.Lost.Error(), "step-00000100") {
+	if run.Finished == nil || run.Lost == nil || run.Unread != nil ||
+		!strings.Contains(run.Lost.Error(), "step-00000100") {
 		t.Errorf("a damaged checkpoint of the end: got %+v, want a finished run whose weights are lost", run)
 	}
 	run.Close()

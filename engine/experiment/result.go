@@ -115,6 +115,9 @@ func (r *Run) WriteResult(result Result) error {
 	return err
 }
 
+// Start returns the ID of the Start of this process; "" before Begin.
+func (r *Run) Start() string { return r.start }
+
 // Owes reports whether this process began to train but has not written a result. Without a result, the run counts as
 // crashed.
 func (r *Run) Owes() bool { return r.start != "" && !r.ended }

@@ -3,6 +3,7 @@ package runs
 import (
 	"encoding/json"
 	"os"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/regular"
@@ -26,43 +27,54 @@ type MemoryView struct {
 	DeviceLimit int64         `json:"device_limit"` // bytes; 0: unknown
 	Limit       int64         `json:"limit"`        // bytes; 0: unknown
 	LimitSource string        `json:"limit_source"`
-	// Used is the measured resident memory of the process, bytes; 0: unknown
+	// Used is the measured resident memory of the process, bytes; 0: unknown, as for a rank with a GPU
 	Used int64 `json:"used"`
+	// UsedAtLeast is set if the process uses Used or more: records have no percentages above 100.
+	UsedAtLeast bool `json:"used_at_least"`
 }
 
-// readMemory returns the planned memory of the ranks of the newest process, by rank. It returns nil if this process
-// wrote none, as older versions of the program do.
-func readMemory(logs *os.Root, step int64, ranks int) []runtime.RankMemory {
+// readMemory returns the planned memory of the ranks of the newest process, by rank. start is the ID of this process,
+// "" if it is unknown; step is its first step, less one. readMemory returns nil if this process wrote none, as older
+// versions of the program and the bridge do.
+func readMemory(logs *os.Root, start string, step int64, ranks int) []runtime.RankMemory {
 	text, err := regular.ReadIn(logs, runtime.MemoryFile, mostMemory)
 	if err != nil {
 		return nil
 	}
 	var file runtime.Memory
-	if json.Unmarshal(text, &file) != nil || file.Step != step || len(file.Ranks) != ranks {
+	if json.Unmarshal(text, &file) != nil || file.Step != step || len(file.Ranks) != ranks ||
+		start != "" && file.Start != start || slices.ContainsFunc(file.Ranks, impossible) {
 		return nil
-	}
-	for _, r := range file.Ranks {
-		for _, parts := range [][]memory.Part{r.Device, r.Host, r.Optional} {
-			for _, p := range parts {
-				if p.Bytes < 0 {
-					return nil
-				}
-			}
-		}
 	}
 	return file.Ranks
 }
 
-// memoryOf returns the view of the planned memory of a rank. record is its newest record, or nil.
-func memoryOf(planned runtime.RankMemory, record *runtime.Record) *MemoryView {
+// impossible reports whether a number of the planned memory is negative, or a sum is larger than any memory.
+func impossible(r runtime.RankMemory) bool {
+	const most = 1 << 60 // bytes
+	sum := int64(0)
+	for _, parts := range [][]memory.Part{r.Device, r.Host, r.Optional} {
+		for _, p := range parts {
+			if p.Bytes < 0 || p.Bytes > most-sum {
+				return true
+			}
+			sum += p.Bytes
+		}
+	}
+	return r.Samples < 0 || min(r.DeviceLimit, r.Limit.Bytes, r.Limit.Hard, r.MeasuredOf) < 0
+}
+
+// memoryOf returns the view of the planned memory of a rank. record is its newest record, or nil. The process that wrote
+// the plan began after step; the percentages of earlier records are of another process.
+func memoryOf(planned runtime.RankMemory, record *runtime.Record, step int64) *MemoryView {
 	list := func(parts []memory.Part) []memory.Part { return append([]memory.Part{}, parts...) }
 	a := planned.Account
 	v := &MemoryView{Samples: a.Samples, Unified: a.Unified, Device: list(a.Device), Host: list(a.Host),
 		Optional: list(a.Optional), DeviceBytes: a.DeviceBytes(), HostBytes: a.HostBytes(), DeviceLimit: a.DeviceLimit,
 		Limit: a.Limit.Bytes, LimitSource: a.Limit.Source}
-	if record != nil {
+	if record != nil && record.Iteration > step && planned.MeasuredOf > 0 {
 		if used := record.Telemetry[telemetry.Memory]; used > 0 {
-			v.Used = int64(used / 100 * float64(planned.MeasuredOf))
+			v.Used, v.UsedAtLeast = int64(min(used, 100)/100*float64(planned.MeasuredOf)), used >= 100
 		}
 	}
 	return v

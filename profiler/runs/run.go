@@ -511,8 +511,9 @@ func (r *Run) View() View {
 	}
 	v.Speed = clusterSpeed(window, records)
 	var planned []runtime.RankMemory
-	if start, _ := r.happened.newestStart(); r.logs != nil {
-		planned = readMemory(r.logs, start, active)
+	begun, _ := r.happened.newestStart()
+	if r.logs != nil {
+		planned = readMemory(r.logs, r.evidence.use.id(), begun, active)
 	}
 	for i, k := range r.ranks {
 		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
@@ -522,7 +523,7 @@ func (r *Run) View() View {
 		rv := RankView{Rank: i, Record: records[i], RankSpeed: speedOf(window, i, float64(v.Speed.Samples), records[i])}
 		_, rv.Missing = slices.BinarySearch(r.missing, i)
 		if i < len(planned) {
-			rv.Memory = memoryOf(planned[i], records[i])
+			rv.Memory = memoryOf(planned[i], records[i], begun)
 		}
 		if d := v.Decision; d != nil && i < len(d.Ranks) {
 			rv.Health, rv.Cause = d.Ranks[i].Health, d.Ranks[i].Cause

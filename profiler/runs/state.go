@@ -78,16 +78,18 @@ func useOf(root *os.Root) (u use) {
 	return u
 }
 
+// id returns the ID of the newest process that began to train, or "" if it is unknown.
+func (u use) id() string {
+	if u.start == nil {
+		return ""
+	}
+	return u.start.ID
+}
+
 // same reports whether no process has begun or ended between two looks at a folder.
 func (u use) same(v use) bool {
-	started := func(u use) string {
-		if u.start == nil {
-			return ""
-		}
-		return u.start.ID
-	}
 	holds := func(u use) bool { return u.held != nil && *u.held }
-	return started(u) == started(v) && u.holder.Is(v.holder) && holds(u) == holds(v) && u.locked == v.locked
+	return u.id() == v.id() && u.holder.Is(v.holder) && holds(u) == holds(v) && u.locked == v.locked
 }
 
 // judge determines the state. Only the process that trains writes the records of its start and of its result, so later

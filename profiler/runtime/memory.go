@@ -8,7 +8,8 @@ const MemoryFile = "memory.json"
 
 // Memory is the content of MemoryFile.
 type Memory struct {
-	Step  int64        `json:"step"` // number of steps done when the process started, as in its StartEvent
+	Start string       `json:"start"` // ID of the process that wrote the file, as in its result
+	Step  int64        `json:"step"`  // number of steps done when the process started, as in its StartEvent
 	Ranks []RankMemory `json:"ranks"`
 }
 

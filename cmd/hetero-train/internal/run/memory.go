@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -83,6 +84,7 @@ func (tr *training) recordMemory(ctx context.Context) error {
 			}
 		}
 	}
+	file.Start = tr.run.Folder.Start()
 	if tr.resume != nil {
 		file.Step = tr.resume.Step
 	}
@@ -92,6 +94,7 @@ func (tr *training) recordMemory(ctx context.Context) error {
 	}
 	path := filepath.Join(tr.run.Folder.LogDir(), runtime.MemoryFile)
 	if err := experiment.ReplaceText(path, append(text, '\n')); err != nil {
+		_ = os.Remove(path) // that of an earlier process; readers also compare Start
 		tr.process.Opts.LogOf(logs.ComponentProfiler).Warn("the planned memory of the ranks is not recorded",
 			"error", err)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // units are words that stay on the line of the number before them.
-var units = []string{"%", "ms", "s", "samples/s", "MB/s", "GB/s", "|", "/"}
+var units = []string{"%", "ms", "s", "samples/s", "MB/s", "GB/s", "MiB", "GiB", "|", "/"}
 
 // wrapAll wraps lines to a width; 0 means unlimited. Continuation lines are indented by two more spaces.
 func wrapAll(lines []string, width int) string {

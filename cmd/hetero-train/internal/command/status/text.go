@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/profiler/account"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/runs"
@@ -27,10 +26,27 @@ const (
 
 // Text formats a run for a terminal with this number of columns and lines. 0 means unlimited. Longer lines continue on
 // further lines, and as many ranks are shown as fit; up to mostRows if the height is unlimited.
+//
+// The table of ranks has priority over the memory of the ranks: if not all ranks fit, the text has the memory of fewer
+// ranks.
 func Text(v runs.View, width, height int) string {
-	head, tail := headOf(v), tailOf(v)
+	if height == 0 {
+		text, _ := textWith(v, append(memoryOf(v, mostRows), plansOf(v)...), width, height)
+		return text
+	}
+	for n := min(ranksWithMemory(v), mostMemory); ; n-- {
+		text, fits := textWith(v, memoryOf(v, n), width, height)
+		if fits || n <= 1 {
+			return text
+		}
+	}
+}
+
+// textWith formats a run with these lines about memory. It reports whether all ranks and lines fit into the height.
+func textWith(v runs.View, memory []string, width, height int) (text string, fits bool) {
+	head, tail := headOf(v), append(memory, tailOf(v)...)
 	var b strings.Builder
-	above, below := wrapAll(head, width), wrapAll(tail, width)
+	above, below, hidden := wrapAll(head, width), wrapAll(tail, width), 0
 	b.WriteString(above)
 	if len(v.Ranks) > 0 {
 		title := wrapAll(append([]string{""}, titleOf(v)), width)
@@ -45,11 +61,12 @@ func Text(v runs.View, width, height int) string {
 			table, shown = fit(urgentFirst(v.Ranks), width, room)
 		}
 		b.WriteString(title + strings.Join(table[:1+shown], ""))
-		if left := len(v.Ranks) - shown; left > 0 {
-			fmt.Fprintf(&b, "… %d more ranks\n", left)
+		if hidden = len(v.Ranks) - shown; hidden > 0 {
+			fmt.Fprintf(&b, "… %d more ranks\n", hidden)
 		}
 	}
-	return b.String() + below
+	text = b.String() + below
+	return text, hidden == 0 && strings.Count(text, "\n") < height
 }
 
 // fit formats the table of ranks. shown is the number of ranks that fit into this number of lines; 0 means mostRows.
@@ -150,54 +167,8 @@ func wholeRun(v runs.View) string {
 	return ""
 }
 
-// memoryOf returns a line for each rank whose memory is recorded: the measured use, the plan and its parts, and the
-// limit. Ranks with equal parts share a line.
-func memoryOf(v runs.View) (lines []string) {
-	const most = 4 // lines
-	seen, left := map[string]int{}, 0
-	for _, k := range v.Ranks {
-		m := k.Memory
-		if m == nil {
-			continue
-		}
-		text := memoryText(m)
-		if first, same := seen[text]; same {
-			if m.Used == 0 {
-				continue
-			}
-			lines = append(lines, fmt.Sprintf("memory of rank %d: resident %s; plan as for rank %d", k.Rank,
-				memory.Size(m.Used), first))
-		} else {
-			seen[text] = k.Rank
-			used := ""
-			if m.Used > 0 {
-				used = "resident " + memory.Size(m.Used) + ", "
-			}
-			lines = append(lines, fmt.Sprintf("memory of rank %d: %s%s", k.Rank, used, text))
-		}
-		if len(lines) > most {
-			lines, left = lines[:most], left+1
-		}
-	}
-	if left > 0 {
-		lines = append(lines, fmt.Sprintf("… memory of %s more: --json", show.Count(left, "rank")))
-	}
-	return lines
-}
-
-// memoryText is the plan of a rank, as plan prints it.
-func memoryText(m *runs.MemoryView) string {
-	a := memory.Account{Samples: m.Samples, Unified: m.Unified, Device: m.Device, Host: m.Host}
-	limit := "limit unknown"
-	if m.Limit > 0 {
-		limit = fmt.Sprintf("limit %s, %s", memory.Size(m.Limit), m.LimitSource)
-	}
-	return fmt.Sprintf("planned with %d samples (%s): %s", m.Samples, limit, a)
-}
-
-// tailOf returns the lines below the table.
+// tailOf returns the lines below the table and the memory.
 func tailOf(v runs.View) (lines []string) {
-	lines = memoryOf(v)
 	if d := v.Decision; d != nil {
 		lines = append(lines, fmt.Sprintf("last decision: step %d: %s", d.Step, change(d)))
 		lines = append(lines, outcomeOf(v)...)

@@ -194,7 +194,7 @@ func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
 
 // TestTextFitsAnyWindow: no line is longer than the window, and no word or number is lost or divided.
 func TestTextFitsAnyWindow(t *testing.T) {
-	v := viewOf(40)
+	v := withMemory(viewOf(40))
 	tiny := 0.00125
 	v.State.Why = "the process ended without a result after step 1234567; the same command resumes from the newest checkpoint; logs/train.log has its last messages"
 	v.Notes = []string{"CPU quotas of the ranks (real): 0.8/0.4/0.75/1.5 CPUs"}

@@ -1,0 +1,111 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/profiler/runs"
+)
+
+// Limits of the lines about memory.
+const (
+	mostMemory = 4 // ranks, if the number of lines is limited
+	mostPlans  = 4 // different plans, if it is not
+)
+
+// ranksWithMemory returns the number of ranks whose memory is recorded.
+func ranksWithMemory(v runs.View) (n int) {
+	for _, k := range v.Ranks {
+		if k.Memory != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// memoryOf returns a line for each of at most most ranks whose memory is recorded. If there are more, these are the
+// ranks that are nearest their limits.
+func memoryOf(v runs.View, most int) (lines []string) {
+	known := slices.DeleteFunc(slices.Clone(v.Ranks), func(k runs.RankView) bool { return k.Memory == nil })
+	left := len(known) - most
+	if left > 0 {
+		slices.SortStableFunc(known, func(a, b runs.RankView) int {
+			return cmp.Compare(filled(b.Memory), filled(a.Memory))
+		})
+		known = known[:most]
+	}
+	for _, k := range known {
+		lines = append(lines, fmt.Sprintf("memory of rank %d: %s", k.Rank, memoryText(k.Memory)))
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("… memory of %s more: --json", show.Count(left, "rank")))
+	}
+	return lines
+}
+
+// filled returns the fraction of its limit that a rank uses or plans to use, whichever is larger. For a device with
+// memory of its own, it is the larger fraction of both memories. Unknown limits do not count.
+func filled(m *runs.MemoryView) (fraction float64) {
+	if m.Limit > 0 {
+		fraction = float64(max(m.Used, m.HostBytes)) / float64(m.Limit)
+	}
+	if !m.Unified && m.DeviceLimit > 0 {
+		fraction = max(fraction, float64(m.DeviceBytes)/float64(m.DeviceLimit))
+	}
+	return fraction
+}
+
+// memoryText describes the measured use of a rank, its plan and its limit.
+func memoryText(m *runs.MemoryView) string {
+	used := ""
+	switch {
+	case m.UsedAtLeast:
+		used = fmt.Sprintf("resident at least %s, ", memory.Size(m.Used))
+	case m.Used > 0:
+		used = fmt.Sprintf("resident %s, ", memory.Size(m.Used))
+	}
+	if m.Unified {
+		return fmt.Sprintf("%splanned %s, limit %s", used, memory.Size(m.HostBytes), limitText(m.Limit))
+	}
+	return fmt.Sprintf("%splanned %s, limit %s; device: planned %s, limit %s", used, memory.Size(m.HostBytes),
+		limitText(m.Limit), memory.Size(m.DeviceBytes), limitText(m.DeviceLimit))
+}
+
+func limitText(bytes int64) string {
+	if bytes == 0 {
+		return "unknown"
+	}
+	return memory.Size(bytes)
+}
+
+// plansOf returns a line with the parts of each different plan, as plan prints them, and the source of the limit.
+func plansOf(v runs.View) (lines []string) {
+	seen, left := map[string]bool{}, 0
+	for _, k := range v.Ranks {
+		m := k.Memory
+		if m == nil {
+			continue
+		}
+		a := memory.Account{Samples: m.Samples, Unified: m.Unified, Device: m.Device, Host: m.Host}
+		text := fmt.Sprintf("with %s: %s", show.Count(m.Samples, "sample"), a)
+		if m.LimitSource != "" {
+			text += "; the limit is from " + m.LimitSource
+		}
+		if seen[text] {
+			continue
+		}
+		seen[text] = true
+		if len(lines) == mostPlans {
+			left++
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("plan of rank %d %s", k.Rank, text))
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("… %s more: --json", show.Count(left, "different plan")))
+	}
+	return lines
+}
