@@ -160,6 +160,7 @@ export type MemoryView = {
   limit: number
   limit_source: string
   used: number
+  used_at_least: boolean
 }
 
 export type RankView = {

@@ -52,7 +52,7 @@ export function memory(v: View): HTMLElement | null {
   return table('Memory of the ranks', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
     { title: 'for', unit: 'samples', numeric: true, of: r => count(of(r).samples) },
-    { title: 'resident', numeric: true, hint: 'Measured memory of the process at the newest step that all ranks have recorded. It contains all mapped program files; the plan of a rank has a part of those that ranks share.', of: r => bytes(of(r).used || null) },
+    { title: 'resident', numeric: true, hint: 'Measured memory of the process at the newest step that all ranks have recorded. It contains all mapped program files; the plan of a rank has a part of those that ranks share. ≥: the memory is larger than what the rank may use, and not known exactly.', of: r => (of(r).used_at_least ? '≥ ' : '') + bytes(of(r).used || null) },
     { title: 'planned', numeric: true, hint: 'Without optional parts', of: r => bytes(of(r).host_bytes) },
     { title: 'limit', numeric: true, of: r => h('span', { title: of(r).limit_source }, bytes(of(r).limit || null)) },
     ...(unified ? [] : [
