@@ -110,8 +110,8 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 }
 
 // With many ranks, but few of each type, each rank fits its curve in one of eight windows, and scales the curve in the
-// others. Its time at the share in use must still be that of a new curve, even if shrink moves the curves of one type in
-// every window.
+// others. Its time at the share in use must still be that of a new curve, even if shrink moves the curves of one type
+// in every window.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1
 	for _, types := range [][]string{nil, slices.Repeat([]string{"one", "two"}, ranks)[:ranks]} {

@@ -64,8 +64,8 @@ func impossible(r runtime.RankMemory) bool {
 	return r.Samples < 0 || min(r.DeviceLimit, r.Limit.Bytes, r.Limit.Hard, r.MeasuredOf) < 0
 }
 
-// memoryOf returns the view of the planned memory of a rank. record is its newest record, or nil. The process that wrote
-// the plan began after step; the percentages of earlier records are of another process.
+// memoryOf returns the view of the planned memory of a rank. record is its newest record, or nil. The process that
+// wrote the plan began after step; the percentages of earlier records are of another process.
 func memoryOf(planned runtime.RankMemory, record *runtime.Record, step int64) *MemoryView {
 	list := func(parts []memory.Part) []memory.Part { return append([]memory.Part{}, parts...) }
 	a := planned.Account

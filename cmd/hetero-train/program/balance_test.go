@@ -115,6 +115,20 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 	}
 }
 
+// The account of the memory says so if the policy does not report its part.
+func TestSimulateShowsTheMemory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "curves.csv")
+	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for policy, unknown := range map[string]bool{"hybrid": false, "none": true, "dynamic": true} {
+		o := execute([]string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", policy})
+		if !strings.Contains(o.stdout, "\nmemory: ") || strings.HasSuffix(o.stdout, ", policy unknown\n") != unknown {
+			t.Errorf("policy %s: got %+v, want the memory, that of the policy unknown: %v", policy, o, unknown)
+		}
+	}
+}
+
 // The output shows the estimate of the policy and the true value. A policy without curves has no estimate.
 func TestSimulateShowsTheEstimate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curves.csv")

@@ -32,8 +32,9 @@ func buildWithoutCgo(t *testing.T) program {
 
 const withoutCgo = "this program was built without cgo and cannot load native libraries: install a C++ compiler, unset CGO_ENABLED, and run make"
 
-// Without cgo, the program trains on the reference device, reads runs, plans and simulates. It refuses the rest by
-// name. Only a test binary without cgo runs the test, because the program then has packages that are compiled already.
+// Without cgo, the program trains on the reference device, reads runs, plans and simulates. Other devices and runs of
+// several ranks need native libraries: the program refuses them, and the error states that it was built without cgo.
+// Only a test binary without cgo runs the test, because the program then has packages that are compiled already.
 func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	if err := nativelib.Loadable(); err == nil || err.Error() != withoutCgo {
 		t.Skip("compiles all packages without cgo; CGO_ENABLED=0 go test runs it")

@@ -59,7 +59,7 @@ func TestTextBecomesTokenShards(t *testing.T) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	if o := execute(append(tokenize, "--field", "text")); o.code != exit.Usage ||
-		!strings.Contains(o.stderr, `field: got "text", but no input has JSON lines`) {
+		!strings.Contains(o.stderr, `field: got "text", but no input has JSON lines or a table`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -46,7 +46,8 @@ type Options struct {
 	IgnoreNames bool // ignore the parts in names: all inputs are for training, except for EvalFraction
 
 	Lines Lines
-	Field string // field of JSON lines that contains the text; "" means "text"; an error if no input has JSON lines
+	// field of JSON lines, or column of tables, that contains the text; "" means "text"; an error without such an input
+	Field string
 	// line that ends a document of plain text; nil: no separator; empty but not nil: an empty line; an error if no
 	// input is plain text
 	Separator []byte
@@ -252,17 +253,17 @@ func (o *Options) settings(found Sources) (Settings, error) {
 	hasPlain := slices.ContainsFunc(sources, func(s Source) bool { return !s.Lines })
 	switch {
 	case fieldIsSet && !hasLines:
-		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines; the first input is %s",
+		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines or a table; the first input is %s",
 			ErrUnused, o.Field, sources[0].Path)
 	case o.EvalFraction > 0 && found.EvalFrom != "":
 		return Settings{},
 			fmt.Errorf("%w: val-fraction: got %v, but the names of the inputs state the evaluation part (%s)",
 				ErrUnused, o.EvalFraction, found.EvalFrom)
 	case o.SkipFaulty && !hasLines:
-		return Settings{}, fmt.Errorf("%w: bad-lines: no input has JSON lines; the first input is %s", ErrUnused,
-			sources[0].Path)
+		return Settings{}, fmt.Errorf("%w: bad-lines: no input has JSON lines or a table; the first input is %s",
+			ErrUnused, sources[0].Path)
 	case o.Separator != nil && !hasPlain:
-		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines; the first input is %s",
+		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines or tables; the first input is %s",
 			ErrUnused, o.Separator, sources[0].Path)
 	}
 	s := Settings{Tokenizer: o.Tokenizer.Name(), Vocabulary: o.Tokenizer.Vocabulary(),

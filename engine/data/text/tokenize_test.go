@@ -483,10 +483,10 @@ func TestOptionsWithoutEffectAreErrors(t *testing.T) {
 		want string // "": no error
 	}{
 		{Options{Inputs: []string{plain}, Field: "body"},
-			`field: got "body", but no input has JSON lines; the first input is ` + plain},
+			`field: got "body", but no input has JSON lines or a table; the first input is ` + plain},
 		{Options{Inputs: []string{lines}, Field: "body", Lines: LinesNever}, "no input has JSON lines"},
 		{Options{Inputs: []string{lines}, Field: "body", Separator: []byte("--")},
-			`separator: got "--", but all inputs have JSON lines`},
+			`separator: got "--", but all inputs have JSON lines or tables; the first input is`},
 		{Options{Inputs: []string{plain, lines}, Field: "body", Separator: []byte("--")}, ""},
 	} {
 		c.o.Folder, c.o.Tokenizer = filepath.Join(t.TempDir(), "out"), tokenizer.Bytes()

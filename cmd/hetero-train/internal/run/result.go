@@ -94,9 +94,9 @@ func newest(a *assembly.Run, r train.Result) string {
 	return r.Checkpoint
 }
 
-// endFinished ends this rank of a run that is already complete. The ranks that print on a terminal, at least one of each
-// machine, have the fault and the exit code of rank 0, so that all machines of a job agree. The launcher of a machine
-// passes on this code; a second failed rank could hide the message of the first one.
+// endFinished ends this rank of a run that is already complete. The ranks that print on a terminal, at least one of
+// each machine, have the fault and the exit code of rank 0, so that all machines of a job agree. The launcher of a
+// machine passes on this code; a second failed rank could hide the message of the first one.
 func (tr *training) endFinished() error {
 	t := tr.rank.Team
 	if t.Leads() {

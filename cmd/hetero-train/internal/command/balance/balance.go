@@ -53,6 +53,7 @@ type simulateFlags struct {
 	curves string
 	scores []float64
 	json   bool
+	sized  bool // the policy reports its memory
 	simulate.Options
 }
 
@@ -167,6 +168,12 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 	case f.Policy == "proportional":
 		a.WarnOf("without --scores, policy proportional gives equal shares, as policy none does")
 	}
+	create := f.Maker.New
+	f.Maker.New = func(o balancer.Options) (balancer.Policy, error) {
+		p, err := create(o)
+		_, f.sized = p.(balancer.Sized)
+		return p, err
+	}
 	r, err := simulate.Run(f.Options)
 	if err != nil {
 		return exit.Usagef("balance simulate: %w", err)
@@ -194,7 +201,7 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 			"estimate of the policy, from measured times: %.2f %% of the oracle (90 %% interval: %.2f to %.2f)\n",
 			100*e.Value, 100*e.Low, 100*e.High)
 	}
-	b.WriteString(memoryText(r.Memory, len(f.Curves)))
+	b.WriteString(memoryText(r.Memory, len(f.Curves), f.sized))
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -208,12 +215,16 @@ func sharesText(shares []int) string {
 	return fmt.Sprintf("%s … (%d ranks)", strings.Trim(fmt.Sprint(shares[:first]), "[]"), len(shares))
 }
 
-// memoryText is the line with the memory of the simulation.
-func memoryText(parts []balancer.Memory, ranks int) string {
+// memoryText is the line with the memory of the simulation. sized is false if the policy does not report its memory, so
+// that parts do not contain it.
+func memoryText(parts []balancer.Memory, ranks int, sized bool) string {
 	sum, words := int64(0), make([]string, 0, len(parts))
 	for _, p := range parts {
 		sum += p.Bytes
 		words = append(words, p.Name+" "+memory.Size(p.Bytes))
+	}
+	if !sized {
+		words = append(words, "policy unknown")
 	}
 	return fmt.Sprintf("memory: %s, %d bytes a rank: %s\n", memory.Size(sum), sum/int64(max(ranks, 1)),
 		strings.Join(words, ", "))

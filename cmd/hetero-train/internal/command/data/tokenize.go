@@ -79,7 +79,7 @@ of Hugging Face (Arrow or Parquet files), whose column --field has the texts. An
 	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` of the text to hold out for evaluation; with JSON lines or --separator: random documents; otherwise: the end of each file")
 	flags.StringVar(&f.format, "format", "auto",
 		"format of the files: auto, text or jsonl; auto: the file name gives the format")
-	flags.StringVar(&f.field, "field", "text", "`name` of the field with the text in JSON lines")
+	flags.StringVar(&f.field, "field", "text", "`name` of the field of JSON lines, or of the column of tables, with the text")
 	flags.StringVar(&f.separator, "separator", "",
 		"`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
 	flags.StringVar(&f.names, "names", "auto",

@@ -25,7 +25,9 @@ func withMemory(v runs.View) runs.View {
 
 // The lines about memory leave room for the ranks of a small terminal.
 func TestMemoryLeavesRoomForTheRanks(t *testing.T) {
-	for _, c := range []struct{ ranks, height, memory int }{{1, 24, 1}, {2, 24, 2}, {4, 24, 4}, {4, 22, 2}, {4, 21, 1}, {40, 40, 1}} {
+	for _, c := range []struct{ ranks, height, memory int }{
+		{1, 24, 1}, {2, 24, 2}, {4, 24, 4}, {4, 22, 2}, {4, 21, 1}, {40, 40, 1},
+	} {
 		v := withMemory(viewOf(c.ranks))
 		v.Ranks[c.ranks-1].Memory.Used = 4 << 29 // the rank that is nearest its limit
 		got := Text(v, 80, c.height)
@@ -33,8 +35,8 @@ func TestMemoryLeavesRoomForTheRanks(t *testing.T) {
 		nearest := fmt.Sprintf("memory of rank %d: resident 2.00 GiB, planned 1.34 GiB, limit 4.00 GiB\n", c.ranks-1)
 		if lines := strings.Count(got, "\n"); lines > c.height-1 || strings.Count(got, "memory of rank ") != c.memory ||
 			!strings.Contains(got, nearest) || c.ranks <= 4 && rows != c.ranks || strings.Contains(got, "plan of rank") {
-			t.Errorf("%d ranks, %d lines: got %d lines with %d ranks\n%s\nwant %d lines about memory, with\n%s", c.ranks,
-				c.height, lines, rows, got, c.memory, nearest)
+			t.Errorf("%d ranks, %d lines: got %d lines with %d ranks\n%s\nwant %d lines about memory, with\n%s",
+				c.ranks, c.height, lines, rows, got, c.memory, nearest)
 		}
 	}
 }
