@@ -13,16 +13,88 @@ type frame struct {
 	bits          int // per channel
 	end           int // bytes up to and including the end marker; the number of all bytes without one
 	ended         bool
-	scans         int  // passes over the pixels
-	whole         bool // the only scan has all channels and is not progressive
-	kind          byte // marker of the frame header
-	partial       bool // a progressive image whose scans leave out a part of the first coefficients of its blocks
+	scans         int     // passes over the pixels
+	whole         bool    // the only scan has all channels and is not progressive
+	frames        int     // frame headers; the other fields describe the first one
+	kind          byte    // marker of the frame header
+	lacks         bool    // a scan uses a table that no segment before it defines
+	padded        bool    // the pixels have several bytes 0xFF in a row, which stand for one
+	vertical      bool    // a channel has half of the rows and all of the columns (4:4:0)
+	quants        [4]byte // quantization tables of the channels
+	tables        [3]byte // one bit for each table that is defined: quantization, DC codes, AC codes
+	partial       bool    // a progressive image whose scans leave out a part of the first coefficients of its blocks
 	ids           [4]byte
 	accuracy      [4][10]int8 // bits of these coefficients of each channel that are still missing; -1: all
 }
 
-// note notes the coefficients of a scan of a progressive image; contents is its header.
-func (f *frame) note(contents []byte) {
+// Kinds of frames that only libturbojpeg decodes, and only some of its releases.
+const (
+	lossless              = 0xC3
+	arithmetic            = 0xC9
+	progressiveArithmetic = 0xCA
+)
+
+// foreign reports whether the image is of such a kind. An image with a second frame header is damaged.
+func (f *frame) foreign() bool {
+	return f.frames == 1 && (f.kind == lossless || f.kind == arithmetic || f.kind == progressiveArithmetic)
+}
+
+// unequal reports whether the pixels of libturbojpeg depend on its release or on the processor, so that Go decodes the
+// image. It smooths incomplete images, and interpolates channels with half of the rows, in different ways. With padded
+// pixels, it leaves coefficients of its first try in a block.
+func (f *frame) unequal() bool { return f.kind <= 0xC2 && (f.partial || f.vertical || f.padded) }
+
+// start reads the frame header; contents has at least 6 bytes.
+func (f *frame) start(marker byte, contents []byte) {
+	if f.frames++; f.frames > 1 {
+		return
+	}
+	f.kind = marker
+	f.bits, f.channels = int(contents[0]), int(contents[5])
+	f.height, f.width = int(binary.BigEndian.Uint16(contents[1:])), int(binary.BigEndian.Uint16(contents[3:]))
+	var h, v [4]byte
+	for i := range f.ids {
+		f.accuracy[i] = [10]int8{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
+		if at := 6 + 3*i; i < f.channels && at+2 < len(contents) {
+			f.ids[i], h[i], v[i], f.quants[i] = contents[at], contents[at+1]>>4, contents[at+1]&15, contents[at+2]
+		}
+	}
+	for i := range f.ids {
+		f.vertical = f.vertical || v[i] > 0 && h[i] == max(h[0], h[1], h[2], h[3]) && 2*v[i] == max(v[0], v[1], v[2], v[3])
+	}
+}
+
+// define notes the tables of a segment. Damaged segments need no care: decoders refuse them.
+func (f *frame) define(marker byte, contents []byte) {
+	for len(contents) > 0 {
+		class, id := contents[0]>>4, contents[0]&15
+		size, kind := 1+64, 0
+		switch {
+		case marker == 0xC4 && len(contents) > maxCode:
+			size, kind = 1+maxCode, 1+int(class&1)
+			for _, n := range contents[1 : 1+maxCode] {
+				size += int(n)
+			}
+		case marker == 0xDB && class > 0:
+			size = 1 + 128
+		}
+		if len(contents) < size || id > 3 {
+			return
+		}
+		f.tables[kind] |= 1 << id
+		contents = contents[size:]
+	}
+}
+
+// scan notes the header of a scan.
+func (f *frame) scan(contents []byte) {
+	f.scans++
+	f.whole = f.scans == 1 && f.kind <= 0xC1 && len(contents) > 0 && int(contents[0]) == f.channels
+	if f.scans == 1 {
+		for _, id := range f.quants[:min(f.channels, 4)] {
+			f.lacks = f.lacks || f.kind != lossless && !f.has(0, id)
+		}
+	}
 	count := 0
 	if len(contents) > 0 {
 		count = int(contents[0])
@@ -30,6 +102,26 @@ func (f *frame) note(contents []byte) {
 	if count > 4 || len(contents) < 4+2*count {
 		return // damaged
 	}
+	options := contents[1+2*count:]
+	first, all := options[0] == 0 && options[2]>>4 == 0, f.kind == 0xC0 || f.kind == 0xC1
+	for i := range count {
+		dc, ac := contents[2+2*i]>>4, contents[2+2*i]&15
+		if (all || f.kind == lossless || f.kind == 0xC2 && first) && !f.has(1, dc) ||
+			(all || f.kind == 0xC2 && options[0] > 0) && !f.has(2, ac) {
+			f.lacks = true
+		}
+	}
+	if f.kind == 0xC2 {
+		f.note(contents)
+	}
+}
+
+// has reports whether a table is defined. Decoders refuse other numbers than 0 to 3.
+func (f *frame) has(kind int, id byte) bool { return id > 3 || f.tables[kind]>>id&1 != 0 }
+
+// note notes the coefficients of a scan of a progressive image; contents is its header, of the right length.
+func (f *frame) note(contents []byte) {
+	count := int(contents[0])
 	options := contents[1+2*count:]
 	for i := range count {
 		c := bytes.IndexByte(f.ids[:], contents[1+2*i])
@@ -55,15 +147,15 @@ func (f *frame) left() bool {
 // marker with a length is skipped together with its contents.
 func frameOf(data []byte) (f frame) {
 	f.end = len(data)
-	progressive := false
-	defer func() { f.partial = progressive && f.left() }()
+	defer func() { f.partial = f.kind == 0xC2 && f.left() }()
 	at := min(2, len(data)) // after the start marker
 	for {
 		next := bytes.IndexByte(data[at:], 0xFF)
 		if next < 0 {
 			return f
 		}
-		for at += next; at < len(data) && data[at] == 0xFF; at++ { // a marker may have several of these bytes
+		from := at + next
+		for at = from; at < len(data) && data[at] == 0xFF; at++ { // a marker may have several of these bytes
 		}
 		if at == len(data) {
 			return f
@@ -74,6 +166,9 @@ func frameOf(data []byte) (f frame) {
 		case marker == 0xD9:
 			f.end, f.ended = at, true
 			return f
+		case marker == 0 && at-from > 2:
+			f.padded = true
+			continue
 		case marker <= 0x01, marker >= 0xD0 && marker <= 0xD8: // a byte of pixels, or a marker without contents
 			continue
 		case at+2 > len(data):
@@ -84,21 +179,11 @@ func frameOf(data []byte) (f frame) {
 		at = min(at+length, len(data))
 		switch {
 		case marker == 0xDA:
-			if f.scans++; progressive {
-				f.note(contents)
-			}
-			f.whole = f.scans == 1 && !progressive && len(contents) > 0 && int(contents[0]) == f.channels
-		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC &&
-			len(contents) >= 6:
-			progressive, f.kind = marker > 0xC1, marker
-			for i := range f.ids {
-				f.accuracy[i] = [10]int8{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
-				if at := 6 + 3*i; at < len(contents) {
-					f.ids[i] = contents[at]
-				}
-			}
-			f.bits, f.channels = int(contents[0]), int(contents[5])
-			f.height, f.width = int(binary.BigEndian.Uint16(contents[1:])), int(binary.BigEndian.Uint16(contents[3:]))
+			f.scan(contents)
+		case marker == 0xC4, marker == 0xDB:
+			f.define(marker, contents)
+		case marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC && len(contents) >= 6:
+			f.start(marker, contents)
 		}
 	}
 }

@@ -14,18 +14,12 @@
 extern "C" {
 #endif
 
-#define HETERO_JPEG_VERSION 4
+#define HETERO_JPEG_VERSION 5
 
 typedef struct hetero_jpeg_decoder hetero_jpeg_decoder;
 
-typedef struct hetero_jpeg_header {
-  int32_t width, height; /* pixels */
-  int32_t inks;          /* 1: the image has four inks (CMYK, YCCK), which decode converts to RGB */
-} hetero_jpeg_header;
-
 /* Weights of one axis. Output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided
- * by
- * 2^22 and rounded. The weights of an output are not negative, and their sum is about 2^22. */
+ * by 2^22 and rounded. The weights of an output are not negative, and their sum is about 2^22. */
 typedef struct hetero_taps {
   const int32_t *start, *num, *weight;
   int32_t count, width;
@@ -40,14 +34,11 @@ typedef struct hetero_jpeg_api {
   int32_t (*create)(hetero_jpeg_decoder **decoder, char *error, size_t error_bytes);
   void (*destroy)(hetero_jpeg_decoder *decoder);
 
-  /* Reads the size of an image without decoding it. */
-  int32_t (*header)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header,
-                    char *error, size_t error_bytes);
-
   /* Decodes to 8-bit RGB, (height, width, 3) without padding. The width and the height are divided by denominator
    * (1, 2, 4 or 8) and rounded up. pixel_bytes must equal the size of the result. Every warning of libturbojpeg is an
    * error: it keeps only the text of the first one, which may be harmless, and does not tell an error from a warning
-   * then. */
+   * then. After an error the decoder must be destroyed: libturbojpeg expects the rest of a damaged header in the next
+   * image. Tables of an image remain for the next one, and libturbojpeg uses them if that one has none. */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 

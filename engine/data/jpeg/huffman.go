@@ -19,7 +19,9 @@ var (
 
 // huffman is a table of Huffman codes.
 type huffman struct {
-	spec    []byte // as in the file: the number of codes of each length, then their symbols; nil: no table
+	known   bool   // the image has defined the table
+	spec    []byte // as in the file: the number of codes of each length, then their symbols
+	built   []byte // spec of the fields below
 	symbols [256]byte
 	// look is indexed by the next lookBits bits: the length of the code times 256, plus its symbol; 0: a longer code.
 	look [1 << lookBits]uint16
@@ -31,8 +33,8 @@ type huffman struct {
 	dc     bool               // all symbols may stand for a first coefficient
 }
 
-// set reads a table from the contents of a segment and returns the number of bytes read. A table that equals the
-// previous one is not computed again: most images of a data set have the same tables.
+// set reads a table from the contents of a segment and returns the number of bytes read. It does not compute the table,
+// because a damaged table that no scan uses is harmless, and an image may have very many tables.
 func (h *huffman) set(contents []byte) (int, error) {
 	if len(contents) < maxCode {
 		return 0, errBadTable
@@ -44,20 +46,33 @@ func (h *huffman) set(contents []byte) (int, error) {
 	if count > 256 || maxCode+count > len(contents) {
 		return 0, errBadTable
 	}
-	if spec := contents[:maxCode+count]; !bytes.Equal(spec, h.spec) {
-		h.spec = append(h.spec[:0], spec...)
-		if err := h.build(); err != nil {
-			h.spec = h.spec[:0]
-			return 0, err
-		}
-	}
+	h.known, h.spec = true, append(h.spec[:0], contents[:maxCode+count]...)
 	return maxCode + count, nil
 }
 
-// mustSet sets a table of the standard.
-func (h *huffman) mustSet(spec []byte) {
-	if _, err := h.set(spec); err != nil {
-		panic(err)
+// use computes the table for a scan. A table that equals the previous one is not computed again: most images of a data
+// set have the same tables.
+func (h *huffman) use(dc bool) error {
+	if !h.known {
+		return errBadTable
+	}
+	if !bytes.Equal(h.spec, h.built) {
+		h.built = h.built[:0]
+		if err := h.build(); err != nil {
+			return err
+		}
+		h.built = append(h.built, h.spec...)
+	}
+	if dc && !h.dc {
+		return errBadTable
+	}
+	return nil
+}
+
+// standard sets a table of the standard if the image has not defined one.
+func (h *huffman) standard(tables *[2][]byte, id byte) {
+	if !h.known && int(id) < len(tables) {
+		h.known, h.spec = true, append(h.spec[:0], tables[id]...)
 	}
 }
 
@@ -113,6 +128,8 @@ type bitReader struct {
 	at   int    // next byte of data
 	bits uint64 // the next bits, from the highest one; zeros behind the end
 	n    int    // number of these bits; below 0: more bits were read than there are
+	// lenient: bits without a code stand for symbol 0, as in libjpeg, which does not always warn of them
+	lenient bool
 }
 
 const (
@@ -183,10 +200,15 @@ func (b *bitReader) longSymbol(h *huffman) (byte, error) {
 			return h.symbols[byte(code+h.offset[length])], nil
 		}
 	}
-	if b.n < maxCode {
+	switch {
+	case b.n < maxCode:
 		return 0, errBitsEnd
+	case !b.lenient:
+		return 0, errBadCode
 	}
-	return 0, errBadCode
+	b.bits <<= maxCode + 1 // libjpeg has read one more bit
+	b.n -= maxCode + 1
+	return 0, nil
 }
 
 // value reads a signed number of size bits, 0 to 15. At least size bits must be there, or a marker must follow.

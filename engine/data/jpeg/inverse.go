@@ -1,5 +1,7 @@
 package jpeg
 
+import "math"
+
 // The inverse cosine transform of libjpeg ("islow", jidctint.c, and jidctred.c for images at 1/2, 1/4 and 1/8), after
 // C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D DCT algorithms with 11 multiplications", 1989. All
 // arithmetic is on integers, so that the result equals the one of libjpeg on every machine.
@@ -46,27 +48,58 @@ func sample(v int32) uint8 {
 	return uint8(v)
 }
 
+// Coefficients of damaged images can be too large for the registers of 16 bits in which libjpeg-turbo calculates on
+// x86-64. To give the same pixels, the functions below convert to int16 where a register wraps around, and saturate
+// where it saturates. libjpeg-turbo gives other pixels for such images on other processors.
+
 // flat writes a square of equal samples for a block with only its first coefficient.
 func flat(first int16, out []byte, stride, size int) {
-	v := sample((int32(first)<<passBits + 1<<(passBits+2)) >> (passBits + 3))
+	var v int32
+	switch size {
+	case 1: // a table of 1024 entries limits the sample
+		v = int32(int16((int32(first)+4)>>3<<6)) >> 6
+	case 2:
+		v = (int32(first)<<(constBits+passBits+2) + 1<<(constBits+passBits+4)) >> (constBits + passBits + 5)
+	default:
+		v = (int32(first<<passBits) + 1<<(passBits+2)) >> (passBits + 3)
+	}
+	to := sample(v)
 	for y := range size {
 		row := out[y*stride:][:size]
 		for x := range row {
-			row[x] = v
+			row[x] = to
 		}
 	}
 }
+
+// limit converts results of the first pass to 16 bits, of which one was too large.
+func limit(w []int32, b *block) {
+	wrap := true // only the first row has coefficients
+	for _, v := range b[8:] {
+		wrap = wrap && v == 0
+	}
+	for i, v := range w {
+		if wrap {
+			w[i] = int32(int16(v))
+		} else {
+			w[i] = min(max(v, math.MinInt16), math.MaxInt16)
+		}
+	}
+}
+
+// wide is not below 1<<16 if v needs more than 16 bits.
+func wide(v int32) uint32 { return uint32(v - math.MinInt16) }
 
 // even8 and odd8 are the two halves of the transform of 8 values.
 func even8(s0, s2, s4, s6 int32) (a, b, c, d int32) {
 	z := (s2 + s6) * f0541
 	t2, t3 := z-s6*f1847, z+s2*f0765
-	t0, t1 := (s0+s4)<<constBits, (s0-s4)<<constBits
+	t0, t1 := int32(int16(s0+s4))<<constBits, int32(int16(s0-s4))<<constBits
 	return t0 + t3, t1 + t2, t1 - t2, t0 - t3
 }
 
 func odd8(s1, s3, s5, s7 int32) (a, b, c, d int32) {
-	z1, z2, z3, z4 := -(s7+s1)*f0899, -(s5+s3)*f2562, s7+s3, s5+s1
+	z1, z2, z3, z4 := -(s7+s1)*f0899, -(s5+s3)*f2562, int32(int16(s7+s3)), int32(int16(s5+s1))
 	z5 := (z3 + z4) * f1175
 	z3, z4 = z5-z3*f1961, z5-z4*f0390
 	return s1*f1501 + z1 + z4, s3*f3072 + z2 + z3, s5*f2053 + z2 + z4, s7*f0298 + z1 + z3
@@ -75,20 +108,25 @@ func odd8(s1, s3, s5, s7 int32) (a, b, c, d int32) {
 // inverse8 writes the 8 x 8 samples of a block. out holds rows of stride bytes.
 func inverse8(b *block, out []byte, stride int) {
 	var w [64]int32
+	large := uint32(0)
 	const shift, half = constBits - passBits, 1 << (constBits - passBits - 1)
 	for x := range 8 {
 		if b[8+x]|b[16+x]|b[24+x]|b[32+x]|b[40+x]|b[48+x]|b[56+x] == 0 {
 			v := int32(b[x]) << passBits
 			w[x], w[8+x], w[16+x], w[24+x], w[32+x], w[40+x], w[48+x], w[56+x] = v, v, v, v, v, v, v, v
+			large |= wide(v)
 			continue
 		}
 		e0, e1, e2, e3 := even8(int32(b[x]), int32(b[16+x]), int32(b[32+x]), int32(b[48+x]))
 		o0, o1, o2, o3 := odd8(int32(b[8+x]), int32(b[24+x]), int32(b[40+x]), int32(b[56+x]))
 		e0, e1, e2, e3 = e0+half, e1+half, e2+half, e3+half
-		w[x], w[56+x] = (e0+o0)>>shift, (e0-o0)>>shift
-		w[8+x], w[48+x] = (e1+o1)>>shift, (e1-o1)>>shift
-		w[16+x], w[40+x] = (e2+o2)>>shift, (e2-o2)>>shift
-		w[24+x], w[32+x] = (e3+o3)>>shift, (e3-o3)>>shift
+		v0, v1, v2, v3 := (e0+o0)>>shift, (e1+o1)>>shift, (e2+o2)>>shift, (e3+o3)>>shift
+		v4, v5, v6, v7 := (e3-o3)>>shift, (e2-o2)>>shift, (e1-o1)>>shift, (e0-o0)>>shift
+		w[x], w[8+x], w[16+x], w[24+x], w[32+x], w[40+x], w[48+x], w[56+x] = v0, v1, v2, v3, v4, v5, v6, v7
+		large |= wide(v0) | wide(v1) | wide(v2) | wide(v3) | wide(v4) | wide(v5) | wide(v6) | wide(v7)
+	}
+	if large >= 1<<16 {
+		limit(w[:], b)
 	}
 	const last, lastHalf = constBits + passBits + 3, 1 << (constBits + passBits + 2)
 	for y := range 8 {
@@ -116,6 +154,7 @@ func half4(s0, s1, s2, s3, s5, s6, s7 int32) (a, b, c, d int32) {
 // inverse4 writes the 4 x 4 samples of a block at half size.
 func inverse4(b *block, out []byte, stride int) {
 	var w [32]int32
+	large := uint32(0)
 	const shift, half = constBits - passBits + 1, 1 << (constBits - passBits)
 	for x := range 8 {
 		if x == 4 {
@@ -123,7 +162,14 @@ func inverse4(b *block, out []byte, stride int) {
 		}
 		v0, v1, v2, v3 := half4(int32(b[x]), int32(b[8+x]), int32(b[16+x]), int32(b[24+x]), int32(b[40+x]),
 			int32(b[48+x]), int32(b[56+x]))
-		w[x], w[8+x], w[16+x], w[24+x] = (v0+half)>>shift, (v1+half)>>shift, (v2+half)>>shift, (v3+half)>>shift
+		v0, v1, v2, v3 = (v0+half)>>shift, (v1+half)>>shift, (v2+half)>>shift, (v3+half)>>shift
+		w[x], w[8+x], w[16+x], w[24+x] = v0, v1, v2, v3
+		large |= wide(v0) | wide(v1) | wide(v2) | wide(v3)
+	}
+	if large >= 1<<16 {
+		even := *b
+		clear(even[32:40]) // this row is not read
+		limit(w[:], &even)
 	}
 	const last, lastHalf = constBits + passBits + 4, 1 << (constBits + passBits + 3)
 	for y := range 4 {
@@ -148,7 +194,10 @@ func inverse2(b *block, out []byte, stride int) {
 	const shift, half = constBits - passBits + 2, 1 << (constBits - passBits + 1)
 	for _, x := range [...]int{0, 1, 3, 5, 7} {
 		v0, v1 := quarter2(int32(b[x]), int32(b[8+x]), int32(b[24+x]), int32(b[40+x]), int32(b[56+x]))
-		w[x], w[8+x] = (v0+half)>>shift, (v1+half)>>shift
+		if v0, v1 = (v0+half)>>shift, (v1+half)>>shift; x > 0 {
+			v0, v1 = min(max(v0, math.MinInt16), math.MaxInt16), min(max(v1, math.MinInt16), math.MaxInt16)
+		}
+		w[x], w[8+x] = v0, v1
 	}
 	const last, lastHalf = constBits + passBits + 5, 1 << (constBits + passBits + 4)
 	for y := range 2 {

@@ -3,6 +3,8 @@ package jpeg
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"syscall"
 )
 
 // Limits for progressive images. Each scan of such an image is a pass over all pixels. Encoders use about ten scans.
@@ -49,62 +51,71 @@ func (d *Decoder) Close() {
 // Header reads the size of the encoded image in data.
 func (d *Decoder) Header(data []byte) (Header, error) {
 	f := frameOf(data)
-	scans := f.scans
-	if scans > maxScans {
-		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
-	}
-	if max(f.width, f.height) > maxSide {
-		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d along a side", f.width, f.height, maxSide)
-	}
-	h, err := d.size(data, f)
-	h.frame = f
-	pixels := h.Width * h.Height
+	pixels := f.width * f.height
 	switch {
-	case err != nil || scans*pixels <= maxScanPixels:
-		return h, err
+	case f.scans > maxScans:
+		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", f.scans, maxScans)
+	case max(f.width, f.height) > maxSide:
+		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d along a side", f.width, f.height, maxSide)
+	case pixels < 1:
+		return Header{}, errors.New("jpeg: no frame header with a size")
 	case pixels > maxScanPixels:
-		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d in all", h.Width, h.Height, maxScanPixels)
+		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d in all", f.width, f.height, maxScanPixels)
+	case f.scans*pixels > maxScanPixels:
+		return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d: save the image smaller, or not as progressive JPEG",
+			f.scans, f.width, f.height, maxScanPixels/pixels)
 	}
-	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d: save the image smaller, or not as progressive JPEG",
-		scans, h.Width, h.Height, maxScanPixels/pixels)
+	if err := checkFrame(f.bits, f.channels); err != nil {
+		return Header{}, err
+	}
+	if f.kind > 0xC2 && (d.native == nil || !f.foreign()) {
+		return Header{}, unsupportedFrame(f)
+	}
+	return Header{f.width, f.height, f}, nil
 }
 
-// size reads the size with the library that will decode the image.
-func (d *Decoder) size(data []byte, f frame) (Header, error) {
-	if d.native != nil {
-		return d.native.header(data)
+// refusal returns err, an error of libturbojpeg, or an unsupported error if this libturbojpeg decodes no images of this
+// kind.
+func refusal(f frame, err error) error {
+	if err == nil || !f.foreign() {
+		return err
 	}
-	if f.width < 1 || f.height < 1 {
-		return Header{}, errors.New("jpeg: no frame header with a size")
+	for _, part := range []string{"Unsupported JPEG process", "arithmetic coding is not implemented",
+		"omitted at compile time"} {
+		if strings.Contains(err.Error(), part) {
+			return fmt.Errorf("%w (%w)", unsupportedFrame(f), err)
+		}
 	}
-	if f.kind > 0xC2 {
-		return Header{}, unsupportedFrame(f.kind)
-	}
-	return Header{Width: f.width, Height: f.height}, checkFrame(f.bits, f.channels)
+	return err
 }
 
 // Decode decodes data to RGB bytes (height, width, 3). h is the Header of data. The result is in buf if buf is large
-// enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up.
+// enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up. It has no effect on an image with
+// lossless coding, which libturbojpeg decodes only at full size.
 func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int,
 	err error) {
 	if data, err = h.frame.image(data); err != nil {
 		return nil, 0, 0, err
 	}
-	// Go decodes incomplete images, because releases of libturbojpeg smooth their blocks in different ways. It also
-	// decides about images of which libturbojpeg warns: their pixels may be intact or not.
-	if d.native == nil || h.frame.partial && h.frame.kind == 0xC2 {
+	// Go also decides about images of which libturbojpeg warns: their pixels may be intact or not.
+	if d.native == nil || h.frame.unequal() {
 		return d.picture.decode(data, h, denominator, buf)
+	}
+	if h.frame.lacks { // libturbojpeg would use the tables of the previous image
+		d.native.close()
+	}
+	if h.frame.kind == lossless {
+		denominator = 1
 	}
 	width, height = (h.Width+denominator-1)/denominator, (h.Height+denominator-1)/denominator
 	pix = grow(buf, 3*width*height)
 	if err = d.native.decode(data, denominator, pix); err == nil {
 		return pix, width, height, nil
 	}
-	again, width, height, other := d.picture.decode(data, h, denominator, pix)
-	if errors.As(other, new(unsupported)) {
-		return nil, 0, 0, err
+	if h.frame.foreign() || errors.Is(err, syscall.ENOMEM) {
+		return nil, 0, 0, refusal(h.frame, err)
 	}
-	return again, width, height, other
+	return d.picture.decode(data, h, denominator, pix)
 }
 
 // Choice describes the library in use.

@@ -4,8 +4,6 @@ package jpeg
 
 /*
 #cgo LDFLAGS: -ldl
-#cgo noescape hetero_header
-#cgo nocallback hetero_header
 #cgo noescape hetero_decode
 #cgo nocallback hetero_decode
 #cgo noescape hetero_resample
@@ -41,11 +39,6 @@ static int32_t hetero_create(const hetero_jpeg_api* api, hetero_jpeg_decoder** d
 
 static void hetero_destroy(const hetero_jpeg_api* api, hetero_jpeg_decoder* d) { api->destroy(d); }
 
-static int32_t hetero_header(const hetero_jpeg_api* api, hetero_jpeg_decoder* d, const uint8_t* data, size_t bytes,
-                             hetero_jpeg_header* h, char* error, size_t n) {
-	return api->header(d, data, bytes, h, error, n);
-}
-
 static int32_t hetero_decode(const hetero_jpeg_api* api, hetero_jpeg_decoder* d, const uint8_t* data, size_t bytes,
                              int32_t denominator, uint8_t* pixels, size_t pixel_bytes, char* error, size_t n) {
 	return api->decode(d, data, bytes, denominator, pixels, pixel_bytes, error, n);
@@ -72,6 +65,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"unsafe"
 )
 
@@ -136,53 +130,44 @@ const errorBytes = 256
 // native is one decoder of the library.
 type native struct {
 	api     *C.hetero_jpeg_api
-	decoder *C.hetero_jpeg_decoder
-	// C writes to these fields. As fields, they need no allocation for each image.
-	info C.hetero_jpeg_header
-	text [errorBytes]C.char
+	decoder *C.hetero_jpeg_decoder // nil after an error
+	text    [errorBytes]C.char     // C writes to it; as a field, it needs no allocation for each image
 }
 
 func (l *library) newDecoder() (*native, error) {
 	n := &native{api: l.api}
-	if C.hetero_create(l.api, &n.decoder, &n.text[0], errorBytes) != 0 {
-		return nil, n.err()
-	}
-	return n, nil
+	return n, n.create()
 }
 
+// close frees the decoder. The next image starts another one.
 func (n *native) close() {
 	C.hetero_destroy(n.api, n.decoder)
 	n.decoder = nil
 }
 
-// renew replaces the decoder. After a damaged header, libturbojpeg expects the rest of that header in the next image.
-func (n *native) renew() error {
-	n.close()
+// create starts a decoder. The only cause of a failure is a lack of memory.
+func (n *native) create() error {
 	if C.hetero_create(n.api, &n.decoder, &n.text[0], errorBytes) != 0 {
 		n.decoder = nil
-		return fmt.Errorf("restart libturbojpeg: %w", n.err())
+		return fmt.Errorf("start libturbojpeg: %w: %w", n.err(), syscall.ENOMEM)
 	}
 	return nil
 }
 
 func (n *native) err() error { return errors.New("jpeg: " + C.GoString(&n.text[0])) }
 
-func (n *native) header(data []byte) (Header, error) {
-	info := &n.info
-	status := C.hetero_header(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), info,
-		&n.text[0], errorBytes)
-	if status != 0 {
-		return Header{}, errors.Join(n.err(), n.renew())
-	}
-	return Header{Width: int(info.width), Height: int(info.height)}, nil
-}
-
 // decode writes the image to pix. The size of pix must match the header and the denominator.
 func (n *native) decode(data []byte, denominator int, pix []byte) error {
+	if n.decoder == nil {
+		if err := n.create(); err != nil {
+			return err
+		}
+	}
 	status := C.hetero_decode(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)),
 		C.int32_t(denominator),
 		(*C.uint8_t)(unsafe.SliceData(pix)), C.size_t(len(pix)), &n.text[0], errorBytes)
 	if status != 0 {
+		n.close()
 		return n.err()
 	}
 	return nil

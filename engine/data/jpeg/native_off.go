@@ -18,7 +18,6 @@ func (*library) newDecoder() (*native, error) { return nil, errNoLibraries }
 type native struct{}
 
 func (*native) close()                           {}
-func (*native) header([]byte) (Header, error)    { return Header{}, errNoLibraries }
 func (*native) decode([]byte, int, []byte) error { return errNoLibraries }
 
 func (*library) resample([]byte, []byte, int, Taps, Taps, []byte) {}

@@ -61,7 +61,6 @@ type picture struct {
 	quants        [4][64]uint16
 	quantSet      [4]bool
 	dc, ac        [4]huffman
-	dcSet, acSet  [4]bool
 	interval      int // units between restart markers; 0: none
 	jfif, adobe   bool
 	transform     byte // of Adobe's marker
@@ -77,7 +76,10 @@ const maxKept = 16 << 20
 func (p *picture) decode(data []byte, h Header, denominator int, buf []byte) ([]byte, int, int, error) {
 	p.data, p.at = data, 2
 	p.channels, p.several, p.whole, p.interval = p.list[:0], false, false, 0
-	p.quantSet, p.dcSet, p.acSet = [4]bool{}, [4]bool{}, [4]bool{}
+	p.quantSet = [4]bool{}
+	for i := range p.dc {
+		p.dc[i].known, p.ac[i].known = false, false
+	}
 	p.jfif, p.adobe, p.transform = false, false, 0
 	p.smallest = 8 / denominator
 	p.complain = !h.frame.ended
@@ -166,7 +168,7 @@ func (p *picture) scans(h Header) error {
 			p.progressive = marker == 0xC2
 			err = p.start(contents, h)
 		case marker >= 0xC3 && marker <= 0xCF && marker != 0xCC: // 0xCC prepares arithmetic codes
-			return unsupportedFrame(marker)
+			return unsupportedFrame(h.frame)
 		}
 		if err != nil {
 			return err
@@ -231,15 +233,14 @@ func (p *picture) huffmanTables(contents []byte) error {
 		if contents[0]>>4 > 1 || id > 3 {
 			return errBadTable
 		}
-		table, set := &p.dc[id], &p.dcSet[id]
+		table := &p.dc[id]
 		if contents[0]>>4 == 1 {
-			table, set = &p.ac[id], &p.acSet[id]
+			table = &p.ac[id]
 		}
 		n, err := table.set(contents[1:])
 		if err != nil {
 			return err
 		}
-		*set = true
 		contents = contents[1+n:]
 	}
 	return nil
@@ -250,28 +251,32 @@ func (p *picture) huffmanTables(contents []byte) error {
 type unsupported string
 
 func (e unsupported) Error() string {
-	return fmt.Sprintf("jpeg: %s; libturbojpeg may read it: install it, and build the program again", string(e))
+	return fmt.Sprintf("jpeg: %s; libturbojpeg 3 reads it: install it, and build the program again", string(e))
 }
 
 // Unavailable reports that another machine may read the image.
 func (unsupported) Unavailable() bool { return true }
 
-// unsupportedFrame returns the error of a marker of a frame that this decoder does not read.
-func unsupportedFrame(marker byte) error {
-	switch marker {
-	case 0xC3, 0xC7, 0xCB, 0xCF:
+// unsupportedFrame returns the error of an image with a frame that this decoder does not read.
+func unsupportedFrame(f frame) error {
+	switch {
+	case f.foreign() && f.kind == lossless:
 		return unsupported("lossless coding")
-	case 0xC9, 0xCA, 0xCD, 0xCE:
+	case f.foreign():
 		return unsupported("arithmetic coding")
+	case f.frames > 1:
+		return errFrames
 	}
-	return errors.New("jpeg: hierarchical coding, which no usual decoder reads")
+	return fmt.Errorf("jpeg: coding process %#02x, which usual decoders do not read", f.kind)
 }
+
+var errFrames = errors.New("jpeg: several frames")
 
 // start reads the frame header, and gets the memory for the samples.
 func (p *picture) start(contents []byte, h Header) error {
 	switch {
 	case len(p.channels) > 0:
-		return errors.New("jpeg: several frames")
+		return errFrames
 	case len(contents) < 6 || len(contents) != 6+3*int(contents[5]):
 		return errors.New("jpeg: damaged frame header")
 	}

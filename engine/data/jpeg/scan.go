@@ -3,6 +3,7 @@ package jpeg
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // scan describes one pass over channels of an image.
@@ -65,7 +66,7 @@ func (p *picture) scan(contents []byte) error {
 	if count > 1 && blocks > 10 {
 		return errors.New("jpeg: more than 10 blocks in a unit")
 	}
-	s.bitReader = bitReader{data: p.data, at: p.at}
+	s.bitReader = bitReader{data: p.data, at: p.at, lenient: !p.progressive}
 	s.left, s.restart = p.interval, 0
 	if !p.progressive && count == len(p.channels) && !p.several {
 		p.whole = true
@@ -81,40 +82,39 @@ func (p *picture) scan(contents []byte) error {
 	return s.end()
 }
 
-// named returns the channel with an id that the scan does not have yet, or nil.
-func (p *picture) named(id byte, before []*channel) *channel {
-	for _, c := range p.channels {
-		if c.id != id {
+// named returns the channel with an id that the scan does not have yet, or nil. If several channels have the same id, it
+// chooses like libjpeg.
+func (p *picture) named(id byte, before []*channel) (found *channel) {
+	for i, c := range p.channels {
+		if c.id != id || slices.Contains(before, c) {
 			continue
 		}
-		for _, other := range before {
-			if other.id == id {
-				return nil
-			}
+		if i >= len(before) {
+			return c
 		}
-		return c
+		found = c
 	}
-	return nil
+	return found
 }
 
 // choose sets the tables of the scan's channel i.
 func (p *picture) choose(s *scan, i int, dc, ac byte) error {
-	if dc > 3 || ac > 3 {
+	needsDC, needsAC := s.from == 0 && s.high == 0, s.to > 0
+	if needsDC && dc > 3 || needsAC && ac > 3 {
 		return errBadScan
 	}
-	s.dc[i], s.ac[i] = &p.dc[dc], &p.ac[ac]
+	s.dc[i], s.ac[i] = &p.dc[dc&3], &p.ac[ac&3]
 	if !p.progressive { // Motion JPEG omits the tables of the standard
-		if dc < 2 && !p.dcSet[dc] {
-			p.dcSet[dc] = true
-			p.dc[dc].mustSet(standardDC[dc])
-		}
-		if ac < 2 && !p.acSet[ac] {
-			p.acSet[ac] = true
-			p.ac[ac].mustSet(standardAC[ac])
+		s.dc[i].standard(&standardDC, dc)
+		s.ac[i].standard(&standardAC, ac)
+	}
+	if needsDC {
+		if err := s.dc[i].use(true); err != nil {
+			return err
 		}
 	}
-	if s.from == 0 && s.high == 0 && (!p.dcSet[dc] || !s.dc[i].dc) || s.to > 0 && !p.acSet[ac] {
-		return errBadTable
+	if needsAC {
+		return s.ac[i].use(false)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (s *scan) unit() error {
 	if marker != 0xD0+s.restart {
 		return fmt.Errorf("jpeg: damaged: marker %#02x, want the restart marker %#02x", marker, 0xD0+s.restart)
 	}
-	s.bitReader = bitReader{data: s.data, at: s.p.at}
+	s.bitReader = bitReader{data: s.data, at: s.p.at, lenient: s.lenient}
 	s.restart, s.left, s.run = (s.restart+1)&7, s.p.interval-1, 0
 	for _, c := range s.channels {
 		c.first = 0

@@ -69,7 +69,13 @@ void destroy(hetero_jpeg_decoder *decoder) {
   }
 }
 
-int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header, char *error,
+// Size of an image.
+struct shape {
+  int width, height; // pixels
+  bool inks;         // the image has four inks (CMYK, YCCK)
+};
+
+int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, shape *shape, char *error,
                size_t error_bytes) {
   int width = 0, height = 0, subsampling = -1, colorspace = -1;
   int status = tjDecompressHeader3(d->handle, data, data_bytes, &width, &height, &subsampling, &colorspace);
@@ -81,9 +87,7 @@ int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, h
   if (width < 1 || height < 1) {
     return fail(error, error_bytes, "the image has no pixels");
   }
-  header->width = width;
-  header->height = height;
-  header->inks = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK ? 1 : 0;
+  *shape = {width, height, colorspace == TJCS_CMYK || colorspace == TJCS_YCCK};
   return 0;
 }
 
@@ -98,7 +102,7 @@ int32_t decode_to(tjhandle handle, const uint8_t *data, size_t data_bytes, const
 
 int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, int32_t denominator, uint8_t *pixels,
                size_t pixel_bytes, char *error, size_t error_bytes) {
-  hetero_jpeg_header h;
+  shape h{};
   if (int32_t status = header(d, data, data_bytes, &h, error, error_bytes)) {
     return status;
   }
@@ -111,7 +115,7 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
   if (pixel_bytes != 3 * area) {
     return fail(error, error_bytes, "wrong size of the pixel buffer");
   }
-  if (h.inks == 0) {
+  if (!h.inks) {
     return decode_to(d->handle, data, data_bytes, {pixels, width, height, TJPF_RGB}, error, error_bytes);
   }
   std::vector<uint8_t> inks;
@@ -131,6 +135,6 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_jpeg_api *hetero_jpeg_get_api(uint32_t version) {
-  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create, destroy, header, decode, hetero::resample};
+  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create, destroy, decode, hetero::resample};
   return version == HETERO_JPEG_VERSION ? &api : nullptr;
 }
