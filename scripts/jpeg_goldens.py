@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Writes engine/data/jpeg/testdata: small JPEG images with every usual subsampling, each with the pixels (NAME.rgb) that
 Pillow, with libjpeg-turbo, decodes, and some with their pixels at 1/2, 1/4 and 1/8 (NAME.2.rgb). The script needs
-Pillow 12 or newer, and numpy."""
+Pillow 12 or newer, and numpy. $CJPEG is the path of cjpeg of libjpeg-turbo 3; without it, images with arithmetic and
+with lossless coding remain as they are."""
+import os
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -95,3 +98,12 @@ scans = [end for _, marker, end in segments(stored) if marker == 0xDA]
 for count in (1, 2, 5):
     (out / f"first{count}-37x27.jpg").write_bytes(stored[:scans[count - 1]] + b"\xff\xd9")
     expect(f"first{count}-37x27.jpg")
+if "CJPEG" in os.environ:  # Pillow reads these images, but does not write them
+    image = picture(37, 27)
+    pixels = b"P6 37 27 255\n" + image.tobytes()
+    for name, options in (("arithmetic", ["-arithmetic"]), ("arithmetic2", ["-arithmetic", "-progressive"]),
+                          ("lossless", ["-lossless", "1"])):
+        encoded = subprocess.run([os.environ["CJPEG"], *options], input=pixels, capture_output=True, check=True).stdout
+        (out / f"{name}-37x27.jpg").write_bytes(encoded)
+        expect(f"{name}-37x27.jpg")
+    assert (out / "lossless-37x27.jpg.rgb").read_bytes() == image.tobytes()

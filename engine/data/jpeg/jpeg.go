@@ -98,7 +98,9 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 		return nil, 0, 0, err
 	}
 	// Go also decides about images of which libturbojpeg warns: their pixels may be intact or not.
-	if d.native == nil || h.frame.unequal() {
+	// Of a tiny image, libturbojpeg would choose a larger size with as many pixels, such as 3/8 instead of 1/4.
+	tiny := denominator > 1 && max(h.Width, h.Height) < 8
+	if d.native == nil || h.frame.unequal() || tiny && h.frame.kind <= 0xC2 {
 		return d.picture.decode(data, h, denominator, buf)
 	}
 	if h.frame.lacks { // libturbojpeg would use the tables of the previous image

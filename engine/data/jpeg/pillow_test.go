@@ -2,6 +2,7 @@ package jpeg
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,9 @@ func TestPixelsAreThoseOfPillow(t *testing.T) {
 				t.Fatal(err)
 			}
 			pix, width, height, err := decode(d, encoded, divisor)
+			if f := frameOf(encoded); f.foreign() && errors.As(err, new(unsupported)) && !must(d, f) {
+				continue
+			}
 			if err != nil || width*height*3 != len(want) || len(pix) != len(want) {
 				t.Errorf("%s, %s: %d x %d pixels, %v", with, golden, width, height, err)
 				continue
@@ -42,6 +46,10 @@ func TestPixelsAreThoseOfPillow(t *testing.T) {
 		}
 	}
 }
+
+// must reports whether a decoder has to decode images of a foreign kind. Debian's libturbojpeg 2 decodes arithmetic
+// coding; lossless coding needs libturbojpeg 3.
+func must(d *Decoder, f frame) bool { return d.native != nil && f.kind != lossless }
 
 // TestBothDecodersGiveTheSamePixels compares the decoders at all sizes, with images of all samplings.
 func TestBothDecodersGiveTheSamePixels(t *testing.T) {
@@ -68,6 +76,9 @@ func TestBothDecodersGiveTheSamePixels(t *testing.T) {
 		}
 	}
 	for name, contents := range all {
+		if f := frameOf(contents); f.foreign() {
+			continue
+		}
 		for _, n := range []int{1, 2, 4, 8} {
 			want, w, h, err := decode(native, contents, n)
 			if err != nil {
