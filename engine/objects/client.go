@@ -26,9 +26,9 @@ type Client struct {
 	quiet time.Duration // without an answer before a report
 
 	requests, retries, received, sent, flying, highest atomic.Int64
-	// answers to requests
-	answers atomic.Int64
-	born    time.Time
+	// alive counts signs of life of the server: headers of answers, and reads of bodies in both directions.
+	alive atomic.Int64
+	born  time.Time
 	// ns since born: of the last report, and of the last operation of which all tries found no connection; 0: none
 	reported, gone atomic.Int64
 }
@@ -66,22 +66,41 @@ func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
 		next = t.completing
 	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r = r.WithContext(r.Context()) // a RoundTripper must not change its request
+		body, again := r.Body, r.GetBody
+		r.Body = &countedBody{body, new(atomic.Int64), &t.c.alive}
+		if again != nil {
+			r.GetBody = func() (io.ReadCloser, error) {
+				body, err := again()
+				return &countedBody{body, new(atomic.Int64), &t.c.alive}, err
+			}
+		}
+	}
 	resp, err := next.RoundTrip(r)
 	if err == nil {
-		t.c.answers.Add(1)
-		resp.Body = &countedBody{resp.Body, &t.c.received}
+		t.c.alive.Add(1)
+		t.c.gone.Store(0)
+		if w, ok := r.Context().Value(waitingKey{}).(*waiting); ok {
+			w.last.Store(nil)
+		}
+		resp.Body = &countedBody{resp.Body, &t.c.received, &t.c.alive}
 	}
 	return resp, err
 }
 
+// countedBody counts the bytes of a body in n, and its reads in alive.
 type countedBody struct {
 	io.ReadCloser
-	n *atomic.Int64
+	n, alive *atomic.Int64
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n.Add(int64(n))
+	if n > 0 {
+		b.alive.Add(1)
+	}
 	return n, err
 }
 
@@ -107,16 +126,16 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 		c.flying.Add(-1)
 		<-c.slots
 	}()
-	w := &waiting{op: op, name: name, begun: time.Now(), done: make(chan struct{})}
+	w := &waiting{op: op, name: name, begun: time.Now(), most: mostTries, limit: limit, done: make(chan struct{})}
 	defer close(w.done)
-	wait := c.wait
-	answers := c.answers.Load()
-	late := time.AfterFunc(c.quiet, func() { c.watch(w, answers) })
-	defer late.Stop()
-	tries := mostTries
-	if gone := c.gone.Load(); gone > 0 && c.age()-gone < int64(goneTime) { // other operations have just tried
-		tries = 1
+	w.until, _ = ctx.Deadline()
+	if gone := c.gone.Load(); gone > 0 && c.age()-gone < int64(goneTime) && (op == "HEAD" || op == "LIST") {
+		w.most = 1 // other operations have just tried; writes are always tried again, because they may lose data
 	}
+	wait, alive := c.wait, c.alive.Load()
+	late := time.AfterFunc(c.quiet, func() { c.watch(w, alive) })
+	defer late.Stop()
+	ctx = context.WithValue(ctx, waitingKey{}, w)
 	for n := 1; ; n++ {
 		w.tries.Store(int64(n))
 		err := func() error {
@@ -133,7 +152,7 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case n >= tries || !c.passes(err):
+		case n >= w.most || !c.passes(err):
 			if noConnection(err) {
 				c.gone.Store(c.age())
 			}

@@ -56,7 +56,11 @@ func (e *Error) Kind() string {
 	if e.Status > 0 {
 		return fmt.Sprintf("%s %s: %d %s", e.Op, e.Name.Bucket, e.Status, e.Code)
 	}
-	return fmt.Sprintf("%s %s: %s", e.Op, e.Name.Bucket, e.Cure)
+	cause := e.Err
+	for next := cause; next != nil; next = errors.Unwrap(next) {
+		cause = next // the innermost text has no ports, which differ
+	}
+	return fmt.Sprintf("%s %s: %v: %s", e.Op, e.Name.Bucket, cause, e.Cure)
 }
 
 // Unwrap returns the cause.

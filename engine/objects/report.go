@@ -11,8 +11,9 @@ const (
 	// quiet is the time without an answer after which a Client says so, and every says how often it repeats this.
 	quiet = 2 * time.Second
 	every = 10 * time.Second
-	// goneTime is the time after an operation without a connection in which other operations are tried once only. A
-	// command that asks for several objects, to find out what they are, then fails as fast as one that asks for one.
+	// goneTime is the time after an operation without a connection in which HEAD and LIST are tried once only, unless a
+	// request gets an answer. A command that asks for several objects, to find out what they are, then fails as fast as
+	// one that asks for one.
 	goneTime = 15 * time.Second
 )
 
@@ -26,20 +27,26 @@ type waiting struct {
 	op    string
 	name  Name
 	begun time.Time
+	most  int           // tries
+	limit time.Duration // of a try
+	until time.Time     // end of the context; zero: none
 	tries atomic.Int64
-	last  atomic.Pointer[error] // of the last try
+	last  atomic.Pointer[error] // of the last try; nil after an answer
 	done  chan struct{}
 }
 
-// watch reports an operation that has no answer after c.quiet, until the operation ends. answers is the number of
-// answers when it began. Operations at the same time share the reports. A body that arrives slowly is an answer.
-func (c *Client) watch(w *waiting, answers int64) {
+// waitingKey is the key of the *waiting in the contexts of its requests.
+type waitingKey struct{}
+
+// watch reports an operation of a server that gives no sign of life for c.quiet, until the operation ends. alive is the
+// number of these signs when it began. Operations at the same time share the signs and the reports.
+func (c *Client) watch(w *waiting, alive int64) {
 	ticks := time.NewTicker(c.quiet)
 	defer ticks.Stop()
 	for {
 		failed := w.last.Load() != nil
-		if now := c.answers.Load(); now != answers && !failed {
-			answers = now
+		if now := c.alive.Load(); now != alive && !failed {
+			alive = now
 		} else if c.due(c.age()) {
 			c.report(w)
 		}
@@ -69,28 +76,26 @@ func (c *Client) report(w *waiting) {
 	if err := w.last.Load(); err != nil {
 		cause = (*err).Error()
 	}
-	n := w.tries.Load()
-	log.Warn(fmt.Sprintf("the S3 server %s does not answer: %s %s, try %d of %d", c.host, w.op, w.name, n, mostTries),
-		"cause", cause, "seconds", int(time.Since(w.begun).Seconds()), "requests", c.flying.Load(),
-		"gives_up_within_seconds", int((c.longestTry()*time.Duration(mostTries-n+1) + c.waits(int(n))).Seconds()))
+	log.Warn(fmt.Sprintf("the S3 server %s does not answer: %s %s, try %d of %d", c.host, w.op, w.name, w.tries.Load(),
+		w.most), "cause", cause, "seconds", int(time.Since(w.begun).Seconds()), "requests", c.flying.Load(),
+		"gives_up_within_seconds", int(c.givesUp(w).Seconds()))
 }
 
-// longestTry is the time after which a try without an answer fails.
-func (c *Client) longestTry() time.Duration {
-	if c.answers.Load() == 0 {
-		return connectTime // there is no connection
+// givesUp returns the time within which an operation fails if there is no answer.
+func (c *Client) givesUp(w *waiting) time.Duration {
+	try := w.limit
+	if err := w.last.Load(); err != nil && noConnection(*err) {
+		try = min(try, connectTime)
 	}
-	return answerTime
-}
-
-// waits returns the longest sum of the waits after try n.
-func (c *Client) waits(n int) (sum time.Duration) {
-	wait := c.wait
-	for k := 1; k < mostTries; k++ {
-		if k >= n {
-			sum += wait
+	sum, wait := try, c.wait
+	for n := 1; n < w.most; n++ {
+		if n >= int(w.tries.Load()) {
+			sum += wait + try
 		}
 		wait = min(2*wait, longestWait)
+	}
+	if !w.until.IsZero() {
+		sum = min(sum, max(time.Until(w.until), 0))
 	}
 	return sum
 }

@@ -2,7 +2,12 @@ package objects
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -80,17 +85,135 @@ func TestAfterAServerWithoutConnectionRequestsFailAtOnce(t *testing.T) {
 	}
 }
 
-func TestASlowBodyIsNotReported(t *testing.T) {
+// An answer shows that the server is there again. Writes are tried again in any case.
+func TestOnlyHeadAndListFailAtOnceAndOnlyUntilAnAnswer(t *testing.T) {
 	s, c := open(t)
 	s.Store("data", "x", []byte("0123456789"))
-	info, err := c.Stat(t.Context(), Name{"data", "x"})
+	gone := func() { c.gone.Store(max(c.age(), 1)) }
+	broken := func() func() {
+		s.Inject(func(r s3test.Request) *s3test.Fault { return &s3test.Fault{Close: true} })
+		before := c.Traffic().Retries
+		gone()
+		return func() {
+			t.Helper()
+			if n := c.Traffic().Retries - before; n != mostTries-1 {
+				t.Errorf("tried again %d times, want %d", n, mostTries-1)
+			}
+		}
+	}
+	check := broken()
+	if err := c.PutBytes(t.Context(), Name{"data", "y"}, []byte("1")); err == nil {
+		t.Error("the server closes all connections, and an object is stored")
+	}
+	check()
+	check = broken()
+	if err := c.Delete(t.Context(), Name{"data", "x"}); err == nil {
+		t.Error("the server closes all connections, and an object is deleted")
+	}
+	check()
+	s.Inject(nil)
+	gone()
+	if _, err := c.Stat(t.Context(), Name{"data", "x"}); err != nil || c.gone.Load() != 0 {
+		t.Errorf("after an answer: %d, %v", c.gone.Load(), err)
+	}
+	failures := 2
+	s.Inject(func(r s3test.Request) *s3test.Fault {
+		if failures--; failures < 0 {
+			return nil
+		}
+		return &s3test.Fault{Close: true}
+	})
+	if _, err := c.Stat(t.Context(), Name{"data", "x"}); err != nil {
+		t.Errorf("after an answer, a request is not tried again: %v", err)
+	}
+}
+
+func TestTheTimeToGiveUpIsThatOfTheOperation(t *testing.T) {
+	c, err := newClient(settings{endpoint: "http://127.0.0.1:1", key: "a", secret: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := logged(t)
-	c.quiet = 200 * time.Millisecond
-	s.Inject(func(r s3test.Request) *s3test.Fault { return nil })
-	if err := c.ReadRange(t.Context(), info, 0, make([]byte, 10)); err != nil || log.String() != "" {
-		t.Errorf("%v, %q", err, log)
+	c.wait = time.Second
+	dial := error(&net.OpError{Op: "dial", Err: errors.New("refused")})
+	other := errors.New("the body ended early")
+	for _, k := range []struct {
+		most  int
+		tries int64
+		limit time.Duration
+		last  error
+		want  time.Duration
+	}{
+		{1, 1, answerTime, nil, answerTime},
+		{1, 1, answerTime, dial, connectTime},
+		{8, 8, completeTime, other, completeTime},
+		{8, 7, answerTime, dial, 2*connectTime + longestWait},
+		{4, 1, answerTime, other, 4*answerTime + 7*time.Second}, // waits of 1, 2 and 4 s
+	} {
+		w := &waiting{most: k.most, limit: k.limit}
+		w.tries.Store(k.tries)
+		if k.last != nil {
+			w.last.Store(&k.last)
+		}
+		if got := c.givesUp(w); got != k.want {
+			t.Errorf("%+v: got %v", k, got)
+		}
+		if w.until = time.Now().Add(time.Second); c.givesUp(w) > time.Second {
+			t.Errorf("%+v: %v, but the context ends after 1 s", k, c.givesUp(w))
+		}
+	}
+}
+
+// slow is a transport that sends and receives a body in pieces, with a pause before each.
+type slow struct {
+	pause   time.Duration
+	stalled bool // it sends and receives nothing, and then all
+}
+
+const pieces = 10
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.stalled {
+		time.Sleep(pieces * s.pause)
+		s.pause = 0
+	}
+	if _, err := io.Copy(io.Discard, slowly{r.Body, s.pause}); err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(slowly{strings.NewReader("0123456789"),
+		s.pause})}, nil
+}
+
+// slowly reads a byte at a time.
+type slowly struct {
+	io.Reader
+	pause time.Duration
+}
+
+func (s slowly) Read(p []byte) (int, error) {
+	time.Sleep(s.pause)
+	return s.Reader.Read(p[:1])
+}
+
+func TestASlowBodyIsNotReported(t *testing.T) {
+	_, c := open(t)
+	c.quiet = 250 * time.Millisecond // three of them are shorter than a body
+	for _, stalled := range []bool{false, true} {
+		c.reported.Store(0)
+		log := logged(t)
+		next := slow{4 * c.quiet / pieces, stalled}
+		err := c.do(t.Context(), "PUT", Name{"data", "x"}, 0, func(ctx context.Context) error {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://x/", strings.NewReader("0123456789"))
+			if err != nil {
+				return err
+			}
+			resp, err := counting{next: next, c: c}.RoundTrip(r)
+			if err == nil {
+				_, err = io.ReadAll(resp.Body)
+			}
+			return err
+		})
+		if reported := log.String() != ""; err != nil || reported != stalled {
+			t.Errorf("stalled %v: %v, %q", stalled, err, log)
+		}
 	}
 }

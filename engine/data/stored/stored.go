@@ -161,26 +161,40 @@ func Plan(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// joined joins errors. Errors of several objects with the same cause become one, with their number.
+// mostNames limits the objects that a joined error names.
+const mostNames = 10
+
+// joined joins errors. Errors of several objects with the same cause become one, with the names of these objects.
 func joined(errs []error) error {
 	var kinds []error
-	count := map[string]int{}
+	others := map[string][]string{}
 	for _, err := range errs {
 		if err == nil {
 			continue
 		}
-		kind := err.Error()
+		kind, name := err.Error(), ""
 		if failed := (*objects.Error)(nil); errors.As(err, &failed) {
-			kind = failed.Kind()
+			kind, name = failed.Kind(), failed.Name.String()
 		}
-		if count[kind]++; count[kind] == 1 {
+		names, known := others[kind]
+		switch {
+		case !known:
 			kinds = append(kinds, err)
+		case name != "":
+			names = append(names, name)
 		}
+		others[kind] = names
 	}
 	for k, err := range kinds {
-		if failed := (*objects.Error)(nil); errors.As(err, &failed) && count[failed.Kind()] > 1 {
-			kinds[k] = fmt.Errorf("%w (the same for %d other objects)", err, count[failed.Kind()]-1)
+		failed := (*objects.Error)(nil)
+		if !errors.As(err, &failed) || len(others[failed.Kind()]) == 0 {
+			continue
 		}
+		names, more := others[failed.Kind()], ""
+		if len(names) > mostNames {
+			names, more = names[:mostNames], fmt.Sprintf(" and %d more", len(names)-mostNames)
+		}
+		kinds[k] = fmt.Errorf("%w (the same for %s%s)", err, strings.Join(names, ", "), more)
 	}
 	return errors.Join(kinds...)
 }
