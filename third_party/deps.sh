@@ -171,7 +171,7 @@ look_python() {
 look_libraries() {
 	may_install || [ "${HETERO_INSTALL:-on}" = off ] || return 0
 	local version
-	has_header turbojpeg.h || optional "libturbojpeg (without it Go decodes JPEG, at less than half the speed)" "$(system libturbojpeg0-dev)"
+	has_header turbojpeg.h || optional "libturbojpeg (without it Go decodes JPEG, at about half the speed)" "$(system libturbojpeg0-dev)"
 	if ! has_header gloo/rendezvous/context.h; then
 		# The Gloo of Debian 11 does not compile with this program.
 		version=$(candidate libgloo-dev)

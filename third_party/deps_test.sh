@@ -187,7 +187,7 @@ expect "$code" "C++17 compiler: package g++ (1.5 MB, 7 packages)" "a bare machin
 [ $code = 0 ] || complain "a bare machine" "got exit code $code: $said"
 also "CMake 3.18 or later: package cmake (1.5 MB" "a bare machine: CMake"
 also "Go $go_wanted or later: package golang-go (1.5 MB" "a bare machine: Go"
-also "optional: libturbojpeg (without it Go decodes JPEG, at less than half the speed): package libturbojpeg0-dev" "a bare machine: libturbojpeg"
+also "optional: libturbojpeg (without it Go decodes JPEG, at about half the speed): package libturbojpeg0-dev" "a bare machine: libturbojpeg"
 also "optional: Gloo (without it all ranks must be on one host): package libgloo-dev" "a bare machine: Gloo"
 also "HETERO_INSTALL=off" "a bare machine: the way out"
 logged "install g++,install cmake,install golang-go,toolchain,install libturbojpeg0-dev,install libgloo-dev," "a bare machine"

@@ -20,6 +20,7 @@ type Evaluation struct {
 	Never      []int   // classes that have samples, but are never predicted; nil unless the task has classes to count
 	SampleLoss float64 // part of Loss, and fraction 0…1, of the further targets of samples (task.Report.SampleTarget)
 	SampleTop1 float64
+	MultiLabel bool // a sample may have any number of the classes; there is no Top5 then
 	Best       bool // the result is the best so far
 	Averaged   bool // the evaluation used the averaged weights
 	Took       time.Duration
@@ -39,7 +40,7 @@ type evaluationJSON struct {
 	Samples  int              `json:"samples"`
 	Loss     checkpoint.Float `json:"loss"`
 	Top1     float64          `json:"top1"`
-	Top5     float64          `json:"top5"`
+	Top5     *float64         `json:"top5,omitempty"`
 	Best     bool             `json:"best"`
 	Took     time.Duration    `json:"took_ns"`
 	Averaged bool             `json:"averaged,omitempty"`
@@ -49,12 +50,17 @@ type evaluationJSON struct {
 
 	SampleLoss checkpoint.Float `json:"sample_loss,omitempty"`
 	SampleTop1 float64          `json:"sample_top1,omitempty"`
+	MultiLabel bool             `json:"multi_label,omitempty"`
 }
 
 // MarshalJSON encodes the evaluation for checkpoints.
 func (e Evaluation) MarshalJSON() ([]byte, error) {
-	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best,
-		e.Took, e.Averaged, e.F1, e.MacroF1, e.Never, checkpoint.Float(e.SampleLoss), e.SampleTop1})
+	top5 := &e.Top5
+	if e.MultiLabel {
+		top5 = nil
+	}
+	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, top5, e.Best,
+		e.Took, e.Averaged, e.F1, e.MacroF1, e.Never, checkpoint.Float(e.SampleLoss), e.SampleTop1, e.MultiLabel})
 }
 
 // UnmarshalJSON decodes an evaluation that MarshalJSON encoded.
@@ -63,8 +69,11 @@ func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	*e = Evaluation{Step: w.Step, Epoch: w.Epoch, Samples: w.Samples, Loss: float64(w.Loss), Top1: w.Top1, Top5: w.Top5,
-		F1: w.F1, MacroF1: w.MacroF1, Never: w.Never,
+	*e = Evaluation{Step: w.Step, Epoch: w.Epoch, Samples: w.Samples, Loss: float64(w.Loss), Top1: w.Top1,
+		MultiLabel: w.MultiLabel, F1: w.F1, MacroF1: w.MacroF1, Never: w.Never,
 		SampleLoss: float64(w.SampleLoss), SampleTop1: w.SampleTop1, Best: w.Best, Averaged: w.Averaged, Took: w.Took}
+	if w.Top5 != nil {
+		e.Top5 = *w.Top5
+	}
 	return nil
 }

@@ -96,6 +96,7 @@ func (e *evaluator) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	epoch := int((e.at.position() - 1) / e.at.epochSteps)
 	return Evaluation{Averaged: averaged, Step: e.at.step, Epoch: epoch, Samples: all.Samples,
 		Loss: score.Loss, Top1: score.Top1, Top5: score.Top5, F1: score.F1, MacroF1: score.MacroF1, Never: never,
+		MultiLabel: e.replica.Options().Task.Report().Independent,
 		SampleLoss: score.SampleLoss, SampleTop1: score.SampleTop1, Took: time.Since(started)}, nil
 }
 

@@ -65,7 +65,7 @@ func SayDecoder(log *slog.Logger) {
 		if c.Native {
 			log.Info("JPEG images are decoded by " + c.Name)
 		} else {
-			log.Warn("JPEG images are decoded in Go, at less than half the speed of libturbojpeg, with the same pixels", "reason",
+			log.Warn("JPEG images are decoded in Go, at about half the speed of libturbojpeg, with the same pixels", "reason",
 				c.Reason)
 		}
 	})

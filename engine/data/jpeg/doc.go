@@ -1,9 +1,15 @@
 // Package jpeg decodes JPEG images to RGB bytes.
 //
 // It uses libturbojpeg through libhetero_jpeg.so, which is built from src/ by CMake and opened at run time. Without
-// this library, it decodes in Go, at a bit less than half the speed. Both give the same pixels, at full and at reduced
-// size: those of Pillow with libjpeg-turbo 3. Only libturbojpeg reads images with arithmetic or lossless coding; the
-// error of Go then says so, and implements Unavailable. InUse reports the decoder in use and the reason.
+// this library, it decodes in Go, at about half the speed. Both give the same pixels, at full and at reduced size:
+// those of Pillow with libjpeg-turbo 3. Only libturbojpeg reads images with arithmetic coding, and only libturbojpeg 3
+// those with lossless coding; otherwise the error says so, and implements Unavailable. InUse reports the decoder in use
+// and the reason.
+//
+// Both decoders also refuse the same damaged images, and give the same pixels of the others. Ranks with different
+// decoders therefore train the same samples. libturbojpeg does not warn of every damage, so Go accepts what it accepts
+// silently. Where libturbojpeg warns or fails, Go decides. Go also decodes the images of frame.unequal. An exception is
+// an image with coefficients that exceed 16 bits: Go gives the pixels of libturbojpeg on x86-64 with SSE2 or AVX2.
 //
 // The decoder in Go is a picture: picture.go reads the segments, scan.go and progressive.go the coefficients,
 // inverse.go transforms these to samples, and upsample.go makes pixels of the samples.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // frame describes an encoded image. Cameras write further data behind its end marker, for example a video.
@@ -59,8 +60,9 @@ func (f *frame) start(marker byte, contents []byte) {
 			f.ids[i], h[i], v[i], f.quants[i] = contents[at], contents[at+1]>>4, contents[at+1]&15, contents[at+2]
 		}
 	}
+	hMost, vMost := slices.Max(h[:]), slices.Max(v[:])
 	for i := range f.ids {
-		f.vertical = f.vertical || v[i] > 0 && h[i] == max(h[0], h[1], h[2], h[3]) && 2*v[i] == max(v[0], v[1], v[2], v[3])
+		f.vertical = f.vertical || v[i] > 0 && h[i] == hMost && 2*v[i] == vMost
 	}
 }
 

@@ -108,7 +108,7 @@ func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 				t.Errorf("seed %d, image %d: Go: %v, libturbojpeg: %v", seed, done, inGo, err)
 			case !bytes.Equal(pix, pixels):
 				unequal++
-				if runtime.GOARCH == "amd64" { // on other processors, libturbojpeg limits large coefficients in other ways
+				if runtime.GOARCH == "amd64" { // other processors limit large coefficients in other ways
 					t.Errorf("seed %d, image %d at 1/%d: the pixels differ", seed, done, denominator)
 				}
 			}

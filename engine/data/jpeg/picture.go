@@ -251,7 +251,7 @@ func (p *picture) huffmanTables(contents []byte) error {
 type unsupported string
 
 func (e unsupported) Error() string {
-	return fmt.Sprintf("jpeg: %s; libturbojpeg 3 reads it: install it, and build the program again", string(e))
+	return fmt.Sprintf("jpeg: %s: install it, and build the program again", string(e))
 }
 
 // Unavailable reports that another machine may read the image.
@@ -261,9 +261,9 @@ func (unsupported) Unavailable() bool { return true }
 func unsupportedFrame(f frame) error {
 	switch {
 	case f.foreign() && f.kind == lossless:
-		return unsupported("lossless coding")
+		return unsupported("lossless coding, which libturbojpeg 3 reads")
 	case f.foreign():
-		return unsupported("arithmetic coding")
+		return unsupported("arithmetic coding, which libturbojpeg reads")
 	case f.frames > 1:
 		return errFrames
 	}

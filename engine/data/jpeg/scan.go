@@ -82,8 +82,8 @@ func (p *picture) scan(contents []byte) error {
 	return s.end()
 }
 
-// named returns the channel with an id that the scan does not have yet, or nil. If several channels have the same id, it
-// chooses like libjpeg.
+// named returns the channel with an id that the scan does not have yet, or nil. If several channels have the same id,
+// it chooses like libjpeg.
 func (p *picture) named(id byte, before []*channel) (found *channel) {
 	for i, c := range p.channels {
 		if c.id != id || slices.Contains(before, c) {
