@@ -57,7 +57,7 @@
 // # Errors
 //
 //	*NameError     the name is invalid (exit code 2)
-//	*InUseError    another process uses the folder; the error identifies the process (exit code 2)
+//	*InUseError    another process uses the folder; the error identifies the process (exit code 7)
 //	*ChangedError  the settings differ from those of the run to resume (exit code 2)
 //	*ResumeError   the path contains nothing to resume from (exit code 2)
 //	*FolderError   the folder cannot be created or written (exit code 2 at start, 7 later)

@@ -85,7 +85,8 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	code = exit.Code(err)
 	if err != nil {
 		switch text := hide.Text(report(err)); {
-		case (exit.IsOwn(code) || exit.LostRank(err) >= 0) && supervisor.ReportCause(env.Environ, withoutPrefix(text)):
+		case (exit.IsOwn(code) || exit.LostRank(err) >= 0 || exit.IsFolderInUse(err)) &&
+			supervisor.ReportCause(env.Environ, withoutPrefix(text)):
 		case wantsJSON(args) && text != "":
 			writeErrorRecord(a.Env.Stderr, text, code)
 		default:

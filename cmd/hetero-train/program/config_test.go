@@ -36,7 +36,7 @@ func TestConfigsREADMEIsCurrent(t *testing.T) {
 }
 
 func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
-	for _, file := range configFiles(t) {
+	for _, file := range append(configFiles(t), "../../../deploy/kubernetes/base/config.toml") {
 		o := execute([]string{"config", "show", "-c", file})
 		if o.code != exit.Done {
 			t.Errorf("%s: %s", file, o.stderr)

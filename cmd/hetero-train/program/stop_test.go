@@ -177,7 +177,7 @@ func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
 	if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, p.command(dir), 0).check(t, exit.Usage, "in use")
+	finish(t, p.command(dir), 0).check(t, exit.IO, "in use")
 }
 
 func TestWhatARunGoesOnFromIsChecked(t *testing.T) {

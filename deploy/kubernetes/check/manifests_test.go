@@ -36,15 +36,28 @@ var strict = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }()
 
-// overlays are the folders that users apply.
-var overlays = []string{"overlays/indexed-job", "overlays/jobset", "overlays/trainer", "advise"}
+// overlays are the folders that users apply, and the least number of their objects.
+var overlays = map[string]int{"overlays/indexed-job": 8, "overlays/jobset": 7, "overlays/trainer": 8, "advise": 5,
+	"storage": 1}
 
-// build returns the objects of an overlay as kubectl would apply them.
-func build(t *testing.T, overlay string) []runtime.Object {
+// build returns the objects of an overlay, with components, as kubectl would apply them.
+func build(t *testing.T, overlay string, components ...string) []runtime.Object {
 	t.Helper()
+	folder := filepath.Join("..", overlay)
+	if len(components) > 0 {
+		folder = t.TempDir()
+		text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [" +
+			relative(t, folder, overlay) + "]\ncomponents:\n"
+		for _, name := range components {
+			text += "  - " + relative(t, folder, "components/"+name) + "\n"
+		}
+		if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsRootOnly
-	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join("..", overlay))
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +76,24 @@ func build(t *testing.T, overlay string) []runtime.Object {
 	return objects
 }
 
+// relative returns the path from a folder to one of deploy/kubernetes: kustomize refuses absolute paths.
+func relative(t *testing.T, from, path string) string {
+	t.Helper()
+	absolute, err := filepath.Abs(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := filepath.Rel(from, absolute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 func TestOverlaysDecodeStrictly(t *testing.T) {
-	for _, overlay := range overlays {
-		if objects := build(t, overlay); len(objects) < 5 {
-			t.Errorf("%s: got %d objects, want at least 5", overlay, len(objects))
+	for overlay, least := range overlays {
+		if objects := build(t, overlay); len(objects) < least {
+			t.Errorf("%s: got %d objects, want at least %d", overlay, len(objects), least)
 		}
 	}
 }

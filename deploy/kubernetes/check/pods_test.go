@@ -67,9 +67,10 @@ func dashboards(objects []runtime.Object) (groups []group) {
 }
 
 func forTrainings(t *testing.T, check func(t *testing.T, objects []runtime.Object)) {
-	for _, overlay := range overlays {
+	for overlay := range overlays {
 		if strings.HasPrefix(overlay, "overlays/") {
 			t.Run(overlay, func(t *testing.T) { check(t, build(t, overlay)) })
+			t.Run(overlay+" with components", func(t *testing.T) { check(t, build(t, overlay, "data", "ingress")) })
 		}
 	}
 }
@@ -93,6 +94,8 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 				"enableServiceLinks": spec.EnableServiceLinks == nil || *spec.EnableServiceLinks,
 				"one container":      len(spec.Containers) != 1 || len(spec.InitContainers) != 0,
 				"host namespaces":    spec.HostNetwork || spec.HostPID || spec.HostIPC,
+				"the dashboard writes no run": g.failures == nil && slices.ContainsFunc(spec.Containers[0].VolumeMounts,
+					func(m core.VolumeMount) bool { return m.MountPath == "/work" && !m.ReadOnly }),
 			}
 			for what, wrong := range faults {
 				if wrong {
@@ -104,9 +107,19 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 }
 
 func TestVolumesBelongTogether(t *testing.T) {
+	// storage/data.yaml is not part of storage, unless a user adds it.
+	text, err := os.ReadFile("../storage/data.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, _, err := strict.Decode(text, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage := append(build(t, "storage"), claim)
 	forTrainings(t, func(t *testing.T, objects []runtime.Object) {
 		have := map[string]bool{}
-		for _, object := range objects {
+		for _, object := range append(storage, objects...) {
 			have[fmt.Sprintf("%T %s", object, object.(v1.Object).GetName())] = true
 		}
 		for _, g := range append(ranks(objects), dashboards(objects)...) {
@@ -122,7 +135,7 @@ func TestVolumesBelongTogether(t *testing.T) {
 				switch {
 				case v.ConfigMap != nil && !have["*v1.ConfigMap "+v.ConfigMap.Name],
 					claim != nil && !have["*v1.PersistentVolumeClaim "+claim.ClaimName]:
-					t.Errorf("%s: the source of volume %s is not part of the overlay", g.name, v.Name)
+					t.Errorf("%s: the source of volume %s is not part of the overlay or of storage", g.name, v.Name)
 				case v.Secret != nil && *v.Secret.DefaultMode != 0o440:
 					t.Errorf("%s: the secret %s has mode %o, want 440", g.name, v.Name, *v.Secret.DefaultMode)
 				case v.Name == "shm" && (shm.Medium != core.StorageMediumMemory || shm.SizeLimit.IsZero() ||
@@ -130,6 +143,12 @@ func TestVolumesBelongTogether(t *testing.T) {
 					t.Errorf("%s: got the shared memory %+v at %s", g.name, shm, mounts["shm"])
 				}
 				delete(mounts, v.Name)
+			}
+			isRank := g.failures != nil
+			if components := strings.Contains(t.Name(), "components"); slices.ContainsFunc(g.template.Spec.Volumes,
+				func(v core.Volume) bool { return v.Name == "data" }) != (components && isRank) {
+				t.Errorf("%s: got the volumes %v, want the data set only in ranks, and by its component", g.name,
+					g.template.Spec.Volumes)
 			}
 			if len(mounts) > 0 {
 				t.Errorf("%s: there is no volume for the mounts %v", g.name, mounts)
@@ -139,11 +158,7 @@ func TestVolumesBelongTogether(t *testing.T) {
 }
 
 func TestSelectorsBudgetsAndPortsFitTheRanks(t *testing.T) {
-	config, err := os.ReadFile("../base/config.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := regexp.MustCompile(`master_port = (\d+)`).FindSubmatch(config)
+	port := masterPort(t)
 	forTrainings(t, func(t *testing.T, objects []runtime.Object) {
 		groups, total := ranks(objects), 0
 		var least int
@@ -178,8 +193,8 @@ func TestSelectorsBudgetsAndPortsFitTheRanks(t *testing.T) {
 			if g.template.Spec.Containers[0].Name == "node" {
 				delete(want, "rendezvous") // Trainer has a port of its own
 			}
-			if !maps.Equal(ports, want) || string(port[1]) != "29500" {
-				t.Errorf("%s: got the ports %v, and %s in config.toml", g.name, ports, port[1])
+			if !maps.Equal(ports, want) || port != "29500" {
+				t.Errorf("%s: got the ports %v, and %s in config.toml", g.name, ports, port)
 			}
 		}
 		if least != total-1 {
@@ -207,12 +222,94 @@ func TestExitCodesDecideAboutRestarts(t *testing.T) {
 				}
 			}
 			fail, ignore := batch.PodFailurePolicyActionFailJob, batch.PodFailurePolicyActionIgnore
-			want := map[int32]batch.PodFailurePolicyAction{2: fail, 3: fail, 4: fail, 75: ignore, 143: ignore}
+			want := map[int32]batch.PodFailurePolicyAction{2: fail, 4: fail, 75: ignore, 143: ignore}
 			if !disruption || !maps.Equal(actions, want) {
 				t.Errorf("%s: got %v, and a rule for disruptions: %v", g.name, actions, disruption)
 			}
 			if s := g.template.Spec.TerminationGracePeriodSeconds; s == nil || *s < 60 {
 				t.Errorf("%s: got the grace period %v, want time for a save", g.name, s)
+			}
+		}
+	})
+}
+
+func masterPort(t *testing.T) string {
+	config, err := os.ReadFile("../base/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(regexp.MustCompile(`master_port = (\d+)`).FindSubmatch(config)[1])
+}
+
+// named reports whether JobSet gives pods names before they are ready.
+func named(n *jobset.Network) bool {
+	return n != nil && n.EnableDNSHostnames != nil && *n.EnableDNSHostnames && n.PublishNotReadyAddresses != nil &&
+		*n.PublishNotReadyAddresses
+}
+
+// kustomize replaces the image also where it does not know the type of the object, and each rank has a device: never
+// silently the CPUs of a node with a GPU.
+func TestImagesAndDevices(t *testing.T) {
+	forTrainings(t, func(t *testing.T, objects []runtime.Object) {
+		for _, g := range append(ranks(objects), dashboards(objects)...) {
+			c := g.template.Spec.Containers[0]
+			if c.Image != "registry.example.org/hetero-train:VERSION-cuda" {
+				t.Errorf("%s: got the image %s, want that of the kustomization", g.name, c.Image)
+			}
+			_, gpu := c.Resources.Limits["nvidia.com/gpu"]
+			want := map[bool]string{true: "--set=device.kind=cuda", false: "--set=device.kind=cpu"}[gpu]
+			if g.failures != nil && !slices.Contains(c.Args, want) {
+				t.Errorf("%s: got the arguments %q, want %s", g.name, c.Args, want)
+			}
+		}
+	})
+}
+
+// The dashboard answers to the names of its Service, and below the path of the ingress.
+func TestTheDashboardKnowsItsNames(t *testing.T) {
+	forTrainings(t, func(t *testing.T, objects []runtime.Object) {
+		var service string
+		var ingress *networking.Ingress
+		for _, object := range objects {
+			switch o := object.(type) {
+			case *core.Service:
+				if o.Spec.Selector["app.kubernetes.io/component"] == "dashboard" {
+					service = o.Name
+				}
+			case *networking.Ingress:
+				ingress = o
+			}
+		}
+		c := dashboards(objects)[0].template.Spec.Containers[0]
+		var lists []string
+		for _, arg := range c.Args {
+			if list, ok := strings.CutPrefix(arg, "--set=dashboard.hosts="); ok {
+				lists = append(lists, list)
+			}
+		}
+		want := []string{service, service + ".$(NAMESPACE)", service + ".$(NAMESPACE).svc"}
+		if (ingress != nil) != strings.Contains(t.Name(), "components") {
+			t.Fatalf("got the ingress %v", ingress)
+		}
+		if ingress != nil {
+			rule := ingress.Spec.Rules[0]
+			path := rule.HTTP.Paths[0]
+			want = append([]string{rule.Host}, want...)
+			if *path.PathType != networking.PathTypePrefix || !slices.Contains(c.Args, "--base-path="+path.Path) ||
+				path.Backend.Service.Name != service || path.Backend.Service.Port.Name != c.Ports[0].Name ||
+				len(ingress.Annotations) > 0 {
+				t.Errorf("got the path %+v and the arguments %q", path, c.Args)
+			}
+		}
+		if got := `["` + strings.Join(want, `","`) + `"]`; service == "" || len(lists) != 1 || lists[0] != got {
+			t.Errorf("got the names %q, want %s", lists, got)
+		}
+		if c.Env[0].Name != "NAMESPACE" || c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.namespace" {
+			t.Errorf("got the variable %+v, want NAMESPACE from the field", c.Env[0])
+		}
+		for _, probe := range []*core.Probe{c.ReadinessProbe, c.LivenessProbe} {
+			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/healthz" {
+				t.Errorf("got the probe %+v, want GET /healthz", probe)
 			}
 		}
 	})
@@ -245,6 +342,12 @@ func TestRanksFindEachOther(t *testing.T) {
 			t.Errorf("no headless Service %s selects the pods of the Job", subdomain)
 		}
 	}
+	config := masterPort(t)
+	for _, object := range build(t, "overlays/trainer") {
+		if r, ok := object.(*trainer.TrainingRuntime); ok && !named(r.Spec.Template.Spec.Network) {
+			t.Errorf("trainer: got the network %+v, want names of pods that are not ready", r.Spec.Template.Spec.Network)
+		}
+	}
 	for _, object := range build(t, "overlays/jobset") {
 		set, ok := object.(*jobset.JobSet)
 		if !ok {
@@ -254,7 +357,15 @@ func TestRanksFindEachOther(t *testing.T) {
 		if set.Spec.Coordinator.ReplicatedJob != first.Name { // the only Job whose global index is 0
 			t.Errorf("rank 0 is in %s, and the coordinator in %s", first.Name, set.Spec.Coordinator.ReplicatedJob)
 		}
+		if !named(set.Spec.Network) {
+			t.Errorf("jobset: got the network %+v, want names of pods that are not ready", set.Spec.Network)
+		}
 		for _, job := range set.Spec.ReplicatedJobs {
+			for _, e := range job.Template.Spec.Template.Spec.Containers[0].Env {
+				if e.Name == "PET_MASTER_PORT" && e.Value != config {
+					t.Errorf("%s: got the port %s of rank 0, and %s in config.toml", job.Name, e.Value, config)
+				}
+			}
 			if *job.Template.Spec.Completions != 1 || *job.Template.Spec.Parallelism != 1 {
 				t.Errorf("%s: more than one pod would have the number of one Job", job.Name)
 			}

@@ -241,13 +241,27 @@ func fromKubernetes(in *input) (claim, string) {
 	// Each Job of a JobSet numbers its own pods. The name of a pod is JOB-INDEX, and its address JOB-INDEX.SERVICE.
 	job, named := strings.CutSuffix(in.env["HOSTNAME"], "-"+index.Text)
 	pod, _, inService := strings.Cut(firstGiven(in.options.MasterAddr, in.variable("MASTER_ADDR")).Text, ".")
-	if first, isFirst := strings.CutSuffix(pod, "-0"); named && inService && isFirst && first != job {
+	if first, isFirst := strings.CutSuffix(pod, "-0"); named && inService && isFirst && first != job &&
+		ofOneJobSet(first, job) {
 		in.fault(index.From, fmt.Sprintf("got pod %s of the Job %s", index.Text, job), "a pod of the Job %s, whose first "+
 			"pod is rank 0; if a run has several Jobs, as in a JobSet, set PET_NODE_RANK, PET_NNODES and "+
 			"PET_MASTER_ADDR (deploy/kubernetes/overlays/jobset)", first)
 	}
 	c.addrWant = "the host name of the pod of rank 0 (JOB-0.SERVICE)"
 	return c, ""
+}
+
+// ofOneJobSet reports whether two names are those of Jobs of one JobSet: SET-GROUP-NUMBER. Other names may differ for
+// good reasons: a pod in the network of its host has the host's name, and a Service may name rank 0.
+func ofOneJobSet(a, b string) bool {
+	set := func(name string) (string, bool) {
+		parts := strings.Split(name, "-")
+		_, err := wholeNumber(parts[len(parts)-1])
+		return parts[0], len(parts) >= 3 && err == nil
+	}
+	setA, isA := set(a)
+	setB, isB := set(b)
+	return isA && isB && setA == setB
 }
 
 func fromNobody(in *input) (claim, string) {

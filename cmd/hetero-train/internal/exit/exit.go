@@ -32,12 +32,12 @@ import (
 const (
 	Done          = 0
 	Unexpected    = 1   // any error without another code
-	Usage         = 2   // invalid flags or configuration, or the experiment folder is in use
+	Usage         = 2   // invalid flags or configuration
 	Data          = 3   // data or a checkpoint is damaged or not available
 	Diverged      = 4   // the loss is not finite
 	Communication = 5   // a rank or the communication was lost
 	Device        = 6   // device failure
-	IO            = 7   // the final save failed
+	IO            = 7   // the final save failed, or another process has the folder of the run
 	Terminated    = 75  // SIGTERM; the run was saved, or had no step to save
 	Interrupted   = 130 // SIGINT; the run was saved unless the error states otherwise
 	Killed        = 143 // SIGTERM; the save failed
@@ -139,6 +139,9 @@ func Advice(err error) string {
 	return ""
 }
 
+// IsFolderInUse reports whether another process uses the folder of the run.
+func IsFolderInUse(err error) bool { return errors.As(err, new(*experiment.InUseError)) }
+
 // stopOfAnother returns the signal that ended another rank, if err is that rank's report.
 func stopOfAnother(err error) (Stopped, bool) {
 	var lost *rendezvous.LostError
@@ -187,9 +190,13 @@ func Classify(ctx context.Context, err error) error {
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
 		return With(Data, err)
 	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)),
-		is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)),
-		is(new(*experiment.ResumeError)), is(new(*experiment.ChangedError)):
+		is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.ResumeError)),
+		is(new(*experiment.ChangedError)):
 		return With(Usage, err)
+	case IsFolderInUse(err):
+		// Not Usage, after which schedulers do not start a run again: a network file system keeps the lock of a dead
+		// machine for minutes.
+		return With(IO, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return With(FolderCode(err), err)
 	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)),

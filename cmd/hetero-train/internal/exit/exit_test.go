@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 func TestExitCodesOfAStart(t *testing.T) {
@@ -21,6 +22,7 @@ func TestExitCodesOfAStart(t *testing.T) {
 		{fmt.Errorf("connect: %w", context.DeadlineExceeded), Communication},
 		{fmt.Errorf("open a port: %w", syscall.EMFILE), Usage},
 		{&rendezvous.UnreachableError{Address: "127.0.0.1:1", Err: rendezvous.ErrLoopbackDown}, Usage},
+		{fmt.Errorf("begin: %w", &experiment.InUseError{Dir: "runs/a"}), IO}, // a restart may succeed
 	} {
 		if got := Code(Classify(context.Background(), c.err)); got != c.want {
 			t.Errorf("%v: got exit code %d, want %d", c.err, got, c.want)
