@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,8 +121,9 @@ func (c *cluster) trained(object, first, lost string) []byte {
 			c.t.Errorf("the pod %s is on the node %s", pod, node)
 		}
 	}
-	if ranks := strings.Count(placed, "\n") + 1; ranks != 5 && strings.HasPrefix(object, "jobset") {
-		c.t.Errorf("got %d pods, want 5", ranks)
+	ranks := strings.Count(placed, "\n") + 1
+	if ranks != map[bool]int{true: 5, false: 3}[strings.HasPrefix(object, "jobset")] {
+		c.t.Errorf("%s: got %d pods", object, ranks)
 	}
 	if lost != "" {
 		c.signal(lost, syscall.SIGKILL)
@@ -130,6 +132,13 @@ func (c *cluster) trained(object, first, lost string) []byte {
 		text := c.field(object, `.status.conditions[?(@.status=="True")].type`)
 		return strings.Contains(text, "Complete")
 	})
+	want := map[string]int{"0": ranks}
+	if lost != "" {
+		want["137"], want["5"] = 1, ranks-1
+	}
+	if codes := c.codes(); !maps.Equal(codes, want) {
+		c.t.Errorf("%s: got the exit codes %v, want %v", object, codes, want)
+	}
 	weights := c.weights(fmt.Sprint(at.Unix()))
 	if starts := len(c.logs(first)); starts != map[bool]int{true: 2, false: 1}[lost != ""] {
 		c.t.Errorf("%s: rank 0 started %d times", object, starts)

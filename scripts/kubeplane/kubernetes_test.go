@@ -25,10 +25,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nodes are of three unlike kinds: two H100s, two T4s, CPUs.
+// nodes are of three unlike kinds: two H100s, three T4s, CPUs.
 var nodes = []string{
 	"h100-a=cpu:32,memory:256Gi,nvidia.com/gpu:2,label:nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3",
 	"t4-a=cpu:16,memory:128Gi,nvidia.com/gpu:2,label:nvidia.com/gpu.product=Tesla-T4",
+	"t4-b=cpu:16,memory:128Gi,nvidia.com/gpu:1,label:nvidia.com/gpu.product=Tesla-T4",
 	"cpu-a=cpu:64,memory:256Gi",
 }
 
@@ -57,11 +58,11 @@ func apart(t *testing.T) bool {
 		return true
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Fatal("network namespaces need root")
 	}
 	for _, name := range []string{"unshare", "nsenter", "setpriv", "ip", "kubectl"} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 	}
 	self, err := os.Executable()
@@ -139,6 +140,8 @@ func start(t *testing.T) *cluster {
 			"claimRef": {"namespace": "hetero-train", "name": %q}}}`, name, claim, filepath.Join(c.volumes, name),
 			"hetero-train-"+name))
 	}
+	c.overlay("../../deploy/kubernetes/storage")
+	c.kubectl("apply", "--validate=strict", "--namespace=hetero-train", "-f", "../../deploy/kubernetes/storage/data.yaml")
 	return c
 }
 
@@ -192,7 +195,7 @@ func (c *cluster) overlay(path string) {
 	c.kubectl("apply", "--validate=strict", "--server-side", "--field-manager=test", "-k", path)
 }
 
-// until waits for what a condition describes.
+// until polls a condition until it is true, and fails the test after a limit.
 func (c *cluster) until(what string, limit time.Duration, condition func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(limit); !condition(); time.Sleep(100 * time.Millisecond) {
@@ -261,6 +264,19 @@ func (c *cluster) weights(as string) []byte {
 	}
 	c.must(os.Rename(run, filepath.Join(c.volumes, "work", as)))
 	return text
+}
+
+// codes returns the number of ended pods of the run for each exit code. The control plane keeps failed pods until their
+// Job is deleted, but not evicted ones.
+func (c *cluster) codes() map[string]int {
+	c.t.Helper()
+	codes := map[string]int{}
+	for _, code := range strings.Fields(c.kubectl("get", "pods", "--namespace=hetero-train", "-l",
+		"app.kubernetes.io/component=rank", "-o",
+		"jsonpath={.items[*].status.containerStatuses[0].state.terminated.exitCode}")) {
+		codes[code]++
+	}
+	return codes
 }
 
 func (c *cluster) field(object, path string) string {

@@ -118,9 +118,22 @@ func runPods(ctx context.Context, client kubernetes.Interface, nodes map[string]
 		if err != nil {
 			continue
 		}
+		there, err := client.CoreV1().Nodes().List(ctx, meta.ListOptions{})
+		if err != nil {
+			continue
+		}
+		lives := map[string]bool{}
+		for i := range there.Items {
+			lives[there.Items[i].Name] = true
+		}
+		for name := range nodes {
+			if containers != nil && !lives[name] {
+				containers.lose(name)
+			}
+		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			if !nodes[pod.Spec.NodeName] {
+			if !nodes[pod.Spec.NodeName] || !lives[pod.Spec.NodeName] {
 				continue
 			}
 			step := advance

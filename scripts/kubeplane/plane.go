@@ -11,7 +11,7 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -35,7 +35,8 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-const token = "kubeplane-admin" // loopback only, one test
+// token is that of the administrator.
+var token = cryptorand.Text()
 
 func main() {
 	if len(os.Args) < 3 {
@@ -78,6 +79,17 @@ func up(dir string, nodes []string, containers *kubelet) error {
 		return err
 	}
 	if containers != nil {
+		// Containers get a bridge and addresses, and their processes come from this machine.
+		interfaces, err := net.Interfaces()
+		if err != nil {
+			return err
+		}
+		for _, i := range interfaces {
+			if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+				return fmt.Errorf("--image: got the network interface %s, want a network namespace with lo only: start "+
+					"kubeplane by unshare --net --mount --pid --fork --kill-child --mount-proc", i.Name)
+			}
+		}
 		containers.folder = dir
 		if err := os.MkdirAll(filepath.Join(dir, "logs"), 0o755); err != nil {
 			return err
@@ -196,7 +208,7 @@ func startEtcd(dir string) (*embed.Etcd, string, error) {
 }
 
 func writeKey(path string) error {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := rsa.GenerateKey(cryptorand.Reader, 2048)
 	if err != nil {
 		return err
 	}

@@ -119,6 +119,17 @@ func (k *kubelet) advance(ctx context.Context, pod *core.Pod) error {
 	return nil
 }
 
+// lose ends the containers of a node that is lost. Nothing reports their end.
+func (k *kubelet) lose(node string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.pods {
+		if p.pod.Spec.NodeName == node {
+			p.cmd.Process.Kill()
+		}
+	}
+}
+
 func (k *kubelet) remove(ctx context.Context, pod *core.Pod) error {
 	zero := int64(0)
 	return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, meta.DeleteOptions{GracePeriodSeconds: &zero,
@@ -170,7 +181,15 @@ func (k *kubelet) start(ctx context.Context, pod *core.Pod) (*process, error) {
 		fmt.Sprint(len(env))}
 	args = append(args, env...)
 	args = append(args, c.Command...)
-	p.cmd = exec.Command("nsenter", append(args, c.Args...)...)
+	known := map[string]string{}
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		known[name] = value
+	}
+	for _, arg := range c.Args {
+		args = append(args, expand(arg, known))
+	}
+	p.cmd = exec.Command("nsenter", args...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC}
 	log, err := os.OpenFile(filepath.Join(k.folder, "logs", pod.Namespace+"_"+pod.Name+".log"),
@@ -234,16 +253,21 @@ func (k *kubelet) name(ctx context.Context) error {
 
 var reference = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
 
+// expand replaces $(NAME) by the value of a variable. Text without a known name remains.
+func expand(text string, known map[string]string) string {
+	return reference.ReplaceAllStringFunc(text, func(name string) string {
+		if v, ok := known[name[2:len(name)-1]]; ok {
+			return v
+		}
+		return name
+	})
+}
+
 // environment returns the variables of the container, as NAME=VALUE.
 func environment(pod *core.Pod, address string) ([]string, error) {
 	known := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOSTNAME": pod.Spec.Hostname}
 	for _, e := range pod.Spec.Containers[0].Env {
-		value := reference.ReplaceAllStringFunc(e.Value, func(text string) string {
-			if v, ok := known[text[2:len(text)-1]]; ok {
-				return v
-			}
-			return text
-		})
+		value := expand(e.Value, known)
 		if e.ValueFrom != nil {
 			if e.ValueFrom.FieldRef == nil {
 				return nil, fmt.Errorf("the variable %s is not from a field", e.Name)
