@@ -41,6 +41,7 @@ func TestIndexedJobTrains(t *testing.T) {
 
 	// The first run is not interrupted.
 	at := job()
+	c.kubectl("wait", "--namespace=hetero-train", "job/train", "--for=jsonpath={.status.ready}=3", "--timeout=110s")
 	c.until("first step", patience, func() bool { return c.says("train-0-", "step 1/") })
 	t.Logf("from kubectl apply to the first step: %.1f s", time.Since(at).Seconds())
 	placed := c.kubectl("get", "pods", "--namespace=hetero-train", "-l", "app.kubernetes.io/component=rank", "-o",
@@ -194,18 +195,20 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 	secret := c.kubectl("create", "token", "hetero-train-advise", "--namespace=hetero-train")
 	c.must(os.WriteFile(user, regexp.MustCompile(`token: "\w+"`).ReplaceAllLiteral(admin,
 		[]byte(`token: "`+secret+`"`)), 0o600))
-	suspended := func(name string) {
+	suspendedIn := func(namespace, name string) {
 		c.apply(fmt.Sprintf(`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": %q,
-			"namespace": "hetero-train", "labels": {"hetero-train/schedule": "true"}}, "spec": {"suspend": true,
+			"namespace": %q, "labels": {"hetero-train/schedule": "true"}}, "spec": {"suspend": true,
 			"template": {"spec": {"restartPolicy": "Never", "securityContext": {"runAsNonRoot": true, "runAsUser": 1,
 			"seccompProfile": {"type": "RuntimeDefault"}}, "containers": [{"name": "c", "image": "other",
 			"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-			"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}`, name))
+			"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}`, name, namespace))
 	}
-	advise := func(more ...string) (string, int) {
+	suspended := func(name string) { suspendedIn("hetero-train", name) }
+	adviseIn := func(namespace string, more ...string) (string, int) {
 		return c.try("", "env", append([]string{"KUBECONFIG=" + user, c.program, "schedule", "advise", "--kubernetes",
-			"--namespace=hetero-train"}, more...)...)
+			"--namespace=" + namespace}, more...)...)
 	}
+	advise := func(more ...string) (string, int) { return adviseIn("hetero-train", more...) }
 	suspended("waits")
 	if out, code := advise(); code != 0 || !strings.Contains(out, "waits") {
 		t.Fatalf("with the documented rights: exit code %d and\n%s", code, out)
@@ -275,6 +278,20 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 			t.Log(out)
 		}
 		return code == 0
+	})
+	// The same service account, for the Jobs of another namespace.
+	c.kubectl("create", "namespace", "other")
+	suspendedIn("other", "elsewhere")
+	if out, code := adviseIn("other", "--apply"); code != 5 || !strings.Contains(out, `namespace "other"`) {
+		t.Errorf("without rights in a namespace: got exit code %d and\n%s\nwant 5", code, out)
+	}
+	c.kubectl("create", "role", "hetero-train-advise-apply", "--namespace=other", "--verb=get,patch",
+		"--resource=jobs.batch")
+	c.kubectl("create", "rolebinding", "hetero-train-advise-apply", "--namespace=other",
+		"--role=hetero-train-advise-apply", "--serviceaccount=hetero-train:hetero-train-advise")
+	c.until("placed Job of another namespace", time.Minute, func() bool {
+		out, code := adviseIn("other", "--apply")
+		return code == 0 && strings.Contains(out, "elsewhere")
 	})
 	c.until("pod on a GPU", time.Minute, func() bool {
 		node := c.kubectl("get", "pods", "--namespace=hetero-train", "-l", "batch.kubernetes.io/job-name=waits", "-o",
