@@ -345,7 +345,8 @@ func TestRanksFindEachOther(t *testing.T) {
 	config := masterPort(t)
 	for _, object := range build(t, "overlays/trainer") {
 		if r, ok := object.(*trainer.TrainingRuntime); ok && !named(r.Spec.Template.Spec.Network) {
-			t.Errorf("trainer: got the network %+v, want names of pods that are not ready", r.Spec.Template.Spec.Network)
+			t.Errorf("trainer: got the network %+v, want names of pods that are not ready",
+				r.Spec.Template.Spec.Network)
 		}
 	}
 	for _, object := range build(t, "overlays/jobset") {
