@@ -132,13 +132,6 @@ func (e evidence) kind() (kind Kind, why string) {
 		"the process ended without a result after step %d; %s; logs/train.log has its last messages", e.steps, next)
 }
 
-// Age returns the time since the newest record of rank 0, as of the last Update; 0 if there is none.
-func (r *Run) Age() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.evidence.age
-}
-
 // training reports whether the process that began last still holds the lock of the folder.
 func (e evidence) training() bool {
 	return e.held != nil && *e.held && (e.start == nil || e.start.Is(e.holder))

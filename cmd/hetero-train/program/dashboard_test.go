@@ -316,7 +316,7 @@ func TestStatusOfRuns(t *testing.T) {
 		return string(text)
 	}
 	for _, args := range [][]string{{"--input-dir", dir}, {"--input-dir", dir, "run"}, {filepath.Join(dir, "run")},
-		{"--input-dir", filepath.Join(dir, "run"), "--watch"}, {"--input-dir", dir, "--check", "1ns"}} {
+		{"--input-dir", filepath.Join(dir, "run"), "--watch"}} {
 		text := status(exit.Done, args...)
 		for _, want := range []string{"run: finished, step 60 of 60 (100 %)\n", "[Load Balancer Status] step ",
 			"Cluster Throughput: ", "bottleneck: ", "last decision: step "} {
@@ -327,6 +327,18 @@ func TestStatusOfRuns(t *testing.T) {
 		if strings.Contains(text, "\x1b") {
 			t.Errorf("status %q: got control characters in a pipe", args)
 		}
+	}
+	if text := status(exit.Done, "--input-dir", dir, "--check", "1ns"); !strings.HasPrefix(text,
+		"run: healthy: finished, step 60,") || strings.Count(text, "\n") != 1 {
+		t.Errorf("--check: got %q, want one line", text)
+	}
+	var health struct {
+		Healthy bool
+		Step    int
+	}
+	if text := status(exit.Done, "--input-dir", dir, "run", "--check", "1m", "--json"); json.Unmarshal([]byte(text),
+		&health) != nil || !health.Healthy || health.Step != 60 {
+		t.Errorf("--check --json: got %s", text)
 	}
 	var v struct {
 		Last  int
@@ -340,7 +352,8 @@ func TestStatusOfRuns(t *testing.T) {
 		"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")},
 		"want a name of at most 64 characters": {"--input-dir", dir, "a b"},
 		"there is no run":                      {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"},
-		"--check: got 0s, want a time above 0": {"--check", "0s"}} {
+		"--check: got 0s, want a time above 0": {"--check", "0s"}, "there is no run absent": {"--input-dir", dir, "absent",
+			"--check", "1m"}} {
 		if text := status(exit.Usage, args...); !strings.Contains(text, want) {
 			t.Errorf("status %q: got %q, want %q", args, text, want)
 		}

@@ -39,7 +39,8 @@ or "localhost". Otherwise set --base-path and dashboard.hosts.
 By default, only programs on this machine can read the page. With another --address, a browser must send a token once.
 HETERO_DASHBOARD_TOKEN or the file of --token-file contains the token. If neither is set, the command creates a token and prints it.
 
---check is for the health check of a container: it asks the dashboard of this machine on --port, and fails if there is no answer.
+--check is for the health check of a container: it asks the dashboard of this machine, and fails if there is no answer. It needs the
+configuration of the dashboard, or its flags --address, --port and --cert-file.
 
 --server.address and --server.port are other names of --address and --port.
 
@@ -219,6 +220,9 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	return exit.With(exit.Unexpected, err)
 }
 
+// healthText is the answer of a dashboard to a health check.
+const healthText = "ok\n"
+
 // ask fails unless a dashboard answers on the port of this machine.
 func ask(ctx context.Context, cfg *config.Config) error {
 	const patience = 10 * time.Second
@@ -238,13 +242,22 @@ func ask(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return exit.Usagef("dashboard: --check: %w", err)
 	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
+	const cure = "--check needs the flags or the configuration of the dashboard: --address, --port, --cert-file"
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a dashboard redirects no probe
+	}}
+	answer, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("dashboard: --check: no dashboard answers: %w", err)
+		return fmt.Errorf("dashboard: --check: no dashboard answers: %w; %s", err, cure)
 	}
 	defer answer.Body.Close() // the answer was only read
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("dashboard: --check: GET %s: got %s, want 200 OK", address, answer.Status)
+	body, err := io.ReadAll(io.LimitReader(answer.Body, int64(len(healthText))+1))
+	if err != nil {
+		return fmt.Errorf("dashboard: --check: GET %s: %w", address, err)
+	}
+	if answer.StatusCode != http.StatusOK || string(body) != healthText {
+		return fmt.Errorf("dashboard: --check: GET %s: got %s and %q, want 200 OK and %q of a dashboard; %s", address,
+			answer.Status, body, healthText, cure)
 	}
 	return nil
 }

@@ -26,8 +26,10 @@ RUN is the name of a run in --input-dir, or the folder of a run. Without RUN, th
 With --watch, the command shows the run again after each change, until the run ends. The command only reads files, so the run may
 train on another machine that shares the folder.
 
---check is for the health check of a container. It fails unless the run is finished, or is running and its newest record is at most
-DURATION old. Choose a DURATION that is longer than an evaluation and than a checkpoint.
+--check is for the health check of a container. It prints one line, and reads only the newest record, so it is fast after any number of
+steps. It fails unless the run is finished, or is running and its newest record is at most DURATION old. After a start or a resume,
+the age counts from the start. If the process runs on another machine or in another container, the age alone counts.
+Choose a DURATION that is longer than the time to the first step, than an evaluation and than a checkpoint.
 
 Exit codes:
   1    --check: the run is not healthy
@@ -37,7 +39,7 @@ Exit codes:
 const example = `  hetero-train status
   hetero-train status resnet50 --watch
   hetero-train status experiments/resnet50 --json | jq .decision.share_of_oracle
-  hetero-train status --check 10m                                             the health check of a container`
+  hetero-train status resnet50 --check 10m                                    the health check of a container`
 
 // watchInterval is the time between two looks at a run. Runs write their records twice a second.
 const watchInterval = time.Second
@@ -60,6 +62,9 @@ func New(a *cli.App) *cobra.Command {
 		if checks && oldest <= 0 {
 			return exit.Usagef("status: --check: got %v, want a time above 0, for example 10m", oldest)
 		}
+		if checks {
+			return check(cmd.Context(), a.Env.Stdout, input, cli.First(args), oldest, asJSON)
+		}
 		folder, run, err := open(cmd.Context(), input, cli.First(args))
 		if err != nil {
 			return err
@@ -72,81 +77,114 @@ func New(a *cli.App) *cobra.Command {
 			if err := context.Cause(cmd.Context()); err != nil {
 				return err
 			}
-			v := run.View()
-			if err := s.show(v); err != nil || !checks {
-				return err
-			}
-			return unhealthy(v.State, run.Age(), oldest)
+			return s.show(run.View())
 		}
 		return follow(cmd.Context(), folder, run, s)
 	}
 	return cmd
 }
 
-// unhealthy returns nil for a run that is finished, or that is running and has a record younger than oldest. Before the
-// first record, the state alone counts.
-func unhealthy(s runs.State, age, oldest time.Duration) error {
-	switch {
-	case s.Kind == runs.Finished || s.Kind == runs.Running && age <= oldest:
-		return nil
-	case s.Kind == runs.Running:
-		return fmt.Errorf("status: the run is not healthy: its newest record is %v old, want at most %v",
-			age.Round(time.Second), oldest)
+// check prints the health of a run in one line, and fails if the run is not healthy.
+func check(ctx context.Context, out io.Writer, input, name string, oldest time.Duration, asJSON bool) error {
+	folder, name, err := find(ctx, input, name)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("status: the run is not healthy: its state is %s, want %s or %s", s.Kind, runs.Running,
-		runs.Finished)
+	defer folder.Close() // read only
+	h, err := folder.Health(name)
+	if err != nil {
+		return refuse(ctx, folder, name, err)
+	}
+	why := h.Unhealthy(oldest)
+	if asJSON {
+		text, err := json.Marshal(struct {
+			Name    string     `json:"name"`
+			Healthy bool       `json:"healthy"`
+			State   runs.State `json:"state"`
+			Step    int64      `json:"step"`
+			Age     float64    `json:"age_seconds"`
+		}{h.Name, why == "", h.State, h.Step, h.Age.Seconds()})
+		if err != nil {
+			return err
+		}
+		if _, err = out.Write(append(text, '\n')); err != nil {
+			return err
+		}
+	} else if why == "" {
+		fmt.Fprintf(out, "%s: healthy: %s, step %d, newest record or start %v old\n", h.Name, h.State.Kind, h.Step,
+			h.Age.Round(time.Second))
+	}
+	if why != "" {
+		return fmt.Errorf("status: run %s is not healthy: %s", h.Name, why)
+	}
+	return nil
 }
 
-// open opens a run by its name or its folder; "" is the newest run of the folder input. It also opens the folder that
-// contains the run.
-func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, error) {
+// find opens the folder that contains a run, and returns the name of the run in it. name is the name or the folder of a
+// run; "" is the newest run of the folder input.
+func find(ctx context.Context, input, name string) (*runs.Folder, string, error) {
 	path := input
 	if strings.ContainsRune(name, filepath.Separator) || isFolder(name) {
 		var err error
 		if path, err = cli.InRuns(name, input); err != nil {
-			return nil, nil, err
+			return nil, "", err
 		}
 		name = ""
 	}
 	folder, err := runs.OpenFolder(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, exit.NoRuns("status", path)
+		return nil, "", exit.NoRuns("status", path)
 	}
 	if err != nil {
-		return nil, nil, exit.Usagef("status: %w", err)
+		return nil, "", exit.Usagef("status: %w", err)
 	}
-	run, err := openIn(ctx, folder, name)
+	if name == "" {
+		if name, err = newest(ctx, folder); err != nil {
+			return nil, "", errors.Join(err, folder.Close())
+		}
+	}
+	return folder, name, nil
+}
+
+// newest returns the name of the newest run of a folder.
+func newest(ctx context.Context, folder *runs.Folder) (string, error) {
+	if name, ok := folder.Single(); ok {
+		return name, nil
+	}
+	list, err := folder.List(ctx)
 	if err != nil {
-		return nil, nil, errors.Join(err, folder.Close())
+		return "", exit.Usagef("status: %w", err)
+	}
+	if len(list.Runs) == 0 {
+		return "", exit.Usagef("status: there is no run in %s", folder.Path)
+	}
+	return list.Runs[0].Name, nil
+}
+
+// open opens a run, see find, and the folder that contains it.
+func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, error) {
+	folder, name, err := find(ctx, input, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	run, err := folder.Open(name)
+	if err != nil {
+		return nil, nil, errors.Join(refuse(ctx, folder, name, err), folder.Close())
 	}
 	return folder, run, nil
+}
+
+// refuse returns the error of a run that cannot be opened.
+func refuse(ctx context.Context, folder *runs.Folder, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Usagef("status: there is no run %s in folder %s%s", name, folder.Path, runsOf(ctx, folder))
+	}
+	return exit.Usagef("status: %w", err)
 }
 
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// openIn opens a run of a folder.
-func openIn(ctx context.Context, folder *runs.Folder, name string) (*runs.Run, error) {
-	if name == "" {
-		list, err := folder.List(ctx)
-		if err != nil {
-			return nil, exit.Usagef("status: %w", err)
-		}
-		if len(list.Runs) == 0 {
-			return nil, exit.Usagef("status: there is no run in %s", folder.Path)
-		}
-		name = list.Runs[0].Name
-	}
-	run, err := folder.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Usagef("status: there is no run %s in folder %s%s", name, folder.Path, runsOf(ctx, folder))
-	}
-	if err != nil {
-		return nil, exit.Usagef("status: %w", err)
-	}
-	return run, nil
 }
 
 // runsOf returns "; newest runs in it: a, b, c", or "" for a folder without runs.

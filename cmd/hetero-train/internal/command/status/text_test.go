@@ -264,25 +264,3 @@ func TestWatchEndsWhenTheRunIsGone(t *testing.T) {
 		}
 	}
 }
-
-func TestHealthOfRuns(t *testing.T) {
-	for _, c := range []struct {
-		kind runs.Kind
-		age  time.Duration
-		want string
-	}{
-		{runs.Running, 0, ""}, // before the first record
-		{runs.Running, time.Minute, ""},
-		{runs.Running, time.Minute + time.Second, "its newest record is 1m1s old, want at most 1m0s"},
-		{runs.Finished, time.Hour, ""},
-		{runs.Stopped, 0, "its state is stopped"},
-		{runs.Failed, 0, "its state is failed"},
-		{runs.Crashed, 0, "its state is crashed"},
-		{runs.Unknown, 0, "its state is unknown"},
-	} {
-		err := unhealthy(runs.State{Kind: c.kind}, c.age, time.Minute)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s, %v old: got %v, want %q", c.kind, c.age, err, c.want)
-		}
-	}
-}
