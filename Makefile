@@ -17,7 +17,7 @@
 #   HETERO_INSTALL=off           install and download nothing; print the commands
 #   REQUIRE=chromium,slurm       tests fail if these parts are missing (engine/needtest), next to cpu and shm
 #   RECORD=FILE                  keep the results of tests in this file
-#   PARTS="large hostile"        parts of make test-long: large hostile cluster simulate fuzz arm64 machines s3 docs (default: all)
+#   PARTS="large hostile"        parts of make test-long: large hostile cluster kubernetes simulate fuzz arm64 machines container s3 docs
 
 SANITIZE ?= off
 CUDA     ?= auto
@@ -249,8 +249,11 @@ endif
 
 RELEASE := dist/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 
+# A name with .dirty says nothing about the changes, and releases for GPUs and for CPUs have one name.
 container: ## Build a container image in build/container, as root, from a release of make dist; CUDA=on for GPUs (docs/containers.md)
-	@[ -e '$(RELEASE)' ] || $(MAKE) --no-print-directory dist
+	@case '$(VERSION)' in *.dirty | *+unknown) false ;; esac && [ -e '$(RELEASE)' ] && \
+		[ "$$(tar -tf '$(RELEASE)' | grep -c '/libhetero_cuda\.so$$')" = $(if $(filter on,$(CUDA)),1,0) ] || \
+		$(MAKE) --no-print-directory dist
 	@deploy/container/build.sh $(if $(filter on,$(CUDA)),--cuda) --release '$(RELEASE)'
 
 # Only files of the build: a BUILD of the user may contain other files.

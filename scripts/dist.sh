@@ -204,7 +204,7 @@ licence_of() {
 	esac
 	mkdir -p "$licences/$package"
 	cp -L "$doc/$package/copyright" "$licences/$package/"
-	row "$package" "$number" "$licence" "Debian source package $source" "$package"
+	row "$package" "$number" "$licence" "Debian $(sed -n 's/^VERSION_ID="\(.*\)"/\1/p' "$root/etc/os-release") source package $source" "$package"
 }
 
 # licence_in FILE… prints the SPDX names of the licences whose texts are in the files, joined by AND.

@@ -4,7 +4,7 @@
 #   deploy/container/build.sh [--cuda] [--release FILE] [--engine ENGINE]     as root, for debootstrap
 #
 #   --cuda      also the libraries of NVIDIA that GPUs need; the release must be one of `make dist CUDA=on`
-#   --release   archive of `make dist`; default: the archive of this commit in dist/
+#   --release   archive of `make dist`; default: the archive of this commit in dist/. For --cuda one with GPU code, else without
 #   --engine    buildah, podman or docker; default: the first of them that is in PATH
 #
 # buildah and podman need no daemon. The result is in build/container:
@@ -14,7 +14,11 @@
 #
 # The image starts from nothing: files of a few packages of Debian 13, and the release. Two builds of one commit from the
 # same state of the Debian archive give the same image, except with docker, whose builder records the time of the build.
+#
+# HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. Later builds use the same
+# files of Debian, until somebody removes build/container/root-trixie.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$0")/../.."
 umask 022
 
@@ -35,6 +39,10 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ $kind = cpu ] || packages+=(zlib1g) # of cuDNN
+if [ -n "$release" ]; then
+	release=$(cd "$caller" && realpath -m "$release")
+	[ -f "$release" ] || fail "--release: got $release, which is no file; want an archive of make dist"
+fi
 
 need_roots
 if [ -z "$engine" ]; then
@@ -55,7 +63,16 @@ fi
 [[ $(basename "$release") =~ ^hetero-train-(.+)-linux-x86_64\.tar\.gz$ ]] ||
 	fail "--release: got $release, want hetero-train-VERSION-linux-x86_64.tar.gz"
 version=${BASH_REMATCH[1]}
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(tar --full-time -tvf "$release" 2>/dev/null | awk 'NR == 1 { print $4 " " $5 }' | date -u -f - +%s)}
+listing=$(mktemp) && trap 'rm -f "$listing"' EXIT
+tar --utc --full-time -tvf "$release" >"$listing" 2>/dev/null || fail "$release is no archive, or is damaged; run: make dist"
+gpu=no
+! grep -q '/lib/hetero-train/libhetero_cuda\.so$' "$listing" || gpu=yes
+# Both kinds of releases have the same name.
+case $kind-$gpu in
+cuda-no) fail "$release has no GPU device; run: make dist CUDA=on" ;;
+cpu-yes) fail "$release has GPU code, which the image for CPUs does not need; run: make dist, or use --cuda" ;;
+esac
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(awk 'NR == 1 { print $4 " " $5 }' "$listing" | date -u -f - +%s)}
 export SOURCE_DATE_EPOCH
 context=$place/$kind
 name=hetero-train-$version-$kind
@@ -68,6 +85,7 @@ need_space "$place" $space "an image"
 rm -rf "$context"
 mkdir -p "$context"/{base,release,cuda}
 make_root $system "$root" ca-certificates
+echo "container: Debian $system of $(date -u -r "$root/.ready" +%Y-%m-%d); for newer packages, first run: rm -rf ${root#"$PWD/"}"
 
 # keep matches the files of the packages that the image needs.
 keep='^/(usr/)?(lib/x86_64-linux-gnu/[^/]+\.so[^/]*|lib64/[^/]+|lib/os-release|share/zoneinfo/.+|share/common-licenses/.+|share/doc/[^/]+/copyright)$|^/etc/(debian_version|os-release)$'
@@ -94,7 +112,6 @@ copy_base() {
 # copy_cuda copies the libraries that the program opens for GPUs into a folder that the loader searches without a cache.
 copy_cuda() {
 	local to=$context/cuda/usr/lib/x86_64-linux-gnu from=third_party/.cuda/nvidia wheel
-	[ -e "$context/release/lib/hetero-train/libhetero_cuda.so" ] || fail "$release has no GPU device; run: make dist CUDA=on"
 	python3 third_party/cuda.py
 	mkdir -p "$to"
 	cp -L $from/cu13/lib/lib{cublas,cublasLt,cupti,nvrtc}.so.13 $from/cu13/lib/libnvrtc-builtins.so.13.* $from/cudnn/lib/libcudnn*.so.9 $from/nccl/lib/libnccl.so.2 "$to/"
@@ -121,16 +138,31 @@ cp "$place/$name.spdx.json" "$context/release/share/doc/hetero-train/sbom.spdx.j
 find "$context" -type d ! -perm -1000 -exec chmod 755 {} +
 find "$context" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 
-revision=${version#*+g}
-if [ "$revision" = "$version" ]; then revision=$(git rev-list -n 1 "v$version" 2>/dev/null || echo "v$version"); else
-	revision=$(git rev-parse --verify -q "${revision%.dirty}^{commit}" || echo "$revision"); fi
-arguments=(--target "$kind" -t "$tag" --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SYSTEM=debian:$system"
+# revision_of prints the commit of the release. Changed files add -dirty. The checkout may belong to another user.
+revision_of() {
+	local commit=${version#*+g} full
+	case $version in
+	*+unknown) echo unknown ;;
+	*+g*)
+		full=$(git -c safe.directory='*' rev-parse --verify -q "${commit%.dirty}^{commit}" 2>/dev/null || echo "${commit%.dirty}")
+		[ "$commit" = "${commit%.dirty}" ] || full=$full-dirty
+		echo "$full"
+		;;
+	*) git -c safe.directory='*' rev-list -n 1 "v$version" 2>/dev/null || echo "v$version" ;;
+	esac
+}
+revision=$(revision_of)
+licences=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["packages"][0]["licenseDeclared"])' "$place/$name.spdx.json")
+arguments=(--target "$kind" -t "$tag" --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "LICENSES=$licences"
 	--build-arg "CREATED=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" -f "$PWD/deploy/container/Containerfile")
 rm -f "$place/$name".tar*
+for file in "$place"/hetero-train-*-$kind.{tar.gz,spdx.json}; do # of other versions
+	[[ $file == "$place/$name".* ]] || rm -f "$file"
+done
 case $engine in
 buildah | podman)
 	command=("$engine" --root "$place/storage" --runroot "$place/runroot")
-	trap '"${command[@]}" rmi -af >/dev/null 2>&1 || :; rm -rf "$place/storage" "$place/runroot"' EXIT
+	trap '"${command[@]}" rmi -af >/dev/null 2>&1 || :; rm -rf "$place/storage" "$place/runroot" "$listing"' EXIT
 	if [ "$engine" = buildah ]; then verb=bud; else verb=build; fi
 	"${command[@]}" $verb --layers --format oci --timestamp "$SOURCE_DATE_EPOCH" --iidfile "$place/id" "${arguments[@]}" "$context" >"$place/build.log" 2>&1 ||
 		{ tail -n 5 "$place/build.log" >&2; fail "$engine failed; its output is in build/container/build.log"; }

@@ -17,6 +17,17 @@ import sys
 import urllib.parse
 
 CUDA_LICENCE = "LicenseRef-NVIDIA-CUDA-EULA"
+PUBLIC_DOMAIN = "LicenseRef-Debian-public-domain"
+
+# Licences of the files that the image has of these packages of Debian. The copyright file of libc6 lists
+# further licences of single source files.
+DEBIAN_LICENCES = {
+    "base-files": "GPL-2.0-or-later",
+    "ca-certificates": "MPL-2.0 AND GPL-2.0-or-later",
+    "libc6": "LGPL-2.1-or-later AND LGPL-2.0-or-later AND GPL-2.0-or-later WITH GCC-exception-2.0 AND BSD-3-Clause AND ISC",
+    "tzdata": PUBLIC_DOMAIN,
+    "zlib1g": "Zlib",
+}
 
 
 def read_text(*parts):
@@ -26,10 +37,9 @@ def read_text(*parts):
 
 def package_of(name, version, licence, purl, comment):
     """Returns a package of the document."""
-    # The licences of a Debian package are in its copyright file, which has no SPDX names.
     return {"name": name, "SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.]+", "-", purl.split("?")[0][len("pkg:"):]),
              "versionInfo": version, "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION",
-             "licenseDeclared": licence or "NOASSERTION", "copyrightText": "NOASSERTION", "comment": comment,
+             "licenseDeclared": licence, "copyrightText": "NOASSERTION", "comment": comment,
              "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}]}
 
 
@@ -49,8 +59,8 @@ def of_release(context):
         name, version, source = row["name"], row["version"], row["source"]
         if source.startswith("Go module"):
             purl = purl_of("golang", name, version)
-        elif source.startswith("Debian source package"):
-            purl = purl_of("deb", "debian/" + name, version, arch="amd64", distro="debian-11")
+        elif built_of := re.match(r"Debian (\d+) source package", source):
+            purl = purl_of("deb", "debian/" + name, version, arch="amd64", distro="debian-" + built_of.group(1))
         elif name == "Go":
             purl = purl_of("golang", "stdlib", re.sub(r"^go(version )?", "", version))
         elif source.startswith("npm package"):
@@ -70,7 +80,9 @@ def of_debian(context):
         version = re.search(r"^Version: (.*)", read_text(folder, name), re.M).group(1)
         architecture = re.search(r"^Architecture: (.*)", read_text(folder, name), re.M).group(1)
         purl = purl_of("deb", "debian/" + name, version, arch=architecture, distro="debian-" + release)
-        yield package_of(name, version, "", purl, f"Debian package; its licences are in /usr/share/doc/{name}/copyright")
+        if name not in DEBIAN_LICENCES:
+            sys.exit(f"sbom: the licence of package {name} of Debian is not known; add it to DEBIAN_LICENCES")
+        yield package_of(name, version, DEBIAN_LICENCES[name], purl, f"Debian package; the texts of its licences are in /usr/share/doc/{name}/copyright")
 
 
 def of_nvidia(context):
@@ -85,10 +97,22 @@ def of_nvidia(context):
 def licence_texts(context, packages):
     """Returns the texts of the licences that SPDX does not list."""
     for name in sorted({p["licenseDeclared"] for p in packages if p["licenseDeclared"].startswith("LicenseRef-")}):
-        folder = (os.path.join(context, "release/share/doc/hetero-train/licences/cuda") if name == CUDA_LICENCE else
-                  os.path.join(context, "cuda/usr/share/doc", name[len("LicenseRef-"):].replace("-", "_")))
+        if name == PUBLIC_DOMAIN:
+            folder = os.path.join(context, "base/usr/share/doc/tzdata")
+        else:
+            folder = (os.path.join(context, "release/share/doc/hetero-train/licences/cuda") if name == CUDA_LICENCE else
+                      os.path.join(context, "cuda/usr/share/doc", name[len("LicenseRef-"):].replace("-", "_")))
         text = "\n".join(read_text(folder, file) for file in sorted(os.listdir(folder)))
         yield {"licenseId": name, "name": name[len("LicenseRef-"):], "extractedText": text}
+
+
+def all_of(packages):
+    """Returns the licence of all packages together, as an expression of SPDX."""
+    parts = set()
+    for package in packages:
+        licence = package["licenseDeclared"]
+        parts |= {f"({licence})"} if " OR " in licence else set(licence.split(" AND "))
+    return " AND ".join(sorted(parts))
 
 
 def main(context, version, kind):
@@ -101,7 +125,7 @@ def main(context, version, kind):
         sys.exit("sbom: two packages have one identifier: " + " ".join(twice))
     image = f"hetero-train:{version.replace('+', '-')}-{kind}"
     described = {"name": image, "SPDXID": "SPDXRef-Image", "versionInfo": version, "downloadLocation": "NOASSERTION",
-                 "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": "Apache-2.0",
+                 "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": all_of(packages),
                  "copyrightText": "NOASSERTION", "primaryPackagePurpose": "CONTAINER"}
     digest = hashlib.sha256(json.dumps(packages, sort_keys=True).encode()).hexdigest()
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-Image")]
