@@ -16,7 +16,7 @@
 # same state of the Debian archive give the same image, except with docker, whose builder records the time of the build.
 #
 # HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. Later builds use the same
-# files of Debian, until somebody removes build/container/root-trixie.
+# files of Debian, until you remove build/container/root-trixie.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/../.."
@@ -42,21 +42,7 @@ done
 if [ -n "$release" ]; then
 	release=$(cd "$caller" && realpath -m "$release")
 	[ -f "$release" ] || fail "--release: got $release, which is no file; want an archive of make dist"
-fi
-
-need_roots
-if [ -z "$engine" ]; then
-	for engine in buildah podman docker; do
-		command -v $engine >/dev/null && break
-		engine=''
-	done
-	[ -n "$engine" ] || fail "there is no buildah, podman or docker in PATH; run: apt-get install buildah"
-fi
-case $engine in
-buildah | podman | docker) command -v "$engine" >/dev/null || fail "$engine is not in PATH" ;;
-*) fail "--engine: got $engine, want buildah, podman or docker" ;;
-esac
-if [ -z "$release" ]; then
+else
 	release=dist/hetero-train-$(third_party/version.sh)-linux-x86_64.tar.gz
 	[ -e "$release" ] || fail "$release is missing; run: make dist$([ $kind = cpu ] || echo ' CUDA=on'), or name an archive with --release"
 fi
@@ -71,6 +57,18 @@ gpu=no
 case $kind-$gpu in
 cuda-no) fail "$release has no GPU device; run: make dist CUDA=on" ;;
 cpu-yes) fail "$release has GPU code, which the image for CPUs does not need; run: make dist, or use --cuda" ;;
+esac
+need_roots
+if [ -z "$engine" ]; then
+	for engine in buildah podman docker; do
+		command -v $engine >/dev/null && break
+		engine=''
+	done
+	[ -n "$engine" ] || fail "there is no buildah, podman or docker in PATH; run: apt-get install buildah"
+fi
+case $engine in
+buildah | podman | docker) command -v "$engine" >/dev/null || fail "$engine is not in PATH" ;;
+*) fail "--engine: got $engine, want buildah, podman or docker" ;;
 esac
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(awk 'NR == 1 { print $4 " " $5 }' "$listing" | date -u -f - +%s)}
 export SOURCE_DATE_EPOCH

@@ -187,7 +187,7 @@ num_samples = 64000
 batch_size = 32
 image_size = 8
 [train]
-steps = 1500
+steps = 6000
 eval_interval = 0
 [balance]
 policy = "hybrid"
@@ -199,32 +199,44 @@ services:
   worker-1: {volumes: ["$place/small.toml:/config.toml:ro"], healthcheck: {interval: 2s, start_period: 2s}}
   dashboard: {healthcheck: {interval: 2s, start_period: 2s}}
 OVERRIDE
-export HETERO_CONFIG=/config.toml
+export HETERO_CONFIG=/config.toml HETERO_EXPERIMENT=trial HETERO_HOST=board.example
 start=$(now)
 "${compose[@]}" up -d >"$place/compose.log" 2>&1 || fail "docker-compose up: $(tail -n 5 "$place/compose.log")"
 of() { "${compose[@]}" ps -q "$1"; }
 healthy() { [ "$(docker inspect -f '{{.State.Health.Status}}' "$(of "$1")")" = healthy ]; }
-wait_for 120 "the first step of compose" sh -c "docker exec $(of worker-1) hetero-train status compose --json | grep -q '\"common\":[1-9]'"
+wait_for 120 "the first step of compose" sh -c "docker exec $(of worker-1) hetero-train status trial --json | grep -q '\"common\":[1-9]'"
 echo "figure: docker-compose up to the first recorded step of two workers $(since "$start") s"
 for service in worker-0 worker-1 dashboard; do wait_for 120 "health of $service" healthy $service; done
 ok "two workers in two containers train with the token of a secret; all three services are healthy"
 [ "$(docker inspect -f '{{.HostConfig.NanoCpus}}' "$(of worker-0)" "$(of worker-1)" | tr '\n' ' ')" = "1000000000 500000000 " ] ||
 	fail "the workers do not have their limits of CPUs"
+# A lost worker: both restart and resume. docker kill would count as a stop by the user, after which Docker does not restart.
+first=$(docker inspect -f '{{.State.Pid}}' "$(of worker-1)")
+start=$(now)
+kill -9 "$first"
+restarted() { [ "$(docker inspect -f '{{.State.Running}} {{gt .RestartCount 0}}' "$(of "$1")")" = "true true" ]; }
+for service in worker-0 worker-1; do wait_for 180 "the restart of $service" restarted $service; done
+trains() { docker exec "$(of worker-1)" hetero-train status trial --json | grep -q '"common":[1-9]' && healthy worker-0 && healthy worker-1; }
+wait_for 180 "the resumed training" trains
+ok "worker-1 is killed: after $(since "$start") s both workers are back and healthy, with $(docker inspect -f '{{.RestartCount}}' "$(of worker-0)" "$(of worker-1)" | tr '\n' ' ')restarts"
 page=http://127.0.0.1:8501
 code() { curl -s -o "$place/answer" -w '%{http_code}' "$@"; }
 [ "$(code $page/api/runs)" = 401 ] || fail "the dashboard answers without a token"
 [ "$(code -H 'Authorization: Bearer wrong' $page/api/runs)" = 401 ] || fail "the dashboard answers with a wrong token"
 [ "$(code -H "Authorization: Bearer $(cat "$place/secrets/dashboard_token")" $page/api/runs)" = 200 ] || fail "the dashboard refuses its token"
-grep -q '"name":"compose"' "$place/answer" || fail "the dashboard does not show the run: $(cat "$place/answer")"
+grep -q '"name":"trial"' "$place/answer" || fail "the dashboard does not show the run: $(cat "$place/answer")"
 [ "$(code $page/healthz)" = 200 ] || fail "the health check needs a token"
-ok "the dashboard answers from outside with its token only"
+[ "$(code -H 'Host: board.example:8501' $page/healthz)" = 200 ] || fail "the dashboard refuses the name in HETERO_HOST"
+[ "$(code -H 'Host: evil.example:8501' $page/healthz)" = 403 ] || fail "the dashboard accepts a foreign name"
+ok "the dashboard answers from outside with its token only, and to its names only"
 secret=$(cat "$place/secrets/token")
 [[ $(docker inspect "$(of worker-0)"; "${compose[@]}" logs 2>&1; ps axww -o args) != *"$secret"* ]] || fail "the token is in the configuration, in a log or in a process list"
 ok "the token is in no configuration, log or process list"
-[ "$(exit_of "$(of worker-0)") $(exit_of "$(of worker-1)")" = "0 0" ] || fail "the workers: $("${compose[@]}" logs --tail 20 worker-0 worker-1 2>&1)"
+ended() { [ "$(docker inspect -f '{{.State.Status}} {{.State.ExitCode}}' "$(of "$1")")" = "exited 0" ]; }
+for service in worker-0 worker-1; do wait_for 300 "the end of $service" ended $service; done
 volume=$(docker volume inspect -f '{{.Mountpoint}}' trial_runs)
-grep -q '"state": *"finished"' "$volume/experiments/compose/results/result.json" || fail "the run is not finished"
-tail -n 1 "$volume/experiments/compose/logs/balance.jsonl" | grep -o '"shares":\[[0-9,]*\]' | head -n 1 | sed 's/^/figure: with limits of 1.0 and 0.5 CPUs, the last decision has /' || :
+grep -q '"state": *"finished"' "$volume/experiments/trial/results/result.json" || fail "the run is not finished"
+tail -n 1 "$volume/experiments/trial/logs/balance.jsonl" | grep -o '"shares":\[[0-9,]*\]' | head -n 1 | sed 's/^/figure: with limits of 1.0 and 0.5 CPUs, the last decision has /' || :
 "${compose[@]}" down -v >/dev/null 2>&1
 ok "both workers end with exit code 0"
 echo "container check: $checks checks succeeded in $SECONDS s"

@@ -4,6 +4,7 @@ package container
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,19 +109,19 @@ type composition struct {
 	Container any `yaml:"x-container"`
 	Worker    any `yaml:"x-worker"`
 	Services  map[string]struct {
-		Image, User, Restart string
-		ReadOnly             bool     `yaml:"read_only"`
-		Init                 bool     `yaml:"init"`
-		Grace                string   `yaml:"stop_grace_period"`
-		CapDrop              []string `yaml:"cap_drop"`
-		SecurityOpt          []string `yaml:"security_opt"`
-		Tmpfs, Command       []string
-		Volumes, Ports       []string
-		Secrets              []string
-		Environment          map[string]string
-		CPUs                 float64 `yaml:"cpus"`
-		Memory               string  `yaml:"mem_limit"`
-		Health               struct {
+		Image, User, Restart, Hostname string
+		ReadOnly                       bool     `yaml:"read_only"`
+		Init                           bool     `yaml:"init"`
+		Grace                          string   `yaml:"stop_grace_period"`
+		CapDrop                        []string `yaml:"cap_drop"`
+		SecurityOpt                    []string `yaml:"security_opt"`
+		Tmpfs, Command                 []string
+		Volumes, Ports                 []string
+		Secrets                        []string
+		Environment                    map[string]string
+		CPUs                           float64 `yaml:"cpus"`
+		Memory                         string  `yaml:"mem_limit"`
+		Health                         struct {
 			Test              []string
 			Interval, Timeout string
 			StartPeriod       string `yaml:"start_period"`
@@ -164,6 +165,14 @@ func TestComposeFileIsSafe(t *testing.T) {
 				t.Errorf("%s: got %s=%s, want secrets as files only", name, variable, value)
 			}
 		}
+		for _, port := range s.Ports {
+			if !strings.HasPrefix(port, "${HETERO_PUBLISH:-127.0.0.1:") {
+				t.Errorf("%s: got port %s, want this machine only by default", name, port)
+			}
+		}
+		if strings.HasPrefix(name, "worker") && s.Restart != "on-failure" {
+			t.Errorf("%s: got restart %q, want on-failure without a limit, because Docker counts all restarts", name, s.Restart)
+		}
 		if s.Memory == "" || s.CPUs == 0 {
 			t.Errorf("%s: there is no limit of memory or of CPUs", name)
 		}
@@ -200,11 +209,13 @@ func TestSBOMListsAllParts(t *testing.T) {
 		"hetero-train\t0.1.0+g1234567\tApache-2.0\tthis project\t.\n"+
 		"Go\tgo1.26.1\tBSD-3-Clause\tthe Go toolchain, linked into hetero-train\tgo\n"+
 		"github.com/spf13/cobra\tv1.10.1\tApache-2.0\tGo module, linked into hetero-train\tgo/github.com/spf13/cobra\n"+
-		"libgomp1\t10.2.1-6\tGPL-3.0-or-later WITH GCC-exception-3.1\tDebian source package gcc-10 10.2.1-6\tlibgomp1\n"+
+		"libgomp1\t10.2.1-6\tGPL-3.0-or-later WITH GCC-exception-3.1\tDebian 11 source package gcc-10 10.2.1-6\tlibgomp1\n"+
 		"CUDA Runtime\t13.0.96\tLicenseRef-NVIDIA-CUDA-EULA\tPython wheel nvidia-cuda-runtime, linked\tcuda\n")
 	write(licences+"cuda/License.txt", "terms of CUDA")
 	write("base/etc/os-release", "NAME=\"Debian\"\nVERSION_ID=\"13\"\n")
 	write("base/var/lib/dpkg/status.d/libc6", "Package: libc6\nArchitecture: amd64\nVersion: 2.41-12\n")
+	write("base/var/lib/dpkg/status.d/tzdata", "Package: tzdata\nArchitecture: all\nVersion: 2025b-4\n")
+	write("base/usr/share/doc/tzdata/copyright", "public domain")
 	write("wheels", "nvidia_cublas-13.1.0.3-py3-none-manylinux_2_27_x86_64.whl\n")
 	write("cuda/usr/share/doc/nvidia_cublas/License.txt", "terms of cuBLAS")
 	list := func(kind string) []byte {
@@ -221,8 +232,8 @@ func TestSBOMListsAllParts(t *testing.T) {
 		SPDXVersion  string `json:"spdxVersion"`
 		CreationInfo struct{ Created string }
 		Packages     []struct {
-			SPDXID, VersionInfo string
-			ExternalRefs        []struct{ ReferenceLocator string }
+			SPDXID, VersionInfo, LicenseDeclared string
+			ExternalRefs                         []struct{ ReferenceLocator string }
 		}
 		Relationships []struct{ RelatedSPDXElement string }
 		Texts         []struct{ LicenseID, ExtractedText string } `json:"hasExtractedLicensingInfos"`
@@ -248,13 +259,19 @@ func TestSBOMListsAllParts(t *testing.T) {
 	want := []string{"pkg:golang/github.com/hetero-train/hetero-train@0.1.0%2Bg1234567", "pkg:golang/stdlib@1.26.1",
 		"pkg:golang/github.com/spf13/cobra@v1.10.1", "pkg:deb/debian/libgomp1@10.2.1-6?arch=amd64&distro=debian-11",
 		"pkg:generic/cuda-runtime@13.0.96", "pkg:deb/debian/libc6@2.41-12?arch=amd64&distro=debian-13",
-		"pkg:pypi/nvidia-cublas@13.1.0.3"}
+		"pkg:deb/debian/tzdata@2025b-4?arch=all&distro=debian-13", "pkg:pypi/nvidia-cublas@13.1.0.3"}
 	if !slices.Equal(purls, want) {
 		t.Errorf("got packages\n%s\nwant\n%s", strings.Join(purls, "\n"), strings.Join(want, "\n"))
 	}
 	if document.SPDXVersion != "SPDX-2.3" || document.CreationInfo.Created != "2023-11-14T22:13:20Z" ||
-		len(document.Texts) != 2 || document.Texts[0].ExtractedText != "terms of CUDA" {
+		len(document.Texts) != 3 || document.Texts[0].ExtractedText != "terms of CUDA" {
 		t.Errorf("got %+v", document)
+	}
+	const together = "Apache-2.0 AND BSD-3-Clause AND GPL-2.0-or-later WITH GCC-exception-2.0 AND " +
+		"GPL-3.0-or-later WITH GCC-exception-3.1 AND ISC AND LGPL-2.0-or-later AND LGPL-2.1-or-later AND " +
+		"LicenseRef-Debian-public-domain AND LicenseRef-NVIDIA-CUDA-EULA AND LicenseRef-nvidia-cublas"
+	if got := document.Packages[0].LicenseDeclared; got != together {
+		t.Errorf("got licences of the image %q, want %q", got, together)
 	}
 	if bytes.Contains(list("cpu"), []byte("nvidia-cublas")) {
 		t.Error("the list of the CPU image has NVIDIA's wheels")
@@ -266,11 +283,42 @@ func TestScriptsOfContainers(t *testing.T) {
 	needtest.Program(t, "bash", "bash")
 	for want, command := range map[string][]string{
 		"got --gpu, want --cuda, --release FILE or --engine ENGINE": {"./build.sh", "--gpu"},
-		"got 0 arguments, want the archive of an image":             {"./check.sh"},
+		"got /nowhere/hetero-train-1-linux-x86_64.tar.gz, which is no file": {"./build.sh", "--release",
+			"/nowhere/hetero-train-1-linux-x86_64.tar.gz"},
+		"got 0 arguments, want the archive of an image": {"./check.sh"},
 	} {
 		out, err := exec.Command("bash", command...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%q: got %v, %s, want %q", command, err, out, want)
+		}
+	}
+	// Both kinds of releases have one name. The path is relative to the folder of the caller.
+	const name = "hetero-train-1-linux-x86_64"
+	for content, c := range map[string]struct {
+		options []string
+		want    string
+	}{
+		"libhetero_cuda.so": {nil, "which the image for CPUs does not need; run: make dist"},
+		"libhetero_cpu.so":  {[]string{"--cuda"}, "has no GPU device; run: make dist CUDA=on"},
+	} {
+		folder := t.TempDir()
+		library := filepath.Join(name, "lib", "hetero-train", content)
+		if err := errors.Join(os.MkdirAll(filepath.Join(folder, filepath.Dir(library)), 0o755),
+			os.WriteFile(filepath.Join(folder, library), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		script, err := filepath.Abs("build.sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pack := exec.Command("tar", "-czf", name+".tar.gz", name)
+		build := exec.Command("bash", append([]string{script, "--release", name + ".tar.gz"}, c.options...)...)
+		pack.Dir, build.Dir = folder, folder
+		if out, err := pack.CombinedOutput(); err != nil {
+			t.Fatalf("tar: %v: %s", err, out)
+		}
+		if out, err := build.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s: got %v, %s, want %q", content, err, out, c.want)
 		}
 	}
 	check := needtest.Program(t, "shellcheck", "shellcheck")
