@@ -11,8 +11,8 @@ type Health struct {
 	State State
 	// Step is the iteration of the newest record of rank 0; 0: there is no record.
 	Step int64
-	// Age is the time since the newest record or since the newest start of a process, whichever is later. So it is right
-	// after a resume, and during a start that hangs.
+	// Age is the time since the newest record or since the newest start of a process, whichever is later. So it is
+	// right after a resume, and during a start that hangs.
 	Age time.Duration
 	// Recorded is false for a run that writes no records (profile.enabled).
 	Recorded bool
