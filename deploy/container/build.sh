@@ -15,8 +15,9 @@
 # The image starts from nothing: files of a few packages of Debian 13, and the release. Two builds of one commit from the
 # same state of the Debian archive give the same image, except with docker, whose builder records the time of the build.
 #
-# HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. Later builds use the same
-# files of Debian, until you remove build/container/root-trixie.
+# HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. HETERO_DEBIAN_SECURITY is that
+# of the security archive; default: http://deb.debian.org/debian-security; off: without its packages. Later builds use the
+# same files of Debian, until you remove build/container/root-trixie.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/../.."
@@ -82,7 +83,20 @@ need_space "$place" $space "an image"
 # A context has only what this build puts there.
 rm -rf "$context"
 mkdir -p "$context"/{base,release,cuda}
+# secure_root upgrades the packages of the root from Debian's security archive, once.
+secure_root() {
+	local from=${HETERO_DEBIAN_SECURITY:-http://deb.debian.org/debian-security}
+	[ "$from" != off ] && [ ! -e "$root/.secure" ] || return 0
+	echo "deb $from $system-security main" >"$root/etc/apt/sources.list.d/security.list"
+	inside "$root" sh -ec 'apt-get -o APT::Update::Error-Mode=any update && DEBIAN_FRONTEND=noninteractive apt-get upgrade -y && apt-get clean' >"$root.log" 2>&1 ||
+		{ tail -n 5 "$root.log" >&2; fail "cannot upgrade from $from; set HETERO_DEBIAN_SECURITY to another address, or to off"; }
+	slim_root "$root"
+	touch "$root/.secure" "$root/.ready"
+}
+
 make_root $system "$root" ca-certificates
+secure_root
+[ -e "$root/.secure" ] || echo "container: HETERO_DEBIAN_SECURITY is off: the image may lack security fixes of Debian" >&2
 echo "container: Debian $system of $(date -u -r "$root/.ready" +%Y-%m-%d); for newer packages, first run: rm -rf ${root#"$PWD/"}"
 
 # keep matches the files of the packages that the image needs.
