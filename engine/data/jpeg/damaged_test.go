@@ -156,8 +156,8 @@ func TestSilentDamageGivesEqualPixels(t *testing.T) {
 	}
 }
 
-// noCodes returns a grey image of 64 x 64 pixels with bits without a Huffman code in each block, and with so many bytes
-// that libturbojpeg takes its fast path, which does not warn.
+// noCodes returns a grey image of 64 x 64 pixels. Each block has bits without a Huffman code. The image has enough bytes
+// for the fast path of libturbojpeg, which does not warn.
 func noCodes() []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
