@@ -2,7 +2,11 @@
 
 package crowd
 
-import "time"
+import (
+	"errors"
+	"net"
+	"time"
+)
 
-// drain does nothing: Listener.Accept returns the next connection.
-func (g *Gate) drain(time.Time) (closed bool) { return false }
+// dropPackets is not implemented: the systems have no common way to drop packets without a privilege.
+func dropPackets(*net.TCPListener, map[string]time.Time) error { return errors.ErrUnsupported }

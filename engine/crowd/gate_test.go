@@ -4,19 +4,61 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
+// visit opens a connection from an address of loopback, and waits until the server has served or closed it.
+func visit(from, to string, most time.Duration) error {
+	ip := net.ParseIP(from)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}, Timeout: most}
+	conn, err := dialer.Dial("tcp", to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(most)); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
 // A flood of one address must neither keep out a client at another one nor leave the gate closed afterwards.
 func TestAFloodAtAGate(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	for _, network := range []struct{ listen, flood, other string }{
+		{"127.0.0.1:0", "127.0.0.1", "127.0.0.2"}, {"[::]:0", "127.0.0.1", "::1"}, {"[::]:0", "::1", "127.0.0.1"},
+	} {
+		t.Run(network.flood+" at "+network.listen, func(t *testing.T) {
+			t.Parallel()
+			l, err := Listen(network.listen)
+			if err != nil {
+				t.Skip("this system lacks an address: ", err)
+			}
+			defer l.Close()
+			floodAt(t, l, network.flood, network.other)
+		})
+	}
+}
+
+func floodAt(t *testing.T, l net.Listener, flood, other string) {
+	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	g := Gate{Listener: l}
-	served, ended := make(chan string, 10_000), make(chan error, 1)
+	at := func(from string) string { // dual-stack listeners have an address of each kind
+		if flood == "127.0.0.1" && other == "127.0.0.2" {
+			return l.Addr().String()
+		}
+		return net.JoinHostPort(from, port)
+	}
+	const blocked = time.Second
+	g := Gate{Listener: l, shorter: blocked}
+	var own atomic.Int64
+	ended := make(chan error, 1)
 	go func() {
 		for {
 			conn, wait, err := g.Accept()
@@ -28,35 +70,38 @@ func TestAFloodAtAGate(t *testing.T) {
 				ended <- errors.New("a wait longer than mostWait")
 				return
 			}
-			served <- Address(conn.RemoteAddr().String())
+			if Address(conn.RemoteAddr().String()) == flood {
+				own.Add(1)
+			}
 			_, _ = conn.Write([]byte{1})
 			conn.Close()
 		}
 	}()
-	const flood = 500
-	for range flood {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			continue // closed before Dial returned
-		}
-		defer conn.Close()
-	}
 	// On some systems only one address of loopback exists.
-	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	if conn, err := other.Dial("tcp", l.Addr().String()); err == nil {
-		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(30 * time.Second))
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+	usable := visit(other, at(other), 30*time.Second) == nil
+	began := time.Now()
+	dropped := false
+	for range 500 {
+		err := visit(flood, at(flood), 100*time.Millisecond)
+		if late, ok := err.(net.Error); ok && late.Timeout() {
+			dropped = true
+			break
+		}
+	}
+	if runtime.GOOS == "linux" && !dropped {
+		t.Error("the kernel does not drop packets of the flood")
+	}
+	if usable {
+		if err := visit(other, at(other), 30*time.Second); err != nil {
 			t.Errorf("a client at another address is not served: %v", err)
 		}
 	}
-	// The pace admits the address again after a while.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err == nil {
-			_, err = io.ReadFull(conn, make([]byte, 1))
-			conn.Close()
-		}
+	took := time.Since(began)
+	if most := int64(ofEach.burst) + int64((mostWait+took)/ofEach.every) + 1; own.Load() > most {
+		t.Errorf("%d connections of the flood were served in %v, want at most %d", own.Load(), took, most)
+	}
+	for deadline := time.Now().Add(blocked + 30*time.Second); ; {
+		err := visit(flood, at(flood), time.Second)
 		if err == nil {
 			break
 		}
@@ -64,24 +109,63 @@ func TestAFloodAtAGate(t *testing.T) {
 			t.Fatalf("the address of a flood that has ended is not served: %v", err)
 		}
 	}
+	if dropped && time.Since(began) < blocked {
+		t.Errorf("a block ended after %v, want %v", time.Since(began), blocked)
+	}
 	l.Close()
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after the end of the listener: got %v, want net.ErrClosed", err)
 	}
-	own := 0
-	for len(served) > 0 {
-		if <-served == "127.0.0.1" {
-			own++
-		}
-	}
-	if most := burst + int(mostWait/every) + 100; own > most {
-		t.Errorf("%d connections of the flood of %d were served, want at most %d", own, flood, most)
-	}
 }
+
+// If the kernel cannot drop packets, pauses limit the cost, and clients wait for at most a pause after each of a few
+// closed connections.
+func TestAGateWithoutFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &endless{end: time.Now().Add(time.Minute)}
+		g := Gate{Listener: l}
+		passed := 0
+		for {
+			if _, _, err := g.Accept(); err != nil {
+				break
+			}
+			passed++
+		}
+		// l opens connections as fast as the gate takes them
+		if want := ofClosed.burst + int(time.Minute/ofClosed.every); l.closed < want-10 || l.closed > want+10 {
+			t.Errorf("%d connections closed within a minute, want %d", l.closed, want)
+		}
+		if want := ofEach.burst + int((time.Minute+mostWait)/ofEach.every); passed < want-10 || passed > want {
+			t.Errorf("%d connections served within a minute, want %d", passed, want)
+		}
+	})
+}
+
+// endless is a listener with a connection for each call until its end.
+type endless struct {
+	net.Listener
+	end    time.Time
+	closed int
+}
+
+func (e *endless) Accept() (net.Conn, error) {
+	if !time.Now().Before(e.end) {
+		return nil, net.ErrClosed
+	}
+	return &refusable{of: e}, nil
+}
+
+type refusable struct {
+	net.Conn
+	of *endless
+}
+
+func (r *refusable) RemoteAddr() net.Addr { return address("10.0.0.1:1") }
+func (r *refusable) Close() error         { r.of.closed++; return nil }
 
 // Without a limit, a gate accepts all connections.
 func TestAGateWithoutLimit(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

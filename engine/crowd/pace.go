@@ -5,39 +5,67 @@ import (
 	"time"
 )
 
-// Limits of a Pace. At a larger rate, strangers take more of the CPU that the process needs for training: a connection
-// that is served and refused costs about 0.4 ms. At a smaller rate, a client waits longer while strangers connect from
+// Limits of a Pace. At larger rates, strangers take more of the CPU that the process needs for training: a connection
+// that is served and refused costs about 0.4 ms. At smaller rates, a client waits longer while strangers connect from
 // its address.
+var (
+	ofEach = rate{burst: 32, every: 200 * time.Millisecond}        // 0.2 % of a CPU for each address
+	ofAll  = rate{burst: 512, every: time.Second / mostServedRate} // 2.4 % of a CPU for all addresses together
+)
+
 const (
-	burst = 32
-	every = 50 * time.Millisecond
-	// mostWait is the longest wait of a connection. At most 20 connections of an address wait.
+	mostServedRate = 60 // connections per second
+	// mostWait is the longest wait of a connection.
 	mostWait = time.Second
-	// mostPaced is the number of addresses that a Pace remembers. Strangers with more addresses are limited less.
+	// mostPaced is the number of addresses that a Pace remembers. If more connect, it forgets them all, and then only
+	// the rate of all addresses limits them.
 	mostPaced = 1024
 )
 
-// Pace limits the rate of connections of each address, for ports that need few of them: 20 connections per second,
-// after a burst of 32. Connections of one address never delay those of another one. The zero value is ready. One
-// goroutine may use it.
+// rate permits a connection in each interval after a burst.
+type rate struct {
+	burst int
+	every time.Duration
+}
+
+// after returns the time at which the next connection is due if one came now. due is that of the previous connection.
+func (r rate) after(due, now time.Time) time.Time {
+	if earliest := now.Add(-time.Duration(r.burst) * r.every); due.Before(earliest) {
+		due = earliest
+	}
+	return due.Add(r.every)
+}
+
+// verdict is the decision about a connection.
+type verdict int
+
+const (
+	served   verdict = iota
+	ownLimit         // its address has sent too many
+	allLimit         // all addresses together have sent too many
+)
+
+// Pace limits the rate of connections, for ports that need few of them: 5 connections per second of each address after
+// a burst of 32, and 60 of all addresses after a burst of 512. The zero value is ready. One goroutine may use it.
 type Pace struct {
 	due map[string]time.Time // by address: time at which the next connection may come if none came before
+	all time.Time            // the same for all addresses together
 }
 
 // Admit returns how long a connection of an address that came now must wait before it is served. If it would wait for
-// more than a second, ok is false: the server closes it. Addresses are those of Address.
-func (p *Pace) Admit(from string, now time.Time) (wait time.Duration, ok bool) {
-	earliest := now.Add(-burst * every)
-	due, known := p.due[from]
-	if due.Before(earliest) {
-		due = earliest
-	}
-	due = due.Add(every)
-	if wait = max(due.Sub(now), 0); wait > mostWait {
-		return wait, false
+// more than a second, the verdict is not served, and the server closes it. Addresses are those of Address.
+func (p *Pace) Admit(from string, now time.Time) (time.Duration, verdict) {
+	previous, known := p.due[from]
+	own, all := ofEach.after(previous, now), ofAll.after(p.all, now)
+	switch latest := now.Add(mostWait); {
+	case own.After(latest):
+		return 0, ownLimit
+	case all.After(latest):
+		return 0, allLimit
 	}
 	if !known && len(p.due) >= mostPaced {
-		maps.DeleteFunc(p.due, func(_ string, due time.Time) bool { return due.Before(earliest) })
+		rested := now.Add(-time.Duration(ofEach.burst) * ofEach.every)
+		maps.DeleteFunc(p.due, func(_ string, due time.Time) bool { return due.Before(rested) })
 		if len(p.due) >= mostPaced {
 			clear(p.due) // no client may be kept out by the number of others
 		}
@@ -45,6 +73,13 @@ func (p *Pace) Admit(from string, now time.Time) (wait time.Duration, ok bool) {
 	if p.due == nil {
 		p.due = map[string]time.Time{}
 	}
-	p.due[from] = due
-	return wait, true
+	p.due[from], p.all = own, all
+	return max(own.Sub(now), all.Sub(now), 0), served
+}
+
+// Spend takes the burst of an address away. Until it rests, it has 5 connections per second.
+func (p *Pace) Spend(from string, now time.Time) {
+	if p.due[from].Before(now) && p.due != nil {
+		p.due[from] = now
+	}
 }

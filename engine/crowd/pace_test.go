@@ -11,9 +11,14 @@ func TestThePaceOfEachAddress(t *testing.T) {
 	var p Pace
 	now := time.Now()
 	admit := func(from string) (time.Duration, bool) {
-		return p.Admit(Address(from), now)
+		wait, verdict := p.Admit(Address(from), now)
+		if verdict == allLimit {
+			t.Fatal("the limit of all addresses, want that of one")
+		}
+		return wait, verdict == served
 	}
-	const waiting = int(mostWait / every)
+	burst, every := ofEach.burst, ofEach.every
+	waiting := int(mostWait / every)
 	for _, address := range []string{"10.0.0.1:1", "10.0.0.2:1"} { // a flood of one does not concern the other
 		for i := range 1000 {
 			wait, ok := admit(address)
@@ -42,13 +47,23 @@ func TestThePaceOfEachAddress(t *testing.T) {
 	}
 }
 
-// Many addresses must neither use memory without a limit nor keep another one out.
+// Many addresses must neither use memory nor CPU time without a limit.
 func TestThePaceOfManyAddresses(t *testing.T) {
 	var p Pace
-	for i := range 10 * mostPaced {
-		wait, ok := p.Admit(fmt.Sprintf("10.%d.%d.1", i/256, i%256), time.Now())
-		if !ok || wait > 0 || len(p.due) > mostPaced {
-			t.Fatalf("connection %d: a wait of %v, %v; %d addresses are stored", i, wait, ok, len(p.due))
+	now := time.Now()
+	passed := 0
+	const seconds = 20
+	for i := range seconds * 1000 {
+		now = now.Add(time.Millisecond)
+		wait, verdict := p.Admit(fmt.Sprintf("10.%d.%d.1", i/256, i%256), now)
+		if verdict == ownLimit || wait > mostWait || len(p.due) > mostPaced {
+			t.Fatalf("connection %d: a wait of %v, verdict %d; %d addresses are stored", i, wait, verdict, len(p.due))
 		}
+		if verdict == served {
+			passed++
+		}
+	}
+	if want := ofAll.burst + (seconds+1)*mostServedRate; passed < want-1 || passed > want+1 {
+		t.Errorf("%d connections admitted in %d s, want %d", passed, seconds, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/crowd"
 	"github.com/hetero-train/hetero-train/profiler/httpguard"
 )
 
@@ -63,7 +64,7 @@ func Listen(o ServerOptions) (*Server, error) {
 	if err := o.CheckAddress(); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", o.Address)
+	l, err := crowd.Listen(o.Address)
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,7 @@ var layers = []layer{
 		"profiler/drawing")},
 	{"profiler/httpguard", imports("engine/crowd")},
 	{"profiler/dashboard", imports("profiler/analysis", "profiler/httpguard", "profiler/runs")},
-	{"profiler/prometheus", imports("profiler/account", "profiler/httpguard", "profiler/telemetry")},
+	{"profiler/prometheus", imports("engine/crowd", "profiler/account", "profiler/httpguard", "profiler/telemetry")},
 	{"profiler/hardware", imports("engine/device", "profiler/telemetry", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
 	{"profiler/measure", imports("engine/crowd", "engine/handshake", "engine/ports", "engine/platform",

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/engine/crowd"
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
@@ -48,7 +49,7 @@ func listen(address string) (net.Listener, error) {
 	if host != "localhost" && !isLocal(net.ParseIP(strings.SplitN(host, "%", 2)[0])) {
 		host = ""
 	}
-	return net.Listen("tcp", net.JoinHostPort(host, port))
+	return crowd.Listen(net.JoinHostPort(host, port))
 }
 
 // listenOnFirst opens the first free port of rank 0 and returns its address.

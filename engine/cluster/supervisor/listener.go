@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // ListenerVariable is the environment variable with the file descriptor of rank 0's listening socket.
@@ -40,7 +42,7 @@ func Listener(environment []string) (net.Listener, error) {
 
 // openPort listens on a free port of loopback for rank 0.
 func openPort() (file *os.File, port int, err error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	listener, err := crowd.Listen(net.JoinHostPort(loopback, "0"))
 	if err != nil {
 		return nil, 0, fmt.Errorf("open a port for rank 0: %w", err)
 	}
