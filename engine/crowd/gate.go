@@ -14,13 +14,15 @@ const (
 	// mostRefused is the number of connections that the gate closes for an address within a second. Then the address is
 	// blocked: the kernel drops its packets to the listener, and they cost the process nothing.
 	mostRefused = 16
-	// blockTime is the time for which an address is blocked. Before the kernel drops anything, the queue of the
-	// listener has the connections of a flood that came while the thread of the gate waited for a CPU. A shorter time
-	// costs more CPU time for them, and a longer one keeps other clients at this address out for longer.
-	blockTime = 10 * time.Second
-	// mostBlocked is the number of addresses that are blocked at once, because the kernel compares each of them with the
-	// address of a new connection.
-	mostBlocked = 32
+	// leastBlock is the time of a first block. If the address is above the pace again within the same time after the
+	// block, the next block takes twice as long, up to mostBlock. Each block begins with connections that came to the
+	// queue of the listener while the thread of the gate waited for a CPU. Shorter blocks cost more CPU time for them,
+	// and longer ones keep other clients at this address out for longer.
+	leastBlock = 10 * time.Second
+	mostBlock  = 80 * time.Second
+	// mostBlocked is the number of addresses that a gate blocks. The kernel compares each of them with the address of a
+	// packet. The previous list and the next one must fit into net.core.optmem_max, 20 KiB by default in older kernels.
+	mostBlocked = 128
 	// rest is the pause of a gate that has closed more than ofClosed permits, because each wake-up of the thread costs
 	// CPU time, too. Clients wait in the queue of the listener in the meantime.
 	rest = 50 * time.Millisecond
@@ -38,12 +40,19 @@ type Gate struct {
 	Limited  func() bool // whether the pace applies to a connection that has come; nil: always
 
 	pace    Pace
-	closed  time.Time            // of ofClosed
-	refused map[string]int       // by address: connections closed since the time second
-	second  time.Time            // start of the second of refused
-	blocked map[string]time.Time // by address: end of the block
-	unable  bool                 // the kernel cannot block addresses
-	shorter time.Duration        // of a test: replaces blockTime
+	closed  time.Time         // of ofClosed
+	refused map[string]int    // by address: connections closed since the time second
+	second  time.Time         // start of the second of refused
+	blocks  map[string]*block // by address
+	unable  bool              // the kernel cannot block addresses
+	first   time.Duration     // of a test: replaces leastBlock
+}
+
+// block is the newest block of an address.
+type block struct {
+	length time.Duration
+	over   bool      // the address may connect again
+	end    time.Time // of the block; if it is over, of the time in which a longer one may follow
 }
 
 // Listen opens a port for a Gate. Linux drops no packets for listeners of Multipath TCP, which are the default of Go.
@@ -59,7 +68,7 @@ func (g *Gate) Accept() (net.Conn, time.Duration, error) {
 	for {
 		conn, err := g.Listener.Accept()
 		now := time.Now()
-		if errors.Is(err, os.ErrDeadlineExceeded) && len(g.blocked) > 0 {
+		if errors.Is(err, os.ErrDeadlineExceeded) && len(g.blocks) > 0 {
 			g.unblock(now)
 			continue
 		}
@@ -67,64 +76,78 @@ func (g *Gate) Accept() (net.Conn, time.Duration, error) {
 			return conn, 0, err
 		}
 		from := Address(conn.RemoteAddr().String())
-		wait, verdict := g.pace.Admit(from, now)
-		if verdict == served {
+		wait, ok := g.pace.Admit(from, now)
+		if ok {
 			return conn, wait, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // the kernel of this machine keeps nothing of the connection
 		}
 		_ = conn.Close() // the client sees a closed connection
-		if verdict == ownLimit {
-			g.count(from, now)
-		}
+		g.count(from, now)
 		if g.closed = ofClosed.after(g.closed, now); g.closed.Sub(now) > rest {
 			time.Sleep(g.closed.Sub(now))
 		}
 	}
 }
 
-// count counts a connection that the gate has closed because of its address.
+// count counts a connection that the gate has closed, and blocks an address with many of them.
 func (g *Gate) count(from string, now time.Time) {
-	if g.refused == nil || now.Sub(g.second) >= time.Second || len(g.refused) >= mostPaced {
-		g.refused, g.second = map[string]int{}, now
-	}
-	if g.refused[from]++; g.refused[from] < mostRefused || g.unable || len(g.blocked) >= mostBlocked {
+	b := g.blocks[from]
+	switch {
+	case g.unable || b != nil && !b.over: // the queue has connections from before the block
 		return
+	case b != nil:
+		b.length = min(2*b.length, mostBlock)
+	default:
+		if g.refused == nil || now.Sub(g.second) >= time.Second || len(g.refused) >= mostPaced {
+			g.refused, g.second = map[string]int{}, now
+		}
+		if g.refused[from]++; g.refused[from] < mostRefused || len(g.blocks) >= mostBlocked {
+			return
+		}
+		if g.blocks == nil {
+			g.blocks = map[string]*block{}
+		}
+		b = &block{length: cmp.Or(g.first, leastBlock)}
+		g.blocks[from] = b
 	}
-	if g.blocked == nil {
-		g.blocked = map[string]time.Time{}
-	}
-	if _, is := g.blocked[from]; !is { // the queue has connections from before the block
-		g.blocked[from] = now.Add(cmp.Or(g.shorter, blockTime))
-		g.apply()
-	}
+	b.over, b.end = false, now.Add(b.length)
+	g.apply()
 }
 
 // unblock ends the blocks whose time is over.
 func (g *Gate) unblock(now time.Time) {
-	for from, end := range g.blocked {
-		if !end.After(now) {
-			delete(g.blocked, from)
+	for from, b := range g.blocks {
+		switch {
+		case b.end.After(now):
+		case b.over:
+			delete(g.blocks, from)
+		default:
+			b.over, b.end = true, now.Add(b.length)
 			g.pace.Spend(from, now)
 		}
 	}
 	g.apply()
 }
 
-// apply lets the kernel drop the packets of the blocked addresses, and sets the time at which Accept ends a block.
+// apply lets the kernel drop the packets of the blocked addresses, and sets the time of the next call of unblock.
 func (g *Gate) apply() {
 	l, ok := g.Listener.(*net.TCPListener)
-	var earliest time.Time
 	if ok {
-		for _, end := range g.blocked {
-			if earliest.IsZero() || end.Before(earliest) {
-				earliest = end
+		var earliest time.Time
+		var blocked []string
+		for from, b := range g.blocks {
+			if earliest.IsZero() || b.end.Before(earliest) {
+				earliest = b.end
+			}
+			if !b.over {
+				blocked = append(blocked, from)
 			}
 		}
-		ok = dropPackets(l, g.blocked) == nil && l.SetDeadline(earliest) == nil
+		ok = dropPackets(l, blocked) == nil && l.SetDeadline(earliest) == nil
 	}
 	if !ok { // the pauses limit the cost
-		g.unable, g.blocked = true, nil
+		g.unable, g.blocks = true, nil
 	}
 }

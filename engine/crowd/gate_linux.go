@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +16,7 @@ const (
 )
 
 // dropPackets lets the kernel drop packets of these addresses to a listener. Its connections are not affected.
-func dropPackets(l *net.TCPListener, addresses map[string]time.Time) error {
+func dropPackets(l *net.TCPListener, addresses []string) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
 		return err
@@ -41,35 +40,38 @@ func dropPackets(l *net.TCPListener, addresses map[string]time.Time) error {
 }
 
 // filter returns a program of the kernel's classic BPF that accepts all packets except those of these addresses.
-func filter(addresses map[string]time.Time) []unix.SockFilter {
+func filter(addresses []string) []unix.SockFilter {
 	const (
-		loadByte = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
-		loadWord = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		and      = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-		equal    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K // Jt and Jf: instructions to skip
-		skip     = unix.BPF_JMP | unix.BPF_JA
-		end      = unix.BPF_RET | unix.BPF_K // K: bytes of the packet to keep, 0 to drop it
+		loadByte   = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
+		loadWord   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		loadStored = unix.BPF_LD | unix.BPF_MEM
+		store      = unix.BPF_ST
+		and        = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
+		equal      = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K // Jt and Jf: instructions to skip
+		skip       = unix.BPF_JMP | unix.BPF_JA
+		end        = unix.BPF_RET | unix.BPF_K // K: bytes of the packet to keep, 0 to drop it
 	)
-	drop, keep := unix.SockFilter{Code: end}, unix.SockFilter{Code: end, K: 0xffffffff}
-	var of4, of6 []unix.SockFilter
-	for text := range addresses {
-		ip, bits, ok := parse(text)
-		if !ok {
-			continue
+	// programOf returns the part for a version of IP: it stores the address of the packet, and compares it.
+	programOf := func(source, words uint32, is func(netip.Addr) bool) (part []unix.SockFilter) {
+		for i := range words {
+			part = append(part, unix.SockFilter{Code: loadWord, K: source + 4*i}, unix.SockFilter{Code: store, K: i})
 		}
-		to, first, bytes := &of6, uint32(source6), ip.AsSlice()[:bits/8]
-		if ip.Is4() {
-			to, first = &of4, source4
+		for _, text := range addresses {
+			ip, bits, ok := parse(text)
+			if !ok || !is(ip) {
+				continue
+			}
+			used := uint32(bits / 32)
+			for i := range used {
+				toNext := uint8(2*(used-i-1) + 1) // the other words of this address, and end
+				part = append(part, unix.SockFilter{Code: loadStored, K: i},
+					unix.SockFilter{Code: equal, Jf: toNext, K: binary.BigEndian.Uint32(ip.AsSlice()[4*i:])})
+			}
+			part = append(part, unix.SockFilter{Code: end})
 		}
-		for ; len(bytes) > 0; bytes = bytes[4:] {
-			rest := uint8(len(bytes)/4-1) * 2 // instructions of the next words
-			*to = append(*to, unix.SockFilter{Code: loadWord, K: first},
-				unix.SockFilter{Code: equal, Jf: rest + 1, K: binary.BigEndian.Uint32(bytes)})
-			first += 4
-		}
-		*to = append(*to, drop)
+		return append(part, unix.SockFilter{Code: end, K: 0xffffffff})
 	}
-	of4, of6 = append(of4, keep), append(of6, keep)
+	of4, of6 := programOf(source4, 1, netip.Addr.Is4), programOf(source6, 4, netip.Addr.Is6)
 	program := []unix.SockFilter{
 		{Code: loadByte, K: ipHeader}, {Code: and, K: 0xf0}, // version of IP
 		{Code: equal, Jt: 1, K: 0x40}, {Code: skip, K: uint32(len(of4))},

@@ -2,9 +2,10 @@ package crowd
 
 import (
 	"encoding/binary"
+	"fmt"
+	"net"
 	"net/netip"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,7 @@ import (
 func execute(t *testing.T, program []unix.SockFilter, packet []byte) bool {
 	t.Helper()
 	var a uint32
+	var stored [16]uint32
 	for i := 0; i < len(program); i++ {
 		at := program[i].K - ipHeader
 		switch op := program[i]; op.Code {
@@ -20,6 +22,10 @@ func execute(t *testing.T, program []unix.SockFilter, packet []byte) bool {
 			a = uint32(packet[at])
 		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
 			a = binary.BigEndian.Uint32(packet[at:])
+		case unix.BPF_ST:
+			stored[op.K] = a
+		case unix.BPF_LD | unix.BPF_MEM:
+			a = stored[op.K]
 		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
 			a &= op.K
 		case unix.BPF_JMP | unix.BPF_JA:
@@ -42,10 +48,10 @@ func execute(t *testing.T, program []unix.SockFilter, packet []byte) bool {
 
 // TestAFloodAtAGate gives such programs to a kernel. Here they have many addresses of all kinds.
 func TestTheFilterDropsBlockedAddressesOnly(t *testing.T) {
-	blocked := map[string]time.Time{}
+	var blocked []string
 	for _, at := range []string{"10.0.0.1:1", "10.0.0.3:1", "[2001:db8:1:2::5]:1", "[2001:db8:1:4::5]:1", "[::1]:1",
 		"[fe80::5%eth0]:1", "[::ffff:10.0.0.9]:1"} {
-		blocked[Address(at)] = time.Now()
+		blocked = append(blocked, Address(at))
 	}
 	for from, drops := range map[string]bool{
 		"10.0.0.1": true, "10.0.0.2": false, "10.0.0.3": true, "10.0.0.9": true,
@@ -65,5 +71,26 @@ func TestTheFilterDropsBlockedAddressesOnly(t *testing.T) {
 		if kept := execute(t, filter(blocked), packet); kept == drops {
 			t.Errorf("%s: the packet is kept: %v, want %v", from, kept, !drops)
 		}
+	}
+}
+
+// The kernel must accept the longest filter.
+func TestTheKernelTakesTheLongestFilter(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, form := range []string{"[2001:db8:1:%x::5]:1", "10.0.0.%d:1", "[2001:db8:2:%x::5]:1"} {
+		var all []string
+		for i := range mostBlocked {
+			all = append(all, Address(fmt.Sprintf(form, i)))
+		}
+		if err := dropPackets(l.(*net.TCPListener), all); err != nil {
+			t.Errorf("%d addresses such as %s: %v", len(all), all[0], err)
+		}
+	}
+	if err := dropPackets(l.(*net.TCPListener), nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -56,7 +56,7 @@ func floodAt(t *testing.T, l net.Listener, flood, other string) {
 		return net.JoinHostPort(from, port)
 	}
 	const blocked = time.Second
-	g := Gate{Listener: l, shorter: blocked}
+	g := Gate{Listener: l, first: blocked}
 	var own atomic.Int64
 	ended := make(chan error, 1)
 	go func() {

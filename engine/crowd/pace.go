@@ -36,15 +36,6 @@ func (r rate) after(due, now time.Time) time.Time {
 	return due.Add(r.every)
 }
 
-// verdict is the decision about a connection.
-type verdict int
-
-const (
-	served   verdict = iota
-	ownLimit         // its address has sent too many
-	allLimit         // all addresses together have sent too many
-)
-
 // Pace limits the rate of connections, for ports that need few of them: 5 connections per second of each address after
 // a burst of 32, and 60 of all addresses after a burst of 512. The zero value is ready. One goroutine may use it.
 type Pace struct {
@@ -53,15 +44,13 @@ type Pace struct {
 }
 
 // Admit returns how long a connection of an address that came now must wait before it is served. If it would wait for
-// more than a second, the verdict is not served, and the server closes it. Addresses are those of Address.
-func (p *Pace) Admit(from string, now time.Time) (time.Duration, verdict) {
+// more than a second, ok is false: the server closes it. Addresses are those of Address.
+func (p *Pace) Admit(from string, now time.Time) (wait time.Duration, ok bool) {
 	previous, known := p.due[from]
 	own, all := ofEach.after(previous, now), ofAll.after(p.all, now)
-	switch latest := now.Add(mostWait); {
-	case own.After(latest):
-		return 0, ownLimit
-	case all.After(latest):
-		return 0, allLimit
+	latest := now.Add(mostWait)
+	if own.After(latest) {
+		return 0, false
 	}
 	if !known && len(p.due) >= mostPaced {
 		rested := now.Add(-time.Duration(ofEach.burst) * ofEach.every)
@@ -73,8 +62,12 @@ func (p *Pace) Admit(from string, now time.Time) (time.Duration, verdict) {
 	if p.due == nil {
 		p.due = map[string]time.Time{}
 	}
-	p.due[from], p.all = own, all
-	return max(own.Sub(now), all.Sub(now), 0), served
+	p.due[from] = own // also if all addresses together have sent too many: those that send most are refused first
+	if all.After(latest) {
+		return 0, false
+	}
+	p.all = all
+	return max(own.Sub(now), all.Sub(now), 0), true
 }
 
 // Spend takes the burst of an address away. Until it rests, it has 5 connections per second.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // patience is how long a test waits for a line. It is longer than the limits of the ranks, so that they report a
@@ -47,7 +48,7 @@ type rank struct {
 // taking the port. The ranks are killed when the test ends.
 func Start(t testing.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := crowd.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,11 +93,11 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 					return
 				default:
 				}
-				conn, err := net.DialTimeout("tcp", address, time.Second)
-				if err != nil {
-					continue // the kernel's queue is full, or the server has closed the connection
-				}
 				flood.Add(1)
+				conn, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
+				if err != nil {
+					continue // the kernel drops the packets, its queue is full, or the server has closed the connection
+				}
 				_ = conn.(*net.TCPConn).SetLinger(0)
 				conn.Close()
 			}
@@ -105,7 +105,7 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	}
 	defer strangers.Wait()
 	defer close(ended)
-	for flood.Load() < 1000 { // far above the pace
+	for flood.Load() < 500 { // far above the pace
 		time.Sleep(time.Millisecond)
 	}
 	for range 10 {
