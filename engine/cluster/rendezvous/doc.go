@@ -50,8 +50,8 @@
 // limit the server drops the oldest connection of the address with the most connections (package crowd), but no
 // connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated only
 // as bytes arrive. The port stays open while the group exists, and the server sends late ranks the reason why they
-// cannot join. Once the group is complete, the server serves at most 20 connections per second of each address, after
-// a burst of 32.
+// cannot join. Once the group is complete, the server accepts connections through a crowd.Gate, so that a flood costs
+// little CPU time.
 //
 // # Frames
 //

@@ -3,8 +3,9 @@ package process
 import (
 	"crypto/tls"
 	"log/slog"
+	"math"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -17,33 +18,38 @@ const renewalTime = 10 * time.Second
 
 // ServerTLS returns the settings of a web server with the certificate and the key that cert_file and key_file of a
 // table name; nil without them. It reads both files now, and again after they have changed, because a server may run
-// for longer than its certificate is valid. A replacement that is not valid is a warning, and the server keeps its
-// certificate.
+// for longer than its certificate is valid. If a replacement cannot be used, ServerTLS warns, keeps the certificate, and
+// tries again later.
 func ServerTLS(table, certFile, keyFile string, env session.Environment, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil
 	}
-	c := &renewed{table: table, files: [2]string{certFile, keyFile}, env: env, log: log, looked: time.Now()}
+	c := &renewed{table: table, files: [2]string{certFile, keyFile}, env: env, log: log}
 	c.versions = c.look()
 	own, err := c.read()
 	if err != nil {
 		return nil, err
 	}
-	c.own = own
+	c.own.Store(own)
+	c.due.Store(int64(renewalTime))
+	c.started = time.Now()
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
 }
 
 // renewed is a certificate whose files may change.
 type renewed struct {
-	table string
-	files [2]string // certificate, key
-	env   session.Environment
-	log   *slog.Logger
+	table   string
+	files   [2]string // certificate, key
+	env     session.Environment
+	log     *slog.Logger
+	started time.Time
 
-	mu       sync.Mutex
-	own      *tls.Certificate
-	versions [2]version
-	looked   time.Time
+	own atomic.Pointer[tls.Certificate]
+	due atomic.Int64 // time of the next look, since started; never while one runs
+
+	// one look at a time uses these
+	versions [2]version // of own
+	said     string     // the newest warning
 }
 
 // version tells the contents of a file from those of its replacement.
@@ -81,21 +87,34 @@ func (c *renewed) read() (*tls.Certificate, error) {
 	return &own, nil
 }
 
-// get returns the certificate for a handshake.
+// never is a time that does not come.
+const never = math.MaxInt64
+
+// get returns the certificate for a handshake. If a look at the files is due, it starts one, and does not wait for it:
+// a disk that hangs must not stop handshakes.
 func (c *renewed) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.looked) >= renewalTime {
-		c.looked = now
-		if v := c.look(); v != c.versions {
-			c.versions = v
-			own, err := c.read()
-			if err != nil { // one of two files may be missing while both are replaced
-				c.log.Warn("the changed certificate cannot be used; the server keeps the previous one", "error", err)
-			} else {
-				c.own = own
-			}
-		}
+	if due := c.due.Load(); int64(time.Since(c.started)) >= due && c.due.CompareAndSwap(due, never) {
+		go c.renew()
 	}
-	return c.own, nil
+	return c.own.Load(), nil
+}
+
+// renew reads the files if they have changed since the certificate was read.
+func (c *renewed) renew() {
+	defer func() { c.due.Store(int64(time.Since(c.started) + renewalTime)) }()
+	now := c.look()
+	if now == c.versions {
+		return
+	}
+	own, err := c.read()
+	if err == nil {
+		c.own.Store(own)
+		c.versions, c.said = now, ""
+		return
+	}
+	// One of two files may be missing while both are replaced, or a file cannot be read yet: the next look tries again.
+	if text := err.Error(); text != c.said {
+		c.said = text
+		c.log.Warn("the changed certificate cannot be used; the server keeps the previous one", "error", err)
+	}
 }

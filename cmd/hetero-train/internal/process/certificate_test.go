@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -55,15 +56,73 @@ func TestACertificateIsRenewed(t *testing.T) {
 	if err != nil || first.Leaf.Subject.CommonName != "first" {
 		t.Fatalf("got %v, %v", first, err)
 	}
-	r := &renewed{table: "dashboard", files: files, log: slog.New(slog.NewTextHandler(&said, nil)), own: first}
-	writeCertificate(t, [2]string{files[0], filepath.Join(dir, "other.pem")}, "second", time.Now().AddDate(0, 1, 0))
-	if got, err := r.get(nil); err != nil || got != first || !strings.Contains(said.String(), "keeps the previous one") {
-		t.Errorf("a certificate without its key: got %v, %v, log %q", got.Leaf.Subject, err, said.String())
+	r := &renewed{table: "dashboard", files: files, log: slog.New(slog.NewTextHandler(&said, nil))}
+	r.own.Store(first)
+	r.versions = r.look()
+	for _, step := range []struct {
+		name    string
+		change  func() error
+		want    string
+		warning string // "": none
+	}{
+		{"nothing changed", func() error { return nil }, "first", ""},
+		{"a certificate without its key", func() error {
+			writeCertificate(t, [2]string{files[0], filepath.Join(dir, "other.pem")}, "second", time.Now().AddDate(0, 1, 0))
+			return nil
+		}, "first", "private key"},
+		{"the same again", func() error { return nil }, "first", ""},
+		{"a key that others can read", func() error {
+			writeCertificate(t, files, "third", time.Now().AddDate(0, 1, 0))
+			return os.Chmod(files[1], 0o644)
+		}, "first", "other users can read"},
+		// neither the time of the file nor its size changes
+		{"the mode of the key", func() error { return os.Chmod(files[1], 0o600) }, "third", ""},
+	} {
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		said.Reset()
+		r.renew()
+		got, err := r.get(nil)
+		if err != nil || got.Leaf.Subject.CommonName != step.want {
+			t.Errorf("%s: got %v, %v, want %s", step.name, got.Leaf.Subject, err, step.want)
+		}
+		if step.warning == "" && said.Len() > 0 || !strings.Contains(said.String(), step.warning) {
+			t.Errorf("%s: got the warning %q, want %q", step.name, said.String(), step.warning)
+		}
 	}
-	writeCertificate(t, files, "third", time.Now().AddDate(0, 1, 0))
-	r.versions, r.looked = [2]version{}, time.Time{}
-	if got, err := r.get(nil); err != nil || got.Leaf.Subject.CommonName != "third" {
-		t.Errorf("a renewed certificate: got %v, %v", got.Leaf.Subject, err)
+}
+
+// A handshake starts a look at the files when it is due, and does not wait for it.
+func TestAHandshakeRenewsTheCertificate(t *testing.T) {
+	dir := t.TempDir()
+	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
+	writeCertificate(t, files, "first", time.Now().AddDate(0, 1, 0))
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().AddDate(0, 1, 0) // in the bubble, it is another year
+		writeCertificate(t, files, "first", until)
+		c, err := ServerTLS("dashboard", files[0], files[1], session.Environment{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeCertificate(t, files, "renewed", until)
+		for _, want := range []string{"first", "first", "renewed"} { // too early; starts a look; after the look
+			got, err := c.GetCertificate(nil)
+			if err != nil || got.Leaf.Subject.CommonName != want {
+				t.Errorf("got %v, %v, want %s", got.Leaf.Subject, err, want)
+			}
+			synctest.Wait()
+			time.Sleep(renewalTime)
+		}
+	})
+}
+
+func TestAPrivateKeyOnWindows(t *testing.T) {
+	for variable, want := range map[string]string{"": "a proxy", "HETERO_TOKEN": "environment variable HETERO_TOKEN"} {
+		err := unchecked("metrics.key_file", "key.pem", variable)
+		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 

@@ -115,9 +115,8 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 		text, _ := env.Lookup(variable)
 		return strings.TrimSpace(text), nil
 	}
-	if runtime.GOOS == "windows" { // the mode of a file does not state who may read it
-		return "", exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting, and set the environment variable %s",
-			key, file, variable)
+	if runtime.GOOS == "windows" {
+		return "", unchecked(key, file, variable)
 	}
 	f, info, err := regular.Open(file)
 	if err != nil {
@@ -144,6 +143,15 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 			content, key)
 	}
 	return secret, nil
+}
+
+// unchecked is the error for a file on Windows, where its mode does not state who may read it.
+func unchecked(key, file, variable string) error {
+	remedy := ", and set the environment variable " + variable
+	if variable == "" { // a private key is only in a file
+		remedy = ". A proxy or a machine with Linux can serve TLS instead"
+	}
+	return exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting%s", key, file, remedy)
 }
 
 // private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to

@@ -55,7 +55,7 @@ type bridged struct {
 // the model, the data set and the device of that program.
 func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn *bridge.Conn,
 	start *bridge.Start) error {
-	if _, err := metricsToken(cfg, opts.Env); err != nil {
+	if err := checkMetrics(cfg, opts); err != nil {
 		return err
 	}
 	b := &bridged{training: newTraining(compute.NewRank(cfg, opts)), conn: conn, own: opts.Assignment.Rank}

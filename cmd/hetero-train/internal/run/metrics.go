@@ -17,6 +17,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/prometheus"
 )
 
+// checkMetrics checks table [metrics] on a machine that serves metrics. The files of this table need not exist on other
+// machines.
+func checkMetrics(cfg *config.Config, opts session.Options) error {
+	if cfg.Metrics.Ranks != "all" && opts.Assignment.Rank != 0 { // Rank of a supervisor is its first rank
+		return nil
+	}
+	_, err := metricsToken(cfg, opts.Env)
+	return err
+}
+
 // metricsToken checks table [metrics] without opening a port. It returns the secret that scrapers must send, or "".
 func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 	c := cfg.Metrics

@@ -75,7 +75,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if err := process.CheckFiles(cfg, opts, true); err != nil {
 		return err
 	}
-	if _, err := metricsToken(cfg, opts.Env); err != nil {
+	if err := checkMetrics(cfg, opts); err != nil {
 		return err
 	}
 	if target := cfg.Tracking.MLflow; target != "" {
