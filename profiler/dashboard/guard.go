@@ -37,6 +37,9 @@ func (s *Server) below(next http.Handler) http.Handler {
 		want = base
 	}
 	parts := strings.Count(base, "/") + 1
+	withSlash := s.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		redirect(w, "./"+path.Base(base)+"/")
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Proxies escape different characters, such as "@". The path below the base path must stay escaped, so that
 		// guard refuses what it would refuse without a base path.
@@ -50,7 +53,7 @@ func (s *Server) below(next http.Handler) http.Handler {
 		case err != nil || got != want:
 			next.ServeHTTP(w, r)
 		case len(head) == parts: // without the slash, the addresses in the page are those of the folder above
-			redirect(w, "./"+path.Base(base)+"/")
+			withSlash.ServeHTTP(w, r)
 		default:
 			inner := r.Clone(r.Context())
 			inner.URL.RawPath = "/" + rest
@@ -92,13 +95,18 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.URL.Path == HealthPath:
 			fmt.Fprintln(w, "ok")
 		default:
-			if may, wrong := s.mayRead(r); !may {
-				if !wrong || !s.refusesWrong(w, r) {
-					s.askToken(w, r)
-				}
-				return
-			}
 			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// authorize refuses requests of clients that need the token and have not sent it.
+func (s *Server) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if may, wrong := s.mayRead(r); may {
+			next.ServeHTTP(w, r)
+		} else if !wrong || !s.refusesWrong(w, r) {
+			s.askToken(w, r)
 		}
 	})
 }

@@ -174,6 +174,15 @@ func TestPathsBelowABasePath(t *testing.T) {
 			t.Errorf("%s: got a redirect to %q, want ./8501/", path, h.Get("Location"))
 		}
 	}
+	for _, p := range []probe{
+		{name: "another host", line: "GET /user/me/proxy/8501", headers: []string{"Host: evil.example"}, want: 403},
+		{name: "another method", line: "DELETE /user/me/proxy/8501", want: 405},
+	} {
+		status, h, _ := p.send(t, at)
+		if status != p.want || h.Get("Content-Security-Policy") == "" {
+			t.Errorf("the base path without the slash, %s: got %d with headers %v, want %d", p.name, status, h, p.want)
+		}
+	}
 	if status, _, _ := (probe{line: "POST /user/me/proxy/8501/api/compare", body: `["a"]`,
 		headers: []string{"Origin: http://evil.example"}}).send(t, at); status != 403 {
 		t.Errorf("comparison from another site: got %d, want 403", status)

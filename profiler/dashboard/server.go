@@ -92,7 +92,7 @@ func New(o Options) (*Server, error) {
 	mux.HandleFunc("POST /api/compare", s.compare)
 	mux.HandleFunc("GET /api/stream", s.stream)
 	mux.HandleFunc("POST /login", s.login)
-	s.handler = s.below(s.guard(mux))
+	s.handler = s.below(s.guard(s.authorize(mux)))
 	return s, nil
 }
 

@@ -56,13 +56,16 @@ func runWith(ctx context.Context, added []Part, args []string, env session.Envir
 
 // runLine executes one command line and returns the exit code. args does not contain the name of the program.
 func runLine(ctx context.Context, args []string, env session.Environment) (code int) {
-	hide := logs.SecretsIn(env.Environ)
 	env.Stdout, env.Stderr = logs.NewStream(env.Stdout), logs.NewStream(env.Stderr)
+	if env.Catalog.Models == nil {
+		env.Catalog = parts.BuiltinCatalog
+	}
+	a := &cli.App{Env: env, Hide: logs.SecretsIn(env.Environ), Args: args} // a command may add secrets
 	defer func() {
 		// the runtime's own exit code for a panic is 2, but 2 means a usage error here
 		if reason := recover(); reason != nil {
 			code = exit.Unexpected
-			text := hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
+			text := a.Hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
 			if wantsJSON(args) {
 				writeErrorRecord(env.Stderr, text, code)
 				return
@@ -70,10 +73,6 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 			fmt.Fprint(env.Stderr, text)
 		}
 	}()
-	if env.Catalog.Models == nil {
-		env.Catalog = parts.BuiltinCatalog
-	}
-	a := &cli.App{Env: env, Hide: hide, Args: args}
 	root := newRoot(a)
 	root.SetArgs(append([]string{}, args...)) // not nil, because nil means os.Args
 	err := root.ExecuteContext(ctx)
@@ -84,7 +83,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	err = printed(a, err)
 	code = exit.Code(err)
 	if err != nil {
-		switch text := hide.Text(report(err)); {
+		switch text := a.Hide.Text(report(err)); {
 		case (exit.IsOwn(code) || exit.LostRank(err) >= 0 || exit.IsFolderInUse(err)) &&
 			supervisor.ReportCause(env.Environ, withoutPrefix(text)):
 		case wantsJSON(args) && text != "":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -79,6 +80,7 @@ func sageMakerToken(a *cli.App, base string) error {
 		return exit.Usagef("--%s: the channel \"token\": %w", sageMakerFlag, err)
 	}
 	a.Env.Environ = append(slices.Clone(a.Env.Environ), process.TokenVariable+"="+strings.TrimSpace(string(text)))
+	a.Hide = logs.SecretsIn(a.Env.Environ)
 	return nil
 }
 

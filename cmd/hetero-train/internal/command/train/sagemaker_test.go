@@ -59,6 +59,9 @@ func TestSettingsOfSageMaker(t *testing.T) {
 	if err := sageMakerToken(a, base); err != nil || a.Env.Environ[1] != "HETERO_TOKEN=0123456789abcdef" {
 		t.Errorf("a channel with a token: got %q, %v", a.Env.Environ, err)
 	}
+	if got := a.Hide.Text("at 0123456789abcdef"); strings.Contains(got, "0123456789abcdef") {
+		t.Errorf("texts contain the token: got %q", got)
+	}
 	own := []string{"HETERO_TOKEN=own"}
 	a.Env.Environ = own
 	if err := sageMakerToken(a, base); err != nil || len(a.Env.Environ) != 1 {
