@@ -12,7 +12,7 @@ func TestTheMemoryLimitGrowsWithConnections(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
 	const base = 1 << 40 // far above the memory of the test
-	m := &memory{base: base}
+	m := &memory{base: base, each: connectionBytes}
 	m.set()
 	for _, x := range []struct{ opened, closed, want int }{
 		{0, 0, 0}, {1, 0, limitStep}, {limitStep - 1, 0, limitStep}, {1, 0, 2 * limitStep}, {998, 0, 9 * limitStep},

@@ -109,7 +109,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		ErrorLog:       slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)}
 	if s.options.Memory > 0 {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-		limit := &memory{base: s.options.Memory}
+		limit := &memory{base: s.options.Memory, each: connectionBytes}
+		if s.options.TLS != nil {
+			limit.each = tlsConnectionBytes
+		}
 		limit.set()
 		server.ConnState = limit.track
 	}

@@ -1,22 +1,25 @@
 #!/bin/sh
 # Waits for the interruption notice of an EC2 spot instance, then runs a command once, and ends with its exit code.
 #
-#   spot-watch.sh systemctl stop hetero-train.service
+#   spot-watch.sh systemctl --no-block stop hetero-train.service
 #
 # SPOT_REBALANCE=1 also runs the command at a rebalance recommendation, which may come earlier, or without an interruption.
+# A recommendation that exists before the first look has no effect: the user has started the training in spite of it.
 # SPOT_INTERVAL is the time between two looks, 5 s by default; the notice comes two minutes before the interruption.
 # AWS_EC2_METADATA_SERVICE_ENDPOINT replaces the address of the metadata service, as in the tools of AWS.
 # docs/cloud.md explains this file.
 set -u
 if [ $# -eq 0 ]; then
-	echo "spot-watch.sh: got no command, want one, such as: spot-watch.sh systemctl stop hetero-train.service" >&2
+	echo "spot-watch.sh: got no command, want one, such as: spot-watch.sh systemctl --no-block stop hetero-train.service" >&2
 	exit 2
 fi
 endpoint=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 endpoint=${endpoint%/}
 interval=${SPOT_INTERVAL:-5}
-paths=/latest/meta-data/spot/instance-action
-[ "${SPOT_REBALANCE:-0}" != 1 ] || paths="$paths /latest/meta-data/events/recommendations/rebalance"
+interruption=/latest/meta-data/spot/instance-action
+rebalance=/latest/meta-data/events/recommendations/rebalance
+recommendation=first # or watched, after a first look without one; or ignored
+[ "${SPOT_REBALANCE:-0}" = 1 ] || recommendation=ignored
 token=
 state=unknown
 
@@ -58,12 +61,19 @@ notice() {
 		token=${answer%
 *}
 	fi
-	for path in $paths; do
+	for path in "$interruption" "$rebalance"; do
+		[ "$path" = "$interruption" ] || [ $recommendation != ignored ] || continue
 		if look "$path"; then
-			return 0
+			[ "$path" = "$rebalance" ] && [ $recommendation = first ] || return 0
+			recommendation=ignored
+			echo "spot-watch.sh: the rebalance recommendation is older than the start, and has no effect: $answer" >&2
+			continue
 		fi
 		case $status in
-		404) say quiet "waiting for the notice of an interruption" ;;
+		404)
+			say quiet "waiting for the notice of an interruption"
+			[ "$path" = "$interruption" ] || recommendation=watched
+			;;
 		401) token= ;; # the token has expired
 		*) say silent "no answer of the metadata service at $endpoint; it is asked again every $interval s" ;;
 		esac

@@ -1,17 +1,30 @@
 #!/bin/sh
 # Prints the user data (cloud-init) of an EC2 instance that trains, with the files of this folder.
 #
-#   RELEASE=https://… TRAIN_ARGUMENTS='-c configs/resnet50.toml …' deploy/cloud/ec2/user-data.sh >user-data.yaml
+#   RELEASE=https://… SHA256=… TRAIN_ARGUMENTS='-c configs/resnet50.toml …' deploy/cloud/ec2/user-data.sh >user-data.yaml
 #
-# RELEASE is the address of the archive of "make dist", for example a presigned address of S3.
+# RELEASE is the address of the archive of "make dist", for example a presigned address of S3, and SHA256 the hash of the
+# archive (sha256sum). The instance repeats a download that fails.
 # TOKEN_COMMAND is a command that prints the token of a run on several machines, such as:
 #   aws secretsmanager get-secret-value --secret-id hetero-token --query SecretString --output text
 # The token itself does not belong into user data, which every program of the instance can read.
 # docs/cloud.md explains this file.
 set -eu
 cd "$(dirname "$0")"
-: "${RELEASE:?set the address of the archive of a release}" "${TRAIN_ARGUMENTS:?set the arguments of hetero-train train}"
+: "${RELEASE:?set the address of the archive of a release}" "${SHA256:?set the output of sha256sum for the archive}"
+: "${TRAIN_ARGUMENTS:?set the arguments of hetero-train train}"
 TOKEN_COMMAND=${TOKEN_COMMAND:-}
+SHA256=${SHA256%% *} # without the name of the file
+case $RELEASE in
+*[\"\\\ ]*)
+	echo "user-data.sh: RELEASE: got $RELEASE, want an address without spaces, quotes and backslashes" >&2
+	exit 2
+	;;
+esac
+printf '%s\n' "$SHA256" | grep -Eqx '[0-9a-f]{64}' || {
+	echo "user-data.sh: SHA256: got $SHA256, want 64 hexadecimal digits" >&2
+	exit 2
+}
 
 # indented N FILE: the file, as a block of YAML.
 indented() { sed "s/^\(.\)/$(printf "%$1s" '')\1/" "$2"; }
@@ -50,12 +63,20 @@ $(indented 6 spot-watch.sh)
       #!/bin/sh
       set -eu
       umask 022
-      curl -fsSL --retry 5 $(quoted "$RELEASE") | tar -xz --strip-components=1 -C /opt/hetero-train
+      archive=/opt/hetero-train/release.tar.gz
+      # not as an argument, because all users can read command lines, and a presigned address is a secret
+      until printf 'url = "%s"\n' $(quoted "$RELEASE") | curl -fsSL --retry 5 --config - -o \$archive; do
+          echo "the download of the release failed; it is repeated in 30 s" >&2
+          sleep 30
+      done
+      echo "$SHA256  \$archive" | sha256sum -c -
+      tar -xzf \$archive --strip-components=1 -C /opt/hetero-train
+      rm \$archive
       install -d -o hetero -g hetero /var/lib/hetero-train
       ln -sfn /opt/hetero-train/share/hetero-train/configs /var/lib/hetero-train/configs
 $([ -z "$TOKEN_COMMAND" ] || printf '      (umask 077; %s >/etc/hetero-train/token)\n      chown hetero: /etc/hetero-train/token\n' "$TOKEN_COMMAND")
       systemctl daemon-reload
-      systemctl enable --now hetero-train.service hetero-spot.service
+      systemctl enable --now hetero-train.service
 runcmd:
   - [/opt/hetero-train/install.sh]
 END

@@ -151,7 +151,8 @@ func unchecked(key, file, variable string) error {
 	if variable == "" { // a private key is only in a file
 		remedy = ". A proxy or a machine with Linux can serve TLS instead"
 	}
-	return exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting%s", key, file, remedy)
+	return exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting%s", key, file,
+		remedy)
 }
 
 // private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to

@@ -28,8 +28,8 @@ func TestFilesOfMetricsAreNeededWhereTheyAreServed(t *testing.T) {
 			{"all", 0, true, true}, {"all", 2, true, true}, {"all", 2, false, true},
 		} {
 			m.Address, m.Ranks = "127.0.0.1:0", c.ranks
-			err := checkMetrics(&config.Config{Metrics: m}, session.Options{Assignment: discovery.Assignment{Rank: c.first,
-				Launch: c.launch, WorldSize: 4}})
+			at := discovery.Assignment{Rank: c.first, Launch: c.launch, WorldSize: 4}
+			err := checkMetrics(&config.Config{Metrics: m}, session.Options{Assignment: at})
 			if got := err != nil && strings.Contains(err.Error(), key); got != c.needed || !c.needed && err != nil {
 				t.Errorf("%s, rank %d of ranks %q: got %v, want an error: %v", key, c.first, c.ranks, err, c.needed)
 			}
