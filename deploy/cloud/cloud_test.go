@@ -286,7 +286,7 @@ func TestRequestOfSageMaker(t *testing.T) {
 		names, cases = append(names, name), append(cases, append(usual[1:len(usual):len(usual)], more...))
 	}
 	// one process, because Python starts slowly
-	cmd := exec.Command("python3", "-c", `import json, sys
+	cmd := exec.Command("python3", "-B", "-c", `import json, sys
 sys.path.insert(0, "sagemaker")
 import launch
 for arguments in json.load(sys.stdin):

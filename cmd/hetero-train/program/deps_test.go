@@ -116,7 +116,7 @@ var layers = []layer{
 	{"engine/weights", imports("engine/data/pyjson", "engine/regular", "engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/platform", "engine/regular", "engine/checkpoint")},
 	{"engine/cluster/porttest", nil},
-	{"engine/cluster/ranktest", imports("engine/cluster/rendezvous")}, // only tests import it
+	{"engine/cluster/ranktest", imports("engine/crowd", "engine/cluster/rendezvous")}, // only tests import it
 	{"engine/cluster", nil},
 	{"engine/cluster/...", imports("engine/cgroup", "engine/crowd", "engine/handshake", "engine/platform")},
 
