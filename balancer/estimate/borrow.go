@@ -7,82 +7,40 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
-// Ranks of one type run the same kernels, so with many of them, one curve serves all: a rank borrows the curve of a
-// lender of its type, at its own level, while its measured shares agree with that curve. A decision then fits a few
-// curves for each type, and not one for each rank. A rank that disagrees with all lenders has its own curve.
+// A rank borrows the curve of its type ([typeCurve]) at its own level, while its measured shares agree with that curve.
+// A decision then fits one curve for each type with many ranks. A rank that disagrees has its own curve.
 
-// lentShape has what the borrowers of a curve have computed from it. All of them need the same few shares and tiles.
-type lentShape struct {
-	logs       map[float64]moments           // by share
-	under      map[hypothetical]divide.Curve // by hypothesis
-	optimistic map[float64][2]divide.Curve   // by number of standard deviations: mean, and faster
-}
-
-// moments are the log of a time and its variance.
-type moments struct{ log, variance float64 }
-
-// hypothetical is the hypothesis of a tile whose weight is sigmas standard deviations above the expected weight.
-type hypothetical struct {
-	tile   int
-	sigmas float64
-}
-
-func (l *lentShape) log(f *shape, samples float64) (value, variance float64) {
-	m, known := l.logs[samples]
-	if !known {
-		m.log, m.variance = f.log(samples)
-		l.logs[samples] = m
-	}
-	return m.log, m.variance
-}
-
-// mayBorrow reports whether a rank uses the curve of a lender if its own measurements agree with that curve.
-func (t *deviceTypes) mayBorrow(rank int) bool { return t.borrows != nil && t.borrows[rank] }
-
-// borrow gives a rank the curve of the first lender that agrees with its measured shares, and reports whether there is
-// one.
-func (m *Model) borrow(rank int) bool {
-	e := m.ranks[rank]
-	if !m.types.mayBorrow(rank) || e.current < 0 {
+// borrow gives a rank the curve of its type, and reports whether the rank agrees with that curve.
+func (m *Model) borrow(rank int, sigmas float64) bool {
+	e, t := m.ranks[rank], m.types.curveOf(rank)
+	if t == nil || e.current < 0 {
 		return false
 	}
-	now := e.cells[e.current]
-	for _, l := range m.types.lenders[rank] {
-		from := m.ranks[l]
-		f := from.shape
-		if f == nil || from.borrowed || !from.known {
-			continue
-		}
-		if f.lent == nil {
-			f.lent = &lentShape{map[float64]moments{}, map[hypothetical]divide.Curve{}, map[float64][2]divide.Curve{}}
-		}
-		if !e.fits(f) {
-			continue
-		}
-		lift, variance, ok := e.levelOn(f, &m.scratch)
-		if !ok {
-			continue
-		}
-		value, _ := f.lent.log(f, now.samples)
-		e.shape, e.borrowed, e.lift, e.liftVariance = f, true, lift, variance
-		e.drawn, e.level = math.NaN(), 0
-		m.curves.borrow(rank, l, stat.Exp(value+lift)/m.curves.mean[l].At(now.samples))
-		return true
+	if e.odd = !e.fits(t); e.odd {
+		return false
 	}
-	return false
+	lift, variance, ok := e.levelOn(t, &m.scratch)
+	if !ok {
+		return false
+	}
+	e.shape, e.borrowed, e.lift, e.liftVariance = t.fit.shape, t, lift, variance
+	e.drawn, e.level = math.NaN(), 0
+	now := e.cells[e.current]
+	mean, cautious := t.curves(m.options.Limits[rank], sigmas)
+	m.curves.borrow(rank, mean, cautious, stat.Exp(t.log(now.samples)+lift)/mean.At(now.samples))
+	return true
 }
 
 // fits reports whether the measured shares of a rank have the ratios that a curve gives them.
-func (e *posterior) fits(f *shape) bool {
+func (e *posterior) fits(t *typeCurve) bool {
 	at, now := e.current, e.cells[e.current]
-	was, _ := f.lent.log(f, now.samples)
+	was := t.log(now.samples)
 	for i, c := range e.cells {
 		if i == at {
 			continue
 		}
-		value, variance := f.lent.log(f, c.samples)
-		variance += e.cov[i][i] + e.cov[at][at] - 2*e.cov[i][at] + shapeError*shapeError
-		off := c.log - now.log - (value - was)
+		variance := t.ratioVariance(c.samples, now.samples) + e.cov[i][i] + e.cov[at][at] - 2*e.cov[i][at] + shapeError*shapeError
+		off := c.log - now.log - (t.log(c.samples) - was)
 		if math.Abs(off) > leastShift && stat.Square(off) > stat.Square(likelySigmas)*variance {
 			return false
 		}
@@ -93,28 +51,24 @@ func (e *posterior) fits(f *shape) bool {
 // levelOn returns the log of the level of a rank on a curve, and its variance: the generalized least squares over its
 // measured shares. The further a share is from the one measured last, the more the ratio of their times may differ from
 // that of the curve. ok is false if the computation fails numerically.
-func (e *posterior) levelOn(f *shape, scratch *[]float64) (lift, variance float64, ok bool) {
+func (e *posterior) levelOn(t *typeCurve, scratch *[]float64) (lift, variance float64, ok bool) {
 	n, now := len(e.cells), e.cells[e.current]
-	if need := n*n + 2*n; cap(*scratch) < need {
+	if need := n*n + 3*n; cap(*scratch) < need {
 		*scratch = make([]float64, need)
 	}
-	l, ones, off := (*scratch)[:n*n], (*scratch)[n*n:n*n+n], (*scratch)[n*n+n:n*n+2*n]
+	l, ones, off, far := (*scratch)[:n*n], (*scratch)[n*n:n*n+n], (*scratch)[n*n+n:n*n+2*n], (*scratch)[n*n+2*n:n*n+3*n]
 	for i, c := range e.cells {
-		value, doubt := f.lent.log(f, c.samples)
-		ones[i], off[i] = 1, c.log-value
-		far := otherShape(doubt, max(c.samples/now.samples, now.samples/c.samples))
-		row := l[i*n : i*n+i+1]
-		for j := range row { // Cholesky
-			sum := e.cov[i][j] - dot(row[:j], l[j*n:])
-			if i != j {
-				row[j] = sum / l[j*n+j]
-				continue
-			}
-			if sum += far + 1e-9; !(sum > 0) {
-				return 0, 0, false
-			}
-			row[i] = math.Sqrt(sum)
+		ones[i], off[i] = 1, c.log-t.log(c.samples)
+		far[i] = t.ratioVariance(c.samples, now.samples) + otherShape(c.samples/now.samples) + 1e-9
+	}
+	ok = cholesky(l, n, func(i, j int) float64 {
+		if i == j {
+			return e.cov[i][i] + far[i]
 		}
+		return e.cov[i][j]
+	})
+	if !ok {
+		return 0, 0, false
 	}
 	forward(l, ones)
 	forward(l, off)
@@ -122,29 +76,29 @@ func (e *posterior) levelOn(f *shape, scratch *[]float64) (lift, variance float6
 	return dot(ones, off) * variance, variance, true
 }
 
-// otherShape returns the variance of the log of the ratio of the times of two shares, which grows with the ratio of the
-// shares. doubt is the variance of the log of a time on the curve.
-func otherShape(doubt, ratio float64) float64 {
-	return (doubt + shapeError*shapeError) * stat.Square(min(math.Log(ratio), 1))
+// otherShape returns the variance of the log of the ratio of the times of two shares on a rank, relative to the ratio
+// on the curve of its type. It grows with the ratio of the shares.
+func otherShape(ratio float64) float64 {
+	if ratio == 1 {
+		return 0
+	}
+	return stat.Square(shapeError * min(math.Abs(math.Log(ratio)), 1))
 }
 
 // log returns the log of a share's time on the curve of the rank, and its variance. A borrowed curve is as uncertain as
-// the level of the rank. Apart from the measured shares of the rank, its shape is uncertain, too.
+// the level of the rank. Apart from the share that was measured last, its shape is uncertain, too.
 func (e *posterior) log(samples float64) (value, variance float64) {
-	if !e.borrowed {
+	if e.borrowed == nil {
 		return e.shape.log(samples)
 	}
-	value, variance = e.shape.lent.log(e.shape, samples)
-	ratio := math.Inf(1) // to the nearest measured share
-	for _, c := range e.cells {
-		ratio = min(ratio, max(c.samples/samples, samples/c.samples))
-	}
-	return value + e.lift, e.liftVariance + otherShape(variance, ratio)
+	now := e.cells[e.current].samples
+	return e.borrowed.log(samples) + e.lift,
+		e.liftVariance + e.borrowed.ratioVariance(samples, now) + otherShape(samples/now)
 }
 
 // sigma returns the standard deviation of a share's time, in s.
 func (e *posterior) sigma(samples float64) float64 {
-	if !e.borrowed {
+	if e.borrowed == nil {
 		return e.shape.sigma(samples)
 	}
 	value, variance := e.log(samples)
@@ -153,14 +107,14 @@ func (e *posterior) sigma(samples float64) float64 {
 
 // under is [shape.under] for the curve of the rank, without the rank's lift.
 func (e *posterior) under(tile int, sigmas float64, limit int) divide.Curve {
-	if !e.borrowed {
+	if e.borrowed == nil {
 		return e.shape.under(tile, sigmas, limit)
 	}
-	key := hypothetical{tile, sigmas}
-	curve, known := e.shape.lent.under[key]
+	key := hypothetical{tile, sigmas, limit}
+	curve, known := e.borrowed.under[key]
 	if !known {
 		curve = e.shape.under(tile, sigmas, limit)
-		e.shape.lent.under[key] = curve
+		e.borrowed.under[key] = curve
 	}
 	return curve
 }
@@ -168,22 +122,23 @@ func (e *posterior) under(tile int, sigmas float64, limit int) divide.Curve {
 // optimistic returns the mean curve of the rank, and the mean minus a number of standard deviations, without the rank's
 // lift.
 func (e *posterior) optimistic(limit int, sigmas float64) (mean, faster divide.Curve) {
-	if !e.borrowed {
+	if e.borrowed == nil {
 		return e.shape.curves(limit, -sigmas)
 	}
-	both, known := e.shape.lent.optimistic[sigmas]
+	key := optimism{sigmas, limit}
+	both, known := e.borrowed.optimistic[key]
 	if !known {
 		both[0], both[1] = e.shape.curves(limit, -sigmas)
-		e.shape.lent.optimistic[sigmas] = both
+		e.borrowed.optimistic[key] = both
 	}
 	return both[0], both[1]
 }
 
-// borrow gives a rank the curves of another one, multiplied by a factor.
-func (c *curves) borrow(rank, from int, factor float64) {
-	c.mean[rank] = times(c.mean[from], factor)
-	if c.cautious[rank] = c.mean[rank]; !c.one(from) {
-		c.cautious[rank] = times(c.cautious[from], factor)
+// borrow gives a rank the curves of its type, multiplied by a factor.
+func (c *curves) borrow(rank int, mean, cautious divide.Curve, factor float64) {
+	c.mean[rank] = times(mean, factor)
+	if c.cautious[rank] = c.mean[rank]; &mean[0] != &cautious[0] {
+		c.cautious[rank] = times(cautious, factor)
 	}
 	c.shrunk[rank], c.unsure[rank] = 1, 1
 }

@@ -167,19 +167,12 @@ func (m *Model) fit(shares []int, cautious bool, fitted []Fitted) (missing int) 
 	}
 	tiles := pooledTiles(m.ranks)
 	m.types.lend(m.ranks)
-	var borrowers []int // their lenders have curves first
+	m.poolCurves(shares, &tiles)
 	for r, e := range m.ranks {
 		if e.current < 0 && shares[r] > 0 || len(e.cells) == 0 && m.options.Active[r] {
 			return r
 		}
-		if m.types.mayBorrow(r) {
-			borrowers = append(borrowers, r)
-		} else if len(e.cells) > 0 && !m.fitRank(r, shares[r], &tiles, sigmas, fitted) {
-			return r
-		}
-	}
-	for _, r := range borrowers {
-		if len(m.ranks[r].cells) > 0 && !m.fitRank(r, shares[r], &tiles, sigmas, fitted) {
+		if len(e.cells) > 0 && !m.fitRank(r, shares[r], &tiles, sigmas, fitted) {
 			return r
 		}
 	}
@@ -196,7 +189,7 @@ func (m *Model) fitRank(rank, share int, tiles *tilePool, sigmas float64, fitted
 	if b0 == 0 {
 		b0 = e.cells[max(e.current, 0)].samples
 	}
-	if !m.borrow(rank) && !m.follows(rank, b0) {
+	if !m.borrow(rank, sigmas) && !m.follows(rank, b0) {
 		cells, cov := m.types.knowledge(m.ranks, rank)
 		if e.draw(cells, cov, &m.bends, tiles.without(e.shape), b0); e.shape == nil {
 			return false
@@ -224,7 +217,7 @@ const (
 func (m *Model) follows(rank int, share float64) bool {
 	e := m.ranks[rank]
 	f := e.shape
-	if len(m.ranks) <= manyRanks || e.borrowed || f == nil ||
+	if len(m.ranks) <= manyRanks || e.borrowed != nil || f == nil ||
 		(m.windows+rank)%drawnEvery == 0 || m.windows == settledAfter || f.b0 != share || e.trend != 0 ||
 		len(f.known) < len(e.cells) ||
 		!slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {

@@ -79,12 +79,14 @@ type posterior struct {
 	back   bool // the last reading was as before the disturbance
 
 	shape *shape // as of the last decision
-	// borrowed: shape belongs to a lender of the rank's type; lift is the log of the rank's times relative to it
-	borrowed           bool
+	// borrowed: the curve of the rank's type, nil: the rank has its own; lift is the log of the rank's times relative to
+	// it
+	borrowed           *typeCurve
 	lift, liftVariance float64
 	drawn              float64 // log of the time of the share in use, as of the last drawn curve
 	// level is the variance of the log of the time of the share at which shrink compares the rank; 0: not yet computed
 	level float64
+	odd   bool // its measured shares contradict the curve of its type
 }
 
 // cell is a measured share.
@@ -147,10 +149,10 @@ func (e *posterior) move(by, variance float64) {
 // measurements contradict each other so much that the fit fails numerically, draw uses only the nearest share.
 func (e *posterior) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
 	old := e.shape.ownGrid()
-	if e.borrowed || old != nil && e.shape.lent != nil { // other ranks still use its scratch memory
+	if e.borrowed != nil { // other ranks still use its scratch memory
 		old = nil
 	}
-	e.borrowed, e.lift, e.liftVariance = false, 0, 0
+	e.borrowed, e.lift, e.liftVariance = nil, 0, 0
 	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
 		return
 	}

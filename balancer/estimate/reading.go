@@ -82,7 +82,7 @@ func sameSide(logs []float64, middle, direction float64) bool {
 // they are not outliers. An example is a CPU quota that every other step exhausts. robustMean then returns the log of
 // the mean time.
 func robustMean(values []float64) (m, variance float64) {
-	const sigmas, madToSigma, plain = 2.5, 1.4826, 0.1
+	const sigmas, plain = 2.5, 0.1
 	center := stat.Median(values)
 	distances := make([]float64, len(values))
 	for i, v := range values {

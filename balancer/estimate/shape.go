@@ -49,7 +49,6 @@ type shape struct {
 	chances  tileBelief
 	expected []float64 // bend, by tile
 	bends    belief
-	lent     *lentShape // what the ranks that borrow this curve have computed; nil: no rank borrows it
 }
 
 // grid is the part of a curve that depends only on the shares. It is valid while the measured shares and the share in
@@ -210,6 +209,26 @@ func (f *shape) at(samples float64) (mean, variance float64) {
 		variance += p.chance * (v + t*t)
 	}
 	return mean * f.scale, max(variance-mean*mean, 0) * f.scale * f.scale
+}
+
+// ratioVariance returns the variance of the log of the ratio of the times of two shares.
+func (f *shape) ratioVariance(first, second float64) float64 {
+	a, b := f.place(first), f.place(second)
+	ka, kb := make([]float64, len(f.cells)), make([]float64, len(f.cells))
+	var mean, square float64
+	for i := range f.parts {
+		p := &f.parts[i]
+		ta, tb := f.base(p, a, ka)/p.plain(first), f.base(p, b, kb)/p.plain(second)
+		va, vb := f.free(p, a, ka), f.free(p, b, kb)
+		both := linear(a, b) + p.bend*p.bend*brownian(a, b) - dot(ka, kb)
+		tile := &tiles[p.tile]
+		ga, gb := tile.feature(first)*ta-dot(ka, p.solved), tile.feature(second)*tb-dot(kb, p.solved)
+		v := (va+ga*ga*p.spread)/(ta*ta) + (vb+gb*gb*p.spread)/(tb*tb) - 2*(both+ga*gb*p.spread)/(ta*tb)
+		log := math.Log(ta / tb)
+		mean += p.chance * log
+		square += p.chance * (max(v, 0) + log*log)
+	}
+	return max(square-mean*mean, 0)
 }
 
 // sigma returns the standard deviation of a share's time, in s.

@@ -125,13 +125,16 @@ func pooledTiles(ranks []*posterior) tilePool {
 func (f *shape) distinguishesTiles() bool { return f != nil && len(f.cells) >= 3 }
 
 // without returns the belief in the tiles of a rank without its own data.
-func (v tilePool) without(own *shape) tileBelief {
+func (v tilePool) without(own *shape) tileBelief { return v.withoutAll(own, 1) }
+
+// withoutAll returns the belief in the tiles of a type without the data of its ranks that share a curve.
+func (v tilePool) withoutAll(own *shape, sharing float64) tileBelief {
 	b := slices.Clone(v.sum)
 	ranks := v.ranks
 	if own.distinguishesTiles() {
-		ranks--
+		ranks -= sharing
 		for i, c := range own.chances {
-			b[i] -= c
+			b[i] -= sharing * c
 		}
 	}
 	for i := range b {

@@ -20,9 +20,10 @@ const (
 // deviceTypes are the groups of ranks of one device type. Ranks of one type run the same kernels, so their curves have
 // the same shape at different levels.
 type deviceTypes struct {
-	groups  [][]int // ranks of one type, at least two
-	lenders [][]int // by rank: ranks of the same type whose measurements it uses; nil: all ranks have different types
-	borrows []bool  // by rank: it uses the curve of a lender if its own measurements agree with that curve
+	groups  [][]int      // ranks of one type, at least two
+	lenders [][]int      // by rank: ranks of the same type whose measurements it uses; nil: all ranks have different types
+	curves  []*typeCurve // by group; nil: it has few ranks, or no curve
+	of      []int        // by rank: its group; -1: no other rank has its type
 }
 
 // typesOf groups the ranks by their types; nil: unknown.
@@ -41,7 +42,21 @@ func typesOf(types []string) deviceTypes {
 	if len(groups) == 0 {
 		return deviceTypes{}
 	}
-	return deviceTypes{groups, make([][]int, len(types)), make([]bool, len(types))}
+	of := slices.Repeat([]int{-1}, len(types))
+	for i, group := range groups {
+		for _, r := range group {
+			of[r] = i
+		}
+	}
+	return deviceTypes{groups, make([][]int, len(types)), make([]*typeCurve, len(groups)), of}
+}
+
+// curveOf returns the curve of the type of a rank; nil: the type has few ranks, or no curve.
+func (t *deviceTypes) curveOf(rank int) *typeCurve {
+	if t.of == nil || t.of[rank] < 0 {
+		return nil
+	}
+	return t.curves[t.of[rank]]
 }
 
 // lend finds the lenders of each rank: the ranks of its type with the most measured shares. Ranks of one type run the
@@ -62,10 +77,7 @@ func (t *deviceTypes) lend(ranks []*posterior) {
 			}
 		}
 		for _, r := range group {
-			t.lenders[r], t.borrows[r] = list, len(group) > manyRanks
-		}
-		for _, r := range list {
-			t.borrows[r] = false
+			t.lenders[r] = list
 		}
 	}
 }
@@ -180,9 +192,8 @@ func (e *posterior) levelVariance(samples float64) float64 {
 
 // shrink moves the curves of ranks of one type towards their mean, because a part of their differences is noise. A rank
 // whose level has the variance v moves by the fraction v / (v + tau²) of its distance from the mean. tau is the
-// standard deviation of the true levels. It is the estimate of DerSimonian and Laird for random effects, but at least
-// levelSpread. One of many ranks hardly changes this estimate, so for a rank far from the mean, tau is at least its
-// distance / sureSigmas.
+// standard deviation of the true levels ([center], [robustCenter]). One of many ranks hardly changes this estimate, so
+// for a rank far from the mean, tau is at least its distance / sureSigmas.
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {
 	for _, group := range t.groups {
 		var ranks []int
@@ -197,25 +208,14 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 		}
 		at := stat.Median(shares) // the share at which the ranks are compared
 		levels, variances := make([]float64, len(ranks)), make([]float64, len(ranks))
-		var weights, squares, mean float64
 		for i, r := range ranks {
 			levels[i] = math.Log(c.mean[r].At(at))
 			variances[i] = posteriors[r].levelVariance(at)
-			w := 1 / variances[i]
-			weights, squares, mean = weights+w, squares+w*w, mean+w*levels[i]
 		}
-		mean /= weights
-		excess := float64(1 - len(ranks)) // of the spread of the levels over that of noise
-		for i, level := range levels {
-			excess += stat.Square(level-mean) / variances[i]
+		mean, spread := center(levels, variances)
+		if len(ranks) > manyRanks {
+			mean, spread = robustCenter(levels, variances)
 		}
-		spread := max(excess/(weights-squares/weights), stat.Square(levelSpread)) // tau²
-		weights, mean = 0, 0
-		for i, level := range levels {
-			w := 1 / (variances[i] + spread)
-			weights, mean = weights+w, mean+w*level
-		}
-		mean /= weights
 		for i, r := range ranks {
 			// Only the error of the time at the share in use is an error of the level.
 			v := min(stat.Square(fitted[r].Error/fitted[r].Seconds), variances[i])
@@ -227,4 +227,52 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			fitted[r].Seconds *= c.shrunk[r]
 		}
 	}
+}
+
+// center returns the mean of levels that have these variances, and the variance tau² of the true levels around it: the
+// estimate of DerSimonian and Laird, but at least levelSpread².
+func center(levels, variances []float64) (mean, spread float64) {
+	var weights, squares float64
+	for i, level := range levels {
+		w := 1 / variances[i]
+		weights, squares, mean = weights+w, squares+w*w, mean+w*level
+	}
+	mean /= weights
+	excess := float64(1 - len(levels)) // of the spread of the levels over that of noise
+	for i, level := range levels {
+		excess += stat.Square(level-mean) / variances[i]
+	}
+	spread = max(excess/(weights-squares/weights), stat.Square(levelSpread))
+	weights, mean = 0, 0
+	for i, level := range levels {
+		w := 1 / (variances[i] + spread)
+		weights, mean = weights+w, mean+w*level
+	}
+	return mean / weights, spread
+}
+
+// madToSigma times the median absolute deviation of normal values is their standard deviation.
+const madToSigma = 1.4826
+
+// madError times the variance of normal values, divided by the square root of their number, is the standard error of
+// their variance by the median absolute deviation.
+const madError = 2.33
+
+// robustCenter is [center] for many ranks. They tell the spread of equal devices without levelSpread, and a few slow
+// ranks do not make the others appear different. The spread is at least what the number of ranks cannot exclude. If
+// equal ranks kept the noise of their levels, the slowest of many would appear slow.
+func robustCenter(levels, variances []float64) (mean, spread float64) {
+	middle, off := stat.Median(levels), make([]float64, len(levels))
+	for i, level := range levels {
+		off[i] = math.Abs(level - middle)
+	}
+	noise, seen := stat.Median(variances), stat.Square(madToSigma*stat.Median(off))
+	unsure := madError / math.Sqrt(float64(len(levels))) * noise
+	spread = max(seen-noise, min(unsure, stat.Square(levelSpread)))
+	weights := 0.0
+	for i, level := range levels {
+		w := 1 / (variances[i] + max(spread, stat.Square(off[i]/sureSigmas)))
+		weights, mean = weights+w, mean+w*level
+	}
+	return mean / weights, spread
 }

@@ -44,6 +44,16 @@ func (m *Model) Sigma(rank, share int) float64 {
 	return m.ranks[rank].sigma(float64(share))
 }
 
+// Shared returns the standard deviation of the log of the time of a share that ranks of a large type have in common,
+// because one curve serves them all. group is the type, from 1 on; 0: the rank has its own curve.
+func (m *Model) Shared(rank, share int) (sigma float64, group int) {
+	e := m.ranks[rank]
+	if e.borrowed == nil {
+		return 0, 0
+	}
+	return math.Sqrt(e.borrowed.ratioVariance(float64(share), e.cells[e.current].samples)), m.types.of[rank] + 1
+}
+
 // Known reports whether the rank has a fitted curve.
 func (m *Model) Known(rank int) bool { return m.ranks[rank].shape != nil }
 
@@ -83,7 +93,7 @@ func (m *Model) Span(rank int) (least, most float64) {
 // shares of that run. Without any measured share, the result is 0, 0.
 func (m *Model) Range(rank int) (least, most float64) {
 	cells := m.ranks[rank].cells
-	if e := m.ranks[rank]; e.borrowed {
+	if e := m.ranks[rank]; e.borrowed != nil {
 		cells = append(slices.Clone(cells), e.shape.known...)
 	} else {
 		cells, _ = m.types.knowledge(m.ranks, rank)

@@ -100,6 +100,9 @@ func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 		}
 		if p.bestError = p.nowError; a.model.Known(r) && best[r] > 0 && best[r] != d.Shares[r] {
 			p.bestError = a.model.Sigma(r, best[r])
+			var shared float64
+			shared, p.group = a.model.Shared(r, best[r])
+			p.shared = shared * p.best
 		}
 		unsure := a.model.Unsure(r)
 		p.nowError, p.bestError = p.nowError*unsure, p.bestError*unsure

@@ -15,6 +15,10 @@ type prospect struct {
 	now, best           float64 // expected time of the share in use and of the best share, s
 	nowError, bestError float64 // s
 	slope               float64 // of the expected time at the best share, s per sample
+	// Ranks of a large type share the error of their curve: shared is this part of bestError, in s, and group is the
+	// type, from 1 on. 0: the rank has its own curve.
+	shared float64
+	group  int
 }
 
 const (
@@ -59,18 +63,20 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) ba
 	parts := make([]float64, scenarios)
 	random := draws(0)
 	give := gives(ranks)
+	common := newGroups(ranks)
 	for i := range parts {
+		common.draw(&random)
 		slowest, oracle, more := 0.0, then, math.Inf(1) // more: the shortest time of a rank with one more unit
 		for r := range ranks {
 			p := &ranks[r]
-			common := random.next()
-			now := p.now + p.nowError*common
+			level := random.next()
+			now := p.now + p.nowError*level
 			slowest = max(slowest, now)
 			if p.best == 0 {
 				continue
 			}
 			more = min(more, now+p.slope*unit)
-			oracle += p.off(common, &random) / (p.slope * give)
+			oracle += p.off(level, common, &random) / (p.slope * give)
 		}
 		if more >= slowest { // no rank can take a unit from the slowest one
 			oracle = max(oracle, slowest)
@@ -89,14 +95,37 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged, unit float64) ba
 		High: parts[scenarios-1-tail]}
 }
 
-// off draws the error of the time of the best share, in s. common is the error of the curve that both shares have in
-// common, in standard deviations.
-func (p *prospect) off(common float64, random *draws) float64 {
-	off := min(p.nowError, p.bestError) * common
+// off draws the error of the time of the best share, in s. level is the error of the curve that both shares have in
+// common, in standard deviations, and groups are the errors that ranks of one type have in common.
+func (p *prospect) off(level float64, common groups, random *draws) float64 {
+	off := min(p.nowError, p.bestError) * level
 	if p.bestError > p.nowError {
-		off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * random.next()
+		own := p.bestError*p.bestError - p.nowError*p.nowError
+		if p.group > 0 {
+			shared := min(p.shared*p.shared, own)
+			off += math.Sqrt(shared) * common[p.group]
+			own -= shared
+		}
+		off += math.Sqrt(own) * random.next()
 	}
 	return off
+}
+
+// groups are the errors of the curves that ranks of one type share, in standard deviations, by prospect.group.
+type groups []float64
+
+func newGroups(ranks []prospect) groups {
+	most := 0
+	for i := range ranks {
+		most = max(most, ranks[i].group)
+	}
+	return make(groups, most+1)
+}
+
+func (g groups) draw(random *draws) {
+	for i := range g[1:] {
+		g[i+1] = random.next()
+	}
 }
 
 // interval returns the 90 % interval of what with makes of the times of a step with the shares in use and with the
@@ -104,12 +133,14 @@ func (p *prospect) off(common float64, random *draws) float64 {
 func interval(ranks []prospect, with func(now, then float64) float64) (low, high float64) {
 	values := make([]float64, scenarios)
 	random := draws(0)
+	common := newGroups(ranks)
 	for i := range values {
+		common.draw(&random)
 		now, then := 0.0, 0.0
 		for r := range ranks {
 			p := &ranks[r]
-			common := random.next()
-			now, then = max(now, p.now+p.nowError*common), max(then, p.best+p.off(common, &random))
+			level := random.next()
+			now, then = max(now, p.now+p.nowError*level), max(then, p.best+p.off(level, common, &random))
 		}
 		values[i] = with(now, then)
 	}

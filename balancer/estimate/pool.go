@@ -1,0 +1,337 @@
+package estimate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// Ranks of one type run the same kernels, so with many of them, one curve serves all. This curve passes through the
+// measured shares of all ranks of the type. Each rank contributes only the ratios of its times, because the ranks have
+// different levels, and slower ranks get smaller shares.
+
+const (
+	// pooledShares is the number of measured shares through which the curve of a type passes. Larger values change the
+	// shares little, and a fit takes a time in proportion to the third power.
+	pooledShares = 32
+	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
+	// curve is less exact. Larger: a decision with many ranks takes longer.
+	pooledRanks = 512
+	// unrelated is the standard deviation of the log of the ratio of two times before any rank was measured with both
+	// shares.
+	unrelated = 0.3
+	// heightVariance is the variance of the log of the height of the curve of a type. The height is a convention, as
+	// each rank has its own level.
+	heightVariance = 1e-8
+)
+
+// typeCurve is the curve of a type with many ranks.
+type typeCurve struct {
+	fit    posterior // its cells are the shares that the ranks measured
+	logs   map[float64]float64
+	ratios map[[2]float64]float64 // variance of the log of the ratio of the times of two shares
+	under  map[hypothetical]divide.Curve
+	// by largest share: expected times, and times with a margin
+	drawn      map[int][2]divide.Curve
+	optimistic map[optimism][2]divide.Curve
+}
+
+// hypothetical is the hypothesis of a tile whose weight is sigmas standard deviations above the expected weight.
+type hypothetical struct {
+	tile   int
+	sigmas float64
+	limit  int // largest share
+}
+
+// optimism is a number of standard deviations below the expected curve.
+type optimism struct {
+	sigmas float64
+	limit  int // largest share
+}
+
+// log is the log of [shape.at], computed once for each share.
+func (t *typeCurve) log(samples float64) float64 {
+	log, known := t.logs[samples]
+	if !known {
+		log, _ = t.fit.shape.log(samples)
+		t.logs[samples] = log
+	}
+	return log
+}
+
+// ratioVariance is [shape.ratioVariance], computed once for each two shares.
+func (t *typeCurve) ratioVariance(first, second float64) float64 {
+	if first == second {
+		return 0
+	}
+	pair := [2]float64{first, second}
+	variance, known := t.ratios[pair]
+	if !known {
+		variance = t.fit.shape.ratioVariance(first, second)
+		t.ratios[pair] = variance
+	}
+	return variance
+}
+
+// curves is [shape.curves], computed once for each largest share.
+func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious divide.Curve) {
+	both, known := t.drawn[limit]
+	if !known {
+		both[0], both[1] = t.fit.shape.curves(limit, sigmas)
+		t.drawn[limit] = both
+	}
+	return both[0], both[1]
+}
+
+// poolCurves fits the curve of each type with many ranks.
+func (m *Model) poolCurves(shares []int, tiles *tilePool) {
+	for i, group := range m.types.groups {
+		if len(group) <= manyRanks {
+			continue
+		}
+		t := &typeCurve{logs: map[float64]float64{}, ratios: map[[2]float64]float64{}, under: map[hypothetical]divide.Curve{},
+			drawn: map[int][2]divide.Curve{}, optimistic: map[optimism][2]divide.Curve{}}
+		old := m.types.curves[i]
+		m.types.curves[i] = nil
+		members := m.members(group)
+		if len(members) == 0 {
+			continue
+		}
+		inUse := make([]float64, 0, len(members))
+		for _, r := range members {
+			if shares[r] > 0 {
+				inUse = append(inUse, float64(shares[r]))
+			}
+		}
+		cells, cov := m.pool(members)
+		if cells == nil || len(inUse) == 0 {
+			continue
+		}
+		slices.Sort(inUse)
+		var before *shape
+		if old != nil {
+			before = old.fit.shape
+		}
+		sharing := 0.0 // ranks that count with this curve in tiles
+		for _, r := range group {
+			if m.ranks[r].shape == before {
+				sharing++
+			}
+		}
+		t.fit.current = -1
+		t.fit.draw(cells, cov, &m.bends, tiles.withoutAll(before, sharing), inUse[len(inUse)/2])
+		if t.fit.shape == nil {
+			continue
+		}
+		m.types.curves[i] = t
+	}
+}
+
+// members returns the measured ranks whose times the curve of a type uses: all, or a sample. A rank whose measured
+// shares contradicted the last curve does not count, unless all did.
+func (m *Model) members(group []int) (ranks []int) {
+	for _, odd := range []bool{false, true} {
+		for _, r := range group {
+			if e := m.ranks[r]; e.current >= 0 && (odd || !e.odd) {
+				ranks = append(ranks, r)
+			}
+		}
+		if len(ranks) > 0 {
+			break
+		}
+	}
+	if len(ranks) <= pooledRanks {
+		return ranks
+	}
+	sample := make([]int, pooledRanks)
+	for i := range sample { // the golden ratio avoids the period in which ranks may alternate
+		_, part := math.Modf(float64(i) * (math.Phi - 1))
+		sample[i] = ranks[int(part*float64(len(ranks)))]
+	}
+	return sample
+}
+
+// pool returns the shares that the ranks measured, and the logs of their times on a rank of average level, with their
+// covariance. It is the generalized least squares with one unknown for each share and one for the level of each rank.
+func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
+	cells = m.sharesOf(ranks)
+	slices.SortFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
+	n := len(cells)
+	system, right := make([]float64, n*n), make([]float64, n)
+	// Before any measurement, the time is mostly proportional to the share.
+	largest := cells[n-1].samples
+	for i, c := range cells {
+		right[i] = math.Log(priorMean(c.samples/largest)) / stat.Square(unrelated)
+		for j := range n {
+			system[i*n+j] = 1 / (heightVariance * float64(n*n))
+		}
+		system[i*n+i] += 1 / stat.Square(unrelated)
+	}
+	var lifts stat.Mean
+	var g levelled
+	for _, r := range ranks {
+		if g.of(m.ranks[r], cells) {
+			g.addTo(system, right)
+		}
+	}
+	half := make([]float64, n*n)
+	if !cholesky(half, n, func(i, j int) float64 { return system[i*n+j] }) {
+		return nil, nil
+	}
+	logs := backward(half, forward(half, right))
+	for _, r := range ranks { // the height is the mean level
+		if g.of(m.ranks[r], cells) {
+			lifts.Add(g.lift(logs))
+		}
+	}
+	cov = make([][]float64, n)
+	for i := range cells {
+		cells[i].log = logs[i] + lifts.Or(0)
+		unit := make([]float64, n)
+		unit[i] = 1
+		cov[i] = backward(half, forward(half, unit))
+	}
+	return cells, cov
+}
+
+// sharesOf returns the shares that the ranks measured, with the sum of their steps. If there are more than
+// pooledShares, it takes those that most ranks measured, and then those that are furthest from these.
+func (m *Model) sharesOf(ranks []int) (cells []cell) {
+	at, counts := map[float64]int{}, []int(nil)
+	for _, r := range ranks {
+		for _, c := range m.ranks[r].cells {
+			i, known := at[c.samples]
+			if !known {
+				i = len(cells)
+				at[c.samples], cells, counts = i, append(cells, cell{samples: c.samples, age: c.age}), append(counts, 0)
+			}
+			cells[i].steps, cells[i].age = cells[i].steps+c.steps, min(cells[i].age, c.age)
+			counts[i]++
+		}
+	}
+	if len(cells) <= pooledShares {
+		return cells
+	}
+	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(counts[at[b.samples]], counts[at[a.samples]]) })
+	chosen, rest := cells[:pooledShares/2], cells[pooledShares/2:]
+	for len(chosen) < pooledShares {
+		best, furthest := 0, -1.0
+		for i, c := range rest {
+			nearest := math.Inf(1)
+			for _, d := range chosen {
+				nearest = min(nearest, math.Abs(math.Log(c.samples/d.samples)))
+			}
+			if nearest > furthest {
+				best, furthest = i, nearest
+			}
+		}
+		rest[0], rest[best] = rest[best], rest[0]
+		chosen, rest = cells[:len(chosen)+1], rest[1:]
+	}
+	return chosen
+}
+
+// levelled is the part of a rank in the least squares of [Model.pool]: its times without its level.
+type levelled struct {
+	at      []int     // index of each of its shares in the list of shares
+	inverse []float64 // of the covariance of its times
+	logs    []float64
+	ones    []float64 // inverse times ones
+	weight  float64   // sum of ones
+	flat    []float64 // scratch memory
+}
+
+// of sets g to the part of a rank. It returns false if the rank has none of the shares.
+func (g *levelled) of(e *posterior, cells []cell) bool {
+	g.at, g.logs = g.at[:0], g.logs[:0]
+	now := e.cells[e.current].samples
+	var from [mostShares + 1]int
+	for i, c := range e.cells {
+		at, found := slices.BinarySearchFunc(cells, c.samples, func(c cell, samples float64) int {
+			return cmp.Compare(c.samples, samples)
+		})
+		if found {
+			from[len(g.at)] = i
+			g.at, g.logs = append(g.at, at), append(g.logs, c.log)
+		}
+	}
+	n := len(g.at)
+	if n == 0 {
+		return false
+	}
+	if need := 2*n*n + n; cap(g.flat) < need {
+		g.flat = make([]float64, need)
+	}
+	flat := g.flat[:cap(g.flat)]
+	half := flat[:n*n]
+	g.inverse, g.ones = flat[n*n:2*n*n], flat[2*n*n:2*n*n+n]
+	ok := cholesky(half, n, func(i, j int) float64 {
+		sum := e.cov[from[i]][from[j]]
+		if i == j {
+			samples := e.cells[from[i]].samples
+			sum += otherShape(samples/now) + 1e-9
+		}
+		return sum
+	})
+	if !ok {
+		return false
+	}
+	g.weight = 0
+	for i := range n {
+		unit := g.inverse[i*n : i*n+n]
+		clear(unit)
+		unit[i] = 1
+		copy(unit, backward(half, forward(half, unit)))
+	}
+	for i := range n {
+		g.ones[i] = 0
+		for j := range n {
+			g.ones[i] += g.inverse[i*n+j]
+		}
+		g.weight += g.ones[i]
+	}
+	return true
+}
+
+// addTo adds the part of the rank to the normal equations.
+func (g *levelled) addTo(system, right []float64) {
+	n, all := len(g.at), len(right)
+	mean := dot(g.ones, g.logs) / g.weight
+	for i, a := range g.at {
+		right[a] += dot(g.inverse[i*n:i*n+n], g.logs) - g.ones[i]*mean
+		for j, b := range g.at {
+			system[a*all+b] += g.inverse[i*n+j] - g.ones[i]*g.ones[j]/g.weight
+		}
+	}
+}
+
+// lift returns the log of the level of the rank on a curve.
+func (g *levelled) lift(logs []float64) (sum float64) {
+	for i, at := range g.at {
+		sum += g.ones[i] * (g.logs[i] - logs[at])
+	}
+	return sum / g.weight
+}
+
+// cholesky writes the lower Cholesky factor of an n x n matrix to l. It returns false if the factorization fails
+// numerically.
+func cholesky(l []float64, n int, of func(i, j int) float64) bool {
+	for i := range n {
+		row := l[i*n : i*n+i+1]
+		for j := range row {
+			sum := of(i, j) - dot(row[:j], l[j*n:])
+			if i != j {
+				row[j] = sum / l[j*n+j]
+				continue
+			}
+			if !(sum > 0) {
+				return false
+			}
+			row[i] = math.Sqrt(sum)
+		}
+	}
+	return true
+}
