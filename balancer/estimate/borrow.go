@@ -39,7 +39,8 @@ func (e *posterior) fits(t *typeCurve) bool {
 		if i == at {
 			continue
 		}
-		variance := t.ratioVariance(c.samples, now.samples) + e.cov[i][i] + e.cov[at][at] - 2*e.cov[i][at] + shapeError*shapeError
+		variance := t.ratioVariance(c.samples, now.samples) + shapeError*shapeError + e.cov[i][i] + e.cov[at][at] -
+			2*e.cov[i][at]
 		off := c.log - now.log - (t.log(c.samples) - was)
 		if math.Abs(off) > leastShift && stat.Square(off) > stat.Square(likelySigmas)*variance {
 			return false

@@ -44,7 +44,8 @@ func TestRanksOfALargeTypeBorrowCurves(t *testing.T) {
 	}
 	borrowed, shapes := 0, map[*shape]bool{}
 	for r, e := range m.ranks {
-		if shapes[e.shape] = true; e.borrowed != nil {
+		borrows := e.borrowed != nil
+		if shapes[e.shape] = true; borrows {
 			borrowed++
 			if r >= ranks-odd {
 				t.Errorf("rank %d borrows a curve that its measured shares contradict", r)
@@ -53,11 +54,11 @@ func TestRanksOfALargeTypeBorrowCurves(t *testing.T) {
 		for _, b := range []float64{16, 32, 64, 100} {
 			got, want := m.Mean()[r].At(b), truth[r].At(b)
 			if math.Abs(got/want-1) > 0.08 {
-				t.Errorf("rank %d (borrows: %v): got %.4f s for %v samples, want %.4f", r, e.borrowed != nil, got, b, want)
+				t.Errorf("rank %d (borrows: %v): got %.4f s for %v samples, want %.4f", r, borrows, got, b, want)
 			}
 		}
 		if sigma := m.Sigma(r, 48) / truth[r].At(48); !(sigma > 0.0005 && sigma < 0.05) {
-			t.Errorf("rank %d (borrows: %v): got a standard error of %.4f, want about 0.01", r, e.borrowed != nil, sigma)
+			t.Errorf("rank %d (borrows: %v): got a standard error of %.4f, want about 0.01", r, borrows, sigma)
 		}
 	}
 	if want := ranks - odd - lenders - 1; borrowed < want-want/10 {

@@ -92,8 +92,9 @@ func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 		if len(group) <= manyRanks {
 			continue
 		}
-		t := &typeCurve{logs: map[float64]float64{}, ratios: map[[2]float64]float64{}, under: map[hypothetical]divide.Curve{},
-			drawn: map[int][2]divide.Curve{}, optimistic: map[optimism][2]divide.Curve{}}
+		t := &typeCurve{logs: map[float64]float64{}, ratios: map[[2]float64]float64{},
+			under: map[hypothetical]divide.Curve{}, drawn: map[int][2]divide.Curve{},
+			optimistic: map[optimism][2]divide.Curve{}}
 		old := m.types.curves[i]
 		m.types.curves[i] = nil
 		members := m.members(group)
@@ -215,7 +216,9 @@ func (m *Model) sharesOf(ranks []int) (cells []cell) {
 	if len(cells) <= pooledShares {
 		return cells
 	}
-	slices.SortStableFunc(cells, func(a, b cell) int { return cmp.Compare(counts[at[b.samples]], counts[at[a.samples]]) })
+	slices.SortStableFunc(cells, func(a, b cell) int {
+		return cmp.Compare(counts[at[b.samples]], counts[at[a.samples]])
+	})
 	chosen, rest := cells[:pooledShares/2], cells[pooledShares/2:]
 	for len(chosen) < pooledShares {
 		best, furthest := 0, -1.0

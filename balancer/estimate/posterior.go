@@ -79,8 +79,8 @@ type posterior struct {
 	back   bool // the last reading was as before the disturbance
 
 	shape *shape // as of the last decision
-	// borrowed: the curve of the rank's type, nil: the rank has its own; lift is the log of the rank's times relative to
-	// it
+	// borrowed: the curve of the rank's type; nil: the rank has its own. lift is the log of the rank's times relative
+	// to it.
 	borrowed           *typeCurve
 	lift, liftVariance float64
 	drawn              float64 // log of the time of the share in use, as of the last drawn curve

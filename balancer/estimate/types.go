@@ -21,7 +21,7 @@ const (
 // the same shape at different levels.
 type deviceTypes struct {
 	groups  [][]int      // ranks of one type, at least two
-	lenders [][]int      // by rank: ranks of the same type whose measurements it uses; nil: all ranks have different types
+	lenders [][]int      // by rank: ranks of the same type whose measurements it uses; nil: no two have one type
 	curves  []*typeCurve // by group; nil: it has few ranks, or no curve
 	of      []int        // by rank: its group; -1: no other rank has its type
 }

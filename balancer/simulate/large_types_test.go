@@ -50,7 +50,8 @@ func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 		t.Logf("spread %v: last quarter at %.4f of the oracle; %.0f %% of %d windows within 2 points, %.0f %% covered, "+
 			"%.0f %% of %d gains covered", test.spread, last, near, c.windows, covered, gains, c.gains)
 		if last < test.last {
-			t.Errorf("spread %v: got the last quarter at %.4f of the oracle, want at least %v", test.spread, last, test.last)
+			t.Errorf("spread %v: got the last quarter at %.4f of the oracle, want at least %v", test.spread, last,
+				test.last)
 		}
 		if covered < test.covered || near < 95 || gains < test.gains || 4*c.gains < 3*c.windows {
 			t.Errorf("spread %v: got %.0f %% of %d windows covered, %.0f %% near, %.0f %% of %d gains covered, want at "+
