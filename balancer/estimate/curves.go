@@ -62,6 +62,34 @@ func simplify(c divide.Curve, points int) divide.Curve {
 	return out
 }
 
+// thinError is the largest relative error of a thinned curve. Larger: a decision with many ranks takes less time.
+const thinError = 1e-4
+
+// thinned returns the curve without the points that lie on the lines through their neighbours. Each rank of a large type
+// has a copy of the curve, and the solvers take a time in proportion to its size.
+func thinned(c divide.Curve) divide.Curve {
+	out := divide.Curve{c[0]}
+	for at := 0; at+1 < len(c); {
+		next := at + 1
+		for next+1 < len(c) && onLine(c[at:next+2]) {
+			next++
+		}
+		out, at = append(out, c[next]), next
+	}
+	return out
+}
+
+// onLine reports whether all points lie on the line through the first and the last one.
+func onLine(c divide.Curve) bool {
+	last := c[len(c)-1]
+	for _, p := range c[1 : len(c)-1] {
+		if math.Abs(divide.Between(c[0], last, p.Samples)-p.Seconds) > thinError*p.Seconds {
+			return false
+		}
+	}
+	return true
+}
+
 // times returns the curve with its times multiplied by a factor.
 func times(c divide.Curve, factor float64) divide.Curve {
 	out := slices.Clone(c)

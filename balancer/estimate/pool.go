@@ -76,11 +76,15 @@ func (t *typeCurve) ratioVariance(first, second float64) float64 {
 	return variance
 }
 
-// curves is [shape.curves], computed once for each largest share.
+// curves is [shape.curves], computed once for each largest share, without the points that a line replaces.
 func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious divide.Curve) {
 	both, known := t.drawn[limit]
 	if !known {
-		both[0], both[1] = t.fit.shape.curves(limit, sigmas)
+		mean, cautious := t.fit.shape.curves(limit, sigmas)
+		both[0] = thinned(mean)
+		if both[1] = both[0]; &mean[0] != &cautious[0] {
+			both[1] = thinned(cautious)
+		}
 		t.drawn[limit] = both
 	}
 	return both[0], both[1]
