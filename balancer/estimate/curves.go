@@ -65,8 +65,8 @@ func simplify(c divide.Curve, points int) divide.Curve {
 // thinError is the largest relative error of a thinned curve. Larger: a decision with many ranks takes less time.
 const thinError = 1e-4
 
-// thinned returns the curve without the points that lie on the lines through their neighbours. Each rank of a large type
-// has a copy of the curve, and the solvers take a time in proportion to its size.
+// thinned returns the curve without the points that lie on the lines through their neighbours. Each rank of a large
+// type has a copy of the curve, and the solvers take a time in proportion to its size.
 func thinned(c divide.Curve) divide.Curve {
 	out := divide.Curve{c[0]}
 	for at := 0; at+1 < len(c); {

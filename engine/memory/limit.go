@@ -19,19 +19,48 @@ type Sharers struct {
 	Coming int
 	// Others is the memory of processes that are still to start and are no ranks, bytes
 	Others int64
+	Own    Own
+}
+
+// Own describes addresses that this process reserves in addition to those that it has when the limit is read. They
+// count against RLIMIT_AS and RLIMIT_DATA.
+type Own struct {
+	Threads int // largest number of threads of this process; 0: unknown
+	// OneArena is set if malloc reserves no addresses for threads ([OneArena]).
+	OneArena bool
+	Tensors  bool // the device allocates tensors on Go's heap
 }
 
 // Hidden is the entry of Sharers.PIDs for a rank whose process this process does not see.
 const Hidden = -1
 
-// Addresses that a process reserves in addition to those that it has when the limit is read. Go's heap grows by arenas
-// of 64 MiB, and the threads of loaders, saves and communicators have stacks of 8 MiB.
 const (
-	arenaBytes  = 64 << 20
-	stacksBytes = 8 * 8 << 20
-	// only address space: each thread that calls malloc of glibc reserves 64 MiB
+	arenaBytes = 64 << 20 // addresses by which Go's heap grows
+	// heapSpread is the data that Go's heap has in addition to its account: steps of 4 to 8 MiB, and freed memory,
+	// whose addresses the runtime keeps. With 8 MiB, 2 of 5 runs with the largest batch ended with "out of memory".
+	heapSpread     = 32 << 20
+	unknownThreads = 8       // threads that are assumed to start if their number is unknown
+	unlimitedStack = 2 << 20 // glibc's stack of a thread if RLIMIT_STACK is unlimited
+	// mallocBytes is only address space: each thread that calls malloc of glibc reserves 64 MiB.
 	mallocBytes = 8 * 64 << 20
 )
+
+// later returns the bytes of data, and of other addresses, that the process still reserves without use. threads is the
+// number of its threads, and stack the size of the stack of a thread.
+func (o Own) later(threads, stack int64) (data, other int64) {
+	coming := int64(unknownThreads)
+	if o.Threads > 0 {
+		coming = max(int64(o.Threads)-threads, 0)
+	}
+	data, other = heapSpread+coming*stack, arenaBytes
+	if !o.OneArena {
+		other += mallocBytes
+	}
+	return data, other
+}
+
+// tensorSpread divides the remaining bytes to get those that Go's heap needs in addition to the tensors in it.
+const tensorSpread = 4
 
 // ReadLimit returns the memory that this process may use. It is the smallest of: the limits of the control group and
 // its parents, less what other processes of the group use; RLIMIT_AS and RLIMIT_DATA; the memory of the machine that is
@@ -59,19 +88,8 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 		others := max(m.Used-residentOf(root, inGroup, !m.UserOnly), 0) + s.Others
 		consider(Limit{Bytes: (m.Limit - others) / int64(ranks), Source: m.File + " of /" + m.Folder, Ranks: ranks})
 	}
-	own, _ := Resident(root, 0)
-	status := readStatus(root, 0)
-	for _, r := range []struct {
-		name, held, source string
-		later              int64
-	}{
-		{"Max address space", "VmSize", "RLIMIT_AS", arenaBytes + stacksBytes + mallocBytes},
-		{"Max data size", "VmData", "RLIMIT_DATA", arenaBytes + stacksBytes},
-	} {
-		// Reserved but unused addresses count against these limits, too.
-		if limit, ok := resourceLimit(root, r.name); ok {
-			consider(Limit{Bytes: limit - status[r.held] + own - r.later, Source: r.source, Ranks: 1, Addresses: true})
-		}
+	if l, limited := ReadAddressLimit(root, s.Own); limited {
+		consider(l)
 	}
 	if available, swappable, ok := meminfo(root); ok {
 		all := append([]int{0}, s.PIDs...)
@@ -87,6 +105,35 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 		consider(l)
 	}
 	return lowest
+}
+
+// ReadAddressLimit returns the smallest of RLIMIT_AS and RLIMIT_DATA, less the addresses that this process reserves
+// without use. limited is false if there is neither.
+func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
+	own, _ := Resident(root, 0)
+	status := readStatus(root, 0)
+	stack, known := resourceLimit(root, "Max stack size")
+	if !known {
+		stack = unlimitedStack
+	}
+	data, other := o.later(status["Threads"], stack)
+	for _, r := range []struct {
+		name, held, source string
+		later              int64
+	}{
+		{"Max address space", "VmSize", "RLIMIT_AS", data + other}, {"Max data size", "VmData", "RLIMIT_DATA", data},
+	} {
+		// Reserved but unused addresses count against these limits, too.
+		limit, ok := resourceLimit(root, r.name)
+		bytes := max(limit-status[r.held]+own-r.later, 1)
+		if o.Tensors {
+			bytes -= bytes / tensorSpread
+		}
+		if ok && (!limited || bytes < lowest.Bytes) {
+			lowest, limited = Limit{Bytes: bytes, Source: r.source, Ranks: 1, Addresses: true}, true
+		}
+	}
+	return lowest, limited
 }
 
 // GroupLimit returns the smallest limit of the control group and its parents, without regard to what is used, bytes.

@@ -133,9 +133,9 @@ func TestLimitIsTheSmallest(t *testing.T) {
 		{"address space", with(map[string]string{"proc/self/limits": "Limit   Soft Limit   Hard Limit   Units\n" +
 			"Max data size             unlimited            unlimited            bytes\n" +
 			"Max address space         1073741824           unlimited            bytes\n"}), one,
-			Limit{Bytes: (1024-200-128-512)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true}},
+			Limit{Bytes: (1024-200-32-64-8*2-512)*mib + statusHolds, Source: "RLIMIT_AS", Ranks: 1, Addresses: true}},
 		{"data", with(map[string]string{"proc/self/limits": "Max data size   536870912   unlimited   bytes\n"}), one,
-			Limit{Bytes: (512-100-128)*mib + statusHolds, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true}},
+			Limit{Bytes: (512-100-32-8*2)*mib + statusHolds, Source: "RLIMIT_DATA", Ranks: 1, Addresses: true}},
 		{"the machine", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 7340032 kB\n"}),
 			two, group((1024+88)/2, 2, "memory available on the machine")},
 		{"a machine with swap and other caches", with(map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nAnonPages: 4194304 kB\nShmem: 1048576 kB\nSwapFree: 2097152 kB\n"}),

@@ -28,6 +28,7 @@ const (
 	Program        = "program"            // of Host.Program
 	Garbage        = "garbage of Go"      // of Host.Program: the heap may grow so much before it is collected
 	ProgramFiles   = "program files"      // of Host.Program: mapped files, which control groups count as page cache
+	Reserved       = "reserved addresses" // of Host.Program: they count against RLIMIT_AS and RLIMIT_DATA
 	Staging        = "staging of weights" // through which weights are read and written
 	Results        = "inputs and results" // of passes, in host memory
 	PageTables     = "page tables"        // of all other memory

@@ -5,7 +5,9 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -17,12 +19,26 @@ func (k *Rank) HostLimit() memory.Limit {
 	if k.hostLimit != nil {
 		return *k.hostLimit
 	}
-	limit := memory.ReadLimit(memory.System(), k.sharersOfMemory())
+	sharers := k.sharersOfMemory()
+	sharers.Own = k.Own(k.Process.Opts.Assignment.WorldSize > 1)
+	limit := memory.ReadLimit(memory.System(), sharers)
 	if k.met() || k.Process.Opts.Assignment.WorldSize <= 1 {
 		k.hostLimit = &limit
 	}
 	return limit
 }
+
+// Own returns the addresses that the process of a rank reserves in addition to those that it has now. several reports
+// that the rank communicates with others.
+func (k *Rank) Own(several bool) memory.Own {
+	k.several = several
+	info := k.Device.Info()
+	return memory.Own{Threads: process.MostThreads(info.Threads, several), OneArena: memory.OneArena(),
+		Tensors: onGoHeap(info)}
+}
+
+// onGoHeap reports whether a device allocates tensors on Go's heap.
+func onGoHeap(info device.Info) bool { return info.Kind == "reference" }
 
 // TotalMemory returns this rank's part of all memory of its device, or of its machine and control groups, bytes. Unlike
 // MemoryBytes, it does not depend on the memory that other programs use at the moment.
@@ -86,9 +102,14 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	if !known {
 		return nil
 	}
-	files := memory.Mapped(memory.System()) / int64(max(k.HostLimit().Ranks, 1))
-	return []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()},
-		{Name: replica.ProgramFiles, Bytes: files}}
+	parts := []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()}}
+	limit := k.HostLimit()
+	if limit.Addresses { // it excludes the addresses of mapped files
+		now, _ := memory.ReadAddressLimit(memory.System(), k.Own(k.several))
+		return append(parts, memory.Part{Name: replica.Reserved, Bytes: max(limit.Bytes-now.Bytes, 0)})
+	}
+	files := memory.Mapped(memory.System()) / int64(max(limit.Ranks, 1))
+	return append(parts, memory.Part{Name: replica.ProgramFiles, Bytes: files})
 }
 
 // garbageBytes returns the bytes by which Go's heap may grow before the next collection.
@@ -114,11 +135,11 @@ func (k *Rank) GoLimit(a memory.Account) int64 {
 		switch p.Name {
 		case replica.Program:
 			native += max(p.Bytes-goBytes(), 0)
-		case replica.ProgramFiles, replica.PageTables, replica.Results, replica.Staging:
+		case replica.ProgramFiles, replica.Reserved, replica.PageTables, replica.Results, replica.Staging:
 			native += p.Bytes
 		}
 	}
-	if a.Unified && k.Device.Info().Kind != "reference" { // the reference device allocates on Go's heap
+	if a.Unified && !onGoHeap(k.Device.Info()) {
 		native += a.DeviceBytes()
 	}
 	return max(a.Limit.Bytes-native, goBytes())

@@ -54,6 +54,16 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 
+// MostThreads returns the largest number of threads of a rank whose device has this number of threads. several reports
+// that the rank communicates with others.
+func MostThreads(device int, several bool) int {
+	n := rankThreads + max(device, 1) + runtime.GOMAXPROCS(0)
+	if several {
+		n += networkThreads
+	}
+	return n
+}
+
 // CheckThreads returns an error if the limits allow too few threads, and warns if the limits may allow too few. A
 // supervisor also checks the threads of its ranks.
 func CheckThreads(cfg *config.Config, opts session.Options) error {

@@ -233,15 +233,21 @@ func (p *planning) openData(ctx context.Context) error {
 	return nil
 }
 
+// addressSpread is the largest difference, in bytes, between the addresses that plan and a run reserve. Pairs
+// differed by 1 to 17 MiB. With it, a run accepts the largest batch of its plan.
+const addressSpread = 24 << 20
+
 // setLimits determines the memory that a rank may use. size is the value of --memory: the memory of the device, or of
 // the process if the device computes in host memory; 0 means that of this machine.
 func (p *planning) setLimits(size int64) {
 	ranks := len(p.shares)
-	s := memory.Sharers{Coming: ranks - 1}
+	s := memory.Sharers{Coming: ranks - 1, Own: p.run.Rank.Own(ranks > 1)}
 	if ranks > 1 { // a process of this program starts them, and waits
 		s.Others = p.start
 	}
-	p.limit = memory.ReadLimit(memory.System(), s)
+	if p.limit = memory.ReadLimit(memory.System(), s); p.limit.Addresses {
+		p.limit.Bytes = max(p.limit.Bytes-addressSpread, 1)
+	}
 	info := p.run.Rank.Device.Info()
 	unified := replica.Unified(info)
 	switch {
