@@ -59,7 +59,9 @@ func testLimitOfTheProcess(t *testing.T, p program, device, flag string, kib int
 		t.Fatalf("plan: got limit %+v and a largest micro-batch of %d", report.Limit, report.LargestFit)
 	}
 	text, err := limited(append([]string{"train"}, set("20000", t.TempDir())...)...).CombinedOutput()
-	found := regexp.MustCompile(`a micro-batch of 20000 samples needs \S+ GiB of memory, but this process may use only \S+ [MG]iB \(` + source + `\): activations .* program .*: at most (\d+) samples fit; lower data.batch_size`).FindSubmatch(text)
+	refusal := regexp.MustCompile(`a micro-batch of 20000 samples needs \S+ GiB of memory, but this process may use only ` +
+		`\S+ [MG]iB \(` + source + `\): activations .* program .*: at most (\d+) samples fit; lower data.batch_size`)
+	found := refusal.FindSubmatch(text)
 	if code := exitOf(t, err); code != exit.Device || found == nil {
 		t.Fatalf("20000 samples: got exit code %d and %s", code, text)
 	}

@@ -3,7 +3,7 @@
 
     deploy/cloud/sagemaker/launch.py --name resnet50-1 --image IMAGE --role ROLE --bucket BUCKET \\
         --group gpus:ml.g5.12xlarge:1 --group cpus:ml.c5.9xlarge:2 --token s3://BUCKET/secrets/token \\
-        --channel training=s3://BUCKET/imagenet --spot -- -c configs/resnet50.toml --set data.path=/opt/ml/input/data/training
+        --channel training=s3://BUCKET/imagenet --spot -- -c /configs/resnet50.toml --set data.path=/opt/ml/input/data/training
 
 The arguments after -- are those of hetero-train train. The script needs boto3 and its credentials; with --print it only
 prints the request (CreateTrainingJob), and needs neither.

@@ -156,7 +156,7 @@ func TestSilentDamageGivesEqualPixels(t *testing.T) {
 	}
 }
 
-// noCodes returns a grey image of 64 x 64 pixels. Each block has bits without a Huffman code. The image has enough bytes
+// noCodes returns a grey image of 64 x 64 pixels. Each block has bits without a Huffman code. The image is long enough
 // for the fast path of libturbojpeg, which does not warn.
 func noCodes() []byte {
 	var b bytes.Buffer

@@ -40,7 +40,7 @@ By default, only programs on this machine can read the page. With another --addr
 HETERO_DASHBOARD_TOKEN or the file of --token-file contains the token. If neither is set, the command creates a token and prints it.
 
 --check is for the health check of a container: it asks the dashboard of this machine, and fails if there is no answer. It needs the
-configuration of the dashboard, or its flags --address, --port and --cert-file.
+configuration of the dashboard, or its flags --address, --port, --cert-file and --key-file.
 
 --server.address and --server.port are other names of --address and --port.
 
@@ -242,7 +242,7 @@ func ask(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return exit.Usagef("dashboard: --check: %w", err)
 	}
-	const cure = "--check needs the flags or the configuration of the dashboard: --address, --port, --cert-file"
+	const cure = "--check needs the flags or the configuration of the dashboard: --address, --port, --cert-file, --key-file"
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a dashboard redirects no probe
 	}}

@@ -93,8 +93,8 @@ func writePorts(w io.Writer, list []listener) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(w, `Under torchrun, Open MPI and Slurm, rank 0 uses one of eight ports between 10000 and 19999, unless
---set parallel.master_port=PORT selects one. If parallel.master_addr is a host name, rank 0 listens on all addresses.
+	_, err := fmt.Fprint(w, `Under torchrun and Open MPI, rank 0 uses one of eight ports between 10000 and 19999; under Slurm, port 20000 plus the last
+four digits of the job id. --set parallel.master_port=PORT selects one. If parallel.master_addr is a host name, rank 0 listens on all addresses.
 `)
 	return err
 }
