@@ -158,11 +158,14 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	}
 	built := assembly.New(cfg, opts)
 	defer built.Process.CloseAll()
-	p := &planning{run: built, shares: shares}
-	if err := p.open(ctx, memory); err != nil {
-		return err
-	}
-	r, err := p.report(f.samples)
+	p := &planning{run: built, shares: shares, progress: startProgress("opening the device and the data", a.Progress)}
+	r, err := func() (Report, error) {
+		defer p.progress.end()
+		if err := p.open(ctx, memory); err != nil {
+			return Report{}, err
+		}
+		return p.report(f.samples)
+	}()
 	if err != nil {
 		return err
 	}
@@ -176,8 +179,10 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 type planning struct {
 	run    *assembly.Run
 	shares []int // shares of a micro-batch, by rank
-	dry    *dry.Device
-	memory int64 // memory of a device with memory of its own, bytes; of another device, that of limit
+
+	progress *progress
+	dry      *dry.Device
+	memory   int64 // memory of a device with memory of its own, bytes; of another device, that of limit
 	// limit is the memory that the process of a rank may use
 	limit memory.Limit
 	start int64 // memory of this process at its start, bytes
@@ -334,6 +339,8 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
 	first := slices.Index(p.shares, slices.Max(p.shares)) // rank whose memory the table contains
+	p.progress.set(fmt.Sprintf("compiling kernels of %s for %d samples; later plans take them from the cache", r.Model,
+		p.shares[first]))
 	model, err := p.replica(first)
 	if err != nil {
 		return r, err
@@ -345,6 +352,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		if have, ok := known[n]; ok {
 			return have, nil
 		}
+		p.progress.set(fmt.Sprintf("compiling kernels of %s for %d samples", r.Model, n))
 		found, err := model.Footprint(n)
 		known[n] = found
 		return found, err
@@ -367,6 +375,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		p.fitTogether(r.Ranks, known)
 	}
 	r.StepFLOPs = r.ForwardFLOPs + r.BackwardFLOPs
+	p.progress.set("searching the largest number of samples that fits")
 	if r.LargestFit, err = model.LargestFit(p.deviceMemory(), 1<<20); err != nil {
 		return r, err
 	}
