@@ -3,7 +3,7 @@
 
 Each row measures one size. The exponent compares a row with the row before it: log(time ratio) / log(size ratio). 0 is constant,
 1 linear, 2 quadratic. The time is CPU time of all processes, so other programs disturb it less than they disturb the clock; the
-memory is the peak of the largest process. All parts together take about three minutes of CPU time on two cores.
+memory is the peak of the largest process. All parts together take about four minutes of CPU time on two cores.
 
 The program is ./hetero-train or $HETERO_TRAIN. --write replaces the tables of the measured parts in PAGE (docs/benchmarks/growth.md).
 Exit codes: 0 done; 1 a command failed; 2 bad arguments.
@@ -77,6 +77,31 @@ def jobs(folder):
         yield n, [*row, ("gang, MiB", memory)]
 
 
+def gpus(folder):
+    """1,000 jobs of one to four GPUs; they arrive faster on a larger cluster, so its load is equal."""
+    kinds = {"small": {"V100": 8, "T4": 4, "K80": 1.5}, "large": {"V100": 3, "T4": 1, "K80": 0.4}}
+    for n in (16, 160, 1000, 8000):
+        rows = [{"table": "gpu_types", "name": name, "memory": "16 GiB", "bandwidth": "500 GB/s"}
+                for name in kinds["small"]]
+        rows += [{"table": "machines", "name": f"m{i}", "cpus": 32, "memory": "256 GiB", "network": "10 Gbit/s",
+                  "gpu_type": ("V100", "T4", "K80")[i % 3], "gpus": 4} for i in range(n // 4)]
+        for kind, speeds in kinds.items():
+            rows.append({"table": "kinds", "name": kind, "class": "learning", "gpu_memory": "9 GiB", "save": 5, "load": 15})
+            rows += [{"table": "speeds", "kind": kind, "gpu_type": gpu, "gpus": g, "speed": round(speed * g ** 0.9, 3)}
+                     for gpu, speed in speeds.items() for g in (1, 2, 4)]
+        rows += [{"table": "jobs", "name": f"j{i}", "kind": ("small", "large")[i % 2], "arrival": round(9600 * i / n, 3),
+                  "work": 2000 + 37 * (i % 101), "gpus": (1, 2, 1, 4)[i % 4], "cpus": 4, "memory": "16 GiB",
+                  "network": 0, "priority": 0.5} for i in range(1000)]
+        with open(f"{folder}/gpus.jsonl", "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        row = []
+        for policy in ("fcfs", "gang"):
+            arguments = ["schedule", "simulate", "--policy", policy, "--input", "gpus.jsonl", "--json"]
+            seconds, memory, _ = run(arguments, folder)
+            row += [(f"{policy}, CPU s", seconds)]
+        yield n, [*row, ("gang, MiB", memory)]
+
+
 def folders(folder):
     train(folder, "run0", 1, 3)
     made = 1
@@ -115,6 +140,7 @@ PARTS = {
     "network": ("Ranks of one machine, over TCP", "Ranks", network),
     "simulated": ("Ranks of `balance simulate`, policy hybrid", "Ranks", simulated),
     "jobs": ("Jobs of `schedule simulate`, 16 GPUs", "Jobs", jobs),
+    "gpus": ("GPUs of `schedule simulate`, 1,000 jobs at equal load", "GPUs", gpus),
     "folders": ("Runs in a folder, `runs`", "Runs", folders),
     "steps": ("Steps of one run, `analyze` and `status`", "Steps", steps),
     "layers": ("Transformer blocks, `plan`", "Blocks", layers),
