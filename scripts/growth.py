@@ -89,9 +89,9 @@ def gpus(folder):
             rows.append({"table": "kinds", "name": kind, "class": "learning", "gpu_memory": "9 GiB", "save": 5, "load": 15})
             rows += [{"table": "speeds", "kind": kind, "gpu_type": gpu, "gpus": g, "speed": round(speed * g ** 0.9, 3)}
                      for gpu, speed in speeds.items() for g in (1, 2, 4)]
-        rows += [{"table": "jobs", "name": f"j{i}", "kind": ("small", "large")[i % 2], "arrival": round(9600 * i / n, 3),
-                  "work": 2000 + 37 * (i % 101), "gpus": (1, 2, 1, 4)[i % 4], "cpus": 4, "memory": "16 GiB",
-                  "network": 0, "priority": 0.5} for i in range(1000)]
+        rows += [{"table": "jobs", "name": f"j{i}", "kind": ("small", "large")[i % 2],
+                  "arrival": round(9600 * i / n, 3), "work": 2000 + 37 * (i % 101), "gpus": (1, 2, 1, 4)[i % 4],
+                  "cpus": 4, "memory": "16 GiB", "network": 0, "priority": 0.5} for i in range(1000)]
         with open(f"{folder}/gpus.jsonl", "w") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
         row = []

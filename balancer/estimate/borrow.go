@@ -106,11 +106,14 @@ func (e *posterior) sigma(samples float64) float64 {
 	return stat.Exp(value) * math.Sqrt(variance)
 }
 
-// under is [shape.under] for the curve of the rank, without the rank's lift.
+// under is [shape.under] for the curve of the rank, without the rank's lift. A borrowed curve may end before limit.
 func (e *posterior) under(tile int, sigmas float64, limit int) divide.Curve {
 	if e.borrowed == nil {
 		return e.shape.under(tile, sigmas, limit)
 	}
+	// A decision chooses only shares within reach. With tiles, a curve has a point for each share.
+	_, most := e.shape.reach()
+	limit = min(limit, int(math.Ceil(most)))
 	key := hypothetical{tile, sigmas, limit}
 	curve, known := e.borrowed.under[key]
 	if !known {
