@@ -59,6 +59,26 @@ func brownian(a, b place) float64 {
 	return a.mean * b.mean * min(math.Abs(a.away), math.Abs(b.away))
 }
 
+// cholesky overwrites the lower triangle of an n x n matrix with its Cholesky factor. It returns false if the
+// factorization fails numerically.
+func cholesky(l []float64, n int) bool {
+	for i := range n {
+		row := l[i*n : i*n+i+1]
+		for j := range row {
+			sum := row[j] - dot(row[:j], l[j*n:])
+			if i != j {
+				row[j] = sum / l[j*n+j]
+				continue
+			}
+			if !(sum > 0) {
+				return false
+			}
+			row[i] = math.Sqrt(sum)
+		}
+	}
+	return true
+}
+
 // forward solves L y = b and overwrites b with y.
 func forward(l, b []float64) []float64 {
 	n := len(b)

@@ -54,21 +54,16 @@ func (e *posterior) fits(t *typeCurve) bool {
 // that of the curve. ok is false if the computation fails numerically.
 func (e *posterior) levelOn(t *typeCurve, scratch *[]float64) (lift, variance float64, ok bool) {
 	n, now := len(e.cells), e.cells[e.current]
-	if need := n*n + 3*n; cap(*scratch) < need {
+	if need := n*n + 2*n; cap(*scratch) < need {
 		*scratch = make([]float64, need)
 	}
-	l, ones, off, far := (*scratch)[:n*n], (*scratch)[n*n:n*n+n], (*scratch)[n*n+n:n*n+2*n], (*scratch)[n*n+2*n:n*n+3*n]
+	l, ones, off := (*scratch)[:n*n], (*scratch)[n*n:n*n+n], (*scratch)[n*n+n:n*n+2*n]
 	for i, c := range e.cells {
 		ones[i], off[i] = 1, c.log-t.log(c.samples)
-		far[i] = t.ratioVariance(c.samples, now.samples) + otherShape(c.samples/now.samples) + 1e-9
+		copy(l[i*n:i*n+i+1], e.cov[i])
+		l[i*n+i] += t.ratioVariance(c.samples, now.samples) + otherShape(c.samples/now.samples) + 1e-9
 	}
-	ok = cholesky(l, n, func(i, j int) float64 {
-		if i == j {
-			return e.cov[i][i] + far[i]
-		}
-		return e.cov[i][j]
-	})
-	if !ok {
+	if !cholesky(l, n) {
 		return 0, 0, false
 	}
 	forward(l, ones)

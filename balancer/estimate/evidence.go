@@ -174,19 +174,15 @@ func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool)
 	n := len(f.cells)
 	l = make([]float64, n*n)
 	for i := range n {
-		row := l[i*n : i*n+i+1]
-		for j := range row {
-			sum := f.straight[i*n+j] + bend*bend*f.bent[i*n+j] - dot(row[:j], l[j*n:])
-			if i != j {
-				row[j] = sum / l[j*n+j]
-				continue
-			}
-			if !(sum > 0) {
-				return nil, 0, false
-			}
-			row[i] = math.Sqrt(sum)
-			determinant += math.Log(row[i])
+		for at := i * n; at <= i*n+i; at++ {
+			l[at] = f.straight[at] + bend*bend*f.bent[at]
 		}
+	}
+	if !cholesky(l, n) {
+		return nil, 0, false
+	}
+	for i := range n {
+		determinant += math.Log(l[i*n+i])
 	}
 	return l, determinant, true
 }

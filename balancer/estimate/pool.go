@@ -182,11 +182,10 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 			g.addTo(system, right)
 		}
 	}
-	half := make([]float64, n*n)
-	if !cholesky(half, n, func(i, j int) float64 { return system[i*n+j] }) {
+	if !cholesky(system, n) {
 		return nil, nil
 	}
-	logs := backward(half, forward(half, right))
+	logs := backward(system, forward(system, right))
 	for _, r := range ranks { // the height is the mean level
 		if g.of(m.ranks[r], cells) {
 			lifts.Add(g.lift(logs))
@@ -197,7 +196,7 @@ func (m *Model) pool(ranks []int) (cells []cell, cov [][]float64) {
 		cells[i].log = logs[i] + lifts.Or(0)
 		unit := make([]float64, n)
 		unit[i] = 1
-		cov[i] = backward(half, forward(half, unit))
+		cov[i] = backward(system, forward(system, unit))
 	}
 	return cells, cov
 }
@@ -275,15 +274,13 @@ func (g *levelled) of(e *posterior, cells []cell) bool {
 	flat := g.flat[:cap(g.flat)]
 	half := flat[:n*n]
 	g.inverse, g.ones = flat[n*n:2*n*n], flat[2*n*n:2*n*n+n]
-	ok := cholesky(half, n, func(i, j int) float64 {
-		sum := e.cov[from[i]][from[j]]
-		if i == j {
-			samples := e.cells[from[i]].samples
-			sum += otherShape(samples/now) + 1e-9
+	for i := range n {
+		for j := range i + 1 {
+			half[i*n+j] = e.cov[from[i]][from[j]]
 		}
-		return sum
-	})
-	if !ok {
+		half[i*n+i] += otherShape(e.cells[from[i]].samples/now) + 1e-9
+	}
+	if !cholesky(half, n) {
 		return false
 	}
 	g.weight = 0
@@ -321,24 +318,4 @@ func (g *levelled) lift(logs []float64) (sum float64) {
 		sum += g.ones[i] * (g.logs[i] - logs[at])
 	}
 	return sum / g.weight
-}
-
-// cholesky writes the lower Cholesky factor of an n x n matrix to l. It returns false if the factorization fails
-// numerically.
-func cholesky(l []float64, n int, of func(i, j int) float64) bool {
-	for i := range n {
-		row := l[i*n : i*n+i+1]
-		for j := range row {
-			sum := of(i, j) - dot(row[:j], l[j*n:])
-			if i != j {
-				row[j] = sum / l[j*n+j]
-				continue
-			}
-			if !(sum > 0) {
-				return false
-			}
-			row[i] = math.Sqrt(sum)
-		}
-	}
-	return true
 }
