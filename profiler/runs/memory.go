@@ -23,7 +23,7 @@ type MemoryView struct {
 	Host        []memory.Part `json:"host"`
 	Optional    []memory.Part `json:"optional"`
 	DeviceBytes int64         `json:"device_bytes"` // sum of Device
-	HostBytes   int64         `json:"host_bytes"`   // what counts against Limit, without Optional
+	HostBytes   int64         `json:"host_bytes"`   // sum of the parts that count against Limit, without Optional
 	DeviceLimit int64         `json:"device_limit"` // bytes; 0: unknown
 	Limit       int64         `json:"limit"`        // bytes; 0: unknown
 	LimitSource string        `json:"limit_source"`

@@ -19,10 +19,12 @@ func (k *Rank) HostLimit() memory.Limit {
 	if k.hostLimit != nil {
 		return *k.hostLimit
 	}
+	several := k.Process.Opts.Assignment.WorldSize > 1
+	k.own = k.Own(several)
 	sharers := k.sharersOfMemory()
-	sharers.Own = k.Own(k.Process.Opts.Assignment.WorldSize > 1)
+	sharers.Own = k.own
 	limit := memory.ReadLimit(memory.System(), sharers)
-	if k.met() || k.Process.Opts.Assignment.WorldSize <= 1 {
+	if k.met() || !several {
 		k.hostLimit = &limit
 	}
 	return limit
@@ -31,7 +33,6 @@ func (k *Rank) HostLimit() memory.Limit {
 // Own returns the addresses that the process of a rank reserves in addition to those that it has now. several reports
 // that the rank communicates with others.
 func (k *Rank) Own(several bool) memory.Own {
-	k.several = several
 	info := k.Device.Info()
 	return memory.Own{Threads: process.MostThreads(info.Threads, several), OneArena: memory.OneArena(),
 		Tensors: onGoHeap(info)}
@@ -90,8 +91,9 @@ func pidSpace() string {
 	return name
 }
 
-// PlanHost sets the limit that HostLimit returns, for plans of ranks that do not exist.
-func (k *Rank) PlanHost(l memory.Limit) { k.hostLimit = &l }
+// PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes, for plans of ranks that do
+// not exist.
+func (k *Rank) PlanHost(l memory.Limit, own memory.Own) { k.hostLimit, k.own = &l, own }
 
 // MeasureProgram returns the memory of this process, before it contains a model. It collects garbage first. Ranks that
 // share a limit also share the pages of mapped files, so each rank counts only its part of these pages. The result is
@@ -105,7 +107,7 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	parts := []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()}}
 	limit := k.HostLimit()
 	if limit.Addresses { // it excludes the addresses of mapped files
-		now, _ := memory.ReadAddressLimit(memory.System(), k.Own(k.several))
+		now, _ := memory.ReadAddressLimit(memory.System(), k.own)
 		return append(parts, memory.Part{Name: replica.Reserved, Bytes: max(limit.Bytes-now.Bytes, 0)})
 	}
 	files := memory.Mapped(memory.System()) / int64(max(limit.Ranks, 1))

@@ -32,7 +32,7 @@ type Rank struct {
 	// Links describes the links of all ranks, by rank. The links of a machine belong to its first rank.
 	Links     [][]telemetry.Link
 	hostLimit *memory.Limit // nil: not measured yet
-	several   bool          // the rank communicates with others, as of hostLimit
+	own       memory.Own    // the addresses that hostLimit excludes
 	pidSpaces []string      // namespaces of processes, by rank
 	sharers   int           // number of ranks on this rank's GPU; 0 if unknown or without a GPU
 }

@@ -54,7 +54,7 @@ func TestRanksAgreeOnSharesThatDoNotFit(t *testing.T) {
 func TestTheKeyOfAChoiceDoesNotDependOnAvailableMemory(t *testing.T) {
 	keyOf := func(bytes int64) string {
 		tune := tunerOf(config.Default(), nil)
-		tune.tr.rank.PlanHost(memory.Limit{Bytes: bytes, Source: "memory available on the machine"})
+		tune.tr.rank.PlanHost(memory.Limit{Bytes: bytes, Source: "memory available on the machine"}, memory.Own{})
 		return tune.describe()
 	}
 	if little, much := keyOf(1<<30), keyOf(3<<30); little != much {

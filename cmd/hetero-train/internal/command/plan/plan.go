@@ -266,7 +266,7 @@ func (p *planning) setLimits(size int64) {
 	default:
 		p.memory = p.run.Rank.MemoryBytes()
 	}
-	p.run.Rank.PlanHost(p.limit)
+	p.run.Rank.PlanHost(p.limit, s.Own)
 }
 
 // within returns the limit of a process whose device computes in host memory of the given size. On systems other than
