@@ -16,8 +16,8 @@
 # same state of the Debian archive give the same image, except with docker, whose builder records the time of the build.
 #
 # HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. HETERO_DEBIAN_SECURITY is that
-# of the security archive; default: http://deb.debian.org/debian-security; off: without its packages. Later builds use the
-# same files of Debian, until you remove build/container/root-trixie.
+# of the security archive; empty: the address of the Debian archive with "-security"; off: without its packages. Later builds
+# use the same files of Debian, until you remove build/container/root-trixie.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/../.."
@@ -85,8 +85,9 @@ rm -rf "$context"
 mkdir -p "$context"/{base,release,cuda}
 # secure_root upgrades the packages of the root from Debian's security archive, once.
 secure_root() {
-	local from=${HETERO_DEBIAN_SECURITY:-http://deb.debian.org/debian-security}
+	local from=${HETERO_DEBIAN_SECURITY:-}
 	[ "$from" != off ] && [ ! -e "$root/.secure" ] || return 0
+	[ -n "$from" ] || from=$(awk '$1 == "deb" { sub("/+$", "", $2); print $2 "-security"; exit }' "$root/etc/apt/sources.list")
 	echo "deb $from $system-security main" >"$root/etc/apt/sources.list.d/security.list"
 	inside "$root" sh -ec 'apt-get -o APT::Update::Error-Mode=any update && DEBIAN_FRONTEND=noninteractive apt-get upgrade -y && apt-get clean' >"$root.log" 2>&1 ||
 		{ tail -n 5 "$root.log" >&2; fail "cannot upgrade from $from; set HETERO_DEBIAN_SECURITY to another address, or to off"; }
