@@ -91,8 +91,8 @@ func pidSpace() string {
 	return name
 }
 
-// PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes, for plans of ranks that do
-// not exist.
+// PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes. It is for plans of ranks
+// that do not exist.
 func (k *Rank) PlanHost(l memory.Limit, own memory.Own) { k.hostLimit, k.own = &l, own }
 
 // MeasureProgram returns the memory of this process, before it contains a model. It collects garbage first. Ranks that
