@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/data/stored"
@@ -45,15 +47,27 @@ func Recognise(name string) bool {
 		has("snapshots") && (has("refs") || has("blobs")) { // a folder in the cache of the hub
 		return true
 	}
+	return anyFolder(name, folders, func(folder string) bool {
+		files, within := look(folder)
+		return !slices.ContainsFunc(files, isArchive) &&
+			(slices.ContainsFunc(files, isTable) || slices.ContainsFunc(within, version.MatchString))
+	})
+}
+
+// anyFolder reports whether check is true for one of the first recogniseFolders folders below name. It checks them at
+// the same time: on slow storage each needs some round trips.
+func anyFolder(name string, folders []string, check func(folder string) bool) bool {
+	var found atomic.Bool
+	var all sync.WaitGroup
 	for _, folder := range folders[:min(len(folders), recogniseFolders)] {
-		files, within := look(stored.Join(name, folder))
-		switch {
-		case slices.ContainsFunc(files, isArchive):
-		case slices.ContainsFunc(files, isTable), slices.ContainsFunc(within, version.MatchString):
-			return true
-		}
+		all.Go(func() {
+			if check(stored.Join(name, folder)) {
+				found.Store(true)
+			}
+		})
 	}
-	return false
+	all.Wait()
+	return found.Load()
 }
 
 func isTable(name string) bool {
@@ -131,8 +145,7 @@ func RecogniseList(name string) bool {
 		return true
 	}
 	_, folders := look(name)
-	return slices.ContainsFunc(folders[:min(len(folders), recogniseFolders)],
-		func(folder string) bool { return hasList(stored.Join(name, folder)) })
+	return anyFolder(name, folders, hasList)
 }
 
 func hasList(folder string) bool {
