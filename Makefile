@@ -237,6 +237,7 @@ offline-archive: ## Pack sources and all that make downloads, for a build withou
 	@$(PLACES) third_party/offline.sh '$(BUILD)' '$(VERSION)'
 
 dist: ## Pack a release and a Python wheel in dist/, for any Linux with glibc 2.28 or newer, as root; ARCH=arm64 for arm64 (scripts/dist.sh)
+	@$(PLACES) third_party/deps.sh
 	@ARCH='$(ARCH)' CUDA='$(CUDA)' CUDA_ARCHS='$(CUDA_ARCHS)' scripts/dist.sh $(VERSION)
 
 dist-check: dist ## Run the release in roots of Debian 11 and 13, and install the wheel, as root; for arm64 run it under QEMU
