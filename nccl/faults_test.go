@@ -110,26 +110,32 @@ func TestJoiningEnds(t *testing.T) {
 	lib := shim(t)
 	for _, c := range []struct {
 		name, fault string
-		limit       time.Duration
-		want        string // text of some rank's error
+		limit       time.Duration // below patience: longer if a busy machine needs it
+		want        string        // text of some rank's error
 	}{
 		{"a rank that never arrives", "absent:1", 300 * time.Millisecond, "not all ranks joined within"},
 		{"a rank whose NCCL refuses", "refuse:1", patience, "ncclCommInitRankConfig: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(faults, c.fault)
-			r := prepare(conformance.Go(t), lib, 3, 0)
-			_, errs := r.connect(c.limit)
-			said := false
-			for rank, err := range errs {
-				if err == nil {
-					t.Errorf("rank %d: no error", rank)
-					continue
+			for limit := c.limit; ; limit *= 10 {
+				r := prepare(conformance.Go(t), lib, 3, 0)
+				_, errs := r.connect(limit)
+				said := false
+				for rank, err := range errs {
+					if err == nil {
+						t.Errorf("rank %d: no error", rank)
+						continue
+					}
+					said = said || strings.Contains(err.Error(), c.want)
 				}
-				said = said || strings.Contains(err.Error(), c.want)
-			}
-			if !said {
-				t.Errorf("got %v, want %q in one of them", errs, c.want)
+				if said {
+					break
+				}
+				if limit >= patience/2 { // otherwise, the ranks may have waited for each other before they join
+					t.Errorf("got %v, want %q in one of them", errs, c.want)
+					break
+				}
 			}
 		})
 	}
@@ -164,17 +170,17 @@ func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 // Any operation that NCCL does not complete must end with an error on all ranks, within the time limit.
 func TestOperationsEnd(t *testing.T) {
 	lib := shim(t)
-	const limit = 2 * time.Second // long enough for an operation on a machine with other load
+	const short = 2 * time.Second // longer if a busy machine needs it
 	for _, c := range []struct {
 		name, fault string
 		limit       time.Duration
 		meanwhile   func(r *ranks, comms []*Communicator)
 		check       func(errs []error) error
 	}{
-		{"an operation that hangs", "hang:1@2", limit, nil, func(errs []error) error {
+		{"an operation that hangs", "hang:1@2", short, nil, func(errs []error) error {
 			var late *collective.TimeoutError
 			for _, err := range errs {
-				if errors.As(err, &late) && late.Number == 2 && late.Limit == limit &&
+				if errors.As(err, &late) && late.Number == 2 && late.Limit >= short &&
 					strings.Contains(late.Op, "bucket 1") {
 					return nil
 				}
@@ -208,7 +214,7 @@ func TestOperationsEnd(t *testing.T) {
 			}
 			return nil
 		}},
-		{"a call that NCCL refuses", "reject:2@1", limit, nil, func(errs []error) error {
+		{"a call that NCCL refuses", "reject:2@1", short, nil, func(errs []error) error {
 			if !strings.Contains(errs[2].Error(), "ncclAllReduce: invalid usage: it was asked to fail") {
 				return errors.New("want NCCL's own words on rank 2")
 			}
@@ -217,28 +223,35 @@ func TestOperationsEnd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(faults, c.fault)
-			r := prepare(conformance.Go(t), lib, 3, c.limit)
-			comms := r.joined(conformance.Go(t))
-			if c.meanwhile != nil {
-				go func() {
-					for comms[0].Position().Entered < 2 { // rank 0 hangs in the second operation
-						time.Sleep(time.Millisecond)
-					}
-					c.meanwhile(r, comms)
-				}()
-			}
-			errs := sums(t, r, comms, 2)
-			for rank, err := range errs {
-				if err == nil {
-					t.Errorf("rank %d: no error", rank)
+			for _, times := range []time.Duration{1, 10} {
+				r := prepare(conformance.Go(t), lib, 3, times*c.limit)
+				comms := r.joined(conformance.Go(t))
+				if c.meanwhile != nil {
+					go func() {
+						for comms[0].Position().Entered < 2 { // rank 0 hangs in the second operation
+							time.Sleep(time.Millisecond)
+						}
+						c.meanwhile(r, comms)
+					}()
 				}
-			}
-			if err := c.check(errs); err != nil {
-				t.Errorf("got %v: %v", errs, err)
-			}
-			for rank, c := range comms {
-				if err := c.Close(); err != nil {
-					t.Errorf("rank %d: close: %v", rank, err)
+				errs := sums(t, r, comms, 2)
+				for rank, err := range errs {
+					if err == nil {
+						t.Errorf("rank %d: no error", rank)
+					}
+				}
+				for rank, c := range comms {
+					if err := c.Close(); err != nil {
+						t.Errorf("rank %d: close: %v", rank, err)
+					}
+				}
+				err := c.check(errs)
+				if err == nil {
+					break
+				}
+				if times == 10 || c.limit == 0 { // otherwise, an earlier operation may have timed out
+					t.Errorf("got %v: %v", errs, err)
+					break
 				}
 			}
 		})
@@ -305,18 +318,26 @@ var _ collective.Communicator = (*staged.Communicator)(nil)
 // resources.
 func TestGivingUpEnds(t *testing.T) {
 	t.Setenv(faults, "hang:1@1,stuck:1")
-	t.Setenv("HETERO_SHIM_GIVE_UP_MS", "1500")
-	r := prepare(conformance.Go(t), shim(t), 2, 400*time.Millisecond)
-	comms := r.joined(conformance.Go(t))
-	for rank, err := range sums(t, r, comms, 1) {
-		if err == nil {
-			t.Errorf("rank %d: no error", rank)
+	for _, limit := range []string{"1500", "30000"} { // ms
+		t.Setenv("HETERO_SHIM_GIVE_UP_MS", limit)
+		r := prepare(conformance.Go(t), shim(t), 2, 400*time.Millisecond)
+		comms := r.joined(conformance.Go(t))
+		for rank, err := range sums(t, r, comms, 1) {
+			if err == nil {
+				t.Errorf("rank %d: no error", rank)
+			}
 		}
-	}
-	for rank, want := range []string{"", "ncclCommAbort has not returned within 1500 ms"} {
-		if err := comms[rank].Close(); (err == nil) != (want == "") || err != nil &&
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("rank %d: close: got %v, want %q", rank, err, want)
+		says := "ncclCommAbort has not returned within " + limit + " ms"
+		if err := comms[1].Close(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("rank 1: close: got %v, want %q", err, says)
+		}
+		err := comms[0].Close()
+		if err == nil {
+			break
+		}
+		if limit == "30000" || !strings.Contains(err.Error(), says) { // otherwise, the machine may be busy
+			t.Errorf("rank 0: close: got %v, want no error", err)
+			break
 		}
 	}
 }

@@ -35,7 +35,7 @@ const timeoutVariable = "CLUSTER_TEST_TIMEOUT"
 const (
 	codeFault = 2               // wrong settings
 	codeLost  = 5               // another rank was lost
-	heartbeat = 3 * time.Second // much longer than a rank waits for a CPU on a machine with other load
+	heartbeat = 8 * time.Second // much longer than a rank waits for a CPU on a machine with other load
 )
 
 func TestMain(m *testing.M) {
@@ -136,7 +136,7 @@ func supervised(steps int, out *output) supervisor.Options {
 		Command: []string{os.Args[0]}, Env: append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps)),
 		Ranks:  3,
 		Stdout: out, Stderr: out, Output: func(int) io.Writer { return out },
-		Grace: 3 * time.Second, KillAfter: time.Second, Orderly: []int{75, 130}, Secondary: []int{codeLost},
+		Grace: 8 * time.Second, KillAfter: time.Second, Orderly: []int{75, 130}, Secondary: []int{codeLost},
 	}
 }
 

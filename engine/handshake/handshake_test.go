@@ -230,7 +230,7 @@ func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 				near, between := pair(t)
 				out, far := pair(t)
 				for _, conn := range []net.Conn{near, between, out, far} {
-					conn.SetDeadline(time.Now().Add(10 * time.Second))
+					conn.SetDeadline(time.Now().Add(time.Minute))
 				}
 				damaged := make(chan bool, 2)
 				pass := func(to, from net.Conn, plain int64, damage bool) {

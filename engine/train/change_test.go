@@ -157,7 +157,7 @@ func TestSharesChangeWhenTheLastStepIsPlanned(t *testing.T) {
 			o.Splitter = once{1, to}
 			if rank == 1 {
 				devices[1].hold(5)
-				time.AfterFunc(20*time.Second, func() { devices[1].release() }) // if a step compiles them, it waits
+				time.AfterFunc(time.Minute, func() { devices[1].release() }) // if a step compiles them, it waits
 			}
 			rec.after = func(step int64) {
 				if step == 4 { // the first epoch has ended

@@ -21,7 +21,7 @@ func TestARankThatSurvivesSIGKILLIsLeftBehind(t *testing.T) {
 		stop   syscall.Signal
 		says   string
 	}{
-		"after another rank was lost": {"stubborn,wait;pause 100ms,exit 5", nil, 0,
+		"after another rank was lost": {"stubborn,mark deaf,wait;await deaf,exit 5", nil, 0,
 			"did not exit within 300ms after SIGKILL"},
 		"after a signal": {"stubborn,wait;save 75", syscall.SIGTERM, syscall.SIGTERM,
 			"did not exit within 300ms after SIGKILL"},

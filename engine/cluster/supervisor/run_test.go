@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 			options, _, _ := planned(t, test.plan)
 			options.Grace = test.grace
 			if strings.Contains(test.name, "slow") {
-				options.KillAfter = 3 * time.Second // the rank that is slow must obey within this time
+				options.KillAfter = 10 * time.Second // the rank that is slow must obey within this time
 			}
 			err := Run(context.Background(), options)
 			if test.want == "" {
@@ -142,24 +143,35 @@ func TestSignalsArePassedOn(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			options, out, _ := planned(t, test.plan)
-			if strings.Contains(test.plan, "saving") {
-				options.Grace = 3*time.Second - options.KillAfter
-			}
-			signals := make(chan os.Signal, 2)
-			options.Signals = signals
-			began := time.Now()
-			done := make(chan error, 1)
-			go func() { done <- Run(context.Background(), options) }()
-			pids := out.waitFor(t, 2)
-			for _, signal := range test.signals {
-				signals <- signal
-			}
-			err := <-done
-			if took := time.Since(began); len(test.signals) == 2 && took > options.Grace {
-				t.Errorf("took %v, want less than the grace period %v after a second signal", took, options.Grace)
+			run := func(plan string, grace time.Duration) (err error, out *buffer, pids []int) {
+				options, out, _ := planned(t, plan)
+				options.Grace = grace
+				signals := make(chan os.Signal, 2)
+				options.Signals = signals
+				done := make(chan error, 1)
+				go func() { done <- Run(context.Background(), options) }()
+				pids = out.waitFor(t, 2)
+				for _, signal := range test.signals {
+					signals <- signal
+				}
+				select {
+				case err = <-done:
+				case <-time.After(patience):
+					t.Fatalf("the run has not ended after %v", test.signals)
+				}
+				return err, out, pids
 			}
 			var failed *RankError
+			grace := time.Hour // a second signal does not wait for it
+			if strings.Contains(test.plan, "saving") {
+				grace = 2700 * time.Millisecond
+			}
+			err, out, pids := run(test.plan, grace)
+			if grace < patience && errors.As(err, &failed) && failed.Hung {
+				// The machine is busy: no heartbeat came within the time of grace.
+				noneLeft(t, pids)
+				err, out, pids = run(strings.ReplaceAll(test.plan, "4s", "34s"), 30*time.Second)
+			}
 			if test.code != 0 && (!errors.As(err, &failed) || failed.Code != test.code) {
 				t.Errorf("got %v, want code %d", err, test.code)
 			}
@@ -195,6 +207,7 @@ func TestFrozenRanksAreKilled(t *testing.T) {
 func TestRepeatedSignalsDoNotPostponeTheEnd(t *testing.T) {
 	t.Parallel()
 	options, out, _ := planned(t, "stubborn,wait;stubborn,wait")
+	options.Grace = time.Hour
 	signals := make(chan os.Signal)
 	options.Signals = signals
 	done := make(chan error, 1)
@@ -202,7 +215,7 @@ func TestRepeatedSignalsDoNotPostponeTheEnd(t *testing.T) {
 	pids := out.waitFor(t, 2)
 	signals <- syscall.SIGTERM
 	time.Sleep(oneStop + short)
-	again, limit := time.NewTicker(short/3), time.After(patience/4)
+	again, limit := time.NewTicker(short/3), time.After(patience)
 	defer again.Stop()
 	for ended := false; !ended; {
 		select {
@@ -229,16 +242,23 @@ func TestRepeatedSignalsDoNotPostponeTheEnd(t *testing.T) {
 // A rank that saves for longer than the grace period ends on its own.
 func TestSavingRanksGetTheirTime(t *testing.T) {
 	t.Parallel()
-	options, _, log := planned(t, "hold,mark held,await ended-1,pause 4s,exit 5;await held,exit 3")
-	options.Grace = 3 * time.Second // much longer than the half second between two heartbeats, shorter than the save
-	err := Run(context.Background(), options)
-	var failed *RankError
-	if !errors.As(err, &failed) || failed.Rank != 1 || failed.Code != 3 {
-		t.Errorf("got %v, want that rank 1 failed", err)
+	for _, grace := range []time.Duration{3 * time.Second, 30 * time.Second} {
+		// The time of grace is much longer than the half second between two heartbeats, unless the machine is very
+		// busy. The save is longer.
+		save := grace + time.Second
+		options, _, log := planned(t, fmt.Sprintf("hold,mark held,await ended-1,pause %v,mark saved,exit 5;await held,exit 3",
+			save))
+		options.Grace = grace
+		err := Run(context.Background(), options)
+		var failed *RankError
+		if !errors.As(err, &failed) || failed.Rank != 1 || failed.Code != 3 {
+			t.Errorf("got %v, want that rank 1 failed", err)
+		}
+		if _, err := os.Stat(filepath.Join(log.marks, "saved")); err == nil {
+			return
+		}
 	}
-	if took := time.Since(log.failed()); took < 4*time.Second {
-		t.Errorf("ended %v after the failure, want that rank 0 had the time to save", took)
-	}
+	t.Error("rank 0 had no time to save")
 }
 
 func TestContextEndsTheRanks(t *testing.T) {
@@ -297,7 +317,6 @@ func TestRank0GetsAPortThatNobodyCanTake(t *testing.T) {
 	// Only rank 0 had it open. Another program can take the port once rank 0 has ended, but not three times.
 	for attempt := 1; ; attempt++ {
 		options, out, _ = planned(t, "exit 1;await ended-0,connect")
-		options.Grace = 10 * time.Second
 		err := Run(context.Background(), options)
 		if err != nil && strings.Contains(out.String(), "connection refused") {
 			return

@@ -222,7 +222,7 @@ func TestANetworkThatBreaks(t *testing.T) {
 				// the machine is busy
 				t.Log(err)
 				closeAll(t, comms)
-				w, comms, sum = overWire(t, 20*time.Second)
+				w, comms, sum = overWire(t, time.Minute)
 				if err := errors.Join(sum()...); err != nil {
 					t.Fatal(err)
 				}

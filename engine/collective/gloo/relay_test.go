@@ -100,7 +100,7 @@ func TestEncryptedGradients(t *testing.T) {
 			ranks[0].Control = between
 			comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 				c := ranks[rank]
-				c.Encrypt, c.Timeout = encrypt, 20*time.Second
+				c.Encrypt, c.Timeout = encrypt, time.Minute
 				return Connect(ctx, c)
 			})
 			sum := func() []error {

@@ -56,7 +56,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 				c.odd.Token = "secret"
 			}
 			if c.all {
-				errs := meet(t, 20*time.Second, ours(0), ours(1), c.odd)
+				errs := meet(t, time.Minute, ours(0), ours(1), c.odd)
 				for i, err := range errs {
 					// Rank 0 may have failed before this rank connects, and then cannot report the reason.
 					late := i != 0 && errs[0] != nil
@@ -68,12 +68,12 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			}
 			need(t)
 			group := make(chan []error)
-			go func() { group <- meet(t, 20*time.Second, ours(0), ours(1)) }()
-			if err := meet(t, 20*time.Second, c.odd)[0]; err == nil || !strings.Contains(err.Error(), c.says) {
+			go func() { group <- meet(t, time.Minute, ours(0), ours(1)) }()
+			if err := meet(t, time.Minute, c.odd)[0]; err == nil || !strings.Contains(err.Error(), c.says) {
 				// Ranks 0 and 1 still wait for rank 2.
 				t.Errorf("the odd one: got %v, want %q", err, c.says)
 			}
-			last := meet(t, 20*time.Second, ours(2))
+			last := meet(t, time.Minute, ours(2))
 			if err := errors.Join(append(<-group, last...)...); err != nil {
 				t.Errorf("the group: %v", err)
 			}

@@ -61,6 +61,9 @@ func (s *server) request(t *testing.T) Request {
 // patience is a timeout that is longer than any delay by a busy machine.
 const patience = time.Minute
 
+// short is a time-out that a test waits for. A busy machine can need more time for what must come before.
+const short = time.Second
+
 func wantBody(t *testing.T, path string, err error) {
 	t.Helper()
 	if err != nil {
@@ -245,32 +248,35 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 	}{
 		{"no server", nil, "http://" + porttest.Refusing(t) + "/file", patience, "refused", 0},
 		{"unknown host", nil, "http://host.invalid/file", time.Second, "host.invalid", 0},
-		{"silent server", hang, "", time.Second, "sent no data", 1},
-		{"silent after the headers", headersOnly, "", time.Second, "sent no data", 1},
+		{"silent server", hang, "", short, "sent no data", 1},
+		{"silent after the headers", headersOnly, "", short, "sent no data", 1},
 		{"not found", status(404), "", patience, "404", 1},
 		{"forbidden", status(403), "", patience, "403", 1},
 		{"overloaded", status(503), "", patience, "503", 1 + startFailures},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, c.handler)
-			q := s.request(t)
-			q.StartTimeout = c.start
-			if c.url != "" {
-				q.URL = c.url
-			}
-			begun := time.Now()
-			_, err := Fetch(t.Context(), q)
-			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want ErrUnavailable with %q", err, c.want)
-			}
-			if took := time.Since(begun); took > patience {
-				t.Errorf("took %v, want a few seconds", took)
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if len(s.ranges) != c.requests {
-				t.Errorf("%d requests, want %d", len(s.ranges), c.requests)
+			for limit := c.start; ; limit *= 20 {
+				s := newServer(t, c.handler)
+				q := s.request(t)
+				q.StartTimeout = limit
+				if c.url != "" {
+					q.URL = c.url
+				}
+				_, err := Fetch(t.Context(), q)
+				if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want ErrUnavailable with %q", err, c.want)
+				}
+				s.mu.Lock()
+				requests := len(s.ranges)
+				s.mu.Unlock()
+				if limit == short && requests == 0 {
+					continue // the machine is busy: the request did not arrive within the time-out
+				}
+				if requests != c.requests {
+					t.Errorf("%d requests, want %d", requests, c.requests)
+				}
+				break
 			}
 		})
 	}
@@ -295,61 +301,76 @@ func TestADownloadThatStallsForGoodIsUnavailableInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
-				if n == 0 {
-					cutAfter(w, 0, 100_000)
+			for limit := 2 * short; ; limit *= 20 {
+				s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
+					if n == 0 {
+						cutAfter(w, 0, 100_000)
+					}
+					after(w, r)
+					return true
+				})
+				q := s.request(t)
+				q.StartTimeout, q.StallTimeout = patience, limit
+				if _, err := Fetch(t.Context(), q); !errors.Is(err, ErrUnavailable) {
+					t.Errorf("got %v, want ErrUnavailable", err)
 				}
-				after(w, r)
-				return true
-			})
-			q := s.request(t)
-			q.StallTimeout = 2 * time.Second
-			begun := time.Now()
-			if _, err := Fetch(t.Context(), q); !errors.Is(err, ErrUnavailable) {
-				t.Errorf("got %v, want ErrUnavailable", err)
-			}
-			if took := time.Since(begun); took > patience {
-				t.Errorf("took %v, want about %v", took, q.StallTimeout)
-			}
-			if part, err := os.Stat(filepath.Join(q.Dir, "file.part")); err != nil || part.Size() != 100_000 {
-				t.Errorf("the part is %v, %v, want 100000 bytes for the next download", part, err)
+				part, err := os.Stat(filepath.Join(q.Dir, "file.part"))
+				if limit == 2*short && err == nil && part.Size() < 100_000 {
+					continue // the machine is busy: the first bytes did not arrive within the time-out
+				}
+				if err != nil || part.Size() != 100_000 {
+					t.Errorf("the part is %v, %v, want 100000 bytes for the next download", part, err)
+				}
+				break
 			}
 		})
 	}
 }
 
 func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
-	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
-		if n > 0 {
-			return false
+	for limit := 2 * short; ; limit *= 20 {
+		s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
+			if n > 0 {
+				return false
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			w.Write(body[:200_000])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return true
+		})
+		q := s.request(t)
+		q.StartTimeout, q.StallTimeout = patience, limit
+		path, err := Fetch(t.Context(), q)
+		if limit == 2*short && errors.Is(err, ErrUnavailable) {
+			continue // the machine is busy: the new connection took longer than the time-out
 		}
-		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-		w.Write(body[:200_000])
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		return true
-	})
-	q := s.request(t)
-	q.StallTimeout = 2 * time.Second
-	path, err := Fetch(t.Context(), q)
-	wantBody(t, path, err)
+		wantBody(t, path, err)
+		break
+	}
 }
 
 func TestASlowServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-		for at := 0; at < len(body); at += len(body) / 8 {
-			w.Write(body[at:][:len(body)/8])
-			w.(http.Flusher).Flush()
-			time.Sleep(150 * time.Millisecond)
+	for limit := short; ; limit *= 20 { // longer on a busy machine
+		s := newServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			for at := 0; at < len(body); at += len(body) / 8 {
+				w.Write(body[at:][:len(body)/8])
+				w.(http.Flusher).Flush()
+				time.Sleep(limit * 3 / 20)
+			}
+			return true
+		})
+		q := s.request(t)
+		q.StartTimeout, q.StallTimeout = limit, limit // shorter than the download
+		path, err := Fetch(t.Context(), q)
+		if limit == short && errors.Is(err, ErrUnavailable) {
+			continue
 		}
-		return true
-	})
-	q := s.request(t)
-	q.StartTimeout, q.StallTimeout = time.Second, time.Second // shorter than the download
-	path, err := Fetch(t.Context(), q)
-	wantBody(t, path, err)
+		wantBody(t, path, err)
+		break
+	}
 }
 
 func TestACancelledDownloadKeepsItsPart(t *testing.T) {

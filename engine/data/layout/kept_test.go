@@ -159,7 +159,7 @@ func TestAWaitingScanChecksWithoutTheLock(t *testing.T) {
 	checked := false
 	onFileSystem(t, func(d *os.File) platform.FileSystem {
 		if _, err := os.Stat(name); err == nil && d.Name() == dir { // it checks the list of the other process
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			l, err := filelock.Acquire(ctx, name+".lock")
 			if err != nil {

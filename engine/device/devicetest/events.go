@@ -47,7 +47,7 @@ func checkRerecord(t conformance.T, r *Runner) {
 	ran := make(chan error, 1)
 	go func() { ran <- other.Run(p) }()
 	for start := time.Now(); again.Done(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > soon {
+		if time.Since(start) > patience {
 			t.Error("the event stayed complete while the program that records it was running")
 			break
 		}

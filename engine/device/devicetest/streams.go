@@ -16,8 +16,6 @@ const (
 	patience = 30 * time.Second
 	// moment is long enough to expose a fault, and short enough for fast tests.
 	moment = 30 * time.Millisecond
-	// soon is the longest time until another goroutine has begun a call.
-	soon = 5 * time.Second
 )
 
 // streamCheck checks one rule of the contract on a fresh device.
