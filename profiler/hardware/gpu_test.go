@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/system"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -70,13 +72,30 @@ func TestTelemetryOfTheCPU(t *testing.T) {
 func TestThisProcessHasTelemetry(t *testing.T) {
 	p := ProbeCPU(system.Limits{})
 	defer p.Close()
-	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
-	}
+	work(t)
 	h, err := p.Sample()
 	if err != nil || !(h[telemetry.Utilization] > 0) || !(h[telemetry.Memory] > 0) {
 		t.Errorf("got %+v, %v", h, err)
 	}
 	t.Logf("%+v", h)
+}
+
+// work uses CPU time, for at least the shortest time between two samples.
+func work(t *testing.T) {
+	t.Helper()
+	begun, before := time.Now(), time.Duration(-1)
+	for {
+		now, err := platform.ProcessTime()
+		if err != nil {
+			needtest.Missing(t, "system", err)
+		}
+		if before < 0 {
+			before = now
+		}
+		if now-before > 20*time.Millisecond && time.Since(begun) > 50*time.Millisecond {
+			return
+		}
+	}
 }
 
 func BenchmarkSampleCPU(b *testing.B) {

@@ -277,7 +277,7 @@ func TestARunIsReadWhileItsIndexIsWritten(t *testing.T) {
 		}()
 		select {
 		case <-read:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("a view and an update wait for the index")
 		}
 		return before(w, x)

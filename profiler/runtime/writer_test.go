@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -463,8 +464,10 @@ func TestRepairSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// The test kills a process that adds one record per millisecond.
-func TestKillLosesLessThanASecond(t *testing.T) {
+// The test kills a process that adds one record per millisecond. The records of the file must be whole, from the first
+// one on. TestRecordsReachTheFileWithoutAFlush has the time until they are in the file, by a fake clock. With
+// HETERO_HOSTILE=1, this test measures it, too.
+func TestAKillLosesTheNewestRecordsOnly(t *testing.T) {
 	const variable = "HETERO_TEST_METRICS"
 	if path := os.Getenv(variable); path != "" {
 		w, _, err := Open(path, Options{})
@@ -482,7 +485,7 @@ func TestKillLosesLessThanASecond(t *testing.T) {
 	late := 0 // trials in which the disk or a CPU was busy with something else
 	for trial := 0; trial < 2+late; trial++ {
 		path := filepath.Join(t.TempDir(), FileName(0))
-		writer := exec.Command(os.Args[0], "-test.run=^TestKillLosesLessThanASecond$")
+		writer := exec.Command(os.Args[0], "-test.run=^TestAKillLosesTheNewestRecordsOnly$")
 		writer.Env = append(os.Environ(), variable+"="+path)
 		var added bytes.Buffer
 		writer.Stdout = &added
@@ -512,7 +515,9 @@ func TestKillLosesLessThanASecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lost := last.Sub(records[len(records)-1].Timestamp); lost > time.Second {
+		lost := last.Sub(records[len(records)-1].Timestamp)
+		t.Logf("trial %d: lost the records of the last %v", trial, lost)
+		if needtest.Hostile.On() && lost > time.Second {
 			if late++; late == 4 {
 				t.Errorf("%d of %d trials lost more than one second of records, the last one %v", late, trial+1, lost)
 				break

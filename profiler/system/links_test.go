@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -139,22 +140,31 @@ func TestTrafficOfFakeMachines(t *testing.T) {
 	check("no number", "mlx5_0/1", telemetry.Traffic{Sent: 0, SentBytes: 4000, Received: nan, ReceivedBytes: nan})
 }
 
-// trafficOf returns the bytes that a link of this machine sends while do runs. They include traffic of other programs.
-func trafficOf(t *testing.T, name string, do func()) telemetry.Traffic {
+// trafficOf returns the bytes of a link of this machine while do runs, with those of other programs. The link must send
+// or receive at least bytes.
+func trafficOf(t *testing.T, name string, bytes float64, do func()) telemetry.Traffic {
 	t.Helper()
 	s := NewLinkSampler()
+	at := slices.IndexFunc(s.Links(), func(l telemetry.Link) bool { return l.Name == name })
+	if at < 0 {
+		t.Fatalf("got links %+v, want %s", s.Links(), name)
+	}
 	got := make([]telemetry.Traffic, len(s.Links()))
 	s.Sample(got)
 	do()
-	time.Sleep(10 * time.Millisecond)
-	s.Sample(got)
-	for i, l := range s.Links() {
-		if l.Name == name {
-			return got[i]
+	counted(s, got, func() bool { return got[at].SentBytes >= bytes || got[at].ReceivedBytes >= bytes })
+	return got[at]
+}
+
+// counted samples the links until the kernel has counted the packets, at most for a minute. A sample is never shorter
+// than 10 ms.
+func counted(s *LinkSampler, got []telemetry.Traffic, enough func() bool) {
+	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); {
+		time.Sleep(10 * time.Millisecond)
+		if s.Sample(got); enough() {
+			return
 		}
 	}
-	t.Fatalf("got links %+v, want %s", s.Links(), name)
-	return telemetry.Traffic{}
 }
 
 // send sends bytes to a UDP address, which need not answer.
@@ -174,7 +184,7 @@ func TestTrafficOfTheLoopback(t *testing.T) {
 	if _, err := os.Stat("/sys/class/net/lo/statistics/tx_bytes"); err != nil {
 		needtest.Missing(t, "system", err)
 	}
-	got := trafficOf(t, "lo", func() { send(t, "127.0.0.1:9", 1_000_000) })
+	got := trafficOf(t, "lo", 500_000, func() { send(t, "127.0.0.1:9", 1_000_000) })
 	if !(got.SentBytes >= 500_000) || !(got.Sent > 0) || !(got.ReceivedBytes >= 500_000) {
 		t.Errorf("sent 1 MB: got %+v, want at least half of it", got) // the kernel may drop packets
 	}
@@ -201,11 +211,11 @@ func TestTrafficOfAVirtualPair(t *testing.T) {
 			t.Fatal("the interface htveth0 is not up after a minute")
 		}
 	}
-	got := trafficOf(t, "htveth0", func() { send(t, "198.18.77.2:9", 1_000_000) })
+	got := trafficOf(t, "htveth0", 1_000_000, func() { send(t, "198.18.77.2:9", 1_000_000) })
 	if !(got.SentBytes >= 1_000_000 && got.SentBytes < 1_200_000) || !(got.Sent > 0) {
 		t.Errorf("sent 1 MB: got %+v, want this and the headers", got)
 	}
-	peer := trafficOf(t, "htveth1", func() { send(t, "198.18.77.2:9", 1_000_000) })
+	peer := trafficOf(t, "htveth1", 1_000_000, func() { send(t, "198.18.77.2:9", 1_000_000) })
 	if !(peer.ReceivedBytes >= 1_000_000 &&
 		peer.ReceivedBytes < 1_200_000) {
 		t.Errorf("the other end received %+v, want 1 MB and the headers", peer)
