@@ -32,11 +32,14 @@ class DocsCommands(unittest.TestCase):
     def test_a_server_runs_until_it_is_stopped(self):
         with tempfile.TemporaryDirectory() as work:
             place = docs_commands.Place(work, "page", {}, "empty")
-            for text, want in (("exec sleep 60", "ok"), ("# a comment\n\nexec sleep 60", "ok"), ("true", "ended"),
-                               ("exec sleep 60\ntrue", "ended"), ("false", "ended"),
+            for text, want in (("exec sleep 600", "ok"), ("# a comment\n\nexec sleep 600", "ok"), ("true", "ended"),
+                               ("exec sleep 600\ntrue", "ended"), ("false", "ended"),
                                ("echo no server; exit 77", "skip: no server")):
+                for seconds in ("0.5", "60") if want != "ok" else ("0.5",):  # a busy machine may need more than 0.5 s
+                    result, _ = place.run(Block("page", 1, text, [("stop", seconds)]))
+                    if result.startswith(want):
+                        break
                 with self.subTest(text):
-                    result, _ = place.run(Block("page", 1, text, [("stop", "0.5")]))
                     self.assertRegex(result, "^" + want)
 
     def test_a_block_without_lines_to_run_is_skipped(self):

@@ -44,7 +44,8 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	if path == "" {
 		return nil, nil
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.WSURLReadTimeout(3*time.Minute)) // the browser starts slowly on a busy machine
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium refuses its sandbox to root
 	}
@@ -743,9 +744,10 @@ func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	server, address, _ := startDashboard(t, p, "--input-dir", dir)
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10'`)
+	const requests = `performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/api/runs/'))`
+	await(t, ctx, requests+`.length > 1`)
 	in(t, ctx, chromedp.Sleep(1500*time.Millisecond)) // the page waits 1 s between two loads
-	if got := evaluate[[]string](t, ctx,
-		`performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/api/runs/'))`); len(got) != 2 {
+	if got := evaluate[[]string](t, ctx, requests); len(got) != 2 {
 		t.Errorf("got the requests %q, want one for the run and one for its charts", got)
 	}
 	server.Process.Kill()

@@ -214,7 +214,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			fault := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e",
 				"trace="+call, "-e", "inject="+call+":error=EIO")
 			attach(t, w, fault)
-			time.AfterFunc(patience/4, func() { fault.Process.Signal(os.Interrupt) })
+			time.AfterFunc(patience, func() { fault.Process.Signal(os.Interrupt) })
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
 			before := newestStep(t, dir)
 			fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
@@ -442,7 +442,7 @@ func attach(t *testing.T, w *watched, strace *exec.Cmd) {
 		return !strings.Contains(status, "TracerPid:\t0\n")
 	}
 	for begun := time.Now(); !attached(); time.Sleep(time.Millisecond) {
-		if strace.ProcessState != nil || time.Since(begun) > patience/4 {
+		if strace.ProcessState != nil || time.Since(begun) > patience {
 			strace.Process.Kill()
 			strace.Wait()
 			needtest.Missing(t, "ptrace", "strace may not trace other processes: "+said.String())

@@ -278,13 +278,22 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 
 // One Ctrl-C can cause two signals: from the terminal and from the parent process.
 func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
-	cmd := buildProgram(t).command(t.TempDir(), "train.steps=1000000", "train.eval_interval=0")
-	e := finishAfterStep(t, cmd, func() {
-		cmd.Process.Signal(syscall.SIGINT)
-		time.Sleep(time.Millisecond)
-		cmd.Process.Signal(syscall.SIGINT)
-	})
-	e.check(t, exit.Interrupted, "saved")
+	p := buildProgram(t)
+	for attempt := 1; ; attempt++ {
+		cmd := p.command(t.TempDir(), "train.steps=1000000", "train.eval_interval=0")
+		var apart time.Duration
+		e := finishAfterStep(t, cmd, func() {
+			begun := time.Now()
+			cmd.Process.Signal(syscall.SIGINT)
+			time.Sleep(time.Millisecond)
+			cmd.Process.Signal(syscall.SIGINT)
+			apart = time.Since(begun)
+		})
+		if apart < time.Second || attempt == 3 { // otherwise, a busy machine stopped this test between the signals
+			e.check(t, exit.Interrupted, "saved")
+			return
+		}
+	}
 }
 
 // A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run.

@@ -54,7 +54,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 		set    []string
 	}{
 		{"killed", syscall.SIGKILL, nil},
-		{"frozen", freeze, []string{"parallel.timeout_seconds=6"}},
+		{"frozen", freeze, []string{"parallel.timeout_seconds=12"}},
 		{"killed, over the network", syscall.SIGKILL, []string{"parallel.shared_memory=off"}},
 		{"killed, groups", syscall.SIGKILL, []string{"model.batch_norm=ghost", "model.ghost_group=2"}},
 	} {
@@ -134,26 +134,24 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 			if memory == "off" && gloo.Available() != nil {
 				needtest.Missing(t, "gloo", gloo.Available())
 			}
-			const most = 3
-			for attempt := 1; attempt <= most; attempt++ {
-				if pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory, attempt == most) {
+			for _, timeout := range []time.Duration{6 * time.Second, 30 * time.Second} { // longer on a busy machine
+				if pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory, timeout, timeout > 6*time.Second) {
 					return
 				}
 			}
-			t.Fatalf("the machine has too much other load: none of %d pauses reached all processes within a second",
-				most)
+			t.Fatal("the machine has too much other load: no pause reached all processes within seconds")
 		})
 	}
 }
 
-// pauseOfTheWholeJob returns false if sending a signal to all processes took longer than one second, because the result
-// is then invalid. Unless the attempt is the last one, it also returns false if a rank was lost. Other load on the
-// machine can delay a single rank for longer than the time-out of heartbeats.
-func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid bool) {
+// pauseOfTheWholeJob returns false if sending a signal to all processes took longer than a sixth of the time-out,
+// because the result is then invalid. Unless the attempt is the last one, it also returns false if a rank was lost.
+// Other load on the machine can delay a single rank for longer than the time-out of heartbeats.
+func pauseOfTheWholeJob(t *testing.T, p program, set string, timeout time.Duration, last bool) (valid bool) {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0",
-		"parallel.timeout_seconds=6", set)
+		fmt.Sprint("parallel.timeout_seconds=", timeout.Seconds()), set)
 	var before, after int64
 	var apart time.Duration
 	paused := finishAfterStep(t, cmd, func() {
@@ -167,14 +165,14 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string, last bool) (valid b
 		}
 		signal(freeze)
 		before = stepsRecorded(t, dir)
-		time.Sleep(8 * time.Second) // longer than the time-outs of heartbeats, 6 s, and of operations, 7.5 s
+		time.Sleep(timeout * 4 / 3) // longer than the time-outs of heartbeats and, a quarter longer, of operations
 		signal(thaw)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		cmd.Process.Signal(syscall.SIGTERM)
 	})
-	if apart > time.Second || paused.code == exit.Communication && !last {
+	if apart > timeout/6 || paused.code == exit.Communication && !last {
 		t.Logf("the pauses began up to %v apart, exit code %d:\n%s", apart, paused.code, paused.stderr)
 		return false
 	}
