@@ -141,7 +141,7 @@ expect 1 "does not search its own folder" "a library without a run path" ./dist_
 
 # machines_table.py keeps the rows of the page that this checkout has not run, and replaces the others.
 result() { printf '%s\t' "$1" 61 1500 15 "$2" abc1234 2026-11-29 2 && echo 240; }
-head='| System | User | From | Compiler | Installation, s | CPU time of it, s | Installation, MB | Training, s | Loss | Commit | Day | Cores |
+head='| System | User | From | Compiler | Installation, s | CPU time of the installation, s | Installation, MB | Training, s | Loss | Commit | Day | Cores |
 |---|---|---|---|---|---|---|---|---|---|---|---|'
 old='| Debian 12 | ordinary user | source | gcc | 1 | 2 | 3 | 4 | 5.000000 | old | 2026-11-28 | 8 |'
 page() { printf 'before\n<!-- machines -->\n%s\n<!-- end of machines -->\nafter\n' "$1"; }

@@ -183,8 +183,8 @@ def main():
         text = table(part)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = used.ru_utime + used.ru_stime - begun.ru_utime - begun.ru_stime
-        text += f"\nMeasured on {time.strftime('%Y-%m-%d')}; load {load:.0f} to {os.getloadavg()[0]:.0f}; " \
-                f"{spent:.0f} s of CPU time.\n"
+        text += f"\nMeasured on {time.strftime('%Y-%m-%d')} in {spent:.0f} s of CPU time. " \
+                f"Load average: {load:.0f} at the start, {os.getloadavg()[0]:.0f} at the end.\n"
         print(text, flush=True)
         if given.write:
             with open(given.write) as file:

@@ -12,9 +12,8 @@ FIELDS = ["row", "seconds", "megabytes", "training", "loss", "commit", "day", "c
 SYSTEMS = {"bullseye": "Debian 11", "bookworm": "Debian 12", "trixie": "Debian 13", "sid": "Debian sid"}
 USERS = {"root": "root", "user": "ordinary user"}
 BEGIN, END = "<!-- machines -->\n", "<!-- end of machines -->\n"
-HEAD = ["System", "User", "From", "Compiler", "Installation, s", "CPU time of it, s", "Installation, MB", "Training, s",
-        "Loss", "Commit", "Day",
-        "Cores"]
+HEAD = ["System", "User", "From", "Compiler", "Installation, s", "CPU time of the installation, s", "Installation, MB",
+        "Training, s", "Loss", "Commit", "Day", "Cores"]
 
 
 def read_results(path):

@@ -509,7 +509,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 	if lines := strings.Count(string(text), "\n"); err != nil || lines != 1+3*len(s.Rows) {
 		t.Errorf("--csv: got %d lines, %v", lines, err)
 	}
-	// The network fits any cluster, and types of GPUs that it has not seen.
+	// Policy dqn must accept a cluster of other GPUs than those on which its neural network was trained.
 	small, trace := gavelFiles(t, goodTrace)
 	six := execute([]string{"schedule", "compare", "--speeds", small, "--trace", trace, "--gpus", "v100=4/1,k80=2/1",
 		"--device", "reference"})

@@ -33,8 +33,8 @@ type Options struct {
 	// Devices is the default number of ranks of a node: one for each local device. 0 means 1.
 	Devices int
 
-	// Shell is the environment in which an interactive shell above this process started (ShellEnvironment). A launcher
-	// whose variables it has started the shell, not this process.
+	// Shell is the environment in which an interactive shell above this process started (ShellEnvironment). If a
+	// launcher's variables are in Shell, the launcher started the shell, not this process.
 	Shell []string
 }
 

@@ -26,9 +26,9 @@
 // Therefore the PET_* variables decide if PET_NPROC_PER_NODE requests several processes per pod and LOCAL_RANK is not
 // set.
 //
-// A launcher may also start an interactive shell (srun --pty bash). The shell passes the launcher's variables on to all
-// programs, which are no ranks. Options.Shell is the environment of such a shell: variables of MPI and Slurm that the
-// shell has, too, do not decide.
+// A launcher may also start an interactive shell (srun --pty bash). The programs that the user starts in the shell
+// inherit the launcher's variables, but are not ranks. Options.Shell is the environment of the shell. If the variables
+// of MPI or of the Slurm step have the same values in Options.Shell, Find ignores this source.
 //
 // # Ranks and nodes
 //

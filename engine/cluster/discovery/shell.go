@@ -13,7 +13,7 @@ import (
 // returns nil if there is none, or if the system has no /proc.
 //
 // A launcher that started a shell gave its variables to this shell, and the shell gives them to every program that the
-// user starts. These programs are no ranks of the launcher.
+// user starts. These programs are not ranks.
 func ShellEnvironment() []string { return shellEnvironment("/proc", os.Getppid()) }
 
 // mostAncestors limits the search, because a process can get another parent meanwhile.

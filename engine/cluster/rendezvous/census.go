@@ -31,8 +31,8 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	if err != nil {
 		return 0, 0, err
 	}
-	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to the server of this
-	// count.
+	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to the rendezvous server of
+	// CountRanks, which is about to close.
 	select {
 	case <-group.ended:
 	case <-ctx.Done():

@@ -27,7 +27,7 @@ type Member struct {
 
 func (m Member) who() string { return fmt.Sprintf("%s, process %d", m.Name, m.PID) }
 
-// Group is this rank's membership. Any goroutine may call its methods.
+// Group is this rank's handle to the process group. Any goroutine may call its methods.
 type Group struct {
 	options Options
 	link    *link

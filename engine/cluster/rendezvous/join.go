@@ -391,8 +391,8 @@ func (g *Group) await(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lateError returns the error of await after ctx has ended. After a time-out it names the missing ranks: those of
-// missing, or else those of the server's last report.
+// lateError returns the error of await after ctx has ended. After a time-out, the error lists the missing ranks. They
+// come from latest, or, if it is nil, from the last report of the server.
 func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("join rank 0 at %s: %w", g.options.Address, context.Cause(ctx))

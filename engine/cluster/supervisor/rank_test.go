@@ -188,7 +188,7 @@ func do(step []string) {
 	}
 }
 
-// mark marks an event. The rename makes name and text visible at once.
+// mark marks an event. The rename makes the file and its text visible atomically.
 func mark(folder, name, text string) {
 	path := filepath.Join(folder, name)
 	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600),

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// trialBytes is the contribution of a rank to an operation that compares shapes. It is about the size of a rank's
-	// report.
+	// trialBytes is the buffer size of the all-reduces with which fastest compares shapes. It is about the size of a
+	// rank's report.
 	trialBytes = 1 << 10
 	// trialRounds is the number of measured operations per shape. Larger: a longer start. Smaller: more noise.
 	trialRounds = 4
@@ -120,9 +120,11 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 
 // threshold returns the largest size for which operations are faster along the tree than with direct messages.
 //
-//	small, large  seconds of an operation along the tree: of trialBytes, and of maxTreeBytes
-//	direct        seconds of one exchange of messages between all ranks; a larger operation, of which each rank
-//	              reduces a part, needs a small operation along the tree and two such exchanges
+//	small, large  seconds of a tree operation on trialBytes, and on maxTreeBytes
+//	direct        seconds of one direct exchange of messages between all ranks
+//
+// Above the threshold, each rank reduces one part of the buffer. Such an operation costs a small tree operation and two
+// direct exchanges.
 func threshold(small, large, direct float64) (bytes int64) {
 	bytes = treeBytes[0]
 	for _, b := range treeBytes[1:] {

@@ -65,7 +65,8 @@ type refusal struct {
 	fatal  bool
 }
 
-// gatherRanks is rank 0's side of the handshake. It waits for all ranks, creates the memory and sends it to the ranks.
+// gatherRanks performs the handshake on rank 0. It waits for all ranks, creates the memory and sends its descriptor to
+// the ranks.
 func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, peers []peer, err error) {
 	defer func() {
 		if err != nil {
@@ -239,7 +240,8 @@ func refuse(conn *net.UnixConn, reason string) {
 	conn.Close()                                       // the connection has no further use
 }
 
-// joinRanks is the side of the other ranks. It connects to rank 0, sends the greeting and waits for the memory.
+// joinRanks performs the handshake on a rank other than rank 0. It connects to rank 0, sends the greeting, and waits for
+// the descriptor of the shared memory.
 func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	conn, err := dial(ctx, c)
 	if err != nil {

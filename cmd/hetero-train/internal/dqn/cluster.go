@@ -16,8 +16,8 @@ import (
 // Problem describes the episodes that a network is trained on.
 type Problem struct {
 	Encoding Encoding `json:"encoding"`
-	// Arrivals are the kinds of episodes; each episode draws one. Their seeds are ignored. Each episode has its own
-	// seed.
+	// Arrivals lists the settings of job arrivals; each episode draws one entry. The seeds of the entries are ignored.
+	// Each episode has its own seed.
 	Arrivals []workload.Arrivals `json:"arrivals"`
 	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda <
 	// 1.
@@ -26,9 +26,9 @@ type Problem struct {
 	// of the jobs of the episode, each alone on its best type of GPU.
 	Horizon float64 `json:"horizon"`
 	// Shaped subtracts a time from the cost of each job: its running time alone on its best type of GPU. No decision
-	// can change this time. The cost of a job is then its excess over this time, counted when the job starts. The sum
-	// of the rewards of an episode changes by a constant that depends only on its jobs, but the variance of the rewards
-	// is much smaller.
+	// can change this time. The cost of a job is then its excess over this time, counted when the job starts. With
+	// Shaped, the sum of the rewards of an episode is larger by a constant, which depends only on the jobs of the
+	// episode. The rewards vary much less than without Shaped.
 	Shaped bool `json:"shaped"`
 	// Caution is the margin of Policy.SetCaution that the trained policy starts with. It has no effect on training.
 	Caution float64 `json:"caution"`
@@ -43,7 +43,7 @@ type Problem struct {
 	Input string `json:"input"`
 }
 
-// Source is where the episodes of a Problem come from.
+// Source contains the cluster and the jobs from which the episodes of a Problem are drawn.
 type Source struct {
 	Setup *workload.Setup
 	Lists []*scheduler.Workload // nil: the jobs are generated from the setup and Problem.Arrivals
@@ -89,8 +89,7 @@ func (p Problem) check() error {
 	return p.Encoding.check()
 }
 
-// scaleUnits is the unit of rewards relative to the unit of time. With this value, the reward of a decision is about
-// 0.1.
+// Rewards are divided by scaleUnits units of time. With 10, the reward of a decision is about 0.1.
 const scaleUnits = 10
 
 // usualGPUs is the number of GPUs that Arrivals.Jobs and Window are meant for.

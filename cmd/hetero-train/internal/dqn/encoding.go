@@ -31,7 +31,8 @@ import (
 //   - with sharing, the GPUs of the running job whose pair has the largest gain: the sum of both speeds, each relative
 //     to its speed alone. Jobs share only if the gain is above 1.
 //
-// Only the baseline places gangs on GPUs of several types.
+// These rules use one type of GPU. Only the action that follows the policy Encoding.Advice can place a gang on GPUs of
+// several types.
 type Encoding struct {
 	// Oldest and Shortest select the jobs that actions can start: the first Oldest jobs of the queue, and the Shortest
 	// jobs with the least remaining time among the others.

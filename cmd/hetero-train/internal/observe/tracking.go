@@ -28,7 +28,7 @@ type Tracking struct {
 	run    *assembly.Run
 	spool  *mlflow.Spool
 	sender *mlflow.Sender
-	oracle float64 // of the latest decision; 0: none
+	oracle float64 // fraction of the oracle of the latest decision; 0: unknown
 	*points
 }
 
@@ -123,8 +123,8 @@ func (t *Tracking) addFile(name, path string) {
 	}
 }
 
-// syncCommand sends the run to MLflow again. It names the server, because credentials go only to a server that the user
-// names.
+// syncCommand returns the command that sends the rest of the run to MLflow. It names the server, because credentials go
+// only to a server that the user names.
 func (t *Tracking) syncCommand() string {
 	return fmt.Sprintf("hetero-train tracking sync %s --mlflow %s", t.run.Folder.Dir, t.run.Process.Cfg.Tracking.MLflow)
 }
@@ -169,7 +169,8 @@ func (t *Tracking) StepDone(r *train.StepRecord) {
 	t.spool.Add(l)
 }
 
-// Decided takes the fraction of the oracle from a decision of the balancer.
+// Decided stores the decision's fraction of the oracle (see docs/balancing.md), or 0 if it is unknown. StepDone sends it
+// as balance/oracle_ratio.
 func (t *Tracking) Decided(_ int, d *balancer.Decision, _ []straggler.Verdict) {
 	t.oracle = 0
 	if v := d.ShareOfOracle(); v > 0 {

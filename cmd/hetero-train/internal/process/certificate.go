@@ -45,9 +45,9 @@ type renewed struct {
 	started time.Time
 
 	own atomic.Pointer[tls.Certificate]
-	due atomic.Int64 // time of the next look, since started; never while one runs
+	due atomic.Int64 // time of the next call of renew, as a duration since started; renewing while renew runs
 
-	// one look at a time uses these
+	// only renew uses these; one call at a time
 	versions [2]version // of own
 	said     string     // the newest warning
 }
@@ -87,13 +87,13 @@ func (c *renewed) read() (*tls.Certificate, error) {
 	return &own, nil
 }
 
-// never is a time that does not come.
-const never = math.MaxInt64
+// renewing is the value of due while renew runs: no handshake starts another call.
+const renewing = math.MaxInt64
 
-// get returns the certificate for a handshake. If a look at the files is due, it starts one, and does not wait for it:
-// a disk that hangs must not stop handshakes.
+// get returns the certificate for a handshake. If the files are due for a check, get starts renew in a goroutine and
+// does not wait: a disk that hangs must not stop handshakes.
 func (c *renewed) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if due := c.due.Load(); int64(time.Since(c.started)) >= due && c.due.CompareAndSwap(due, never) {
+	if due := c.due.Load(); int64(time.Since(c.started)) >= due && c.due.CompareAndSwap(due, renewing) {
 		go c.renew()
 	}
 	return c.own.Load(), nil
@@ -112,7 +112,8 @@ func (c *renewed) renew() {
 		c.versions, c.said = now, ""
 		return
 	}
-	// One of two files may be missing while both are replaced, or a file cannot be read yet: the next look tries again.
+	// While both files are replaced, one may be missing or not readable yet. c.versions is unchanged, so renew reads the
+	// files again after renewalTime.
 	if text := err.Error(); text != c.said {
 		c.said = text
 		c.log.Warn("the changed certificate cannot be used; the server keeps the previous one", "error", err)

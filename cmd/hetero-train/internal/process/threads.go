@@ -54,10 +54,10 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 
-// MostThreads returns the largest number of threads of a rank whose device has this number of threads. several reports
-// that the rank communicates with others.
-func MostThreads(device int, several bool) int {
-	n := rankThreads + max(device, 1) + runtime.GOMAXPROCS(0)
+// MostThreads returns the largest number of OS threads of a rank. deviceThreads is the number of threads of its device,
+// and several states that the rank communicates with others.
+func MostThreads(deviceThreads int, several bool) int {
+	n := rankThreads + max(deviceThreads, 1) + runtime.GOMAXPROCS(0)
 	if several {
 		n += networkThreads
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-const long = `Balance and record a training whose steps another program computes.
+const long = `Balance and record a training run whose steps another program computes.
 
 The Python package hetero_train starts this command next to each rank of a PyTorch script; see docs/pytorch.md. The command reads
 messages from standard input and answers on standard output, one JSON object per line. It opens no connection to other ranks, and it
@@ -45,8 +45,8 @@ const example = `  hetero-train bridge | jq .type`
 
 // New returns the command.
 func New(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training", Long: long, Example: example,
-		Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "bridge", Short: "Balance and record a PyTorch training run", Long: long,
+		Example: example, Args: cli.NoArguments}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return Serve(cmd.Context(), a, os.Stdin)
 	}

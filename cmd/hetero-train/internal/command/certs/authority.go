@@ -20,8 +20,9 @@ import (
 
 const authorityName = "ca"
 
-// A certificate is valid from the time early before the present, so that machines whose clocks differ accept it.
-const early = time.Hour
+// clockTolerance is how long before its creation the validity of a certificate begins, so that machines whose clocks are
+// slow accept the certificate.
+const clockTolerance = time.Hour
 
 // authority is the certificate authority that signs the certificates of machines.
 type authority struct {

@@ -87,7 +87,7 @@ func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabula
 	return t, err
 }
 
-// setClasses names the classes of a classifier of texts. names may be nil.
+// setClasses stores the class names of a classifier of texts in settings. nil stands for unknown names.
 func setClasses(settings weights.Settings, f *checkpoint.File, names []string) {
 	head, classifies := f.Info("classifier.weight")
 	bert, ok := settings.(*weights.BERTSettings)

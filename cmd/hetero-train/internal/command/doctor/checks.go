@@ -17,8 +17,8 @@ type level string
 const (
 	good    level = "ok"
 	note    level = "note"    // worth knowing
-	warning level = "warning" // makes a training slow, or fails in some cases
-	fault   level = "fault"   // a training fails
+	warning level = "warning" // training runs are slow, or some of them fail
+	fault   level = "fault"   // training runs fail
 )
 
 // finding is the result of one check.

@@ -20,17 +20,17 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-const long = `Find what would make a training slow or fail, before it starts.
+const long = `Find problems that would slow down or stop a training run, before the run starts.
 
 The command reads the clock, versions, limits, control groups, network interfaces, ports, shared memory, disks, drivers and
-NCCL settings of this machine. With the launcher of a training, or with --nnodes, it also connects the machines, and compares
+NCCL settings of this machine. With the launcher of a training run, or with --nnodes, it also connects the machines, and compares
 them. It trains nothing and changes nothing. To test devices and communication, run selftest; to measure speed, run profile.
 
 Each finding has a level:
   ok       nothing to do
   note     worth knowing
-  warning  makes a training slow, or fails in some cases
-  fault    a training fails
+  warning  training runs are slow, or some of them fail
+  fault    training runs fail
 
 Each warning and each fault has its cure.
 
@@ -57,8 +57,8 @@ type report struct {
 func New(a *cli.App) *cobra.Command {
 	var asJSON, all bool
 	assigned := new(cli.LauncherFlags)
-	cmd := &cobra.Command{Use: "doctor", Short: "Find what would make a training slow or fail", Long: long,
-		Example: example, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "doctor", Short: "Find problems that would slow down or stop a training run",
+		Long: long, Example: example, Args: cli.NoArguments}
 	cmd.Flags().BoolVar(&asJSON, "json", false,
 		"print one JSON object with all facts on one line of standard output instead of the table")
 	cmd.Flags().BoolVar(&all, "all", false, "print also the checks that passed")

@@ -72,8 +72,8 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 	})
 }
 
-// among opens an NCCL communicator of some of the ranks. All these ranks must call it with the same name, which no
-// other group may use.
+// among opens an NCCL communicator of some of the ranks. All ranks in ranks must call among with the same name. The name
+// must be unique to the group.
 func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	control, err := hostAmong(ctx, x, name, ranks)
 	if err != nil {
@@ -85,7 +85,7 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 	return x.OverNCCL(ctx, control)
 }
 
-// hostAmong opens a communicator of the same ranks in host memory.
+// hostAmong opens a communicator of ranks whose buffers are in host memory. It is the control channel of among.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	t := x.Rank.Team
 	own, limit := slices.Index(ranks, t.Place.Rank), session.OperationLimit(x.Rank.Process.Cfg.Parallel.TimeoutSeconds)

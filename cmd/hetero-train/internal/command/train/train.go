@@ -223,5 +223,5 @@ func warnOfAddressLimit(log *slog.Logger) {
 // AddResume adds --resume and --allow to the root command and to train.
 func AddResume(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "resume although `KEY` has changed; needed for keys that affect training results, for example optimizer.lr; repeatable")
-	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "resume from: `auto|none|RUN|PATH`; auto: the newest checkpoint; none: start a new run; RUN, PATH: this run or checkpoint")
+	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "checkpoint to resume from, `auto|none|RUN|PATH`: auto (newest valid one of this run), none (start a new run), the name or folder of a run, or the folder of a checkpoint")
 }

@@ -1,2 +1,2 @@
-// Package version prints the versions of the program and of its optional parts.
+// Package version prints the version of the program, and the available and missing components.
 package version

@@ -26,14 +26,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// part is a library or another component of the program, which may be optional.
+// part is a component of the program: a library, a device or a decoder.
 type part struct {
 	Name      string `json:"name"`
 	For       string `json:"for"`
 	Available bool   `json:"available"`
 	Version   string `json:"version,omitempty"`  // version of the component
-	Compiler  string `json:"compiler,omitempty"` // compiler or path of the native library
-	Path      string `json:"path,omitempty"`     // compiler or path of the native library
+	Compiler  string `json:"compiler,omitempty"` // compiler of the native library
+	Path      string `json:"path,omitempty"`     // path of the native library
 	Reason    string `json:"reason,omitempty"`   // reason why the component is not available, and the remedy
 }
 
@@ -110,7 +110,8 @@ func jpegPart() part {
 		Compiler: compilerOf(c.Path), Reason: c.Reason}
 }
 
-// compilerOf returns the compiler that a library names, or "".
+// compilerOf returns the compiler of the library at path, from its ELF section .comment. It returns "" if the section
+// cannot be read.
 func compilerOf(path string) string {
 	if path == "" {
 		return ""
@@ -144,15 +145,15 @@ func compilerIn(comments string) string {
 	return first
 }
 
-const versionLong = `Print release, commit, compiler and platform of the program, then a list of its optional parts.
-For each part, print its version and the path of its library, or the reason why it is missing.`
+const versionLong = `Print release, commit, compiler and platform of the program, then a list of its native libraries and devices.
+For each, print its version and the path of its library, or the reason why it is missing.`
 
 // New returns the command that prints versions.
 func New() *cobra.Command {
 	var asJSON, short bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print versions and optional parts",
+		Short: "Print the version, and which native libraries and devices are available",
 		Long:  versionLong,
 		Example: `  hetero-train version
   hetero-train version --short       the same line as hetero-train --version
@@ -206,13 +207,13 @@ func writeVersion(w io.Writer, list []part) error {
 	return libraryFolders(w)
 }
 
-// reasonOf is a reason that several parts may have.
+// reasonOf lists the components that are missing for the same reason.
 type reasonOf struct {
 	reason string
 	parts  []string // "cpu device (training on CPUs)"
 }
 
-// reasonsOf returns each reason once.
+// reasonsOf groups the missing components by reason.
 func reasonsOf(list []part) (all []reasonOf) {
 	for _, p := range list {
 		if p.Reason == "" {
