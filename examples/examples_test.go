@@ -19,7 +19,7 @@ import (
 // mostLines is the largest number of lines of an example.
 const mostLines = 75
 
-// common are the settings of a training that takes less than a second.
+// common are the settings of a training run that takes less than a second.
 var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.channels=[4]", "data.num_samples=96",
 	"data.batch_size=12", "data.image_size=8", "data.crop_padding=0", "train.steps=12",
 	"train.eval_interval=0", "optimizer.lr=0.05", "schedule.name=constant", "experiment.name=run"}

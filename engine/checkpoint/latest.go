@@ -223,8 +223,8 @@ func readPointer(fsys fileSystem, name string) (string, error) {
 	return text, err
 }
 
-// readText returns at most the first most bytes of a file, without surrounding white space.
-func readText(fsys fileSystem, name string, most int64) (string, error) {
+// readText returns at most the first limit bytes of a file, without surrounding white space.
+func readText(fsys fileSystem, name string, limit int64) (string, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
 		return "", err
@@ -234,7 +234,7 @@ func readText(fsys fileSystem, name string, most int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := make([]byte, min(size, most))
+	text := make([]byte, min(size, limit))
 	if err := readFull(file, text, 0); err != nil {
 		return "", err
 	}

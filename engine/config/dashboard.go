@@ -30,11 +30,11 @@ func (d *Dashboard) Keys() []Key {
 		String(&d.BasePath, "base_path", "").
 			Doc("Path below which a proxy serves the page, such as `/user/me/proxy/8501/`, if the proxy does not remove this path from the requests. Requests without this path are served, too. Empty: the proxy removes its path, or there is no proxy."),
 		String(&d.CertFile, "cert_file", "").Path().
-			Doc("Certificate of the server (PEM, followed by those of the authorities between). With `key_file`, the server speaks only HTTPS. A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
+			Doc("Certificate of the server (PEM, followed by the certificates of intermediate authorities). With `key_file`, the server speaks only HTTPS. A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
 		String(&d.KeyFile, "key_file", "").Path().
-			Doc("Private key of `cert_file` (PEM). The same users as of `token_file` may have access to it."),
+			Doc("Private key of `cert_file` (PEM). The permissions must be those of `token_file`: only the owner, or, for a file of root, also its group."),
 		String(&d.TokenFile, "token_file", "").Path().
-			Doc("File with the secret that a browser must send. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, `hetero-train dashboard` makes one and prints it, and `train --dashboard` refuses to start."),
+			Doc("File with the secret that a browser must send. Only the owner may have access to the file. If the owner is root, the group may read the file, too. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, `hetero-train dashboard` makes one and prints it, and `train --dashboard` refuses to start."),
 		Bool(&d.Insecure, "insecure", false).
 			Doc("Lets other machines read without a token."),
 	})

@@ -111,8 +111,8 @@ func (k Key) Doc(text string) Key { k.doc = text; return k }
 // Unit sets the unit of a number.
 func (k Key) Unit(unit string) Key { k.unit = unit; return k }
 
-// AtLeast requires a value of at least least.
-func (k Key) AtLeast(least float64) Key { k.min, k.above = least, false; return k }
+// AtLeast requires a value of at least bound.
+func (k Key) AtLeast(bound float64) Key { k.min, k.above = bound, false; return k }
 
 // Above requires a value above bound.
 func (k Key) Above(bound float64) Key { k.min, k.above = bound, true; return k }
@@ -139,8 +139,8 @@ func each(mark func(Key) Key, keys []Key) []Key {
 	return keys
 }
 
-// AtMost requires a value of at most most.
-func (k Key) AtMost(most float64) Key { k.max, k.below = most, false; return k }
+// AtMost requires a value of at most bound.
+func (k Key) AtMost(bound float64) Key { k.max, k.below = bound, false; return k }
 
 // Below requires a value below bound.
 func (k Key) Below(bound float64) Key { k.max, k.below = bound, true; return k }

@@ -24,8 +24,8 @@ func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 // IsNot returns a need that is met if a key has none of the values. key is a full dotted name.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
-// Between returns a need that is met if a number is at least least and at most most. key is a full dotted name.
-func Between(key string, least, most float64) Need { return Need{key: key, least: least, most: most} }
+// Between returns a need that is met if a number is at least low and at most high. key is a full dotted name.
+func Between(key string, low, high float64) Need { return Need{key: key, least: low, most: high} }
 
 // Any returns a need that is met if at least one of needs is met.
 func Any(needs ...Need) Need { return Need{any: needs} }

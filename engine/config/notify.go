@@ -21,7 +21,7 @@ func (n *Notify) Keys() []Key {
 		String(&n.Webhook, "webhook", "").
 			Doc("Address that receives each event as JSON with POST. If the address contains a secret, use `webhook_file`, because logs and checkpoints contain the settings."),
 		String(&n.WebhookFile, "webhook_file", "").Path().OverriddenBy("notify.webhook").
-			Doc("File with the address of the webhook. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the environment variable `HETERO_NOTIFY_WEBHOOK_SECRET`."),
+			Doc("File with the address of the webhook. Only the owner may have access to the file. If the owner is root, the group may read the file, too. Empty: the environment variable `HETERO_NOTIFY_WEBHOOK_SECRET`."),
 		Strings(&n.Events, "events", NotifyEvents...).
 			Doc("Events to report: `finished`; `failed`, an end with an error; `straggler`, a rank became slower than usual for its device; `diverged`, the loss is not finite (exit code 4); `stalled`, no progress for `stalled_seconds`."),
 		Float(&n.StalledSeconds, "stalled_seconds", 600).Unit("s").SilentAtEnd("it never counts as stalled").

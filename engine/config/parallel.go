@@ -54,7 +54,7 @@ func (p *Parallel) Keys() []Key {
 		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").Operational().
 			Doc("`auto`: ranks of one machine exchange gradients through shared memory. `off`: through the network, for comparison."),
 		String(&p.TokenFile, "token_file", "").Path().Operational().
-			Doc("File with the secret that all ranks of the run share. Only its owner may have access to it; of a file of root, its group may also read it. Empty: the file that `HETERO_TOKEN_FILE` names, or else the value of `HETERO_TOKEN`."),
+			Doc("File with the secret that all ranks of the run share. Only the owner may have access to the file. If the owner is root, the group may read the file, too. Empty: the file that `HETERO_TOKEN_FILE` names, or else the value of `HETERO_TOKEN`."),
 		Bool(&p.Insecure, "insecure", false).Operational().
 			Doc("Accepts ranks of other machines without a secret. Every start logs a warning."),
 		String(&p.CAFile, "ca_file", "").Path().Operational().
@@ -62,7 +62,7 @@ func (p *Parallel) Keys() []Key {
 		String(&p.CertFile, "cert_file", "").Path().Operational().
 			Doc("Certificate of this machine (PEM). That of rank 0's machine names `master_addr`."),
 		String(&p.KeyFile, "key_file", "").Path().Operational().
-			Doc("Private key of `cert_file` (PEM). The same users as of `token_file` may have access to it."),
+			Doc("Private key of `cert_file` (PEM). The permissions must be those of `token_file`: only the owner, or, for a file of root, also its group."),
 		Bool(&p.Encrypt, "encrypt", false).Operational().
 			Doc("Encrypts gradients between machines by TLS 1.3; connections between ranks for discovery and control are always encrypted. Gradients then travel by `gloo`, because NCCL encrypts nothing. docs/security.md has the cost."),
 		String(&p.Ports, "ports", "").Operational().

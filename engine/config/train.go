@@ -49,7 +49,7 @@ func (t *Train) Keys() []Key {
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtMost(1 << 20).Learnt().
 			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient equals the gradient of the whole batch, except for BatchNorm: BatchNorm computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`. 0: at the start, the program times steps with several numbers that fit in the memory, and chooses the fastest (docs/training.md). With BatchNorm, 0 means 1, because another number would change the result."),
 		Choice(&t.Recompute, "recompute", "auto", "auto", "off", "all").Operational().
-			Doc("Activation recomputation (activation checkpointing): the backward pass computes activations again instead of keeping them in memory. `auto`: only if the memory of the device is too small, and for as few layers as possible. `off`: never. `all`: for all layers but the last. The result is the same in every bit; each step takes up to a third longer."),
+			Doc("Activation recomputation (activation checkpointing): the backward pass computes activations again instead of keeping them in memory. `auto`: only if the memory of the device is too small, and for as few layers as possible. `off`: never. `all`: for all layers but the last. The result is bit-equal to that without recomputation; each step takes up to a third longer."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").SilentAtEnd("only the last step is evaluated").
 			Operational().
 			Doc("Epochs between two evaluations. The last step is always evaluated, unless `max_seconds` ends the run. 0: only the last step."),

@@ -56,9 +56,9 @@ const (
 	gone
 )
 
-// New returns a Crowd of at most most connections.
-func New(most int) *Crowd {
-	return &Crowd{most: max(most, 1), counts: map[string]int{}, proved: map[*Guest]struct{}{}}
+// New returns a Crowd of at most limit connections.
+func New(limit int) *Crowd {
+	return &Crowd{most: max(limit, 1), counts: map[string]int{}, proved: map[*Guest]struct{}{}}
 }
 
 // Enter adds a connection. If there is no room, because all connections have proved themselves, or if the Crowd is

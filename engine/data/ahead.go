@@ -62,7 +62,7 @@ type Fetcher struct {
 	size    float64  // mean size of a sample
 }
 
-// fetching is an announced sample.
+// fetching is the state of the fetch of one sample, from Expect until a Reader takes its contents.
 type fetching struct {
 	started  bool
 	finished bool
@@ -73,12 +73,12 @@ type fetching struct {
 }
 
 // NewFetcher returns a Fetcher. fetch reads the stored bytes of a sample, into buf if buf is large enough. It must be
-// safe for concurrent use. most limits the number of fetches in flight; 0 means 256.
-func NewFetcher(most int, fetch func(i int, buf []byte) ([]byte, error)) *Fetcher {
-	if most <= 0 || most > mostFetches {
-		most = mostFetches
+// safe for concurrent use. limit is the largest number of fetches in flight; 0 means 256.
+func NewFetcher(limit int, fetch func(i int, buf []byte) ([]byte, error)) *Fetcher {
+	if limit <= 0 || limit > mostFetches {
+		limit = mostFetches
 	}
-	return &Fetcher{fetch: fetch, most: most, samples: map[int]*fetching{}}
+	return &Fetcher{fetch: fetch, most: limit, samples: map[int]*fetching{}}
 }
 
 // Expect implements Ahead.
@@ -99,7 +99,8 @@ func (f *Fetcher) Expect(i int) {
 	f.start()
 }
 
-// Horizon implements Ahead. It returns twice the target number of fetches, so that no fetch waits for an announcement.
+// Horizon implements Ahead. It returns twice the target number of fetches. Samples are thus announced before their
+// fetches can start.
 func (f *Fetcher) Horizon() int {
 	if f == nil {
 		return 0

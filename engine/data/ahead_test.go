@@ -44,9 +44,9 @@ func newStored(samples int, latency, process time.Duration, bytes int) *stored {
 	return s
 }
 
-// raise raises most to n.
-func raise(most *atomic.Int64, n int64) {
-	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+// raise sets maximum to n if n is larger.
+func raise(maximum *atomic.Int64, n int64) {
+	for old := maximum.Load(); n > old && !maximum.CompareAndSwap(old, n); old = maximum.Load() {
 	}
 }
 

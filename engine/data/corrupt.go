@@ -109,7 +109,8 @@ func (r *skippingReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.replace(i, nil, sizer, img)
 }
 
-// try reads a sample. It returns errors of the sample in fault, and all other errors in err.
+// try reads a sample. If sample i is unreadable, fault is the reason. err contains all other errors, including those
+// that Exhausted reports.
 func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err error) {
 	defer func() {
 		if p := recover(); p != nil {

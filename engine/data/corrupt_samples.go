@@ -129,7 +129,7 @@ func (r *skippingCounter) CountLabels(epoch, index int) (n int, err error) {
 	return n, err
 }
 
-// unreadable returns an error of a sample in fault, and all other errors in err.
+// unreadable divides an error: fault is the reason why a sample is unreadable, and err any other error.
 func unreadable(all error) (fault *Fault, err error) {
 	if !errors.As(all, &fault) || Exhausted(all) {
 		return nil, all

@@ -45,7 +45,7 @@ func TestReplacementsAreFunctionsOfTheSampleAlone(t *testing.T) {
 	if got, n := batches(t, options(4, Share{0, 8}), 10); got != want || n != replaced {
 		t.Error("4 workers read other samples than one")
 	}
-	// Two ranks read the same batches.
+	// The shares of two ranks together are equal to the batches of one rank.
 	first, n1 := batches(t, options(2, Share{0, 3}), 10)
 	second, n2 := batches(t, options(2, Share{3, 5}), 10)
 	var together strings.Builder

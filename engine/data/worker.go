@@ -25,7 +25,7 @@ func (l *Loader) start() error {
 		l.counts = l.counts && !l.o.Evaluate
 	}
 	for _, s := range l.sources {
-		// take may extend a job to a complete group
+		// a job has up to chunk samples; take may extend it to a complete group of l.group samples
 		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)}
 		l.workers.Go(w.run)
 	}

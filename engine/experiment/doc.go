@@ -22,21 +22,23 @@
 //	  logs/train.log         log of all processes of the run; each process appends
 //	  checkpoints/           see package checkpoint
 //	  .start                 the process that began to train last; see Start
-//	  results/result.json    see Result; replaced atomically. When a later process begins to train, Begin renames
-//	                         it to result.previous.json, and likewise results.md, and summary.json and
-//	                         latency_histogram.png in the logs
+//	  results/result.json    see Result; replaced atomically
+//	  *.previous.*           When a later process begins to train, Begin renames the files that describe the end of
+//	                         the earlier one: result.json becomes result.previous.json. The others are results.md,
+//	                         and in the logs summary.json and latency_histogram.png.
 //	<log_dir>/run_folder.txt  with Options.LogDir: the folder of the run; see OpenLogs
 //
 // # How a run begins
 //
 //	resume   contents of the folder                   action
 //	auto     empty, or no checkpoint                  a new run starts in this folder
-//	auto     a result with exit 0 and all the steps,  sets Run.Finished, changes nothing
-//	         or that the same early stopping ended
+//	auto     a finished run: exit code 0, and         sets Run.Finished, changes nothing
+//	         Options.Steps reached, or stopped early
+//	         under Options.EarlyStop
 //	auto     checkpoints                              resumes from the newest valid one; Run.Skipped lists damaged newer ones
 //	auto     checkpoints, none of them valid          returns *checkpoint.CorruptError; never starts a new run silently
-//	auto     a run of other settings, or of more      if Named: returns *ChangedError, changes nothing;
-//	         steps than Options.Steps                 else Begin moves it to <name>-1 (-2, …), a new run starts
+//	auto     a run with other settings, or one that   if Named: returns *ChangedError, changes nothing;
+//	         trained more steps than Options.Steps    else Begin moves it to <name>-1 (-2, …), a new run starts
 //	none     anything                                 Begin moves the old run to <name>-1 (-2, …), a new run starts
 //	PATH     a checkpoint of this run                 resumes from it in place
 //	PATH     a checkpoint of another run              Begin moves the old run, if any, as with none; resumes in a new folder

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// The weights of a finished run are lost only if all its checkpoints are damaged. A checkpoint that the system does not
-// read, or of a later format, may be valid.
+// The weights of a finished run are lost only if all its checkpoints are damaged. A checkpoint may be valid although it
+// cannot be opened, or has a later format.
 func TestUnreadableCheckpointsOfAFinishedRunAreNotLost(t *testing.T) {
 	damage := func(t *testing.T, path string) {
 		if err := os.Truncate(filepath.Join(path, "MANIFEST"), 5); err != nil {

@@ -81,11 +81,11 @@ func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 }
 
 // Finish waits for the sums that the last Backward started, and moves them to the buffer that the optimizer reads. It
-// returns nil only if the sums contain the gradients of every rank. The operations in behind run on the gradients'
+// returns nil only if the sums contain the gradients of every rank. The operations in trailing run on the gradients'
 // communicator directly after the last bucket, and are complete when Finish returns. Ranks can therefore exchange
 // reports about a step without a second synchronization.
-func (s *Sync) Finish(ctx context.Context, stream device.Stream, behind ...collective.Op) (Times, error) {
-	times, err := s.finishStep(ctx, stream, behind)
+func (s *Sync) Finish(ctx context.Context, stream device.Stream, trailing ...collective.Op) (Times, error) {
+	times, err := s.finishStep(ctx, stream, trailing)
 	if err != nil {
 		return times, s.fail(fmt.Errorf("gradient sum: %w", err))
 	}

@@ -20,9 +20,10 @@ const (
 
 // Options configure the sum of gradients.
 type Options struct {
-	// Group contains the communicators. Group.Grads transfers the buckets. Group.Stats transfers the exchanges of batch
-	// normalisation within the passes; it is nil if the plans have no exchanges. Stats may equal Grads, but then no
-	// bucket starts before the last exchange of the backward pass.
+	// Group contains the communicators. Group.Grads transfers the buckets. Group.Stats transfers the values that batch
+	// normalisation exchanges during the forward and backward passes. It is nil if no plan of the model has such an
+	// exchange. Stats may equal Grads. Then all-reduces of gradients do not overlap with the backward pass before its
+	// last exchange.
 	Group *Group
 
 	// Ends are the ends of buckets in bytes of the gradient buffer, ascending. They must be ends of parameters. nil
@@ -65,7 +66,7 @@ type Sync struct {
 	backwardEnd  device.Event
 	modelled     bool          // the device models time
 	reductions   []Reduction   // all-reduces of the last step, by run
-	exchanged    time.Duration // time of exchanges in the passes of this step, without the times that points still hold
+	exchanged    time.Duration // time of the exchanges of this step that were already read from points
 
 	// called for each operation between ranks; nil: no watcher
 	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64)

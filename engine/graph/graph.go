@@ -131,8 +131,8 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 // are compared with.
 func (g *Graph) UseF64() { g.paramType = tensor.F64 }
 
-// Freeze freezes every later parameter for which held returns true. layer is the parameter's Value.Layer.
-func (g *Graph) Freeze(held func(name string, layer int) bool) { g.frozen = held }
+// Freeze freezes every later parameter for which frozen returns true. layer is the parameter's Value.Layer.
+func (g *Graph) Freeze(frozen func(name string, layer int) bool) { g.frozen = frozen }
 
 // NextLayer starts the next layer of the model: later parameters belong to it. Layers are counted from 0, and learning
 // rates and freezing by depth use the count. A model starts in layer 0.

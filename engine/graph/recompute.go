@@ -43,7 +43,7 @@ func (g *Graph) replayed(n *Node, forward []*Node, again *replay) *Node {
 	return &Node{Name: n.Name, Op: n.Op, In: again.of(n.In), Out: again.of(n.Out), Phase: n.Phase, Layer: n.Layer}
 }
 
-// repeat appends copies of the nodes of the layer again.layer, and records their values in again.
+// repeat appends copies of the nodes of the layer again.layer, and records their values in again.values.
 func (g *Graph) repeat(forward []*Node, again *replay) {
 	for _, n := range forward {
 		if n.Layer != again.layer || !repeatable(n) {

@@ -84,11 +84,11 @@ func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
 		versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
 }
 
-// Compile plans g for the cache's device. fixed is the model's parameter layout. It is nil for the first plan, which
+// Compile plans g for the cache's device. layout is the model's parameter layout. It is nil for the first plan, which
 // chooses the layout. Errors name the node; device.ErrUnsupported is in the chain if the device supports neither the op
 // nor its decomposition.
-func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
-	return compile(newCompiler(cache, g, fixed))
+func Compile(cache *Cache, g *graph.Graph, layout *Params) (*Plan, error) {
+	return compile(newCompiler(cache, g, layout))
 }
 
 // CompilePlain compiles a first plan in which all parameters have plain layouts, regardless of the device's choice. Use

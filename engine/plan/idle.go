@@ -11,13 +11,13 @@ import (
 
 // CompileIdle compiles a plan for a rank with a share of 0 samples. The rank takes part in the exchanges of g, and
 // updates its running statistics from the results of the exchanges. Its gradients are zero. g is the graph for any
-// number of samples. fixed is the model's parameter layout. The plan has no outputs, and only those inputs of g that
+// number of samples. layout is the model's parameter layout. The plan has no outputs, and only those inputs of g that
 // are equal on all ranks.
-func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err error) {
-	if err := fixed.check(g); err != nil {
+func CompileIdle(cache *Cache, g *graph.Graph, layout *Params) (_ *Plan, err error) {
+	if err := layout.check(g); err != nil {
 		return nil, err
 	}
-	c := newCompiler(cache, g, fixed)
+	c := newCompiler(cache, g, layout)
 	defer c.giveUp(&err)
 	c.idle = true
 	c.declare()
@@ -41,7 +41,7 @@ func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err erro
 			return nil, err
 		}
 	}
-	return c.finish(fixed), nil
+	return c.finish(layout), nil
 }
 
 // clearGradients appends a launch that zeroes the gradients at the start of the backward pass.

@@ -84,10 +84,10 @@ func Reopen(path string) (*os.File, error) {
 	return nil, &Error{path, "another process replaces the file all the time"}
 }
 
-// Read returns the contents of the regular file path. A file of more than most bytes is an error.
-func Read(path string, most int64) ([]byte, error) {
+// Read returns the contents of the regular file path. A file of more than limit bytes is an error.
+func Read(path string, limit int64) ([]byte, error) {
 	f, info, err := Open(path)
-	return contents(f, info, most, err)
+	return contents(f, info, limit, err)
 }
 
 // ReadIn returns the contents of the regular file name in root; see Read.

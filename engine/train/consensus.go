@@ -54,9 +54,9 @@ func (c *consensus) wishes() wish {
 	return w
 }
 
-// begin begins a step. since is the training time between the previous step and this one.
-func (c *consensus) begin(since time.Duration) {
-	c.latest = RankStep{Other: since}
+// begin begins a step. gap is the training time between the previous step and this one.
+func (c *consensus) begin(gap time.Duration) {
+	c.latest = RankStep{Other: gap}
 	c.timed = c.timed[:0]
 }
 

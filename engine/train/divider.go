@@ -20,7 +20,7 @@ type divider struct {
 	version int    // of the shares that the loader reads; see shares.Owner
 	changed bool   // the step is the first with new shares
 	steps   int    // number of steps with the current shares
-	noted   string // last notes of the device
+	noted   string // newest notes that notes returned
 }
 
 // split asks the splitter for shares, and switches to these shares once all ranks have plans for them.
@@ -84,7 +84,7 @@ func (d *divider) follow() error {
 		return nil
 	}
 	d.version, d.changed, d.steps = owner.Version(), true, 0
-	if d.replica.Staged() { // for the old shares
+	if d.replica.Staged() { // the staged batch belongs to the old shares
 		if err := d.jump(); err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (d *divider) follow() error {
 	return d.loader.SetShare(d.batch(), part.Offset, part.Count)
 }
 
-// notes returns the notes of the device about the programs for the current shares, unless they are the last notes. It
-// does so in the second step with these shares, after all programs have run.
+// notes returns the notes of the device about the programs for the current shares, unless they are the newest notes.
+// The result is nil except in the second step with the current shares, because by then every program has run once.
 func (d *divider) notes() error {
 	d.steps++
 	dev, ok := d.replica.Device().(device.Noting)

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// hosts returns options of ranks that divide a limit, of which each has a part, and the memory of their processes by
-// number of samples.
+// hosts returns the options of two ranks that divide one memory limit. part.Bytes is the part of each rank, and
+// needs[n] is the host memory of a rank with n samples.
 func hosts(t *testing.T) (o replica.Options, part *memory.Limit, needs []int64) {
 	t.Helper()
 	o = testOptions()
@@ -58,7 +58,8 @@ func TestFixedSharesMayNeedUnequalPartsOfTheMemory(t *testing.T) {
 	}
 }
 
-// A rank whose largest share fits exactly would have no memory for a cache, also with its first share.
+// If the limit of shares used all memory, the cache would get none, even with the smaller first share. The limit is
+// therefore lower.
 func TestLimitsLeaveRoomForOptionalMemory(t *testing.T) {
 	o, part, needs := hosts(t)
 	part.Bytes = needs[testBatch]
@@ -78,7 +79,7 @@ func TestLimitsLeaveRoomForOptionalMemory(t *testing.T) {
 		}}.start(t)
 }
 
-// Each rank explains with its own account why the ranks cannot hold a micro-batch.
+// If the ranks cannot hold a micro-batch, the error of each rank contains the memory account of this rank.
 func TestRanksThatCannotHoldABatchSayWhy(t *testing.T) {
 	o, part, needs := hosts(t)
 	part.Bytes = needs[2]

@@ -42,16 +42,16 @@ func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 }
 
 // rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps use
-// the same samples. If the cause is in the data or the settings, it occurs again and ends the run. If ctx ends while
-// training waits for the disk, the run stops where it is: skipped steps have not changed the weights. whole does not
-// end.
-func (r *run) rollBack(ctx, whole context.Context) error {
-	if err := r.completeTimes(whole); err != nil {
+// the same samples. If the cause is in the data or the settings, the gradients are not finite again; after NaNRollbacks
+// returns, this ends the run. If ctx ends while training waits for the disk, the run stops where it is: skipped steps
+// have not changed the weights. uncancelled is never cancelled.
+func (r *run) rollBack(ctx, uncancelled context.Context) error {
+	if err := r.completeTimes(uncancelled); err != nil {
 		return err
 	}
 	if r.at.rollBacks >= int64(r.NaNRollbacks) {
 		// All ranks have this error. The first one that leaves would end the exchange above on the others.
-		_ = r.group().Barrier(whole, "leave")
+		_ = r.group().Barrier(uncancelled, "leave")
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; "+
 			"lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"", ErrDiverged, r.at.nanRow, r.at.step, r.at.rollBacks)
 	}
@@ -68,7 +68,7 @@ func (r *run) rollBack(ctx, whole context.Context) error {
 			return err
 		}
 	}
-	state, err := r.Replica.Spread(whole, state)
+	state, err := r.Replica.Spread(uncancelled, state)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *run) rollBack(ctx, whole context.Context) error {
 	r.at.rollBacks++
 	r.at.nanRow = 0
 	r.compares.forget()
-	if err := r.compares.compare(whole, false); err != nil {
+	if err := r.compares.compare(uncancelled, false); err != nil {
 		return err
 	}
 	if err := r.removeRecords(ctx); err != nil {

@@ -119,15 +119,15 @@ func triedAgain(err error) error {
 	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the run saves again at the next interval", err)
 }
 
-// hide moves the checkpoints that rank 0 saved after step sound to a quarantine folder, with the reason err. It returns
-// err with their names.
-func (s *saver) hide(sound int64, err error) error {
+// hide moves the checkpoints that rank 0 saved after step lastSound to a quarantine folder, with the reason err. It
+// returns err with their names.
+func (s *saver) hide(lastSound int64, err error) error {
 	if !s.ranks.leads() || s.store == nil {
 		return err
 	}
 	s.leaving()
 	s.settle()
-	moved, moveErr := s.store.Quarantine(sound, err.Error())
+	moved, moveErr := s.store.Quarantine(lastSound, err.Error())
 	if len(moved) > 0 {
 		err = fmt.Errorf("%w; checkpoints that may be wrong were moved to a folder quarantined-N: %s",
 			err, strings.Join(moved, ", "))

@@ -10,19 +10,19 @@ type stopwatch struct {
 	took   time.Duration // training time of the last step
 }
 
-// begin begins a step. since is the training time between the previous step and this one.
-func (w *stopwatch) begin() (begun time.Time, since time.Duration) {
+// begin begins a step. gap is the training time between the previous step and this one.
+func (w *stopwatch) begin() (begun time.Time, gap time.Duration) {
 	begun = time.Now()
 	if !w.ended.IsZero() {
-		since = max(begun.Sub(w.ended)-w.apart, 0)
+		gap = max(begun.Sub(w.ended)-w.apart, 0)
 	}
-	return begun, since
+	return begun, gap
 }
 
-// end ends a step, whose begin returned begun and since.
-func (w *stopwatch) end(begun time.Time, since time.Duration) {
+// end ends a step. start and gap are the results of begin.
+func (w *stopwatch) end(start time.Time, gap time.Duration) {
 	w.ended, w.apart = time.Now(), 0
-	w.took = since + w.ended.Sub(begun)
+	w.took = gap + w.ended.Sub(start)
 }
 
 // pause starts a pause of training. The caller calls the result at the end of the pause. The time between both calls

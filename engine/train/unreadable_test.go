@@ -27,8 +27,9 @@ func (r spoiltReader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// spoil gives a run spoilt samples, 4 steps per epoch, and the limit most.
-func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
+// spoil replaces the data sets of o by data sets with unreadable samples and 4 steps per epoch, and sets o.MaxReplaced
+// to limit.
+func spoil(t *testing.T, o *Options, seed uint64, workers, limit int) {
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 4 * testBatch, Eval: 20, Classes: 3,
 		Size: testSize})
 	if err != nil {
@@ -50,19 +51,19 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
-	o.Train, o.MaxReplaced = open(set.Train, false), most
+	o.Train, o.MaxReplaced = open(set.Train, false), limit
 	if o.Eval != nil {
 		o.Eval = open(set.Eval, true)
 	}
 }
 
-// spoiltRun trains one rank without evaluations.
-func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, seed uint64, most int,
+// spoiltRun trains one rank on unreadable samples, without evaluations; limit is o.MaxReplaced.
+func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, seed uint64, limit int,
 	change func(*Options)) session {
 	t.Helper()
 	return start(ctx, t, openReference(t), dir, testOptions(), rec, func(o *Options) {
 		o.Eval = nil
-		spoil(t, o, seed, 1, most)
+		spoil(t, o, seed, 1, limit)
 		if change != nil {
 			change(o)
 		}

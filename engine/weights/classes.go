@@ -55,9 +55,10 @@ func Numbers(names []string) bool {
 	})
 }
 
-// Locate returns the position in names of each wanted name. Names that differ only in case match if this is
-// unambiguous. missing is the first wanted name that names does not contain.
-func Locate(wanted, names []string) (at []int, missing string, ok bool) {
+// Locate returns, for each element of wanted, its index in names. Names that differ only in case match if this is
+// unambiguous. If an element has no match, or matches an entry that an earlier element has taken, ok is false, and
+// unmatched is this element.
+func Locate(wanted, names []string) (at []int, unmatched string, ok bool) {
 	exact, folded := map[string]int{}, map[string][]int{}
 	for i, name := range names {
 		exact[name] = i

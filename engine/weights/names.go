@@ -63,8 +63,8 @@ func ParseDrops(texts []string) (drops []*regexp.Regexp, err error) {
 // uses it.
 const counter = "n_averaged"
 
-// drop leaves out the tensors whose names in the file match one of the rules. done describes these tensors.
-func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.Info, done []string, err error) {
+// drop leaves out the tensors whose names in the file match one of the rules. changes describes these tensors.
+func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.Info, changes []string, err error) {
 	gone := make([][]string, len(rules))
 	for _, t := range tensors {
 		at := slices.IndexFunc(rules, func(r *regexp.Regexp) bool { return r.MatchString(t.Name) })
@@ -72,7 +72,7 @@ func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.
 		case at >= 0:
 			gone[at] = append(gone[at], t.Name)
 		case t.Name == counter && len(t.Shape) == 0:
-			done = append(done, "counter "+counter+" of an averaged model left out")
+			changes = append(changes, "counter "+counter+" of an averaged model left out")
 		default:
 			kept = append(kept, t)
 		}
@@ -86,9 +86,9 @@ func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.
 					Drop:   true}
 		}
 		slices.Sort(gone[i])
-		done = append(done, fmt.Sprintf("%d tensors left out by %q: %s", len(gone[i]), r, some(gone[i])))
+		changes = append(changes, fmt.Sprintf("%d tensors left out by %q: %s", len(gone[i]), r, some(gone[i])))
 	}
-	return kept, done, nil
+	return kept, changes, nil
 }
 
 // some returns a text with the first names of a list.
@@ -100,24 +100,25 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// namesIn returns the name in the file for each name in the model, after the rules of o. done describes the changes.
-func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[string]string, done []string,
+// namesIn returns the name in the file for each name in the model, after the rules of o. changes describes what the
+// rules changed.
+func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[string]string, changes []string,
 	err error) {
 	kept, dropped, err := drop(f.Tensors(), o.Drops)
 	if err != nil {
 		return nil, nil, err
 	}
-	names, done, err = rename(kept, wanted, o.Renames)
-	return names, append(dropped, done...), err
+	names, changes, err = rename(kept, wanted, o.Renames)
+	return names, append(dropped, changes...), err
 }
 
 // wrappers contains prefixes that other programs add to all names if the model is part of another object.
 var wrappers = []string{"module.", "_orig_mod.", "model.", "state_dict."}
 
 // rename returns the name in the file for each name in the model. It applies the rules and then removes wrappers.
-// done describes the changes.
-func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string, done []string,
-	err error) {
+// changes describes what it changed.
+func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string,
+	changes []string, err error) {
 	names = make(map[string]string, len(tensors)) // names in the file, by name in the model
 	changed := make([]int, len(rules))
 	for _, t := range tensors {
@@ -139,7 +140,7 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 		if changed[i] == 0 {
 			return nil, nil, &RenameError{Rule: rule, Reason: "the pattern matches no name in the file"}
 		}
-		done = append(done, fmt.Sprintf("%d tensors renamed by %q", changed[i], rule))
+		changes = append(changes, fmt.Sprintf("%d tensors renamed by %q", changed[i], rule))
 	}
 	for prefix := wrapper(names, wanted); prefix != ""; prefix = wrapper(names, wanted) {
 		bare := make(map[string]string, len(names))
@@ -147,9 +148,9 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 			bare[strings.TrimPrefix(name, prefix)] = from
 		}
 		names = bare
-		done = append(done, fmt.Sprintf("prefix %q removed from all names", prefix))
+		changes = append(changes, fmt.Sprintf("prefix %q removed from all names", prefix))
 	}
-	return names, done, nil
+	return names, changes, nil
 }
 
 // wrapper returns the prefix that all names of the file have, but no name of the model; "" if there is none.

@@ -13,7 +13,7 @@ import (
 
 // family describes a kind of model for which Hugging Face's library transformers uses almost the same names.
 type family struct {
-	prefix string            // prefix of the network's names; files without the head lack this prefix
+	prefix string            // prefix of the names of all tensors but the head's; files without a head omit it
 	table  string            // name of the token embedding after prefix; identifies models of the family
 	heads  []string          // prefixes of names that do not start with prefix
 	tied   map[string]string // maps names of copies that transformers may store to the parameter
@@ -124,10 +124,11 @@ var conv1D = regexp.MustCompile(`^transformer\.h\.\d+\.(attn\.c_attn|attn\.c_pro
 // Conv1D reports whether transformers stores the tensor with this name transposed, as (inputs, outputs).
 func Conv1D(name string) bool { return conv1D.MatchString(name) }
 
-// storesConv1D reports whether a file of GPT-2 stores these weights transposed. It decides by the shape of c_attn,
-// which has three times as many outputs as inputs. have contains the tensors of the file by their names in the model.
-func storesConv1D(have map[string]checkpoint.Info) bool {
-	for name, t := range have {
+// storesConv1D reports whether a GPT-2 file stores the weights that match conv1D as (inputs, outputs). It decides by
+// the shape of c_attn, which has three times as many outputs as inputs. tensors contains the tensors of the file by
+// their names in the model.
+func storesConv1D(tensors map[string]checkpoint.Info) bool {
+	for name, t := range tensors {
 		if strings.HasSuffix(name, ".attn.c_attn.weight") && len(t.Shape) == 2 {
 			return t.Shape[1] > t.Shape[0]
 		}

@@ -12,7 +12,7 @@ type Rank struct {
 	Passes  float64 // forward and backward passes, without waits for other ranks
 	Data    float64 // wait for data
 	Update  float64 // optimizer, and other work that does not depend on the samples of the rank
-	// of Update: time between two steps, such as reports, records, or a process that the system has stopped
+	// part of Update that passes between two steps, such as reports, records, or a process that the system has stopped
 	Pause float64
 }
 
@@ -28,7 +28,7 @@ type Split struct {
 	Granularity float64
 }
 
-// Unknown is the split of a window without curves.
+// Unknown returns the split of a window without curves.
 func Unknown() Split { return Split{math.NaN(), math.NaN()} }
 
 // Account contains the parts of a step, in s. They are at least 0 and sum to Step.
@@ -51,7 +51,7 @@ type Part struct {
 	Kind    string // kind of work or loss; completes the sentence "… of the step are …"
 }
 
-// names are the parts in the order of Parts, and their kinds.
+// names lists the name and the kind of each part, in the order of Parts.
 var names = [...][2]string{
 	{"useful", "useful work"},
 	{"imbalance", "imbalance, which the best split would save"},
@@ -101,8 +101,8 @@ const WorthNaming = 0.01
 // String returns the account as a sum, such as "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise".
 func (a *Account) String() string { return a.Text(-1) }
 
-// Text is String with noisy, the rank that causes most of the noise, if the noise is at least WorthNaming. noisy is -1
-// if there is no single such rank.
+// Text returns String plus the rank noisy, which causes most of the noise, if the noise is at least WorthNaming. noisy
+// is -1 if there is no single such rank.
 func (a *Account) Text(noisy int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.1f ms = %.1f useful", 1e3*a.Step, 1e3*a.Useful)
@@ -139,16 +139,16 @@ func (a Account) Over(n float64) Account {
 type Window struct {
 	n        int
 	seconds  float64 // sum over steps of the measured time
-	squares  float64 // likewise, of its square
-	exposed  float64 // likewise, of exposed communication
-	slowest  float64 // likewise, of the longest busy time of a rank, without waits for data
-	withData float64 // likewise, with waits for data
+	squares  float64 // sum over steps of the squared measured time
+	exposed  float64 // sum over steps of the exposed communication
+	slowest  float64 // sum over steps of the longest busy time of a rank, without waits for data
+	withData float64 // sum over steps of the longest busy time of a rank, with waits for data
 	ranks    []group
 	all      []total // sums over the window, by rank
 	steady   float64 // sum over groups of (number of steps · longest mean busy time of a rank, with waits for data)
-	best     float64 // likewise, with shares in proportion to the speeds of the ranks
-	free     float64 // likewise, with shares in proportion to the speeds without waits for data
-	pauses   float64 // likewise, of the part of the longest mean busy time that pauses cause
+	best     float64 // as steady, with shares in proportion to the speeds of the ranks
+	free     float64 // as steady, with shares in proportion to the speeds without waits for data
+	pauses   float64 // part of steady that pauses cause
 	steps    int     // of the current group
 	longest  []total // sums over the steps in which the rank has the longest busy time
 }
@@ -298,8 +298,8 @@ type Memory struct {
 	Slowed float64 // because ranks are slower since their memory became full
 }
 
-// Account returns the means over the steps of the window, which must contain at least one step. If the split is known,
-// its best shares must respect the memory limits.
+// Account returns the means over the steps of the window, which must contain at least one step. Unless split is
+// Unknown, the caller must compute it with best shares that respect the memory limits.
 func (w *Window) Account(split Split, memory Memory) Account {
 	steady, best, free := w.group()
 	n := float64(w.n)

@@ -8,18 +8,18 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// With returns the time that a step would take with other shares, in s. now and then are the times that the same curves
-// predict for the shares in use and for the other shares. With adds then - now to the measured step, so noise,
-// communication and pauses stay the same. If now is longer than the measured step, With multiplies the measured step by
-// then / now instead. The result is NaN if a time is unknown.
-func (a *Account) With(now, then float64) float64 {
-	if a.Step == 0 || now != now || then != then {
+// With returns the time that a step would take with other shares, in s. current and other are the times that the same
+// curves predict for the shares in use and for the other shares. With adds other - current to the measured step, so
+// noise, communication and pauses stay the same. If current is longer than the measured step, With multiplies the
+// measured step by other / current instead. The result is NaN if a time is unknown.
+func (a *Account) With(current, other float64) float64 {
+	if a.Step == 0 || current != current || other != other {
 		return math.NaN()
 	}
-	if now > a.Step { // the curves overestimate now; assume the same factor for then
-		return a.Step * then / now
+	if current > a.Step { // the curves overestimate current; assume the same factor for other
+		return a.Step * other / current
 	}
-	return a.Step + then - now
+	return a.Step + other - current
 }
 
 // Speedup returns how many times faster a step became: the time before divided by the time after, both without the

@@ -144,13 +144,13 @@ func (c *collector) largestBatch() (samples int64) {
 	return samples
 }
 
-// match counts a record of a step that rank 0 also recorded. without lists the steps directly before it that this rank
-// did not record.
-func (t *rankTotal) match(without []stepTotal, step int64) {
-	if len(without) > 0 && t.gap == 0 {
-		t.firstGap = without[0].iteration
+// match counts a record of a step that rank 0 also recorded. unrecorded lists the steps directly before it that this
+// rank did not record.
+func (t *rankTotal) match(unrecorded []stepTotal, step int64) {
+	if len(unrecorded) > 0 && t.gap == 0 {
+		t.firstGap = unrecorded[0].iteration
 	}
-	t.matched, t.gap, t.last = t.matched+1, t.gap+len(without), step
+	t.matched, t.gap, t.last = t.matched+1, t.gap+len(unrecorded), step
 }
 
 // gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. In

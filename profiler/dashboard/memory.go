@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// connectionBytes is the memory of a connection with an open stream: goroutine stacks and buffers (34 KiB measured,
-	// with TLS 52 KiB), and as much again for garbage.
+	// connectionBytes is the memory of a connection with an open stream: goroutine stacks and buffers (measured: 34
+	// KiB, or 52 KiB with TLS), and about the same amount for garbage.
 	connectionBytes    = 64 << 10
 	tlsConnectionBytes = 100 << 10
 	// The limit changes in steps of limitStep connections, because each change takes a lock of the heap.

@@ -15,15 +15,15 @@ type LinkSource interface {
 	Sample(into []telemetry.Traffic) // measures the traffic of the links, in the order of Links
 }
 
-// LinkSource returns the source of a GPU's links: PCIe and NVLink. If each is true, every NVLink connection is a
+// LinkSource returns the source of a GPU's links: PCIe and NVLink. If separate is true, every NVLink connection is a
 // separate link. Otherwise, one link contains the sum of all connections. A measurement takes about 40 ms, because NVML
 // measures each direction of PCIe for 20 ms. If the GPU is lost, the traffic of its links is unknown.
-func (g *GPUs) LinkSource(index int, each bool) (LinkSource, error) {
+func (g *GPUs) LinkSource(index int, separate bool) (LinkSource, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {
 		return nil, fmt.Errorf("GPU %d: this machine has %d GPUs%s", index, len(g.list), because(g.reason))
 	}
-	return g.driver.links(&g.list[at], each), nil
+	return g.driver.links(&g.list[at], separate), nil
 }
 
 // Links measures the traffic of all links of its sources in the background. It is safe for concurrent use.
@@ -56,12 +56,12 @@ func NewLinks(sources ...LinkSource) *Links {
 // All describes the links. The caller must not change the slice.
 func (l *Links) All() []telemetry.Link { return l.list }
 
-// Sample copies the newest measurement to into, which has the length of All. If the measurement is older than half a
+// Sample copies the newest measurement to dst, which has the length of All. If the measurement is older than half a
 // second, Sample also starts another one in the background. It never waits for a measurement.
-func (l *Links) Sample(into []telemetry.Traffic) {
+func (l *Links) Sample(dst []telemetry.Traffic) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	copy(into, l.last)
+	copy(dst, l.last)
 	now := time.Now()
 	if len(l.list) == 0 || l.busy || l.closed || !l.sampled.IsZero() && now.Sub(l.sampled) < sampleEvery {
 		return

@@ -26,17 +26,17 @@ func Serve(s *http.Server, l net.Listener, secure *tls.Config) error {
 	return s.ServeTLS(l, "", "")
 }
 
-// Limit lets s have at most most open connections on l, which it returns wrapped. If all places are taken, a connection
-// without a Prove gives up its place to the new one; package crowd chooses it. If every connection has a Prove, the new
-// one is closed at once, so that its client gets an error instead of waiting.
-func Limit(s *http.Server, l net.Listener, most int) net.Listener {
+// Limit lets s have at most limit open connections on l, which it returns wrapped. If all places are taken, a
+// connection without a Prove gives up its place to the new one; package crowd chooses it. If every connection has a
+// Prove, the new one is closed at once, so that its client gets an error instead of waiting.
+func Limit(s *http.Server, l net.Listener, limit int) net.Listener {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if secure, ok := conn.(*tls.Conn); ok {
 			conn = secure.NetConn()
 		}
 		return context.WithValue(ctx, guestKey{}, conn.(*counted).guest)
 	}
-	return &limited{Listener: l, crowd: crowd.New(most)}
+	return &limited{Listener: l, crowd: crowd.New(limit)}
 }
 
 type guestKey struct{}

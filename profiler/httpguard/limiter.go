@@ -19,9 +19,9 @@ const (
 )
 
 // Limiter counts the wrong secrets from each address, so that a server can refuse further wrong secrets and log a
-// warning. It never blocks requests with the correct secret. Otherwise, an attacker with the same address could lock
-// out every client. The length of the secret protects against guessing. The zero value is ready for use and safe for
-// concurrent use.
+// warning. It never blocks requests with the correct secret. Clients behind one proxy have the same address, and an
+// attacker among them could otherwise lock out the others. The length of the secret protects against guessing. The zero
+// value is ready for use and safe for concurrent use.
 type Limiter struct {
 	mu  sync.Mutex
 	all map[string]*attempts
@@ -30,7 +30,7 @@ type Limiter struct {
 type attempts struct {
 	wrong float64
 	last  time.Time
-	over  bool // Wrong has reported that the address has sent too many
+	over  bool // Wrong has reported that the address has sent too many wrong secrets
 }
 
 // Wrong counts a wrong secret in a request. over reports that the address has sent too many wrong secrets. first is

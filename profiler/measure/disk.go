@@ -23,13 +23,13 @@ const (
 	diskFlush = 16 << 20
 )
 
-// Disk measures the disk that contains dir. It writes a file of at most `most` bytes and at most a quarter of the
-// free space, syncs it, reads it back and removes it.
-func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d DiskSpeed, err error) {
+// Disk measures the disk that contains dir. It writes a file of at most limit bytes and at most a quarter of the free
+// space, syncs it, reads it back and removes it.
+func Disk(ctx context.Context, dir string, limit int64, budget time.Duration) (d DiskSpeed, err error) {
 	if free, known := freeBytes(dir); known {
-		most = min(most, free/4)
+		limit = min(limit, free/4)
 	}
-	if most <= 0 {
+	if limit <= 0 {
 		return d, fmt.Errorf("disk: %s is full", dir)
 	}
 	f, err := os.CreateTemp(dir, ".profile-*")
@@ -43,11 +43,11 @@ func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d 
 	}
 	began := time.Now()
 	deadline := began.Add(budget * 2 / 3)
-	for d.Bytes < most && (d.Bytes == 0 || time.Now().Before(deadline)) {
+	for d.Bytes < limit && (d.Bytes == 0 || time.Now().Before(deadline)) {
 		if err := ctx.Err(); err != nil {
 			return d, err
 		}
-		n, err := f.Write(block[:min(diskBlock, most-d.Bytes)])
+		n, err := f.Write(block[:min(diskBlock, limit-d.Bytes)])
 		if d.Bytes += int64(n); err == nil && d.Bytes%diskFlush == 0 {
 			err = f.Sync()
 		}

@@ -127,8 +127,8 @@ func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c
 	return c, nil
 }
 
-// copied returns the time of a copy from the host to the device, or back if there is false.
-func copied(ctx context.Context, dev device.Device, bytes int64, there bool, budget time.Duration) (_ time.Duration,
+// copied returns the time of a copy from the host to the device, or from the device to the host if toDevice is false.
+func copied(ctx context.Context, dev device.Device, bytes int64, toDevice bool, budget time.Duration) (_ time.Duration,
 	err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
@@ -138,7 +138,7 @@ func copied(ctx context.Context, dev device.Device, bytes int64, there bool, bud
 	}
 	dst, src := far, device.Whole(host)
 	clear(host.Host())
-	if !there {
+	if !toDevice {
 		dst, src = src, dst
 	}
 	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })

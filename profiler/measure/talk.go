@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Requests of the measuring rank. A request is one byte and a number of bytes. Both sides know the reply.
+// Requests of the measuring rank. A request has 9 bytes: one byte for its kind, then a number of bytes as a
+// little-endian uint64. Both sides know the reply.
 const (
-	ping    = 'p' // the partner returns the number
+	ping    = 'p' // the partner returns the request
 	send    = 's' // this number of bytes follows; the partner returns the request after the last byte
 	receive = 'r' // the partner returns this number of bytes
 	bye     = 'b'

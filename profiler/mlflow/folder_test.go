@@ -35,7 +35,7 @@ func steps(t *testing.T, runs, name string) (all []int64) {
 func TestAFolderGetsEachPointOnce(t *testing.T) {
 	dir, runs := t.TempDir(), filepath.Join(t.TempDir(), "mlruns")
 	for last := int64(3000); last <= 9000; last += 3000 {
-		written(t, dir, last == 3000, 10, last)
+		fillSpool(t, dir, last == 3000, 10, last)
 		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: runs}); err != nil {
 			t.Fatal(err)
 		}
@@ -60,15 +60,15 @@ func TestAFolderGetsEachPointOnce(t *testing.T) {
 	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: runs}); err != nil {
 		t.Fatal(err)
 	}
-	once(t, "train/loss", steps(t, runs, "train/loss"), 10, 9000)
-	once(t, "eval/loss", steps(t, runs, "eval/loss"), 50, 9000)
+	checkSteps(t, "train/loss", steps(t, runs, "train/loss"), 10, 9000)
+	checkSteps(t, "eval/loss", steps(t, runs, "eval/loss"), 50, 9000)
 }
 
 func TestRunsOfAnExperimentShareItsFolder(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "mlruns")
 	for range 3 {
 		dir := t.TempDir()
-		written(t, dir, true, 10, 100)
+		fillSpool(t, dir, true, 10, 100)
 		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: runs}); err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// written fills a spool with a point every 10 steps up to last, and an evaluation every 50 steps.
-func written(t *testing.T, dir string, fresh bool, from, last int64) {
+// fillSpool fills a spool with a point every 10 steps up to last, and an evaluation every 50 steps.
+func fillSpool(t *testing.T, dir string, fresh bool, from, last int64) {
 	t.Helper()
 	params := map[string]string{}
 	for i := range 150 {
@@ -40,8 +40,8 @@ func written(t *testing.T, dir string, fresh bool, from, last int64) {
 	}
 }
 
-// once fails the test unless a metric has the steps every, 2·every, …, last, once each and in order.
-func once(t *testing.T, what string, got []int64, every, last int64) {
+// checkSteps fails the test unless a metric has the steps every, 2·every, …, last, once each and in order.
+func checkSteps(t *testing.T, what string, got []int64, every, last int64) {
 	t.Helper()
 	want := []int64{}
 	for step := every; step <= last; step += every {
@@ -86,7 +86,7 @@ func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
 		for i := range c.environ {
 			c.environ[i] = strings.Replace(c.environ[i], "SERVER", target, 1)
 		}
-		written(t, dir, true, 10, 20)
+		fillSpool(t, dir, true, 10, 20)
 		if err := os.WriteFile(filepath.Join(dir, StateFile), []byte(fmt.Sprintf(`{"target":%q}`, target)),
 			0o600); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestATargetThatTheRunNamesGetsNoCredentials(t *testing.T) {
 
 func TestARunIsSent(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
-	written(t, dir, true, 10, 20000)
+	fillSpool(t, dir, true, 10, 20000)
 	run := runWithResults(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600),
@@ -129,8 +129,8 @@ func TestARunIsSent(t *testing.T) {
 		OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
 		t.Fatal(err)
 	}
-	once(t, "train/loss", f.steps("train/loss"), 10, 20000)
-	once(t, "eval/loss", f.steps("eval/loss"), 50, 20000)
+	checkSteps(t, "train/loss", f.steps("train/loss"), 10, 20000)
+	checkSteps(t, "eval/loss", f.steps("eval/loss"), 50, 20000)
 	if len(f.params) != 150 || f.tags["host"] != "h" || f.tags[idTag] == "" || f.created != 1 {
 		t.Errorf("got %d parameters, tags %v, %d runs; want 150, host and id, 1", len(f.params), f.tags, f.created)
 	}
@@ -147,7 +147,7 @@ func TestARunIsSent(t *testing.T) {
 	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir}); err != nil { // the target is known
 		t.Fatal(err)
 	}
-	once(t, "train/loss after another sync", f.steps("train/loss"), 10, 20000)
+	checkSteps(t, "train/loss after another sync", f.steps("train/loss"), 10, 20000)
 }
 
 // About half of the requests fail: the server refuses the request, or processes it and loses the reply. Each attempt is
@@ -166,7 +166,7 @@ func TestNoPointIsDoubledByFaults(t *testing.T) {
 	}
 	faults := 0
 	for last := int64(3000); last <= 12000; last += 3000 {
-		written(t, dir, last == 3000, 10, last) // a resumed run repeats all steps
+		fillSpool(t, dir, last == 3000, 10, last) // a resumed run repeats all steps
 		for {
 			_, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL})
 			if err == nil {
@@ -185,8 +185,8 @@ func TestNoPointIsDoubledByFaults(t *testing.T) {
 	if faults < 10 {
 		t.Errorf("got %d faults, want at least 10", faults)
 	}
-	once(t, "train/loss", f.steps("train/loss"), 10, 12000)
-	once(t, "eval/loss", f.steps("eval/loss"), 50, 12000)
+	checkSteps(t, "train/loss", f.steps("train/loss"), 10, 12000)
+	checkSteps(t, "eval/loss", f.steps("eval/loss"), 50, 12000)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.created != 1 {
@@ -206,13 +206,13 @@ func TestASenderWaitsForTheServer(t *testing.T) {
 			return 0, false
 		}
 	}
-	written(t, dir, true, 10, 1000)
+	fillSpool(t, dir, true, 10, 1000)
 	var told []error
 	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL, OnFault: func(err error) { told = append(told, err) }})
 	if s.Close(time.Minute) {
 		t.Error("a part is left")
 	}
-	once(t, "train/loss", f.steps("train/loss"), 10, 1000)
+	checkSteps(t, "train/loss", f.steps("train/loss"), 10, 1000)
 	if len(told) != 2 || told[0] == nil || told[1] != nil {
 		t.Errorf("got %v, want one fault and its end", told)
 	}
@@ -224,7 +224,7 @@ func TestAServerThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	f.fault = func(string) (int, bool) { <-release; return http.StatusServiceUnavailable, false }
 	defer close(release)
-	written(t, dir, true, 10, 100)
+	fillSpool(t, dir, true, 10, 100)
 	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL})
 	if !s.Close(50 * time.Millisecond) { // would take forever
 		t.Error("got no rest, want one")
@@ -235,7 +235,7 @@ func TestRefusalsEndTheSender(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
 	requests := 0
 	f.fault = func(string) (int, bool) { requests++; return http.StatusForbidden, false }
-	written(t, dir, true, 10, 100)
+	fillSpool(t, dir, true, 10, 100)
 	var refused error
 	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL, OnRefuse: func(err error) { refused = err }})
 	if left := s.Close(time.Minute); !left || requests != 1 || refused == nil ||
@@ -256,7 +256,7 @@ func TestAnswersThatAreNotOfMLflow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, dir := newFake(t), t.TempDir()
 			f.Config.Handler = handler
-			written(t, dir, true, 10, 100)
+			fillSpool(t, dir, true, 10, 100)
 			if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); !errors.As(err,
 				new(*Refused)) {
 				t.Errorf("got %v, want a refusal", err)
@@ -288,7 +288,7 @@ func TestCredentials(t *testing.T) {
 // A crash truncates the last line at any byte. The resumed run repeats the steps.
 func TestASpoolCutByACrash(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
-	written(t, dir, true, 10, 300)
+	fillSpool(t, dir, true, 10, 300)
 	path := filepath.Join(dir, SpoolFile)
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -304,18 +304,18 @@ func TestASpoolCutByACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Remove(filepath.Join(dir, StateFile))
-		written(t, dir, false, 10, 400)
+		fillSpool(t, dir, false, 10, 400)
 		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); err != nil {
 			t.Fatal(err)
 		}
-		once(t, fmt.Sprintf("cut at %d: train/loss", cut), f.steps("train/loss"), 10, 400)
-		once(t, fmt.Sprintf("cut at %d: eval/loss", cut), f.steps("eval/loss"), 50, 400)
+		checkSteps(t, fmt.Sprintf("cut at %d: train/loss", cut), f.steps("train/loss"), 10, 400)
+		checkSteps(t, fmt.Sprintf("cut at %d: eval/loss", cut), f.steps("eval/loss"), 50, 400)
 	}
 }
 
 func TestOneSenderAtATime(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
-	written(t, dir, true, 10, 100)
+	fillSpool(t, dir, true, 10, 100)
 	g, err := SenderOptions{LogDir: dir, Target: f.URL}.open()
 	if err != nil {
 		t.Fatal(err)

@@ -253,8 +253,8 @@ func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 }
 
 // History returns the points of a metric, in the order of the server. It returns an ErrLimit if there are more than
-// most.
-func (r *Reader) History(ctx context.Context, run, metric string, most int) (points []Point, err error) {
+// limit.
+func (r *Reader) History(ctx context.Context, run, metric string, limit int) (points []Point, err error) {
 	query := url.Values{"run_id": {run}, "metric_key": {metric}, "max_results": {strconv.Itoa(r.page)}}
 	for {
 		var page struct {
@@ -271,8 +271,8 @@ func (r *Reader) History(ctx context.Context, run, metric string, most int) (poi
 		for _, p := range page.Metrics {
 			points = append(points, Point{int64(p.Step), int64(p.Timestamp), float64(p.Value)})
 		}
-		if len(points) > most {
-			return nil, fmt.Errorf("%w: metric %s: got more than %d points", ErrLimit, metric, most)
+		if len(points) > limit {
+			return nil, fmt.Errorf("%w: metric %s: got more than %d points", ErrLimit, metric, limit)
 		}
 		if page.Next == "" {
 			return points, nil

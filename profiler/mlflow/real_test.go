@@ -119,10 +119,10 @@ func TestARealServerWithFaults(t *testing.T) {
 			}
 		}
 	}
-	written(t, logs, true, 10, 5000)
+	fillSpool(t, logs, true, 10, 5000)
 	sync()
 	stop() // SIGKILL
-	written(t, logs, false, 10, 8000)
+	fillSpool(t, logs, false, 10, 8000)
 	if _, _, err := Sync(context.Background(), o); err == nil || errors.As(err, new(*Refused)) {
 		t.Errorf("the server is down: got %v, want an error that another try may cure", err)
 	}
@@ -148,7 +148,8 @@ func TestARealServerWithFaults(t *testing.T) {
 	checkRealRun(t, direct, run)
 }
 
-// checkRealRun compares a run on the server with what written has written up to step 8000.
+// checkRealRun checks that the run on the server contains every point of fillSpool up to step 8000 once, its status,
+// parameters and file.
 func checkRealRun(t *testing.T, direct, run string) {
 	t.Helper()
 	fetch := func(path string, reply any) {
@@ -174,7 +175,7 @@ func checkRealRun(t *testing.T, direct, run string) {
 		for _, m := range history.Metrics {
 			got = append(got, m.Step)
 		}
-		once(t, name, got, every, 8000)
+		checkSteps(t, name, got, every, 8000)
 		reader, remote, err := OpenRun(t.Context(), direct+"/#/experiments/1/runs/"+run, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +189,7 @@ func checkRealRun(t *testing.T, direct, run string) {
 		for _, p := range points {
 			got = append(got, p.Step)
 		}
-		once(t, name, got, every, 8000)
+		checkSteps(t, name, got, every, 8000)
 	}
 	var reply struct {
 		Run struct {

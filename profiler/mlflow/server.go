@@ -174,12 +174,12 @@ func pairs(m map[string]string, mostValue int) []pair {
 	return list
 }
 
-// cut truncates a text to at most most bytes, but never within a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
+// cut truncates a text to at most limit bytes, but never within a character.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "")
+	return strings.ToValidUTF8(text[:limit], "")
 }
 
 // runReply is the JSON form of a run in replies to a sender.

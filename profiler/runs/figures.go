@@ -377,9 +377,9 @@ func totalOf(ranks []*bins, keep []int, size func(bin int) int) Line {
 	return l
 }
 
-// ranksAt returns the number of ranks of the process that trained a step, or all if it is unknown. starts are the
+// ranksAt returns the number of ranks of the process that trained a step, or fallback if it is unknown. starts are the
 // starts of processes in their order.
-func ranksAt(starts []runtime.Event, step int64, all int) int {
+func ranksAt(starts []runtime.Event, step int64, fallback int) int {
 	for _, e := range slices.Backward(starts) {
 		if e.Step < step {
 			if e.Start.Ranks > 0 {
@@ -388,7 +388,7 @@ func ranksAt(starts []runtime.Event, step int64, all int) int {
 			break
 		}
 	}
-	return all
+	return fallback
 }
 
 // median returns the median of values, or NaN if there are none. It sorts values.

@@ -55,9 +55,9 @@ type place struct {
 	time   float64 // time of the last record, s since 1970 UTC
 }
 
-// newGrid returns a grid for a number of columns. It has at most most cells.
-func newGrid(columns, most int) *grid {
-	return &grid{width: 1, most: max(2, most&^1), cells: make([][]cell, columns)}
+// newGrid returns a grid for a number of columns. It has at most limit cells.
+func newGrid(columns, limit int) *grid {
+	return &grid{width: 1, most: max(2, limit&^1), cells: make([][]cell, columns)}
 }
 
 // cellsFor returns the number of cells per grid for which all grids of a run fit into mostGridBytes.

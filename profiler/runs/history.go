@@ -23,11 +23,11 @@ type history[T any] struct {
 	bytes int
 }
 
-// add appends an element of about the given number of bytes. It keeps at most most elements.
-func (h *history[T]) add(x T, bytes, most int) {
+// add appends an element of about the given number of bytes. It keeps at most limit elements.
+func (h *history[T]) add(x T, bytes, limit int) {
 	h.list, h.sizes, h.bytes = append(h.list, x), append(h.sizes, bytes), h.bytes+bytes
 	drop := 0
-	for ; drop < len(h.list)-1 && (len(h.list)-drop > most || h.bytes > mostHistoryBytes); drop++ {
+	for ; drop < len(h.list)-1 && (len(h.list)-drop > limit || h.bytes > mostHistoryBytes); drop++ {
 		h.bytes -= h.sizes[drop]
 	}
 	h.list, h.sizes = slices.Delete(h.list, 0, drop), slices.Delete(h.sizes, 0, drop)

@@ -27,24 +27,25 @@ type Decision struct {
 	Changed   bool                `json:"changed"`
 	Reason    string              `json:"reason"`
 	Seconds   *float64            `json:"step_seconds"`        // measured
-	Fitted    *float64            `json:"fitted_step_seconds"` // of Shares, from the fitted curves
-	Oracle    *float64            `json:"oracle_step_seconds"` // of the best shares, from the fitted curves
+	Fitted    *float64            `json:"fitted_step_seconds"` // step time with Shares, from the fitted curves
+	Oracle    *float64            `json:"oracle_step_seconds"` // step time with the best shares, from the fitted curves
 	OfOracle  *float64            `json:"share_of_oracle"`     // fraction
 	Low       *float64            `json:"share_of_oracle_low"`
 	High      *float64            `json:"share_of_oracle_high"`
 	Unknown   string              `json:"share_of_oracle_unknown,omitempty"` // why OfOracle is unknown
 	Imbalance *float64            `json:"imbalance"`                         // fraction
-	Useful    *float64            `json:"useful_seconds"`                    // with Lost, the parts of Seconds
+	Useful    *float64            `json:"useful_seconds"`                    // useful part of Seconds
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
 	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows a cause
-	NoiseSign string              `json:"noise_evidence,omitempty"`          // of NoiseWhy
-	Lost      map[string]*float64 `json:"lost_seconds"`
-	Equal     *float64            `json:"equal_step_seconds"`     // with equal shares, on the fitted curves
-	EqualLow  *float64            `json:"equal_step_seconds_low"` // ends of its 90 % interval
+	NoiseSign string              `json:"noise_evidence,omitempty"`          // evidence for NoiseWhy
+	Lost      map[string]*float64 `json:"lost_seconds"`                      // the other parts of Seconds, by name
+	Equal     *float64            `json:"equal_step_seconds"`                // step time with equal shares, from the fitted curves
+	EqualLow  *float64            `json:"equal_step_seconds_low"`            // ends of its 90 % interval
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
 	EqualWhy  string              `json:"equal_step_unknown,omitempty"` // why Equal is unknown
-	Predicted *float64            `json:"predicted_step_seconds"`       // with Next, on the fitted curves
-	// outcome of the previous change of shares; in View.Changes, of this change
+	Predicted *float64            `json:"predicted_step_seconds"`       // step time with Next, from the fitted curves
+	// Outcome is that of the previous change of shares. In View.Changes, it is that of the change that this Decision
+	// made.
 	Outcome *Outcome       `json:"outcome"`
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
@@ -92,7 +93,8 @@ type Outcome struct {
 	Achieved  *float64 `json:"achieved"`
 	Low       *float64 `json:"achieved_low"` // ends of the 90 % interval of Achieved
 	High      *float64 `json:"achieved_high"`
-	Worse     bool     `json:"worse,omitempty"` // slower than before and than predicted, beyond the noise
+	// steps are slower than before the change and than predicted, by more than the noise
+	Worse bool `json:"worse,omitempty"`
 }
 
 // DecisionRank contains the values of a decision for one rank.
@@ -337,12 +339,12 @@ func (r *Run) alerts() []Alert {
 	return newest(all, mostAlerts)
 }
 
-// newest returns the last elements of list, at most most of them.
-func newest[T any](list []T, most int) []T {
-	if len(list) <= most {
+// newest returns the last elements of list, at most limit of them.
+func newest[T any](list []T, limit int) []T {
+	if len(list) <= limit {
 		return list
 	}
-	return slices.Clone(list[len(list)-most:])
+	return slices.Clone(list[len(list)-limit:])
 }
 
 func plural(n int, one, many string) string {

@@ -318,14 +318,14 @@ func (r *Run) discover(e evidence) {
 	}
 }
 
-// newRank returns a rank without records, whose grid has at most most cells.
-func newRank(logs *os.Root, i, most int) *rank {
+// newRank returns a rank without records, whose grid has at most limit cells.
+func newRank(logs *os.Root, i, limit int) *rank {
 	columns := len(rankColumns)
 	if i == 0 { // also has the columns that are equal on all ranks
 		columns += len(runColumns)
 	}
 	return &rank{tail: runtime.NewTail(logs, runtime.FileName(i)), shares: map[int64]*shareTotal{},
-		grid: newGrid(columns, most), values: make([]float64, columns)}
+		grid: newGrid(columns, limit), values: make([]float64, columns)}
 }
 
 // read reads new records of the rank.

@@ -238,7 +238,7 @@ func (b *Bottlenecks) causeOfWindow() Cause {
 	if len(b.noise) == 0 {
 		return b.caused
 	}
-	return b.noise.most()
+	return b.noise.mainCause()
 }
 
 // splitOfWindow returns the mean of the decisions in the window, or the newest decision if there is none.

@@ -68,7 +68,7 @@ func (t *BottleneckTotal) Verdict() Bottleneck {
 			v.Bound = cause
 		}
 	}
-	v.Cause = t.noise.most()
+	v.Cause = t.noise.mainCause()
 	for rank, b := range t.blamed[v.Bound] {
 		if first := t.blamed[v.Bound][v.Rank]; first == nil || b.lost > first.lost || b.lost == first.lost &&
 			rank < v.Rank {

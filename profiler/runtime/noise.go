@@ -38,8 +38,8 @@ func (n *noises) add(seconds float64, cause Cause) {
 	*n = append(*n, caused{cause, seconds})
 }
 
-// most returns the cause of more than half of the noise, or Cause{} if there is none.
-func (n noises) most() Cause {
+// mainCause returns the cause of more than half of the noise, or Cause{} if there is none.
+func (n noises) mainCause() Cause {
 	total := 0.0
 	for _, k := range n {
 		total += k.lost

@@ -54,9 +54,9 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	return records, damaged, nil
 }
 
-// EachMetric calls each with every record that ReadMetrics would return. It keeps at most one record in memory. It ends
-// with an error when ctx is canceled.
-func EachMetric(ctx context.Context, path string, each func(*Record)) (damaged int, err error) {
+// EachMetric calls visit with every record that ReadMetrics would return. It keeps at most one record in memory. It
+// ends with an error when ctx is canceled.
+func EachMetric(ctx context.Context, path string, visit func(*Record)) (damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
 		return 0, fmt.Errorf("read metrics: %w", err)
@@ -70,12 +70,12 @@ func EachMetric(ctx context.Context, path string, each func(*Record)) (damaged i
 			return
 		}
 		found = true
-		each(&record)
+		visit(&record)
 	})
 	if !found && (errors.Is(err, errLayout) || err == nil && damaged > 0) { // the file may have another layout
 		records, damaged, err := ReadMetrics(path)
 		for i := range records {
-			each(&records[i])
+			visit(&records[i])
 		}
 		return damaged, err
 	}

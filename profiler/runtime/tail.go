@@ -71,17 +71,17 @@ func (g *growing) Offset() int64 { return g.offset }
 // Found reports whether the file existed at the last call of Next.
 func (g *growing) Found() bool { return g.file != nil }
 
-// Next calls each with the records after the last call, in order, until it has read about limit bytes. offset is the
+// Next calls visit with the records after the last call, in order, until it has read about limit bytes. offset is the
 // position of the record in the file; ReadFrom accepts it. more means that the limit was reached.
 //
 // A Writer replaces its file when a run resumes or rolls back. The next call of Next then increments t.Replaced and
 // reads from the start of the file. The caller must drop the records that it has already received. A missing file
 // counts as a file without records.
-func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
+func (t *Tail) Next(limit int64, visit func(offset int64, r *Record)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) error {
 		end := t.offset + limit
 		s, err := scan(file, t.offset, end, func(at int64, r *Record) bool {
-			each(at, r)
+			visit(at, r)
 			return at < end
 		})
 		t.offset, t.Damaged, t.Cut, more = s.next, t.Damaged+s.damaged, s.cut, s.more
@@ -155,10 +155,10 @@ func NewLineTail(root *os.Root, name string) *LineTail {
 	return &LineTail{growing{root: root, name: name}}
 }
 
-// Next calls each with the complete lines after the last call, without line ends, until it has read about limit
-// bytes. It skips and counts lines of more than 16 MiB. The text is valid only during the call. If the file was
-// replaced, Next increments t.Replaced and reads from the start of the file.
-func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err error) {
+// Next calls visit with the complete lines after the last call, without line ends, until it has read about limit bytes.
+// It skips and counts lines of more than 16 MiB. The text is valid only during the call. If the file was replaced, Next
+// increments t.Replaced and reads from the start of the file.
+func (t *LineTail) Next(limit int64, visit func(line []byte)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) error {
 		chunk := make([]byte, tailChunkBytes)
 		for end := t.offset + limit; ; {
@@ -170,7 +170,7 @@ func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err err
 			switch {
 			case last >= 0:
 				for line := range bytes.Lines(chunk[:last+1]) {
-					each(line[:len(line)-1])
+					visit(line[:len(line)-1])
 				}
 				t.offset += int64(last) + 1
 			case n < len(chunk): // the file ends within a line, unless n is 0
@@ -194,15 +194,15 @@ func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err err
 	return more, err
 }
 
-// ReadFrom calls each with the records from offset on, until each returns false. offset must come from Tail.Next for
+// ReadFrom calls visit with the records from offset on, until visit returns false. offset must come from Tail.Next for
 // this file.
-func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) bool) error {
+func ReadFrom(root *os.Root, name string, offset int64, visit func(r *Record) bool) error {
 	file, _, err := regular.OpenIn(root, name)
 	if err != nil {
 		return fmt.Errorf("read metrics: %w", err)
 	}
 	defer file.Close() // read only
-	if _, err = scan(file, offset, math.MaxInt64, func(_ int64, r *Record) bool { return each(r) }); err != nil {
+	if _, err = scan(file, offset, math.MaxInt64, func(_ int64, r *Record) bool { return visit(r) }); err != nil {
 		return fmt.Errorf("read metrics %s: %w", name, err)
 	}
 	return nil
@@ -221,10 +221,10 @@ type scanned struct {
 	cut     bool  // the file does not end with a line "]"
 }
 
-// scan calls each with the records from offset on. It stops when each returns false, or after the first chunk that ends
-// after end. The latter limits the time that is spent on lines that are not records. It ignores text after the last
-// line break, because a Writer may still write to this line.
-func scan(file io.ReaderAt, offset, end int64, each func(at int64, r *Record) bool) (s scanned, _ error) {
+// scan calls visit with the records from offset on. It stops when visit returns false, or after the first chunk that
+// ends after end. The latter limits the time that is spent on lines that are not records. It ignores text after the
+// last line break, because a Writer may still write to this line.
+func scan(file io.ReaderAt, offset, end int64, visit func(at int64, r *Record) bool) (s scanned, _ error) {
 	buffer := chunks.Get().(*[]byte)
 	defer chunks.Put(buffer)
 	chunk := *buffer
@@ -249,7 +249,7 @@ func scan(file io.ReaderAt, offset, end int64, each func(at int64, r *Record) bo
 				// The end of the previous line, or a bracket. The next append overwrites the closing bracket.
 			case record.parse(line) || json.Unmarshal(line, &record) == nil:
 				s.next = from + int64(len(line)) // without the comma, which the next append writes
-				if !each(from, &record) {
+				if !visit(from, &record) {
 					s.more = true
 					return s, nil
 				}

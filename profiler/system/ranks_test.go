@@ -68,9 +68,9 @@ func beBusy(group string) {
 	}
 }
 
-// busyRanks starts ranks at the same time, one for each control group, and checks the figures of each until good
-// accepts one.
-func busyRanks(t *testing.T, groups []string, good func(figure) bool, want string) {
+// busyRanks starts ranks at the same time, one for each control group, and checks the figures of each until accept
+// returns true.
+func busyRanks(t *testing.T, groups []string, accept func(figure) bool, want string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		needtest.Missing(t, "system", "only Linux has /proc")
@@ -99,7 +99,7 @@ func busyRanks(t *testing.T, groups []string, good func(figure) bool, want strin
 			if err := json.Unmarshal(lines[i].Bytes(), &f); err != nil {
 				t.Fatalf("rank %d: got %q: %v", i, lines[i].Text(), err)
 			}
-			if good(f) {
+			if accept(f) {
 				break
 			}
 			if time.Now().After(limit) {

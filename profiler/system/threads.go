@@ -25,11 +25,11 @@ func (l ThreadLimit) String() string {
 	return fmt.Sprintf("%s allows %d threads, of which %d exist", l.Name, l.Limit, l.Used)
 }
 
-// ThreadsRefused returns the limit that prevents this process from starting more further threads. If there are
-// several such limits, it returns the lowest one. refused is false if the threads can start. It may also be false if
-// the limit counts threads of other containers, because they are invisible here.
-func ThreadsRefused(more int) (limit ThreadLimit, refused bool) {
-	return threadsRefused(os.DirFS("/"), more)
+// ThreadsRefused returns the limit that prevents this process from starting count further threads. If there are several
+// such limits, it returns the lowest one. refused is false if the threads can start. It may also be false if the limit
+// counts threads of other containers, because they are invisible here.
+func ThreadsRefused(count int) (limit ThreadLimit, refused bool) {
+	return threadsRefused(os.DirFS("/"), count)
 }
 
 func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {

@@ -18,7 +18,8 @@ import (
 
 const patience = 4 * time.Minute
 
-// An indexed Job trains on the intended nodes, and continues after each kind of loss to the same bits.
+// An indexed Job trains on the intended nodes, and after each kind of loss the resumed run ends with bit-equal
+// parameters.
 func TestIndexedJobTrains(t *testing.T) {
 	if !apart(t) {
 		return
@@ -85,7 +86,8 @@ func TestIndexedJobTrains(t *testing.T) {
 		t.Error("the parameters differ from those of an uninterrupted run")
 	}
 	t.Logf("failed pods that count: %s", c.field("job/train", ".status.failed"))
-	// The evicted pod is gone. A rank that notices the end of another one first ends with 5.
+	// The evicted pod is gone. The other two ranks exit with 75, but one may exit with 5 if it loses the connection to
+	// another rank before it has stopped.
 	if codes := c.codes(); codes["75"] == 0 || codes["75"]+codes["5"] != 4 || codes["0"] != 3 || codes["137"] != 1 ||
 		len(codes) > 4 {
 		t.Errorf("after the eviction: got the exit codes %v, want 75, or 5 for a rank, of two more pods", codes)
@@ -141,7 +143,8 @@ func TestIndexedJobTrains(t *testing.T) {
 	}
 }
 
-// dashboard checks the pod of the dashboard: it answers to the names of its Service only, and shows the run.
+// dashboard checks the pod of the dashboard: it serves requests only under the host names of its Service, and shows the
+// run.
 func (c *cluster) dashboard() {
 	c.t.Helper()
 	get := func(path, host string) (int, string) {
@@ -172,7 +175,7 @@ func (c *cluster) dashboard() {
 	}
 }
 
-// rights of `schedule advise --kubernetes`, and what kubectl says without them.
+// rights that `schedule advise --kubernetes` needs, and kubectl's error without each.
 var rights = []struct{ kind, name, resource, verb, says string }{
 	{"clusterrole", "hetero-train-advise", "nodes", "list", `cannot list resource "nodes" in API group ""`},
 	{"clusterrole", "hetero-train-advise", "pods", "list", `cannot list resource "pods" in API group ""`},

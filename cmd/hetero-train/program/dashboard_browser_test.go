@@ -215,8 +215,8 @@ func accessible(t *testing.T, ctx context.Context) {
 	})
 }
 
-// The test shows a real run of two ranks with different speeds in a real browser. The ranks are slowed down, so that the
-// browser has enough CPU time.
+// The test shows a real run of two ranks with different speeds in a real browser. The ranks are slowed down, so that
+// the browser has enough CPU time.
 func TestDashboardShowsTheRecords(t *testing.T) {
 	t.Parallel()
 	const compared = 40 // steps whose figures are compared with the records

@@ -120,12 +120,12 @@ func newestStep(t *testing.T, dir string) int64 {
 	return c.State.Step
 }
 
-// awaitStep waits for a checkpoint of a step later than after.
-func awaitStep(t *testing.T, dir string, after int64) {
+// awaitStep waits for a checkpoint of a step later than step.
+func awaitStep(t *testing.T, dir string, step int64) {
 	t.Helper()
-	for begun := time.Now(); newestStep(t, dir) <= after; time.Sleep(5 * time.Millisecond) {
+	for begun := time.Now(); newestStep(t, dir) <= step; time.Sleep(5 * time.Millisecond) {
 		if time.Since(begun) > patience {
-			t.Fatalf("no checkpoint after step %d", after)
+			t.Fatalf("no checkpoint after step %d", step)
 		}
 	}
 }

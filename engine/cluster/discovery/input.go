@@ -81,22 +81,22 @@ func got(text string) string {
 	return fmt.Sprintf("got %q", text)
 }
 
-// number reads an integer from least to most. If the value is invalid, number records a fault and returns -1.
-func (in *input) number(value Value, least, most int, what string) int {
+// number reads an integer from low to high. If the value is invalid, number records a fault and returns -1.
+func (in *input) number(value Value, low, high int, what string) int {
 	n, err := wholeNumber(value.Text)
-	if err != nil || n < least || n > most {
-		in.fault(value.From, got(value.Text), "%s, a whole number from %d to %d", what, least, most)
+	if err != nil || n < low || n > high {
+		in.fault(value.From, got(value.Text), "%s, a whole number from %d to %d", what, low, high)
 		return -1
 	}
 	return n
 }
 
-// optional reads a number as number does. If the value is missing, optional returns the argument otherwise.
-func (in *input) optional(value Value, least, most, otherwise int, what string) int {
+// optional is like number, but returns fallback if the value is not set.
+func (in *input) optional(value Value, low, high, fallback int, what string) int {
 	if !value.given() {
-		return otherwise
+		return fallback
 	}
-	return in.number(value, least, most, what)
+	return in.number(value, low, high, what)
 }
 
 var errNotWhole = errors.New("not a whole number")

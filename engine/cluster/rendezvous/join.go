@@ -393,19 +393,19 @@ func (g *Group) await(ctx context.Context) error {
 
 // lateError returns the error of await after ctx has ended. After a time-out, the error lists the missing ranks. They
 // come from latest, or, if it is nil, from the last report of the server.
-func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
+func (g *Group) lateError(ctx context.Context, latest *MissingError) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("join rank 0 at %s: %w", g.options.Address, context.Cause(ctx))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if missing == nil && g.absent != nil {
-		missing = &MissingError{Missing: g.absent.Missing, Count: g.absent.Count, WorldSize: g.absent.WorldSize,
+	if latest == nil && g.absent != nil {
+		latest = &MissingError{Missing: g.absent.Missing, Count: g.absent.Count, WorldSize: g.absent.WorldSize,
 			Waited: time.Since(g.started)}
 	}
-	if missing == nil {
+	if latest == nil {
 		return errors.New("rank 0 accepted the connection but did not answer")
 	}
-	missing.What = rendezvousAt(g.options.Address)
-	return missing
+	latest.What = rendezvousAt(g.options.Address)
+	return latest
 }

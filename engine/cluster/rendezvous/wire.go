@@ -98,10 +98,10 @@ func (d *decoder) u64() uint64 {
 
 func (d *decoder) int() int { return int(int32(d.u32())) }
 
-// bytes reads a length and at most most bytes. The result is part of the frame.
-func (d *decoder) bytes(most int) []byte {
+// bytes reads a length and at most limit bytes. The result is part of the frame.
+func (d *decoder) bytes(limit int) []byte {
 	n := d.u32()
-	if uint64(n) > uint64(most) {
+	if uint64(n) > uint64(limit) {
 		d.bad, d.b = true, nil
 		return nil
 	}

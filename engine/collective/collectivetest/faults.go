@@ -35,12 +35,12 @@ func checkTimeout(t conformance.T, s suite) {
 	s.withLimits(t, 300*time.Millisecond, timesOut)
 }
 
-// withLimits calls f with a time-out of quick. If a busy machine caused an additional time-out, f returns a
+// withLimits calls f with the time-out shortest. If a busy machine caused an additional time-out, f returns a
 // description. withLimits then tries time-outs that are 10 and 100 times as long. The last one must be enough.
-func (s suite) withLimits(t conformance.T, quick time.Duration,
+func (s suite) withLimits(t conformance.T, shortest time.Duration,
 	f func(t conformance.T, s suite, limit time.Duration) (late string)) {
 	for _, times := range []time.Duration{1, 10, 100} {
-		limit := s.limit(quick) * times
+		limit := s.limit(shortest) * times
 		late := f(t, s, limit)
 		if late == "" || t.Failed() {
 			return

@@ -57,10 +57,10 @@ func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 	}
 }
 
-// possible reports whether got can be a sum of the summands in some order, if one is a sum in another order. Each of
-// the n-1 additions has a relative error of at most u, and adds at most u times the sum of magnitudes to the error
-// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and one may have such an error.
-func possible(dt tensor.DType, summands []float64, got, one float64) bool {
+// possible reports whether got can be a sum of the summands in some order, if reference is a sum in another order. Each
+// of the n-1 additions has a relative error of at most u, and adds at most u times the sum of magnitudes to the error
+// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and reference may have such an error.
+func possible(dt tensor.DType, summands []float64, got, reference float64) bool {
 	u, largest := 0x1p-24, math.MaxFloat32
 	switch dt {
 	case tensor.BF16:
@@ -89,7 +89,7 @@ func possible(dt tensor.DType, summands []float64, got, one float64) bool {
 	case overflows:
 		return math.IsNaN(got) || math.IsInf(got, 0) || math.Abs(got) <= magnitude+bound
 	}
-	return math.Abs(got-one) <= bound
+	return math.Abs(got-reference) <= bound
 }
 
 // number decodes a number of a real type.

@@ -240,8 +240,8 @@ func refuse(conn *net.UnixConn, reason string) {
 	conn.Close()                                       // the connection has no further use
 }
 
-// joinRanks performs the handshake on a rank other than rank 0. It connects to rank 0, sends the greeting, and waits for
-// the descriptor of the shared memory.
+// joinRanks performs the handshake on a rank other than rank 0. It connects to rank 0, sends the greeting, and waits
+// for the descriptor of the shared memory.
 func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	conn, err := dial(ctx, c)
 	if err != nil {

@@ -24,7 +24,7 @@ type source struct {
 	decode  images.DecodeOptions
 	classes []string
 	labels  []int32          // maps entry.label to a class; nil: entry.label is the class
-	files   []openfiles.File // the files of rows, or copies of their image columns
+	files   []openfiles.File // the data files, or copies of their image columns
 	origins []string         // paths of the files
 	folders []string         // folder of the data set of each file; relative paths of images refer to it
 	paths   []byte           // concatenated paths of images
@@ -178,7 +178,7 @@ func (s *source) contentsOf(e entry, buf []byte) (contents []byte, err error) {
 	return contents, err
 }
 
-// addFile adds a file of rows of the data set at base. contents is the file itself, or the copy of its images.
+// addFile adds a data file of the data set at base to s. contents is the file itself, or the copy of its image columns.
 func (s *source) addFile(base, path string, contents openfiles.File) {
 	if info, err := stored.Stat(base); err == nil && !info.IsDir() {
 		base = stored.Dir(base)

@@ -67,7 +67,7 @@ func ambiguous(cure, format string, args ...any) error {
 	return &SplitError{fmt.Errorf(format, args...), cure}
 }
 
-// file is a file of rows.
+// file is a data file: Arrow, Parquet, or a list such as metadata.csv.
 type file struct {
 	path, split string
 	dir         string // folder within the data set, with slashes; "" if the data set names its splits
@@ -245,7 +245,7 @@ func (s Source) divide(splits []string) (d layout.Division, err error) {
 	return d, nil
 }
 
-// list lists the files of rows at a path.
+// list lists the data files at a path.
 func (s Source) list(ctx context.Context, name string) ([]file, map[string]table.Feature, error) {
 	info, err := stored.Stat(name)
 	if err != nil {
@@ -290,7 +290,7 @@ func (s Source) list(ctx context.Context, name string) ([]file, map[string]table
 	return l.files, l.features, err
 }
 
-// lister lists the files of rows of a folder.
+// lister finds the data files of a folder: Arrow and Parquet files, or lists such as metadata.csv.
 type lister struct {
 	folder   *layout.Folder
 	follow   bool // links may leave the folder

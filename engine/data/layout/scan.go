@@ -318,9 +318,9 @@ type foundEntry struct {
 
 func (f *found) name(k int) []byte { return f.names[f.all[k].start:f.all[k].end] }
 
-// entries returns the entries of the open folder d, whose path is dir, sorted by name. If there are at least most
-// entries, it returns errMany; most = 0 means no limit.
-func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}, most int) (found, error) {
+// entries returns the entries of the open folder d, whose path is dir, sorted by name. If there are at least limit
+// entries, it returns errMany; limit = 0 means no limit.
+func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}, limit int) (found, error) {
 	var list found
 	err := readNames(d, buf, func(name []byte, mode fs.FileMode) error {
 		if !System(text(name)) {
@@ -328,7 +328,7 @@ func (f *Folder) entries(dir string, d *os.File, buf []byte, links chan struct{}
 			list.names = append(list.names, name...)
 			list.all = append(list.all, foundEntry{start, int32(len(list.names)), mode})
 		}
-		if most > 0 && len(list.all) >= most {
+		if limit > 0 && len(list.all) >= limit {
 			return errMany
 		}
 		return nil

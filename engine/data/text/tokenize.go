@@ -324,17 +324,17 @@ func (o *Options) start(j *journal) error {
 	return o.save(journalName, j)
 }
 
-// load parses a JSON file into into. It returns false if the file does not exist.
-func load(path string, into any) (bool, error) {
+// load parses a JSON file into value. It returns false if the file does not exist.
+func load(path string, value any) (bool, error) {
 	file, err := regular.Read(path, mostJSONBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(file, into)
+		err = json.Unmarshal(file, value)
 	}
 	if err == nil {
-		if v := reflect.ValueOf(into).Elem().FieldByName("Version").Int(); v != formatVersion {
+		if v := reflect.ValueOf(value).Elem().FieldByName("Version").Int(); v != formatVersion {
 			err = fmt.Errorf("version %d, want %d", v, formatVersion)
 		}
 	}

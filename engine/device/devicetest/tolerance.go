@@ -35,18 +35,18 @@ var (
 		floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
 )
 
-// judge compares an output with the truth. same is the reference device's output with the types under test, and plain
-// is its output with f32. For a chain, judge uses same instead of plain. terms is the norm of the terms whose sum is
+// judge compares an output with the truth. typed is the reference device's output with the types under test, and plain
+// is its output with f32. For a chain, judge uses typed instead of plain. terms is the norm of the terms whose sum is
 // the output; 0 if they do not cancel.
-func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms float64) error {
+func (tol tolerance) judge(got, typed, plain, truth Tensor, chain bool, terms float64) error {
 	if got.Spec.DType == tensor.Opaque {
 		return nil // the suite cannot read opaque tensors; the cases of ops that read such tensors test the content
 	}
-	if !got.Spec.Shape.Equal(truth.Spec.Shape) || got.Spec.DType != same.Spec.DType {
-		return fmt.Errorf("got %v, want %v", got.Spec, same.Spec)
+	if !got.Spec.Shape.Equal(truth.Spec.Shape) || got.Spec.DType != typed.Spec.DType {
+		return fmt.Errorf("got %v, want %v", got.Spec, typed.Spec)
 	}
 	if tol.exact || !got.Spec.DType.IsFloat() {
-		return equal(got, same)
+		return equal(got, typed)
 	}
 	for i, w := range truth.Values {
 		g := got.Values[i]
@@ -63,7 +63,7 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms flo
 	case dt == tensor.BF16 || dt == tensor.F16:
 		rounded := reference.Decode(dt, reference.Encode(dt, truth.Values))
 		if chain {
-			limit = 3*norm(same.Values, truth.Values) + norm(rounded, truth.Values)
+			limit = 3*norm(typed.Values, truth.Values) + norm(rounded, truth.Values)
 			if terms > 0 {
 				limit += 2 * floor
 			}
@@ -71,7 +71,7 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool, terms flo
 			limit = (1+tol.inner)*norm(rounded, truth.Values) + 2*limit
 		}
 	case chain:
-		limit = 3*norm(same.Values, truth.Values) + floor
+		limit = 3*norm(typed.Values, truth.Values) + floor
 	}
 	if err := norm(got.Values, truth.Values); !(err <= limit) {
 		i := farthest(got.Values, truth.Values)

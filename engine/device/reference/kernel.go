@@ -35,7 +35,8 @@ func operands(side string, regions []device.Region, specs []device.TensorSpec) (
 	return out, nil
 }
 
-// computesWide reports whether an op is computed in f64. The type of its principal operand determines this.
+// computesWide reports whether an op is computed in f64. The element type of the principal operand (the first input for
+// most ops) decides.
 func computesWide(k *bookkeeping.Kernel) bool {
 	in, out := k.In(), k.Out()
 	switch k.Op.(type) {
@@ -68,10 +69,11 @@ type kernel struct {
 	narrow, wide func(op device.Op, in, out []operand) error
 }
 
-// kernels maps the kind of an op of package device to its kernel. The file of the kernel adds the row.
+// kernels maps the kind of an op of package device to its kernel. The init function next to each kernel adds its entry,
+// with add or addChecked.
 var kernels = map[string]kernel{}
 
-// addChecked adds the kernel of an op whose operands may have wrong values.
+// addChecked adds to kernels the kernel of an op whose operands may have wrong values.
 func addChecked[Op device.Op](narrow, wide func(op Op, in, out []operand) error) {
 	var op Op
 	of := func(f func(op Op, in, out []operand) error) func(device.Op, []operand, []operand) error {
@@ -80,7 +82,7 @@ func addChecked[Op device.Op](narrow, wide func(op Op, in, out []operand) error)
 	kernels[op.Kind()] = kernel{of(narrow), of(wide)}
 }
 
-// add adds the kernel of an op.
+// add adds the kernel of an op to kernels.
 func add[Op device.Op](narrow, wide func(op Op, in, out []operand)) {
 	of := func(f func(op Op, in, out []operand)) func(Op, []operand, []operand) error {
 		return func(op Op, in, out []operand) error {

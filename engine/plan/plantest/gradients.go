@@ -166,7 +166,7 @@ func (r *rig) read(flat device.Buffer, p plan.ParamInfo) ([]float64, error) {
 	return reference.Decode(p.Spec.DType, b), err
 }
 
-// check compares every element of every gradient.
+// check compares every element of every gradient with a central difference. It fails if no gradient reaches least.
 func (r *rig) check() error {
 	if _, err := r.run(true); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (r *rig) check() error {
 	return nil
 }
 
-// compare checks the gradient of one parameter. grad is nil for a frozen parameter.
+// compare compares the gradient of one parameter with central differences. grad is nil for a frozen parameter.
 func (r *rig) compare(p plan.ParamInfo, grad []float64, largest float64) error {
 	values, err := r.read(r.state.Values, p)
 	if err != nil {

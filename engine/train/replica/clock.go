@@ -35,19 +35,19 @@ const (
 
 var partNames = [...]string{"", "data", "forward", "backward", "communication", "optimizer"}
 
-// add adds took to the time of part p.
-func (t *StepTimes) add(p part, took time.Duration) {
+// add adds duration to the time of part p.
+func (t *StepTimes) add(p part, duration time.Duration) {
 	switch p {
 	case dataPart:
-		t.Data += took
+		t.Data += duration
 	case forwardPart:
-		t.Forward += took
+		t.Forward += duration
 	case backwardPart:
-		t.Backward += took
+		t.Backward += duration
 	case communicationPart:
-		t.Communication += took
+		t.Communication += duration
 	case optimizerPart:
-		t.Optimizer += took
+		t.Optimizer += duration
 	}
 }
 

@@ -98,7 +98,7 @@ func (r *Replica) releasePart() {
 	}
 }
 
-// microBatches returns the number of micro-batches with samples of a step, of which first is the first one.
+// microBatches returns the number of micro-batches with samples in a step whose first micro-batch is first.
 func (r *Replica) microBatches(first batchFacts) int {
 	if first.step == 0 { // the caller reads whole batches by itself
 		return r.opts.Accumulation

@@ -174,17 +174,17 @@ func (r *Replica) leaveRoom(limits []int) ([]int, error) {
 	return limits, nil
 }
 
-// roomier returns a share from least to most that leaves wish bytes, or least if none does. The share most leaves
-// missing bytes less.
-func (r *Replica) roomier(least, most int, missing, wish int64) (int, error) {
-	var left int64 // for the share least
-	err := r.plans.inspect(least, func(p *plans) { left, _ = r.account(p).Left() })
+// roomier returns a share from low to high that leaves wish bytes, or low if none does. The share high leaves deficit
+// bytes less than wish.
+func (r *Replica) roomier(low, high int, deficit, wish int64) (int, error) {
+	var left int64 // for the share low
+	err := r.plans.inspect(low, func(p *plans) { left, _ = r.account(p).Left() })
 	if err != nil || left <= wish {
-		return least, err
+		return low, err
 	}
 	unit := r.opts.wholeGroup()
-	more := float64(most-least) * float64(left-wish) / float64(left-wish+missing) // memory grows linearly with samples
-	return coarse(least+int(more)/unit*unit, most, unit), nil
+	more := float64(high-low) * float64(left-wish) / float64(left-wish+deficit) // memory grows linearly with samples
+	return coarse(low+int(more)/unit*unit, high, unit), nil
 }
 
 // dividePool divides the memory that ranks share by the needs of their first shares, if these are known. Equal parts
@@ -259,8 +259,8 @@ func partsOf(whole int64, needs []int64) []int64 {
 	return parts
 }
 
-// tooLarge returns the error of a share that does not fit. need are the bytes of its activations, free those that the
-// device has for them.
+// tooLarge returns the error of a share that does not fit. need is the memory of its activations, and free the memory
+// that the device has for them, both in bytes.
 func (r *Replica) tooLarge(share, fit int, need, free int64) error {
 	used, _ := r.dev.Memory()
 	e := &MemoryError{Samples: share, Fit: fit, NeedBytes: need, HeldBytes: used, FreeBytes: free,
@@ -316,35 +316,35 @@ func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	return total - used, total > 0
 }
 
-// mostThatFits returns the largest share, at most most, whose activations fit into memory. It compiles plans to find
-// out. The result is most or a multiple of a group of batch normalisation. If the first share is fixed and does not
-// fit, the error is a *MemoryError.
-func (r *Replica) mostThatFits(most int) (int, error) {
+// mostThatFits returns the largest share, at most limit, whose activations fit into memory. It compiles plans to find
+// out. If limit itself does not fit, the result is a multiple of a group of batch normalisation. If the first share is
+// fixed and does not fit, the error is a *MemoryError.
+func (r *Replica) mostThatFits(limit int) (int, error) {
 	free, known := r.memoryLeft()
 	p := r.opts.Peers
 	unit := r.opts.wholeGroup()
-	if p.Divide != nil && most < r.opts.MicroBatch() {
-		most -= most % unit
+	if p.Divide != nil && limit < r.opts.MicroBatch() {
+		limit -= limit % unit
 	}
-	if most == 0 || r.opts.Planning || !known && r.plans.hostLoad == nil {
-		return most, nil
+	if limit == 0 || r.opts.Planning || !known && r.plans.hostLoad == nil {
+		return limit, nil
 	}
 	if known && free == 0 {
 		free = -1
 	}
-	fit, need, err := r.plans.fit(most, unit, free)
+	fit, need, err := r.plans.fit(limit, unit, free)
 	if err != nil {
 		return fit, err
 	}
 	if p.Divide != nil {
-		return coarse(fit, most, unit), nil
+		return coarse(fit, limit, unit), nil
 	}
 	if share := p.first(); share > fit && r.limit.Hard > 0 {
 		r.exceed()
-		return r.mostThatFits(most)
+		return r.mostThatFits(limit)
 	}
 	if share := p.first(); share > fit {
-		return 0, r.tooLarge(share, fit, need*int64(share)/int64(most), free)
+		return 0, r.tooLarge(share, fit, need*int64(share)/int64(limit), free)
 	}
 	return fit, nil
 }
@@ -353,8 +353,8 @@ func (r *Replica) mostThatFits(most int) (int, error) {
 const coarseLimits = 64
 
 // coarse rounds a limit down. The free memory varies by a few MiB from start to start; shares should not.
-func coarse(fit, most, unit int) int {
-	if fit == most {
+func coarse(fit, limit, unit int) int {
+	if fit == limit {
 		return fit
 	}
 	return fit - fit%coarseStep(fit, unit)
@@ -370,7 +370,7 @@ func (o Options) wholeGroup() int {
 	return 1
 }
 
-// gather returns the numbers own of all ranks.
+// gather returns the number own of each rank.
 func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 	rows, err := r.gatherNumbers(ctx, own)
 	all := make([]int, len(rows))

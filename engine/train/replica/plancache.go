@@ -330,7 +330,7 @@ func (c *planCache) load(p *plans) float64 {
 	return c.loadOf(p, c.free)
 }
 
-// loadOf is load with free bytes of device memory; 0: unknown.
+// loadOf returns load for free bytes of device memory; 0: unknown.
 func (c *planCache) loadOf(p *plans, free int64) (load float64) {
 	switch {
 	case free < 0:
@@ -344,36 +344,36 @@ func (c *planCache) loadOf(p *plans, free int64) (load float64) {
 	return load
 }
 
-// fit returns the largest share whose plans fit into free bytes of device memory, and into the memory of this process.
-// The result is most, a smaller multiple of unit, or 0. need is the device memory, in bytes, of the plans for the full
-// share (most). If the full share fits, the cache keeps its plans.
-func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, err error) {
+// fit returns the largest share, at most limit, whose plans fit into free bytes of device memory and into the memory of
+// this process. If limit itself does not fit, the result is a multiple of unit, or 0. need is the device memory, in
+// bytes, of the plans for limit samples. If these plans fit, the cache keeps them.
+func (c *planCache) fit(limit, unit int, free int64) (samples int, need int64, err error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	p, err := c.planned(c.key(most))
+	p, err := c.planned(c.key(limit))
 	if err != nil {
 		return 0, 0, err
 	}
 	need = p.arenaBytes()
 	load := c.loadOf(p, free)
 	if load <= 1 {
-		return most, need, nil
+		return limit, need, nil
 	}
 	if err := c.drop(p); err != nil {
 		return 0, need, err
 	}
-	samples, err = c.search(most, unit, load, free)
+	samples, err = c.search(limit, unit, load, free)
 	return samples, need, err
 }
 
-// fitFromBelow returns the same result as fit, but searches upwards, because most may be far above the result. It
+// fitFromBelow returns the same result as fit, but searches upwards, because limit may be far above the result. It
 // compiles no plans for more than twice the result. The cache keeps none of these plans.
-func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
+func (c *planCache) fitFromBelow(limit, unit int, free int64) (int, error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	most -= most % unit
+	limit -= limit % unit
 	for n := unit; ; n *= 2 {
-		n = max(min(n, most), unit)
+		n = max(min(n, limit), unit)
 		load, err := c.loadFor(n, free)
 		if err != nil {
 			return 0, err
@@ -381,8 +381,8 @@ func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
 		if load > 1 {
 			return c.search(n, unit, load, free)
 		}
-		if n >= most {
-			return min(n, most), nil
+		if n >= limit {
+			return min(n, limit), nil
 		}
 	}
 }
@@ -396,12 +396,12 @@ func (c *planCache) loadFor(n int, free int64) (float64, error) {
 	return c.loadOf(p, free), p.free()
 }
 
-// search returns the largest multiple of unit below most whose plans fit, or 0. load is that of the plans for most
-// itself, which do not fit. The memory of plans grows almost linearly with the samples. Each guess is therefore a
-// linear extrapolation from the previous two points.
-func (c *planCache) search(most, unit int, load float64, free int64) (int, error) {
-	low, high := 0, (most+unit-1)/unit // in units; low fits, high does not
-	x0, y0, x1, y1 := 0.0, 0.0, float64(most), load
+// search returns the largest multiple of unit below limit whose plans fit, or 0. load is the load of the plans for
+// limit samples, which do not fit. The memory of plans grows almost linearly with the samples. Each guess is therefore
+// a linear extrapolation from the previous two points.
+func (c *planCache) search(limit, unit int, load float64, free int64) (int, error) {
+	low, high := 0, (limit+unit-1)/unit // in units; low fits, high does not
+	x0, y0, x1, y1 := 0.0, 0.0, float64(limit), load
 	for tries := 0; high-low > 1; tries++ {
 		guess := (low + high) / 2
 		slope := (y1 - y0) / (x1 - x0)

@@ -145,7 +145,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	return err // an error of this rank; train.Run sends it to the other ranks
 }
 
-// startStep begins the first part.
+// startStep resets the counts of the step, and starts the clock of the first part of the step.
 func (r *Replica) startStep() error {
 	r.unread, r.ready, r.stepLabels = r.unread[:0], nil, 0
 	c := &r.clock
@@ -158,7 +158,7 @@ func (r *Replica) startStep() error {
 	return err
 }
 
-// lap ends part p. The part began at the previous lap.
+// lap ends part p of the step, which began at the previous call of lap or at startStep.
 func (r *Replica) lap(times *StepTimes, p part) error {
 	c := &r.clock
 	if c.marks != nil {

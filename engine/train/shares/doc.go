@@ -2,9 +2,9 @@
 // shares, the next shares, whether this rank is ready for them, and the hash with which ranks compare them. The loader,
 // gradsync and the plans of a replica ask the owner when the shares change, and hold no list of shares of their own.
 //
-// A change takes several steps. [Owner.Propose] begins it, and plans for this rank's next share compile in the
-// background. After each step, the ranks exchange the result of [Owner.Vote]. Once no rank is unready, all ranks call
-// [Owner.Switch] before the same step.
+// A change takes several steps. [Owner.Propose] begins a change. The plans for this rank's next share are then compiled
+// in the background. After each step, the ranks exchange the result of [Owner.Vote]. Once no rank is unready, all ranks
+// call [Owner.Switch] before the same step.
 //
 // If ranks join or leave between two steps, gradsync.Group.Change changes the group, and [Owner.Regroup] the shares.
 //

@@ -247,10 +247,10 @@ func (r *Run) sayRepaired(text string) {
 	}
 }
 
-// dataDetails describes how the data differ from the data with the fingerprint was. ofPath is about the data that
+// dataDetails describes how the data differ from the data with the fingerprint previous. ofPath is about the data that
 // data.path determines, ofVal about the data that data.val_path determines. A text is "" if no difference is known.
-func (r *Run) dataDetails(old *config.Config, was parts.Fingerprint) (ofPath, ofVal string) {
-	train, eval := r.Data.Differences(was, r.print)
+func (r *Run) dataDetails(old *config.Config, previous parts.Fingerprint) (ofPath, ofVal string) {
+	train, eval := r.Data.Differences(previous, r.print)
 	if old.Data.ValPath != "" || r.Process.Cfg.Data.ValPath != "" {
 		return train, eval
 	}

@@ -189,18 +189,18 @@ func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 // Err returns the failure of the device after which the policy only waits.
 func (p *Policy) Err() error { return p.failure }
 
-// reason returns a text with the value of the action and the second largest value. departs states why the action is
-// that of the baseline although another action has a larger value. It is "" if the action has the largest value.
-func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int, departs string) string {
+// reason returns a text with the value of the action and the second largest value. cause states why the action is that
+// of the baseline although another action has a larger value. It is "" if the action has the largest value.
+func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int, cause string) string {
 	second := -1
 	for a, ok := range p.seen.Mask {
 		if ok && a != action && (second < 0 || values[a] > values[second]) {
 			second = a
 		}
 	}
-	if departs != "" {
+	if cause != "" {
 		return fmt.Sprintf("policy %s decides: %.3f for %s; %.3f for %s is larger, but %s", p.encoder.Advice,
-			values[action], p.describe(s, action), values[second], p.describe(s, second), departs)
+			values[action], p.describe(s, action), values[second], p.describe(s, second), cause)
 	}
 	text := fmt.Sprintf("largest of %d values: %.3f for %s", possible, values[action], p.describe(s, action))
 	if second >= 0 {

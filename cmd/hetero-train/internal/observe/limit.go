@@ -87,7 +87,7 @@ type steppedLine struct {
 // ranks.
 func (l steppedLine) first() bool { return l.Start != nil || l.Length != nil }
 
-// thinExcept removes lines of older steps, except those that always accepts.
+// thinExcept removes lines of older steps, except those for which always returns true.
 func (l *StepLines) thinExcept(always func(steppedLine) bool) error {
 	parse := func(line []byte) (v steppedLine, ok bool) {
 		return v, bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &v) == nil

@@ -82,11 +82,11 @@ func (l *StepLines) open() error {
 	return nil
 }
 
-// copy writes the lines that keeps accepts.
-func (l *StepLines) copy(w io.Writer, keeps func(line []byte) bool) error {
+// copy writes the lines for which keep returns true.
+func (l *StepLines) copy(w io.Writer, keep func(line []byte) bool) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	err := regular.EachLine(l.path, func(line []byte) error {
-		if !keeps(line) {
+		if !keep(line) {
 			return nil
 		}
 		_, err := out.Write(line)

@@ -169,8 +169,8 @@ func (t *Tracking) StepDone(r *train.StepRecord) {
 	t.spool.Add(l)
 }
 
-// Decided stores the decision's fraction of the oracle (see docs/balancing.md), or 0 if it is unknown. StepDone sends it
-// as balance/oracle_ratio.
+// Decided stores the decision's fraction of the oracle (see docs/balancing.md), or 0 if it is unknown. StepDone sends
+// it as balance/oracle_ratio.
 func (t *Tracking) Decided(_ int, d *balancer.Decision, _ []straggler.Verdict) {
 	t.oracle = 0
 	if v := d.ShareOfOracle(); v > 0 {

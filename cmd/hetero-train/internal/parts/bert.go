@@ -163,17 +163,17 @@ func (t *transformerSizes) keys(activation string) []config.Key {
 	}
 }
 
-// adopt sets each unset key to its value in their.
-func (t *transformerSizes) adopt(their transformerSizes) {
-	for own, value := range map[*int]int{&t.Layers: their.Layers, &t.Heads: their.Heads, &t.Channels: their.Channels,
-		&t.Vocabulary: their.Vocabulary,
-		&t.Positions:  their.Positions, &t.Inner: their.Inner} {
+// adopt sets each unset key to its value in given.
+func (t *transformerSizes) adopt(given transformerSizes) {
+	for own, value := range map[*int]int{&t.Layers: given.Layers, &t.Heads: given.Heads, &t.Channels: given.Channels,
+		&t.Vocabulary: given.Vocabulary,
+		&t.Positions:  given.Positions, &t.Inner: given.Inner} {
 		*own = cmp.Or(*own, value)
 	}
-	t.NormEps = cmp.Or(t.NormEps, their.NormEps)
+	t.NormEps = cmp.Or(t.NormEps, given.NormEps)
 	// The comparison of the settings reports unsupported activations.
-	if slices.Contains(models.Activations(), their.Activation) {
-		t.Activation = cmp.Or(t.Activation, their.Activation)
+	if slices.Contains(models.Activations(), given.Activation) {
+		t.Activation = cmp.Or(t.Activation, given.Activation)
 	}
 }
 

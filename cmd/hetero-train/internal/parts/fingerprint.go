@@ -270,9 +270,9 @@ func printLabelled(set *tokens.Classification) *PartPrint {
 	return p
 }
 
-// Differences describes how the parts of the data differ from those with the print was; "" if they are equal or
+// Differences describes how the parts of the data differ from those with the print previous; "" if they are equal or
 // unknown.
-func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
+func (o *Opened) Differences(previous, now Fingerprint) (train, eval string) {
 	name := func(part string, first int) func(i int) string {
 		if o.Tokens != nil || o.Content == nil {
 			return func(i int) string { return fmt.Sprintf("%s sample %d", part, i) }
@@ -283,13 +283,13 @@ func (o *Opened) Differences(was, now Fingerprint) (train, eval string) {
 	if now.Train != nil {
 		first = int(now.Train.Units)
 	}
-	if was.Train == nil && was.Eval == nil { // imported weights
+	if previous.Train == nil && previous.Eval == nil { // imported weights
 		return "", ""
 	}
-	train = difference("training", was.Train, now.Train, name("training", 0))
-	eval = difference("evaluation", was.Eval, now.Eval, name("evaluation", first))
+	train = difference("training", previous.Train, now.Train, name("training", 0))
+	eval = difference("evaluation", previous.Eval, now.Eval, name("evaluation", first))
 	if train != "" {
-		train += leftOutBefore(was, now)
+		train += leftOutBefore(previous, now)
 	}
 	return train, eval
 }
@@ -308,14 +308,15 @@ func leftOutBefore(was, now Fingerprint) string {
 	return "; damaged when the run was trained, and not any more: " + strings.Join(repaired, ", ")
 }
 
-// Repaired reports whether the data differ from those with the print was only in samples that could not be read then,
-// and can be read now. The number and the order of the samples are the same. text describes these samples.
-func (o *Opened) Repaired(was, now Fingerprint) (text string, ok bool) {
-	if o.Content == nil || was.Train == nil || now.Train == nil || (was.Eval == nil) != (now.Eval == nil) {
+// Repaired reports whether the data differ from those with the print previous only in samples that could not be read
+// then, and can be read now. The number and the order of the samples are the same. text describes these samples.
+func (o *Opened) Repaired(previous, current Fingerprint) (text string, ok bool) {
+	if o.Content == nil || previous.Train == nil || current.Train == nil ||
+		(previous.Eval == nil) != (current.Eval == nil) {
 		return "", false
 	}
 	first, count, name := 0, 0, ""
-	for _, part := range [][2]*PartPrint{{was.Train, now.Train}, {was.Eval, now.Eval}} {
+	for _, part := range [][2]*PartPrint{{previous.Train, current.Train}, {previous.Eval, current.Eval}} {
 		a, b := part[0], part[1]
 		if a == nil {
 			continue

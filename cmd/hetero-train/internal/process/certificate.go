@@ -112,8 +112,8 @@ func (c *renewed) renew() {
 		c.versions, c.said = now, ""
 		return
 	}
-	// While both files are replaced, one may be missing or not readable yet. c.versions is unchanged, so renew reads the
-	// files again after renewalTime.
+	// While both files are replaced, one may be missing or not readable yet. c.versions is unchanged, so renew reads
+	// the files again after renewalTime.
 	if text := err.Error(); text != c.said {
 		c.said = text
 		c.log.Warn("the changed certificate cannot be used; the server keeps the previous one", "error", err)

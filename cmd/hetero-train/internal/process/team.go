@@ -161,15 +161,15 @@ func (t *Team) Ready(ctx context.Context) error {
 	return t.Group.Barrier(ctx, "ready")
 }
 
-// Gather exchanges one value of each rank and returns all values, by rank. In a run of one rank it returns own.
-func (t *Team) Gather(ctx context.Context, what string, own []byte) ([][]byte, error) {
+// Gather exchanges one value of each rank and returns all values, by rank. In a run of one rank it returns value.
+func (t *Team) Gather(ctx context.Context, what string, value []byte) ([][]byte, error) {
 	if t == nil {
-		return [][]byte{own}, nil
+		return [][]byte{value}, nil
 	}
 	if t.Exchange != nil {
-		return t.Exchange(ctx, what, own)
+		return t.Exchange(ctx, what, value)
 	}
-	return t.Group.Gather(ctx, what, own)
+	return t.Group.Gather(ctx, what, value)
 }
 
 // GatherAll sends a value of this rank to all ranks as JSON, and returns the values of all ranks, by rank.

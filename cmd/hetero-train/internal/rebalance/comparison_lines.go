@@ -19,20 +19,20 @@ const (
 	leastSlope, mostSlope = 0.25, 1.1
 )
 
-// lines fits a line to the times of each rank, at shares near the shares in like. All ranks of a block can be slower by
-// a common factor, for example because of the clock of the host. Such a factor contains no information about shares, so
-// lines estimates the factor of each block and removes it.
-func (c *comparison) lines(blocks []measured, like []int) []divide.Curve {
-	lines, common := make([]divide.Curve, len(like)), make([]float64, len(blocks))
+// lines fits a line to the times of each rank, at shares near the shares in target. All ranks of a block can be slower
+// by a common factor, for example because of the clock of the host. Such a factor contains no information about shares,
+// so lines estimates the factor of each block and removes it.
+func (c *comparison) lines(blocks []measured, target []int) []divide.Curve {
+	lines, common := make([]divide.Curve, len(target)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
 	for range fitRounds {
 		for r := range lines {
-			lines[r] = line(blocks, common, weights, r, like[r], c.balancing.options.Total)
+			lines[r] = line(blocks, common, weights, r, target[r], c.balancing.options.Total)
 		}
 		for i, b := range blocks {
 			var logs []float64
 			for r, n := range b.Shares {
-				if b.Seconds[r] > 0 && isAlike(n, like[r]) {
+				if b.Seconds[r] > 0 && isAlike(n, target[r]) {
 					logs = append(logs, math.Log(b.Seconds[r]/lines[r].At(float64(n))))
 				}
 			}
@@ -44,12 +44,12 @@ func (c *comparison) lines(blocks []measured, like []int) []divide.Curve {
 	return lines
 }
 
-// nearest returns the measured share of a rank that is nearest to like. It returns 0 if the rank was never measured.
-func nearest(blocks []measured, rank, like int) int {
+// nearest returns the measured share of a rank that is nearest to target. It returns 0 if the rank was never measured.
+func nearest(blocks []measured, rank, target int) int {
 	best := 0
 	for _, b := range blocks {
 		if n := b.Shares[rank]; b.Seconds[rank] > 0 &&
-			(best == 0 || max(n, like)*min(best, like) < max(best, like)*min(n, like)) {
+			(best == 0 || max(n, target)*min(best, target) < max(best, target)*min(n, target)) {
 			best = n
 		}
 	}
@@ -65,15 +65,15 @@ func middle(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// line fits a line to the times of a rank, at measured shares near like. If no measured share is near like, it uses the
-// nearest measured shares. It divides the times of each block by the common factor of the block, whose logarithm is
+// line fits a line to the times of a rank, at measured shares near target. If no measured share is near target, it uses
+// the nearest measured shares. It divides the times of each block by the common factor of the block, whose logarithm is
 // common[i]. If only one share was measured, the line goes through the origin. weights is scratch memory with one
 // element per block.
-func line(blocks []measured, common, weights []float64, rank, like, total int) divide.Curve {
+func line(blocks []measured, common, weights []float64, rank, target, total int) divide.Curve {
 	var fit straight
-	like = nearest(blocks, rank, like)
+	target = nearest(blocks, rank, target)
 	for i, b := range blocks {
-		if weights[i] = 0; b.Seconds[rank] > 0 && isAlike(b.Shares[rank], like) {
+		if weights[i] = 0; b.Seconds[rank] > 0 && isAlike(b.Shares[rank], target) {
 			weights[i] = 1
 		}
 	}

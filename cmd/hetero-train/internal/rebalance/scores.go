@@ -30,9 +30,9 @@ const (
 func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
 
 // startProfile returns a profile with the figures of each rank. The figures come from the cache; for a type without
-// cached figures, one rank measures its device. If there are no figures, p is nil and missing is the reason. All ranks
+// cached figures, one rank measures its device. If there are no figures, p is nil and reason explains why. All ranks
 // must call startProfile, and all ranks get the same result.
-func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing string, err error) {
+func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, reason string, err error) {
 	mode := b.known[0].AtStart
 	switch {
 	case mode == "off":
@@ -60,8 +60,8 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 		return nil, fmt.Sprintf("rank %d reports no measured speed", measures[0]), nil
 	}
 	if len(measures) > 0 {
-		if missing, err = b.measureTypes(ctx, measures, known); missing != "" || err != nil {
-			return nil, missing, err
+		if reason, err = b.measureTypes(ctx, measures, known); reason != "" || err != nil {
+			return nil, reason, err
 		}
 	}
 	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion,
@@ -91,10 +91,10 @@ type typeFigures struct {
 	Error    string
 }
 
-// measureTypes measures the devices of the given ranks and adds the results to known. missing is the reason if the
-// measurement is not possible.
+// measureTypes measures the devices of the given ranks and adds the results to known. reason explains why a measurement
+// is not possible; "" if it is possible.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (
-	missing string, err error) {
+	reason string, err error) {
 	a, began := b.run, time.Now()
 	t := compute.Turns{Count: 1}
 	if a.Rank.Team != nil {

@@ -125,12 +125,13 @@ func (tr *training) matchUploads(ctx context.Context, folder *bucket.Folder) err
 	return nil
 }
 
-// patient returns a context that ends after long, or short after the end of ctx, whichever is earlier.
-func patient(ctx context.Context, long, short time.Duration) (context.Context, context.CancelFunc) {
-	late, end := context.WithTimeout(context.WithoutCancel(ctx), long)
+// patient returns a context that ends after the time limit, or when the time grace has passed since the end of ctx,
+// whichever is earlier.
+func patient(ctx context.Context, limit, grace time.Duration) (context.Context, context.CancelFunc) {
+	late, end := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	stop := context.AfterFunc(ctx, func() {
 		select {
-		case <-time.After(short):
+		case <-time.After(grace):
 		case <-late.Done():
 		}
 		end()

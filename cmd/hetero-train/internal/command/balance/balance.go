@@ -26,7 +26,7 @@ Each line of the CSV file is a point of a curve: rank,batch,seconds. Between two
 point it is flat. The last point of a curve is the largest batch that fits into the memory of the rank.
 
 The policy starts with equal shares, or with shares in proportion to --scores. It sees only measured times, which are the times of
-the curves with lognormal noise. It knows which ranks have equal curves, because in a training it knows which ranks have the same
+the curves with lognormal noise. It knows which ranks have equal curves, because in a training run it knows which ranks have the same
 type of device. The simulation has no communication time. The output shows times without noise.
 
 The oracle is the best division of the batch. The column "of the oracle" is the oracle's step time divided by the step time of the

@@ -130,8 +130,8 @@ type sweep struct {
 }
 
 // run measures all curves in turns: first the sizes of each curve in ascending order, then all of them again, in
-// descending and in ascending order alternately. It returns the first error of a measurement, or the cause of ctx if ctx
-// has ended.
+// descending and in ascending order alternately. It returns the first error of a measurement, or the cause of ctx if
+// ctx has ended.
 func (s *sweep) run(ctx context.Context) error {
 	runtime.LockOSThread() // the threads of a device belong to the calling thread
 	defer runtime.UnlockOSThread()

@@ -75,14 +75,14 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	return t, nil
 }
 
-// more runs additional steps. After each step, it calls the function each with the time of the step.
-func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
+// more runs additional steps. After each step, it calls visit with the time of the step.
+func (b *benchmark) more(ctx context.Context, steps int, visit func(took time.Duration)) error {
 	for range steps {
 		begun := time.Now()
 		if _, err := b.replica.Step(ctx, b.loader, replica.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
 			return exit.With(exit.Device, err)
 		}
-		each(time.Since(begun))
+		visit(time.Since(begun))
 	}
 	return nil
 }

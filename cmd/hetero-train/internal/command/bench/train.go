@@ -294,9 +294,9 @@ func updateText(o *config.Optimizer) string {
 	return fmt.Sprintf("%s, %s, weight decay %g", o.Name, how, o.WeightDecay)
 }
 
-// run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start
-// of the next step. first is the time of the very first step.
-func (b *benchmark) run(ctx context.Context, each func(step replica.StepResult, took time.Duration)) (
+// run trains, and calls visit for every step after the warm-up. took is the time from the start of the step to the
+// start of the next step. first is the time of the very first step.
+func (b *benchmark) run(ctx context.Context, visit func(step replica.StepResult, took time.Duration)) (
 	first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -311,7 +311,7 @@ func (b *benchmark) run(ctx context.Context, each func(step replica.StepResult, 
 			first = took
 		}
 		if i >= b.flags.warmup {
-			each(r, took)
+			visit(r, took)
 		}
 		if b.progress != nil {
 			b.progress(i + 1)

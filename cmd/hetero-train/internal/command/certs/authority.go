@@ -20,8 +20,8 @@ import (
 
 const authorityName = "ca"
 
-// clockTolerance is how long before its creation the validity of a certificate begins, so that machines whose clocks are
-// slow accept the certificate.
+// clockTolerance is how long before its creation the validity of a certificate begins, so that machines whose clocks
+// are slow accept the certificate.
 const clockTolerance = time.Hour
 
 // authority is the certificate authority that signs the certificates of machines.
@@ -61,7 +61,7 @@ func newAuthority(files [2]string, days int, now time.Time) (a authority, err er
 		return a, err
 	}
 	template := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: "hetero-train authority"},
-		NotBefore: now.Add(-early), NotAfter: now.AddDate(0, 0, days), IsCA: true, BasicConstraintsValid: true,
+		NotBefore: now.Add(-clockTolerance), NotAfter: now.AddDate(0, 0, days), IsCA: true, BasicConstraintsValid: true,
 		MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -85,7 +85,7 @@ func (a authority) issue(folder string, m machine, days int, now time.Time) (unt
 		until = a.certificate.NotAfter
 	}
 	template := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: m.name},
-		NotBefore: now.Add(-early), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: now.Add(-clockTolerance), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    m.names, IPAddresses: m.addresses}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)

@@ -185,24 +185,24 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, sets *data.L
 	return p, nil
 }
 
-// someOf chooses min(n, most) different numbers from 0 to n-1 and returns them in ascending order. The result depends
-// only on n and most.
-func someOf(n, most int) []int {
+// someOf chooses min(n, limit) different numbers from 0 to n-1 and returns them in ascending order. The result depends
+// only on n and limit.
+func someOf(n, limit int) []int {
 	// If n is at most few, someOf shuffles the numbers from 0 to n-1. For a larger n, the shuffle would need too much
-	// memory. someOf then draws random numbers until enough differ, or takes the first ones if most exceeds n/2.
+	// memory. someOf then draws random numbers until enough differ, or takes the first ones if limit exceeds n/2.
 	const few = 1 << 20
 	random := rand.New(rand.NewPCG(0, 0))
 	var chosen []int
 	switch {
 	case n <= few:
-		chosen = random.Perm(n)[:min(most, n)]
-	case most > n/2:
-		for i := range min(most, n) {
+		chosen = random.Perm(n)[:min(limit, n)]
+	case limit > n/2:
+		for i := range min(limit, n) {
 			chosen = append(chosen, i)
 		}
 	default:
-		drawn := make(map[int]struct{}, most)
-		for len(drawn) < most {
+		drawn := make(map[int]struct{}, limit)
+		for len(drawn) < limit {
 			drawn[random.IntN(n)] = struct{}{}
 		}
 		chosen = slices.Collect(maps.Keys(drawn))

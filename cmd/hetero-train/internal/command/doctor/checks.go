@@ -113,18 +113,18 @@ func (f *findings) memory() {
 	}
 }
 
-// filesOfRanks returns how many files the process of this machine with most files opens. No configuration is known:
-// least is the number for shared memory without encryption, most that for encrypted connections between all ranks, and
-// samples in files.
-func filesOfRanks(m *machine) (least, most uint64) {
+// filesOfRanks returns the number of files that a process of this machine opens: the largest number over all processes.
+// No configuration is known. low is the number for shared memory without encryption. high is the number for encrypted
+// connections between all ranks, and samples in files.
+func filesOfRanks(m *machine) (low, high uint64) {
 	n := process.FileNeed{Ranks: m.Ranks, Local: min(m.OwnRanks, m.Ranks), First: m.Rank == 0, Starts: m.OwnRanks > 1,
 		Shared: true}
 	if m.Machines > 1 || m.OwnRanks == m.Ranks {
 		n.Machines = m.Machines
 	}
-	least = uint64(n.Least())
+	low = uint64(n.Least())
 	n.Shared, n.Encrypt, n.Data, n.GPU = false, m.Ranks > 1, true, len(m.GPUs) > 0
-	return least, uint64(n.Most())
+	return low, uint64(n.Most())
 }
 
 func (f *findings) limits() {

@@ -72,8 +72,8 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 	})
 }
 
-// among opens an NCCL communicator of some of the ranks. All ranks in ranks must call among with the same name. The name
-// must be unique to the group.
+// among opens an NCCL communicator of some of the ranks. All ranks in ranks must call among with the same name. The
+// name must be unique to the group.
 func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	control, err := hostAmong(ctx, x, name, ranks)
 	if err != nil {

@@ -131,13 +131,13 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	}
 }
 
-// profileShares times steps of the configured model at several shares around the expected share of this rank.
-// expected is that share, most the largest share that fits into memory. The number of shares depends on the time that
-// the steps are expected to take.
-func (p *profiling) profileShares(ctx context.Context, expected float64, most int) (err error) {
+// profileShares times steps of the configured model at several shares around the expected share of this rank. expected
+// is that share, and limit the largest share that fits into memory. The number of shares depends on the time that the
+// steps are expected to take.
+func (p *profiling) profileShares(ctx context.Context, expected float64, limit int) (err error) {
 	k, batch := p.rank, parts.BatchOf(p.rank.Process.Cfg)
 	accumulation, unit := k.Process.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
-	shares := affordable(estimate.ProfileShares(expected, min(most, batch.Total), unit),
+	shares := affordable(estimate.ProfileShares(expected, min(limit, batch.Total), unit),
 		p.report.PerSample*float64(accumulation))
 	if len(shares) < 2 {
 		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample,

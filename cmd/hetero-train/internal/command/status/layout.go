@@ -25,17 +25,17 @@ func wrapAll(lines []string, width int) string {
 	return b.String()
 }
 
-// wrap divides a line at spaces, into a first line of at most first characters and further lines of at most next
-// characters. A longer list such as 95/33/20 is divided after a slash. first 0 means unlimited.
-func wrap(line string, first, next int) (lines []string) {
-	if first <= 0 || utf8.RuneCountInString(line) <= first {
+// wrap divides a line at spaces, into a first line of at most width characters and further lines of at most nextWidth
+// characters. A longer list such as 95/33/20 is divided after a slash. width 0 means unlimited.
+func wrap(line string, width, nextWidth int) (lines []string) {
+	if width <= 0 || utf8.RuneCountInString(line) <= width {
 		return []string{line}
 	}
-	next = max(next, 1)
-	room, text := first, ""
+	nextWidth = max(nextWidth, 1)
+	room, text := width, ""
 	put := func(gap, word string) {
 		if text != "" && utf8.RuneCountInString(text+gap+word) > room {
-			lines, text, gap, room = append(lines, text), "", "", next
+			lines, text, gap, room = append(lines, text), "", "", nextWidth
 		}
 		if text == "" {
 			gap = ""
@@ -47,7 +47,7 @@ func wrap(line string, first, next int) (lines []string) {
 			word = line[:len(line)-len(strings.TrimLeft(line, " "))] + word
 		}
 		gap := " "
-		if utf8.RuneCountInString(word) > next {
+		if utf8.RuneCountInString(word) > nextWidth {
 			for part := range strings.SplitAfterSeq(word, "/") {
 				put(gap, part)
 				gap = ""

@@ -26,16 +26,16 @@ func ranksWithMemory(v runs.View) (n int) {
 	return n
 }
 
-// memoryOf returns a line for each of at most most ranks whose memory is recorded. If there are more, these are the
+// memoryOf returns a line for each of at most limit ranks whose memory is recorded. If there are more, these are the
 // ranks that are nearest their limits.
-func memoryOf(v runs.View, most int) (lines []string) {
+func memoryOf(v runs.View, limit int) (lines []string) {
 	known := slices.DeleteFunc(slices.Clone(v.Ranks), func(k runs.RankView) bool { return k.Memory == nil })
-	left := len(known) - most
+	left := len(known) - limit
 	if left > 0 {
 		slices.SortStableFunc(known, func(a, b runs.RankView) int {
 			return cmp.Compare(filled(b.Memory), filled(a.Memory))
 		})
-		known = known[:most]
+		known = known[:limit]
 	}
 	for _, k := range known {
 		lines = append(lines, fmt.Sprintf("memory of rank %d: %s", k.Rank, memoryText(k.Memory)))

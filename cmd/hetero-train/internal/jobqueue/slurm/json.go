@@ -41,10 +41,10 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// or returns the number, or other if the number is not set.
-func (n number) or(other float64) float64 {
+// or returns the number, or fallback if the number is not set.
+func (n number) or(fallback float64) float64 {
 	if math.IsNaN(float64(n)) {
-		return other
+		return fallback
 	}
 	return float64(n)
 }
