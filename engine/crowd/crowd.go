@@ -16,7 +16,7 @@
 //
 // Enter never waits. If all places are taken, the new connection gets the place of another one: the oldest connection
 // of the address with the most connections. Only connections that have proved nothing give up their place. A client
-// that proves itself at once therefore gets through, although others hold connections or open many.
+// that proves itself immediately therefore gets through, although others hold connections or open many.
 //
 // IPv6 addresses of one network of 64 bits count as one address, because a single machine can use all of them.
 package crowd

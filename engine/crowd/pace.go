@@ -62,7 +62,7 @@ func (p *Pace) Admit(from string, now time.Time) (wait time.Duration, ok bool) {
 	if p.due == nil {
 		p.due = map[string]time.Time{}
 	}
-	p.due[from] = own // also if all addresses together have sent too many: those that send most are refused first
+	p.due[from] = own // even if all addresses together have sent too many: those that send most are refused first
 	if all.After(latest) {
 		return 0, false
 	}

@@ -73,7 +73,7 @@ var remedies = map[string]string{
 	"nccl":   "test on a machine with NVIDIA GPUs and NCCL",
 }
 
-// Required reports whether HETERO_REQUIRE names the part. A name in HETERO_REQUIRE that is no part fails the test,
+// Required reports whether HETERO_REQUIRE names the part. A name in HETERO_REQUIRE that is not a part fails the test,
 // because a misspelt requirement would require nothing.
 func Required(t testing.TB, part string) bool {
 	t.Helper()

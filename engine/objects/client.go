@@ -313,14 +313,14 @@ func (c *Client) ReadTagged(ctx context.Context, name Name, most int64) (p []byt
 	}
 }
 
-// Delete deletes an object. A missing object is no error.
+// Delete deletes an object. A missing object is not an error.
 func (c *Client) Delete(ctx context.Context, name Name) error {
 	return c.do(ctx, "DELETE", name, 0, func(ctx context.Context) error {
 		return c.core.RemoveObject(ctx, name.Bucket, name.Key, minio.RemoveObjectOptions{})
 	})
 }
 
-// MakeBucket creates a bucket, for tests. An existing bucket of the same owner is no error.
+// MakeBucket creates a bucket, for tests. An existing bucket of the same owner is not an error.
 func (c *Client) MakeBucket(ctx context.Context, bucket string) error {
 	err := c.core.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: c.settings.region})
 	if code := minio.ToErrorResponse(err).Code; code == "BucketAlreadyOwnedByYou" || code == "BucketAlreadyExists" {

@@ -333,7 +333,7 @@ func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // for rank 1 these shares are no change
+			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // for rank 1 these shares are not a change
 		}}
 	for rank, s := range c.start(t) {
 		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 computed different shares") {

@@ -146,7 +146,7 @@ func (c *consensus) end(out *replica.StepResult) []RankStep {
 }
 
 // evaluated returns the RankSteps of all ranks for one batch of an evaluation.
-func (c *consensus) evaluated(whole context.Context, own RankStep) ([]RankStep, error) {
+func (c *consensus) evaluated(uncancelled context.Context, own RankStep) ([]RankStep, error) {
 	if c.group == nil {
 		c.alone[0].Sums, c.alone[0].Replaced = own.Sums, own.Replaced
 		return c.alone[:], nil
@@ -155,7 +155,7 @@ func (c *consensus) evaluated(whole context.Context, own RankStep) ([]RankStep, 
 	if err != nil {
 		return nil, err
 	}
-	all, asked, err := c.reports.exchange(whole, own, want)
+	all, asked, err := c.reports.exchange(uncancelled, own, want)
 	c.asked = asked
 	return all, err
 }

@@ -83,7 +83,7 @@ func (d *frozenDisk) store(t *testing.T, dir string) *checkpoint.Store {
 }
 
 // Training continues while the checkpoint of step 2 cannot be written. It waits when the next one is due, also on the
-// other ranks, which must not report a time-out. The wait changes no bit, and is no training time.
+// other ranks, which must not report a time-out. The wait changes no bit, and does not count as training time.
 func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 	for name, size := range map[string]int{"one rank": 1, "two ranks": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 	}
 }
 
-// If the memory for records is full, training waits at once, on all ranks.
+// If the memory for records is full, training waits immediately, on all ranks.
 func TestTrainingWaitsForRoomForRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hangs, limit = time.Minute, 10 * time.Second

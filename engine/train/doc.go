@@ -10,7 +10,7 @@
 // of run connect them.
 //
 // All random values (initial values, order of samples, augmentation, dropout) are functions of the seed alone. A run
-// that is interrupted and resumed gives the same bits as an uninterrupted run.
+// that is interrupted and resumed gives weights that are bit-equal to those of an uninterrupted run.
 //
 // # Several ranks
 //

@@ -142,7 +142,7 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 	alone, rec := int64(0), &recorder{}
 	rec.after = func(step int64) {
 		if step == 2 {
-			alone = 3 // several requests at once cause one save
+			alone = 3 // several requests at the same time cause one save
 		}
 	}
 	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(o *Options) {

@@ -13,8 +13,8 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 		return nil
 	}
 	defer r.clock.pause()()
-	whole := context.WithoutCancel(ctx)
-	if err := r.completeTimes(whole); err != nil {
+	uncancelled := context.WithoutCancel(ctx)
+	if err := r.completeTimes(uncancelled); err != nil {
 		return err
 	}
 	e, err := r.evals.evaluate(ctx)
@@ -24,7 +24,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	}
 	if errors.Is(err, errUnreadable) {
 		r.saves.step = -1
-		err = r.leaveWith(whole, err)
+		err = r.leaveWith(uncancelled, err)
 	}
 	if err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", r.at.step, err)
@@ -37,7 +37,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	if stop, err := r.awaitSave(ctx); err != nil || stop { // after a stop, finalSave saves the best checkpoint
 		return err
 	}
-	if err := r.compares.compare(whole, true); err != nil {
+	if err := r.compares.compare(uncancelled, true); err != nil {
 		return err
 	}
 	if err := r.saveBeside(); err != nil {

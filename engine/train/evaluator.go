@@ -64,7 +64,7 @@ func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // evaluate evaluates all held-out samples. If a rank stops the run, it returns context.Canceled.
 func (e *evaluator) evaluate(ctx context.Context) (_ Evaluation, err error) {
-	started, whole := time.Now(), context.WithoutCancel(ctx)
+	started, uncancelled := time.Now(), context.WithoutCancel(ctx)
 	averaged := e.replica.Averages() != nil && e.average
 	if averaged {
 		if err := e.replica.ExchangeAverages(); err != nil {
@@ -80,13 +80,13 @@ func (e *evaluator) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	if err := e.start(); err != nil {
 		return Evaluation{}, err
 	}
-	all, err := e.batches(ctx, whole)
+	all, err := e.batches(ctx, uncancelled)
 	if err != nil {
 		return Evaluation{}, err
 	}
 	score := all.Score()
 	var never []int
-	confusion, err := e.replica.Counts(whole)
+	confusion, err := e.replica.Counts(uncancelled)
 	if err != nil {
 		return Evaluation{}, err
 	}
@@ -115,9 +115,9 @@ func (e *evaluator) start() error {
 }
 
 // batches evaluates all batches. It returns the totals over all ranks.
-func (e *evaluator) batches(ctx, whole context.Context) (all replica.Sums, err error) {
+func (e *evaluator) batches(ctx, uncancelled context.Context) (all replica.Sums, err error) {
 	if e.ranks.group != nil {
-		ctx = whole // a single rank stops at once; several ranks must stop the evaluation together
+		ctx = uncancelled // a single rank stops immediately; several ranks must stop the evaluation together
 	}
 	replaced := 0
 	for {
@@ -134,7 +134,7 @@ func (e *evaluator) batches(ctx, whole context.Context) (all replica.Sums, err e
 		if err != nil {
 			return all, err
 		}
-		ranks, err := e.ranks.evaluated(whole, own)
+		ranks, err := e.ranks.evaluated(uncancelled, own)
 		if err != nil {
 			return all, err
 		}

@@ -163,7 +163,7 @@ func (g *golden) options(compute tensor.DType) replica.Options {
 // openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
-	// nativetest.Need sets a variable, which ranks must not do at once
+	// nativetest.Need sets a variable, which ranks must not do at the same time
 	dev, err := cpu.Driver{}.Open(0, device.Options{})
 	if err != nil {
 		needtest.Missing(t, "cpu", err)
@@ -465,7 +465,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	}
 	defer statm.Close()
 	resident := func() int {
-		debug.FreeOSMemory() // memory that the Go heap has not returned to the system is no growth
+		debug.FreeOSMemory() // memory that the Go heap has not returned to the system is not growth
 		text := make([]byte, 256)
 		n, err := statm.ReadAt(text, 0)
 		fields := strings.Fields(string(text[:n]))

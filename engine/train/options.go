@@ -76,8 +76,8 @@ type Options struct {
 	Timed func(times []replica.StepTimes)
 
 	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all
-	// ranks. If there are more, the run saves and ends with a *data.Fault, on all ranks after the same step. A run
-	// that is resumed from this checkpoint ends at once. 0 means no limit.
+	// ranks. If there are more, the run saves and ends with a *data.Fault, on all ranks after the same step. A run that
+	// is resumed from this checkpoint ends immediately. 0 means no limit.
 	MaxReplaced int
 
 	// Resume is the state of the checkpoint to resume from. Its weights are already loaded into the replica. nil
@@ -95,8 +95,8 @@ type Options struct {
 // Splitter decides the shares of the ranks. Every rank has a Splitter, and all of them must return the same shares.
 type Splitter interface {
 	// Split returns the samples of a micro-batch for each rank, or nil for no change. It is called before every
-	// optimizer step. step is the number of steps done. ranks are the reports of all ranks about the last step, with
-	// equal bits on all ranks; nil before the first step. ranks is valid only during the call.
+	// optimizer step. step is the number of steps done. ranks are the reports of all ranks about the last step,
+	// bit-equal on all ranks; nil before the first step. ranks is valid only during the call.
 	//
 	// settling is true while a change is in progress; the result is then ignored. During a change, each rank compiles
 	// plans for its new share in the background. All ranks switch at the same step, after all of them are ready.

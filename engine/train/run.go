@@ -25,14 +25,14 @@ type Result struct {
 	LastLoss    float64 // mean loss over the global batch of the last step; NaN before the first step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
-	SamplesSeen int64         // number of samples over the whole run
+	SamplesSeen int64         // number of samples over the uncancelled run
 	Checkpoint  string        // path of the last checkpoint that this process saved; "" if none
 	Samples     int64         // number of samples that this process trained, over all ranks, including repeated steps
 	TrainTime   time.Duration // training time of this process, including repeated steps; see Trained
-	Trained     Trained       // steps of the whole run
-	Skipped     int64         // number of steps over the whole run that were skipped because of NaN or Inf
+	Trained     Trained       // steps of the uncancelled run
+	Skipped     int64         // number of steps over the uncancelled run that were skipped because of NaN or Inf
 	RollBacks   int64
-	Replaced    int64 // number of unreadable samples over the whole run and all ranks; repeated steps count once
+	Replaced    int64 // number of unreadable samples over the uncancelled run and all ranks; repeated steps count once
 }
 
 // Run trains to the end, or until ctx is cancelled on any rank. If Run returns an error, the result is valid up to
@@ -41,15 +41,15 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 	runtime.LockOSThread() // OpenMP teams and CUDA contexts belong to an OS thread
 	defer runtime.UnlockOSThread()
 	r := newRun(o, func() bool { return ctx.Err() != nil })
-	whole := context.WithoutCancel(ctx)
-	resume, err := r.meet(whole)
+	uncancelled := context.WithoutCancel(ctx)
+	resume, err := r.meet(uncancelled)
 	defer func() { err = errors.Join(err, r.ranks.close()) }()
 	if err != nil {
 		r.group().Abort(err)
 		r.group().Drain()
 		return r.outcome(), err
 	}
-	if err = r.begin(whole, resume); err == nil {
+	if err = r.begin(uncancelled, resume); err == nil {
 		err = r.train(ctx)
 	}
 	r.saves.leaving()
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 }
 
 func (r *run) train(ctx context.Context) error {
-	whole := context.WithoutCancel(ctx) // not cancelled, so that an interrupted run finishes its step
+	uncancelled := context.WithoutCancel(ctx) // not cancelled, so that an interrupted run finishes its step
 	if err := r.shares.jump(); err != nil {
 		return err
 	}
@@ -81,16 +81,16 @@ func (r *run) train(ctx context.Context) error {
 		}
 		if r.evals.stopping.over(r.EarlyStop) {
 			r.result.GaveUp = r.evals.stopping.reason(r.EarlyStop)
-			return r.finish(whole)
+			return r.finish(uncancelled)
 		}
 		if want.timeOver {
 			r.result.OutOfTime = true
-			return r.finish(whole)
+			return r.finish(uncancelled)
 		}
 		if err := r.prepareStep(); err != nil {
 			return err
 		}
-		wentBack, err := r.oneStep(ctx, whole)
+		wentBack, err := r.oneStep(ctx, uncancelled)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (r *run) train(ctx context.Context) error {
 		}
 	}
 	r.result.Interrupted = r.ranks.wishes().stop && (r.at.end == 0 || r.at.step < r.at.end || r.evals.owed)
-	return r.finish(whole)
+	return r.finish(uncancelled)
 }
 
 // prepareStep changes what may change between two steps: the shares, and what the caller changes.
@@ -128,18 +128,18 @@ func (r *run) prepareStep() error {
 
 // oneStep trains one step. After too many consecutive steps without finite gradients, it rolls back to an earlier
 // step.
-func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
+func (r *run) oneStep(ctx, uncancelled context.Context) (wentBack bool, err error) {
 	rate := r.at.rate()
-	out, err := r.timedStep(whole)
+	out, err := r.timedStep(uncancelled)
 	if r.group() != nil {
-		r.tellTimes() // those of the step before, also if this step failed after it got the reports
+		r.tellTimes() // those of the step before, even if this step failed after it got the reports
 	}
 	if err != nil {
 		return false, r.saveUntouched(fmt.Errorf("step %d: %w", r.at.step+1, err), out)
 	}
 	r.note(out, rate)
 	if r.ranks.asked.compare {
-		if err := r.compares.compare(whole, false); err != nil {
+		if err := r.compares.compare(uncancelled, false); err != nil {
 			return false, err
 		}
 	}
@@ -153,10 +153,10 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		r.Observer.Warn(err)
 	}
 	if err := r.tooManyReplaced(); err != nil {
-		return false, r.leaveWith(whole, err)
+		return false, r.leaveWith(uncancelled, err)
 	}
 	if r.at.nanRow >= r.NaNPatience {
-		return true, r.rollBack(ctx, whole)
+		return true, r.rollBack(ctx, uncancelled)
 	}
 	return false, nil
 }
@@ -179,11 +179,11 @@ func (r *run) completeTimes(ctx context.Context) error {
 }
 
 // timedStep trains one step, and measures its training time.
-func (r *run) timedStep(whole context.Context) (out replica.StepResult, err error) {
+func (r *run) timedStep(uncancelled context.Context) (out replica.StepResult, err error) {
 	begun, since := r.clock.begin()
 	r.ranks.begin(since)
 	norms := r.NormsInterval > 0 && (r.at.step+1)%r.NormsInterval == 0
-	out, err = r.Replica.Step(whole, r.Train, replica.StepOptions{Rate: r.at.rate(), Norms: norms, Exchange: &r.ranks})
+	out, err = r.Replica.Step(uncancelled, r.Train, replica.StepOptions{Rate: r.at.rate(), Norms: norms, Exchange: &r.ranks})
 	if r.group() == nil {
 		r.ranks.reportAlone(&out)
 	}

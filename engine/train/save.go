@@ -117,7 +117,7 @@ func (r *run) awaitSave(ctx context.Context) (stop bool, err error) {
 }
 
 // awaitDisk waits until ready returns true on rank 0, or until a rank stops the run; see consensus.await. what names
-// the data for which training waits. The wait is no training time.
+// the data for which training waits. The wait does not count as training time.
 func (r *run) awaitDisk(ctx context.Context, what string, ready func() bool) error {
 	defer r.clock.pause()()
 	return r.ranks.await(ctx, ready, func() func() { return r.saves.disk.Waits(what) })

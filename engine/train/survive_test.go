@@ -62,8 +62,8 @@ func filesOf(t *testing.T, dir string, step int64) (model, optimizer []byte, sta
 	return read("model.safetensors"), read("optimizer.safetensors"), found.State
 }
 
-// Rank 1 is lost at different operations of a step. Rank 0 must save the same bits as a checkpoint of the last
-// complete step.
+// Rank 1 is lost at different operations of a step. Rank 0 must save a checkpoint that is bit-equal to a checkpoint of
+// the last complete step.
 func TestASurvivorSavesTheLastStep(t *testing.T) {
 	ghost, accumulated := testOptions(), testOptions()
 	ghost.GhostGroup = 2

@@ -28,7 +28,7 @@ func Serve(s *http.Server, l net.Listener, secure *tls.Config) error {
 
 // Limit lets s have at most limit open connections on l, which it returns wrapped. If all places are taken, a
 // connection without a Prove gives up its place to the new one; package crowd chooses it. If every connection has a
-// Prove, the new one is closed at once, so that its client gets an error instead of waiting.
+// Prove, the new one is closed immediately, so that its client gets an error instead of waiting.
 func Limit(s *http.Server, l net.Listener, limit int) net.Listener {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if secure, ok := conn.(*tls.Conn); ok {
@@ -66,7 +66,7 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 // Paced delays and closes the connections of an address above the rate of a crowd.Pace, for a server in the process of
-// a rank. It accepts all connections at once, so that those of one address do not keep others waiting.
+// a rank. It accepts each connection immediately, so that those of one address do not keep others waiting.
 func Paced(l net.Listener) net.Listener { return &paced{l, crowd.Gate{Listener: l}} }
 
 type paced struct {

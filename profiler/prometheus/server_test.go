@@ -212,7 +212,7 @@ func TestSilentClients(t *testing.T) {
 			closed <- err != nil
 		}()
 	}
-	for range 2 * mostConnections { // the server closes these at once; the time-out of the others is seconds away
+	for range 2 * mostConnections { // the server closes these immediately; the time-out of the others is seconds away
 		<-closed
 	}
 	for _, c := range all {

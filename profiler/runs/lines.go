@@ -38,8 +38,8 @@ type Decision struct {
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
 	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows a cause
 	NoiseSign string              `json:"noise_evidence,omitempty"`          // evidence for NoiseWhy
-	Lost      map[string]*float64 `json:"lost_seconds"`                      // the other parts of Seconds, by name
-	Equal     *float64            `json:"equal_step_seconds"`                // step time with equal shares, from the fitted curves
+	Lost      map[string]*float64 `json:"lost_seconds"`                      // the other parts
+	Equal     *float64            `json:"equal_step_seconds"`                // step time with equal shares
 	EqualLow  *float64            `json:"equal_step_seconds_low"`            // ends of its 90 % interval
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
 	EqualWhy  string              `json:"equal_step_unknown,omitempty"` // why Equal is unknown

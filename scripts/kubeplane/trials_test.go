@@ -129,7 +129,7 @@ func TestIndexedJobTrains(t *testing.T) {
 	}
 	again()
 
-	// A wrong setting ends the Job at once.
+	// A wrong setting ends the Job immediately.
 	c.kubectl("patch", "configmap", "hetero-train", "--namespace=hetero-train", "--type=merge", "--patch",
 		`{"data": {"config.toml": "[model]\nname = \"resnet51\"\n"}}`)
 	text := c.kubectl("kustomize", "testdata/indexed-job")

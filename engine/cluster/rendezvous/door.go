@@ -10,9 +10,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
-// leastPending is the number of connections that may be in the handshake at once, in addition to pendingPerRank for
-// each rank. A handshake takes two round trips. If strangers open connections faster than this number per handshake,
-// from the address of a rank, then the rank must try several times.
+// leastPending is the number of connections that may be in the handshake at the same time, in addition to
+// pendingPerRank for each rank. A handshake takes two round trips. If strangers open connections faster than this
+// number per handshake, from the address of a rank, then the rank must try several times.
 const (
 	leastPending   = 256
 	pendingPerRank = 4

@@ -96,7 +96,7 @@ func TestGatherGivesEveryRankAllValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := meet(t, 5)
 		defer closeAll(groups)
-		for round := range 20 { // each name is used again at once, even if a rank is late
+		for round := range 20 { // each name is used again immediately, even if a rank is late
 			for rank, err := range together(groups, func(g *Group) error {
 				// Different lengths, some empty.
 				mine := bytes.Repeat([]byte{byte(g.Rank()), byte(round)}, round*1000*g.Rank())

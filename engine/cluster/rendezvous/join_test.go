@@ -358,7 +358,7 @@ func TestRankMayComeAgainBeforeTheGroupIsComplete(t *testing.T) {
 	})
 }
 
-// A rank must end at once if rank 0 is of another version, and state both versions.
+// A rank must end immediately if rank 0 is of another version, and state both versions.
 func TestAnotherVersionIsNamed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -151,7 +151,7 @@ func (g *Group) finish(id uint32, err error) {
 	}
 }
 
-// sayBye records that rank 0 has left or released this rank. From then on the end of the connection is no failure.
+// sayBye records that rank 0 has left or released this rank. From then on the end of the connection is not a failure.
 func (g *Group) sayBye() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

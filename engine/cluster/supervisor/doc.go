@@ -36,7 +36,7 @@
 //
 // # Failed ranks
 //
-// A failed rank is reported at once (Options.Log), with its exit code or signal, and whether the kernel killed it
+// A failed rank is reported immediately (Options.Log), with its exit code or signal, and whether the kernel killed it
 // because memory ran out. When a rank has ended for any reason, the other ranks have the time Grace to end. Then they
 // get SIGTERM and, after KillAfter, SIGKILL.
 //

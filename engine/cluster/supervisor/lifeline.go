@@ -76,7 +76,7 @@ var starter = os.Getppid()
 
 // EndWithSupervisor sends SIGTERM to this process when its supervisor ends, because only Linux does so. The rank may
 // outlive its supervisor by limit, or by half an hour after HoldToSave. Then EndWithSupervisor kills the process and
-// its group. It returns at once; only a rank that a supervisor started may call it.
+// its group. It returns immediately; only a rank that a supervisor started may call it.
 func (l *Lifeline) EndWithSupervisor(limit time.Duration) {
 	go func() {
 		for os.Getppid() == starter {

@@ -67,7 +67,7 @@ func killSupervisor(t *testing.T, plan string, environment ...string) {
 	noneLeft(t, pids)
 }
 
-// After the end of its supervisor, a rank gets SIGTERM and has time to save, also if the kernel sends none. While it
+// After the end of its supervisor, a rank gets SIGTERM and has time to save, even if the kernel sends none. While it
 // saves, its limit does not count.
 func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
 	for _, plan := range []string{

@@ -122,7 +122,7 @@ func (p *process) wait() {
 	p.mu.Lock()
 	p.killGroup() // processes that the rank left behind
 	p.mu.Unlock()
-	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is no failure
+	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is not a failure
 	p.account, p.said = readCause(p.cause)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *process) kill() {
 
 // killGroup kills the process group. The caller must hold p.mu, and the process must not be reaped.
 func (p *process) killGroup() {
-	_ = p.killing(p.command.Process.Pid) // an empty group is no failure
+	_ = p.killing(p.command.Process.Pid) // an empty group is not a failure
 }
 
 // failure describes how the process ended; nil: with exit code 0.

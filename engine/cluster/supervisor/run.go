@@ -238,7 +238,7 @@ func (w *watch) forward(signal os.Signal) {
 		}
 	}
 	if number == syscall.SIGINT {
-		if w.interrupts++; w.interrupts == 2 { // end at once
+		if w.interrupts++; w.interrupts == 2 { // end immediately
 			w.plan(stepKill, w.options.KillAfter)
 		}
 	}

@@ -69,7 +69,7 @@ func Configure(o Options) {
 func LogTo(log *slog.Logger) { objects.LogTo(log) }
 
 // Within sets the context of the run of this process. Its end ends the requests of all files that are opened from now
-// on, also if no caller closes them.
+// on, even if no caller closes them.
 func Within(ctx context.Context) {
 	state.Lock()
 	defer state.Unlock()

@@ -71,7 +71,7 @@ type planned struct {
 }
 
 // Prepare starts to compile this rank's plans for the shares of all ranks: for whole micro-batches and for the smaller
-// one of the last step of an epoch. If the cache already contains them, they are ready at once.
+// one of the last step of an epoch. If the cache already contains them, they are ready immediately.
 func (r *Replica) Prepare(samples []int) shares.Plans {
 	rank := r.group.Rank()
 	keys := []planKey{r.plans.key(samples[rank])}

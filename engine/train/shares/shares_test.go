@@ -128,7 +128,7 @@ func TestRefusedSharesChangeNothing(t *testing.T) {
 	if !slices.Equal(o.All(), []int{4, 2}) || o.Next() != nil {
 		t.Errorf("got %v, and a change to %v", o.All(), o.Next())
 	}
-	if err := o.Propose([]int{4, 2}, nil); err != nil || o.Next() != nil { // equal shares are no change
+	if err := o.Propose([]int{4, 2}, nil); err != nil || o.Next() != nil { // equal shares are not a change
 		t.Errorf("equal shares: got %v, and a change to %v", err, o.Next())
 	}
 	if err := o.SetSamples(3); err == nil {

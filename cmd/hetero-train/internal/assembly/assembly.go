@@ -30,7 +30,7 @@ type Run struct {
 	// saidRepaired is set after the log states that only unreadable samples were repaired
 	saidRepaired bool
 	Lab          testbed.Testbed
-	Queue        *spool.Queue    // writes the files of the run; nil: they are written at once
+	Queue        *spool.Queue    // writes the files of the run; nil: they are written immediately
 	Steps        int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
 	StepsPer     int64           // number of steps of an epoch
 	Epochs       int             // number of epochs of the whole run; fewer than configured after a fallback

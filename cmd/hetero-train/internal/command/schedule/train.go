@@ -40,7 +40,7 @@ built-in network; the flag serves to repeat this comparison.
 The learning rate falls over the first ` + thousands(dqn.Defaults().Rate.Over) + ` episodes. Later episodes train with the last, small rate.
 
 The output folder gets a checkpoint at the end, every --save-minutes minutes, and when a signal stops the training. If the folder has a
-checkpoint, the training resumes from it and gives the same bits as without the interruption.
+checkpoint, the training resumes from it, and the network is bit-equal to that without the interruption.
 
 To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 

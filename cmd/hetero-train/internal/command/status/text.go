@@ -20,7 +20,7 @@ import (
 // Limits of a screen.
 const (
 	mostRows   = 32 // ranks, if the number of lines is not limited
-	leastRows  = 4  // also if fewer fit
+	leastRows  = 4  // even if fewer fit
 	mostAlerts = 3
 )
 
