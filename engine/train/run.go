@@ -183,7 +183,8 @@ func (r *run) timedStep(uncancelled context.Context) (out replica.StepResult, er
 	begun, since := r.clock.begin()
 	r.ranks.begin(since)
 	norms := r.NormsInterval > 0 && (r.at.step+1)%r.NormsInterval == 0
-	out, err = r.Replica.Step(uncancelled, r.Train, replica.StepOptions{Rate: r.at.rate(), Norms: norms, Exchange: &r.ranks})
+	out, err = r.Replica.Step(uncancelled, r.Train,
+		replica.StepOptions{Rate: r.at.rate(), Norms: norms, Exchange: &r.ranks})
 	if r.group() == nil {
 		r.ranks.reportAlone(&out)
 	}
