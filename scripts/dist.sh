@@ -248,7 +248,11 @@ collect_licences() {
 	fi
 	cp third_party/gloo/LICENSE "$licences/gloo/"
 	row Gloo "0.5.0 of $(echo "$gloo" | sed 's/.*git\(....\)\(..\)\(..\).*/\1-\2-\3/')" BSD-3-Clause "Debian source archive $(basename "$gloo"), linked into libhetero_gloo.so" gloo
-	cp "$goroot/LICENSE" "$licences/go/"
+	if [ -f "$goroot/LICENSE" ]; then
+		cp "$goroot/LICENSE" "$licences/go/"
+	else # some packages of Go, such as the wheel, leave it out; this file has the same text
+		cp "$goroot/src/cmd/vendor/golang.org/x/sys/LICENSE" "$licences/go/"
+	fi
 	row Go "$(head -n 1 "$goroot/VERSION")" BSD-3-Clause "the Go toolchain, linked into hetero-train" go
 	cp third_party/uplot/LICENSE "$licences/uplot/"
 	row uPlot "$(sed -n 's/.*"uplot": "\(.*\)".*/\1/p' profiler/dashboard/ui/package.json)" MIT "npm package uplot, in the page of the dashboard" uplot

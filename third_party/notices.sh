@@ -43,9 +43,12 @@ fi
 # go_licences copies the licences of Go and of the Go modules in the program. Its caller tests the result, so set -e has no
 # effect in it.
 go_licences() {
-	local module dir list
-	[ -f "$(go env GOROOT)/LICENSE" ] || return 1
-	take go "$(go env GOROOT)/LICENSE" || return 1
+	local module dir list licence
+	licence=$(go env GOROOT)/LICENSE
+	# Some packages of Go, such as the wheel, leave this file out. The other one has the same text.
+	[ -f "$licence" ] || licence=$(go env GOROOT)/src/cmd/vendor/golang.org/x/sys/LICENSE
+	[ -f "$licence" ] || return 1
+	take go "$licence" || return 1
 	list=$(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train) || return 1
 	while read -r module dir; do
 		mapfile -t texts < <(find "$dir" -maxdepth 1 -type f \( -iname '*licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname patents \))
