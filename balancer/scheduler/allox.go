@@ -27,6 +27,15 @@ type allox struct {
 	rates  []float64 // by job and type: steps/s on GPUs of an empty cluster; 0 if it does not run there
 }
 
+// ranked is a job with its key: the least remaining GPU time, seconds.
+type ranked struct {
+	key float64
+	job int
+}
+
+// before orders jobs by their keys; ties go to the earlier job.
+func (a ranked) before(b ranked) bool { return a.key < b.key || a.key == b.key && a.job < b.job }
+
 // alloxDepth is the number of jobs in an assignment. The time to solve it grows with the third power.
 const alloxDepth = 32
 
@@ -59,7 +68,7 @@ func (p *allox) Decide(s *State) Action {
 	for t := range p.places {
 		for i := len(p.places[t]) - 1; i >= 0; i-- {
 			job := p.places[t][i]
-			gpus, _, ok := s.Place(job, t, p.best[:0])
+			gpus, _, ok := p.place(s, job, t)
 			if !ok {
 				continue
 			}

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -11,22 +10,26 @@ import (
 // is ready after reset.
 type backfill struct {
 	placer
-	ends     []ending
+	ends     endIndex
+	coming   upcoming
 	later    State // the cluster when the reservation begins
 	rest     State // the cluster now, without the reserved resources
 	reserved []int // GPUs
 
-	counts, now, left []int // by type: buffer of count; free GPUs now, and of them not reserved
-}
+	laterIndex, restIndex freeIndex
+	read                  reader // of later
+	undo                  []int  // GPUs of later that differ from the state of the last copyOf
+	hidden                []int  // GPUs that are reserved in rest
 
-// ending is the predicted end of a running job.
-type ending struct {
-	running int     // index into State.Running
-	left    float64 // seconds from now
+	counts, now, left []int // by type: buffer of count; free GPUs now, and of them not reserved
 }
 
 func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.placer.reset(c, w, s)
+	p.ends.reset(c, w)
+	p.laterIndex.reset(c)
+	p.restIndex.reset(c)
+	p.read, p.undo, p.hidden = reader{}, p.undo[:0], p.hidden[:0]
 	p.later.OnGPU = make([][]int, len(c.GPUs))
 	p.reserved = make([]int, 0, len(c.GPUs))
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
@@ -46,8 +49,24 @@ func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why st
 		return gpus, "ends before that", true
 	}
 	p.free = p.left
-	gpus, _, ok = p.fastest(&p.rest, job)
+	gpus, _, ok = p.fastestOf(&p.rest, &p.restIndex, job)
 	return gpus, "uses other GPUs", ok
+}
+
+// passing returns the first job of a list, in the order of its keys up to a limit, for which around finds GPUs, or -1.
+func (p *backfill) passing(s *State, q *waiting, limit, begins float64) int {
+	defer func() { p.free = p.counts }()
+	speed := 0.0
+	fits := func(job int) (some, all bool) {
+		p.free = p.now
+		if _, speed, some = p.fastest(s, job); !some {
+			return false, false
+		}
+		p.free = p.left
+		_, _, all = p.fastestOf(&p.rest, &p.restIndex, job)
+		return true, all
+	}
+	return q.search(limit, fits, func(job int) bool { return p.load(s, job)+s.Remaining[job]/speed <= begins })
 }
 
 // load returns the time in s for which a resumed job loads its checkpoint.
@@ -63,35 +82,29 @@ func (p *backfill) load(s *State, job int) float64 {
 // result is +Inf if the job cannot start even after all running jobs, for example because GPUs are not available.
 // Nothing is reserved then.
 func (p *backfill) reserve(s *State, job int) (begins float64) {
-	p.ends = p.ends[:0]
-	for i := range s.Running {
-		if left := s.Left(&s.Running[i]); !math.IsInf(left, 1) {
-			p.ends = append(p.ends, ending{i, left})
-		}
-	}
-	slices.SortFunc(p.ends, func(a, b ending) int {
-		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.running, b.running))
-	})
+	p.ends.sync(s, &p.shapes)
+	p.coming.reset(s, &p.ends)
 	p.copyOf(s)
 	l := &p.later
 	p.reserved, begins = p.reserved[:0], math.Inf(1)
-	for i, e := range p.ends {
-		p.release(l, &s.Running[e.running])
-		if i+1 < len(p.ends) && p.ends[i+1].left == e.left { // the GPUs of both are free at this time
-			continue
+	for e, ok := p.coming.peek(); ok; {
+		p.coming.i++
+		p.release(&s.Running[e.running])
+		next, more := p.coming.peek()
+		if !more || next.left != e.left { // else the GPUs of both are free at this time
+			if p.countOf(l, &p.laterIndex) >= s.Workload.Jobs[job].GPUs {
+				if gpus, _, fits := p.fastestOf(l, &p.laterIndex, job); fits {
+					p.reserved, begins = append(p.reserved, gpus...), e.left
+					break
+				}
+			}
 		}
-		if p.count(l) < s.Workload.Jobs[job].GPUs {
-			continue
-		}
-		if gpus, _, ok := p.fastest(l, job); ok {
-			p.reserved, begins = append(p.reserved, gpus...), e.left
-			break
-		}
+		e, ok = next, more
 	}
 	p.leave(s, job)
 	p.count(s)
 	copy(p.now, p.free)
-	p.count(&p.rest)
+	p.countOf(&p.rest, &p.restIndex)
 	copy(p.left, p.free)
 	return begins
 }
@@ -107,22 +120,44 @@ func reservation(name string, begins float64) string {
 // copyOf sets p.later to the state.
 func (p *backfill) copyOf(s *State) {
 	l := &p.later
-	l.Now, l.Cluster, l.Workload, l.Speeds, l.Queue, l.Remaining, l.Up = s.Now, s.Cluster, s.Workload, s.Speeds,
-		s.Queue, s.Remaining, s.Up
-	l.FreeCPUs, l.FreeMem = append(l.FreeCPUs[:0], s.FreeCPUs...), append(l.FreeMem[:0], s.FreeMem...)
-	for g, on := range s.OnGPU {
-		l.OnGPU[g] = append(l.OnGPU[g][:0], on...)
+	l.Now, l.Cluster, l.Workload, l.Speeds, l.Queue, l.Remaining, l.Up, l.Journal = s.Now, s.Cluster, s.Workload,
+		s.Speeds, s.Queue, s.Remaining, s.Up, s.Journal
+	list, ok := p.read.gpus(s)
+	if !ok {
+		l.FreeCPUs, l.FreeMem = append(l.FreeCPUs[:0], s.FreeCPUs...), append(l.FreeMem[:0], s.FreeMem...)
+		for g, on := range s.OnGPU {
+			l.OnGPU[g] = append(l.OnGPU[g][:0], on...)
+		}
+		p.undo = p.undo[:0]
+		p.laterIndex.journal = nil
+		p.laterIndex.sync(l)
+		return
 	}
+	for _, gpus := range [][]int{list, p.undo} {
+		for _, g := range gpus {
+			l.OnGPU[g] = append(l.OnGPU[g][:0], s.OnGPU[g]...)
+			m := s.Cluster.GPUs[g].Machine
+			l.FreeCPUs[m], l.FreeMem[m] = s.FreeCPUs[m], s.FreeMem[m]
+		}
+	}
+	p.laterIndex.sync(l)
+	for _, g := range p.undo {
+		p.laterIndex.touch(l, g)
+	}
+	p.undo = p.undo[:0]
 }
 
-// release frees the resources of a running job.
-func (p *backfill) release(l *State, r *Running) {
+// release frees the resources of a running job in p.later.
+func (p *backfill) release(r *Running) {
+	l := &p.later
 	j := &l.Workload.Jobs[r.Job]
 	for _, g := range r.GPUs {
 		l.OnGPU[g] = slices.DeleteFunc(l.OnGPU[g], func(on int) bool { return on == r.Job })
 		m := l.Cluster.GPUs[g].Machine
 		l.FreeCPUs[m] += j.CPUs
 		l.FreeMem[m] += j.Memory
+		p.undo = append(p.undo, g)
+		p.laterIndex.touch(l, g)
 	}
 }
 
@@ -139,9 +174,26 @@ func (p *backfill) leave(s *State, job int) {
 		m := s.Cluster.GPUs[g].Machine
 		l.FreeCPUs[m] -= j.CPUs
 		l.FreeMem[m] -= j.Memory
+		p.undo = append(p.undo, g)
 	}
 	for _, g := range p.reserved {
 		m := s.Cluster.GPUs[g].Machine
 		rest.FreeCPUs[m], rest.FreeMem[m] = min(rest.FreeCPUs[m], l.FreeCPUs[m]), min(rest.FreeMem[m], l.FreeMem[m])
+	}
+	p.restIndex.sync(rest)
+	for _, gpus := range [][]int{p.hidden, p.reserved} {
+		for _, g := range gpus {
+			p.restIndex.touch(rest, g)
+		}
+	}
+	p.hidden = append(p.hidden[:0], p.reserved...)
+}
+
+// mark records in the journal that policies which read the state next to p.rest see other GPUs.
+func (p *backfill) mark(s *State) {
+	if s.Journal != nil {
+		for _, g := range p.reserved {
+			s.Journal.GPU(g)
+		}
 	}
 }

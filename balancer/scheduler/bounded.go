@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -38,15 +37,27 @@ type bounded struct {
 	Policy
 	bound   Bound
 	due     []float64 // by job: time in s
-	overdue []int
-	next    float64 // time in s
+	next    float64   // time in s
+	head    int       // the job that became overdue first
+	young   int       // jobs before it arrived at least bound.Seconds ago
+	old     waiting   // jobs that arrived at least bound.Seconds ago, by due
+	shorter waiting   // all jobs, by remaining steps; for each shape, a list of new jobs and one of resumed jobs
 }
 
 // Unwrap returns the policy without the bound.
 func (p *bounded) Unwrap() Policy { return p.Policy }
 
+// Incremental implements [Incremental].
+func (p *bounded) Incremental() bool {
+	v, ok := p.Policy.(Incremental)
+	return ok && v.Incremental()
+}
+
 func (p *bounded) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.backfill.reset(c, w, s)
+	p.young = 0
+	p.old.reset(len(w.Jobs), len(p.shapes.first))
+	p.shorter.reset(len(w.Jobs), 2*len(p.shapes.first))
 	p.due = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -68,36 +79,22 @@ func (p *bounded) Decide(s *State) Action {
 
 // decide also sets p.next. No other job becomes overdue before this time.
 func (p *bounded) decide(s *State) Action {
-	p.overdue, p.next = p.overdue[:0], math.Inf(1)
-	for _, q := range s.Queue {
-		if earliest := s.Workload.Jobs[q].Arrival + p.bound.Seconds; s.Now < earliest {
-			// as for all jobs that arrived later
-			p.next = min(p.next, earliest)
-			break
-		}
-		if s.Now >= p.due[q] {
-			p.overdue = append(p.overdue, q)
-		} else {
-			p.next = min(p.next, p.due[q])
-		}
-	}
-	if len(p.overdue) == 0 {
+	if p.sort(s); p.head < 0 {
 		return p.Policy.Decide(s)
 	}
-	slices.SortFunc(p.overdue, func(a, b int) int { return cmp.Or(cmp.Compare(p.due[a], p.due[b]), cmp.Compare(a, b)) })
-	first := p.overdue[0]
 	p.count(s)
-	if gpus, _, ok := p.fastest(s, first); ok {
-		return p.start(s, first, gpus, "")
+	if gpus, _, ok := p.fastest(s, p.head); ok {
+		return p.start(s, p.head, gpus, "")
 	}
-	begins := p.reserve(s, first)
-	for _, q := range p.overdue[1:] {
-		if gpus, why, ok := p.around(s, q, begins); ok {
-			return p.start(s, q, gpus,
-				fmt.Sprintf("; %s, and this job %s", reservation(s.Workload.Jobs[first].Name, begins), why))
-		}
+	begins := p.reserve(s, p.head)
+	if q := p.passing(s, &p.old, s.Now, begins); q >= 0 {
+		gpus, why, _ := p.around(s, q, begins)
+		return p.start(s, q, gpus,
+			fmt.Sprintf("; %s, and this job %s", reservation(s.Workload.Jobs[p.head].Name, begins), why))
 	}
+	p.mark(s)
 	a := p.Policy.Decide(&p.rest)
+	p.mark(s)
 	if a.Verb != Wait {
 		return a
 	}
@@ -107,17 +104,88 @@ func (p *bounded) decide(s *State) Action {
 	return a
 }
 
+// sort updates p.old, p.head and p.next.
+func (p *bounded) sort(s *State) {
+	at := func(job int) float64 { return s.Workload.Jobs[job].Arrival + p.bound.Seconds }
+	place := func(job int) (list int, key float64) {
+		if job >= p.young {
+			return -1, 0
+		}
+		return p.shapes.of[job], p.due[job]
+	}
+	p.next, p.head = math.Inf(1), -1
+	if s.Journal == nil { // such a state may have jobs in any order of arrival
+		p.old.sync(s, func(int) (int, float64) { return -1, 0 })
+		for _, q := range s.Queue {
+			if s.Now < at(q) { // as for all jobs that arrived later
+				p.next = at(q)
+				break
+			}
+			p.old.add(q, func(job int) (int, float64) { return p.shapes.of[job], p.due[job] })
+		}
+	} else {
+		p.old.sync(s, place)
+		for n := len(p.due); p.young < n && !(s.Now < at(p.young)); {
+			p.young++
+			if s.queued(p.young - 1) {
+				p.old.drop(p.young - 1)
+				p.old.add(p.young-1, place)
+			}
+		}
+		if i, _ := slices.BinarySearch(s.Queue, p.young); i < len(s.Queue) {
+			p.next = at(s.Queue[i])
+		}
+	}
+	first := item{key: math.Inf(1)}
+	for i := range p.old.lists {
+		l := &p.old.lists[i]
+		if l.n == 0 {
+			continue
+		}
+		if x := l.at(0); x.key <= s.Now && (p.head < 0 || x.before(first)) {
+			first, p.head = x, x.id
+		}
+		after := l.from(item{s.Now, math.MaxInt})
+		if x, ok := after.get(); ok {
+			p.next = min(p.next, x.key)
+		}
+	}
+}
+
 // fill starts the job with the shortest running time on free GPUs that are reserved, if it ends before the reservation
 // begins.
 func (p *bounded) fill(s *State, begins float64) Action {
 	p.free = p.now
 	defer func() { p.free = p.counts }()
+	p.shorter.sync(s, func(job int) (list int, key float64) {
+		if list = 2 * p.shapes.of[job]; s.Remaining[job] < s.Workload.Jobs[job].Work {
+			list++
+		}
+		return list, s.Remaining[job]
+	})
 	shortest, job := begins, -1
-	for _, q := range s.Queue {
-		if _, speed, ok := p.fastest(s, q); ok {
-			if v := p.load(s, q) + s.Remaining[q]/speed; v <= shortest {
-				shortest, job = v, q
+	for i := range p.shorter.lists {
+		l := &p.shorter.lists[i]
+		if l.n == 0 {
+			continue
+		}
+		_, speed, ok := p.fastest(s, l.at(0).id)
+		if !ok {
+			continue
+		}
+		for at := l.first(); ; at.next() { // the last one of the jobs with the shortest time
+			x, ok := at.get()
+			if !ok {
+				break
 			}
+			v := p.load(s, x.id) + s.Remaining[x.id]/speed
+			if !(v < shortest || v == shortest && x.id > job) {
+				if v > shortest {
+					break
+				}
+				continue
+			}
+			shortest, job = v, x.id
 		}
 	}
 	if job < 0 {
@@ -127,7 +195,7 @@ func (p *bounded) fill(s *State, begins float64) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
 		a.Reason = fmt.Sprintf("%s, and its bound has ended; this job ends in %s on %s",
-			reservation(s.Workload.Jobs[p.overdue[0]].Name, begins), seconds(shortest), s.types(gpus))
+			reservation(s.Workload.Jobs[p.head].Name, begins), seconds(shortest), s.types(gpus))
 	}
 	return a
 }

@@ -2,7 +2,7 @@ package scheduler
 
 import (
 	"fmt"
-	"slices"
+	"math"
 )
 
 // easy is first come, first served with EASY backfilling (Lifka, The ANL/IBM SP Scheduling System, 1995). Jobs start in
@@ -11,13 +11,18 @@ import (
 // before the first one only if it does not delay the first one. Either it ends before the reservation begins, or it
 // uses neither the reserved GPUs nor the CPU cores and the host memory that the first job needs.
 //
-// The policy never stops a job. A decision takes time proportional to running jobs times machines, plus jobs that wait.
-type easy struct{ backfill }
+// The policy never stops a job. The time of a decision hardly depends on the number of jobs and GPUs, except if a job
+// can start that does not delay the first one.
+type easy struct {
+	backfill
+	queue waiting
+}
 
 func (p *easy) Name() string { return "easy" }
 
 func (p *easy) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
+	p.queue.reset(len(w.Jobs), len(p.shapes.first))
 	return nil
 }
 
@@ -38,21 +43,25 @@ func (p *easy) Decide(s *State) Action {
 		}
 		return a
 	}
-	if !slices.ContainsFunc(s.Queue[1:], func(q int) bool { return s.Workload.Jobs[q].GPUs <= free }) {
+	// in the order of arrival
+	p.queue.sync(s, func(job int) (int, float64) { return p.shapes.of[job], float64(job) })
+	small := false // some job may fit
+	for shape, job := range p.shapes.first {
+		small = small || p.queue.lists[shape].n > 0 && s.Workload.Jobs[job].GPUs <= free && shape != p.shapes.of[head]
+	}
+	if !small {
 		return Action{}
 	}
 	begins := p.reserve(s, head)
-	for _, q := range s.Queue[1:] {
-		gpus, why, ok := p.around(s, q, begins)
-		if !ok {
-			continue
-		}
-		a := Action{Verb: Start, Job: q, GPUs: gpus}
-		if p.explain {
-			a.Reason = fmt.Sprintf("%s, the first of %d in the queue; this job %s, on %s",
-				reservation(s.Workload.Jobs[head].Name, begins), len(s.Queue), why, s.types(gpus))
-		}
-		return a
+	q := p.passing(s, &p.queue, math.Inf(1), begins)
+	if q < 0 {
+		return Action{}
 	}
-	return Action{}
+	gpus, why, _ := p.around(s, q, begins)
+	a := Action{Verb: Start, Job: q, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("%s, the first of %d in the queue; this job %s, on %s",
+			reservation(s.Workload.Jobs[head].Name, begins), len(s.Queue), why, s.types(gpus))
+	}
+	return a
 }

@@ -27,20 +27,18 @@ import (
 // ([gang.fill]).
 type gang struct {
 	placer
-	keep   bool                // never move a job
-	short  bool                // plan for at most gangDepth jobs
-	prices map[gangKey]float64 // of mixed sets; a cache
+	planner
+	ends   endIndex
+	queue  waiting
+	keep   bool                 // never move a job
+	short  bool                 // plan for at most gangDepth jobs
+	prices map[gangKey]float64  // speeds of mixed sets, steps/s; a cache
+	sets   map[gangKey][]priced // mixed sets that can be the best; a cache
 
-	until  []float64 // by GPU: seconds when it is free in the plan; +Inf if it is not available
-	left   int       // GPUs that are free now and that no job of the plan has reserved
-	order  []ranked  // jobs of the queue that plan or fill has not tried yet: a heap, the next job first
 	keys   []float64 // by job: remaining GPU time on its fastest type, seconds
 	counts []int     // by type
 	have   []int     // by type: GPUs that are free now in the plan
 	mix    []int     // by type: best mixed set
-
-	ofType [][]int   // by type: its GPUs
-	groups [][][]int // by type: its GPUs on each machine that has any
 }
 
 // gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free
@@ -64,19 +62,30 @@ const gangMove = 0.1
 // such sets grows exponentially with the number of types.
 const maxMixedTypes = 8
 
+// gangKey is a kind of job, its number of GPUs, and the number of GPUs of each type.
 type gangKey struct {
-	kind   int
-	counts [maxMixedTypes]uint16
+	kind, gpus int
+	counts     [maxMixedTypes]int32
+}
+
+// maxGangSets limits the cache of mixed sets that can be the best.
+const maxGangSets = 1 << 14
+
+// priced is a mixed set of GPUs.
+type priced struct {
+	speed  float64 // steps/s
+	counts []int   // by type
 }
 
 func (p *gang) Name() string { return "gang" }
 
 func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
-	p.reset(c, w, s)
-	p.prices = map[gangKey]float64{}
-	p.until = make([]float64, len(c.GPUs))
+	p.placer.reset(c, w, s)
+	p.ends.reset(c, w)
+	p.planner.reset(c, &p.placer.index, &p.ends)
+	p.queue.reset(len(w.Jobs), len(p.shapes.first))
+	p.prices, p.sets = map[gangKey]float64{}, map[gangKey][]priced{}
 	p.counts, p.have, p.mix = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
-	p.group(c)
 	p.keys = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -87,28 +96,6 @@ func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 		p.keys[i] = float64(j.GPUs) / best // +Inf if it runs on mixed sets only: planned last
 	}
 	return nil
-}
-
-// group lists the GPUs of each type.
-func (p *gang) group(c *Cluster) {
-	p.ofType, p.groups = make([][]int, len(c.Types)), make([][][]int, len(c.Types))
-	for g := range c.GPUs {
-		t := c.GPUs[g].Type
-		p.ofType[t] = append(p.ofType[t], g)
-	}
-	for m := range c.Machines {
-		for t := range c.Types {
-			var list []int
-			for _, g := range c.Machines[m].GPUs {
-				if c.GPUs[g].Type == t {
-					list = append(list, g)
-				}
-			}
-			if len(list) > 0 {
-				p.groups[t] = append(p.groups[t], list)
-			}
-		}
-	}
 }
 
 // plan is the choice for one job.
@@ -122,22 +109,23 @@ type plan struct {
 
 func (p *gang) Decide(s *State) Action {
 	free := p.count(s)
+	p.ends.sync(s, &p.shapes)
+	p.queue.sync(s, func(job int) (int, float64) { return p.shapes.of[job], p.keys[job] * s.Remaining[job] })
 	if len(s.Queue) == 0 {
 		if free == 0 || p.keep {
 			return Action{}
 		}
 		return p.move(s)
 	}
-	p.release(s)
-	p.rank(s)
-	p.left = free
-	end := s.Now // of the plan, seconds
-	for n := 0; len(p.order) > 0 && (n < gangDepth || n < len(s.Up) && p.left > 0 && !p.short); n++ {
-		job := p.next()
+	p.begin(s)
+	p.queue.merge() // the least remaining GPU time first
+	end := s.Now    // of the plan, seconds
+	for n := 0; p.queue.more() && (n < gangDepth || n < len(s.Up) && p.left > 0 && !p.short); n++ {
+		job := p.queue.next()
 		best := p.choose(s, job)
 		if best.start > s.Now && !(p.mixed[job] && math.IsInf(best.start, 1)) {
 			if best.typ >= 0 {
-				p.reserve(s, best.typ, s.Workload.Jobs[job].GPUs, best.finish)
+				p.lanes[best.typ].reserve(s.Workload.Jobs[job].GPUs, best.finish)
 				end = max(end, best.finish)
 			}
 			continue
@@ -146,7 +134,7 @@ func (p *gang) Decide(s *State) Action {
 			return a
 		}
 	}
-	if len(p.order) > 0 && p.left > 0 && !p.short {
+	if p.queue.more() && p.left > 0 && !p.short {
 		return p.fill(s, end)
 	}
 	return Action{}
@@ -156,146 +144,126 @@ func (p *gang) Decide(s *State) Action {
 // the end of the plan. Each job of the plan finishes earlier if it waits for faster GPUs. But jobs behind the plan keep
 // the faster GPUs busy after the plan, and until then the other GPUs would be idle.
 func (p *gang) fill(s *State, end float64) Action {
-	p.idle(s, p.free)
-	p.rank(s)
-	for len(p.order) > 0 {
-		job := p.next()
+	p.idle(p.free)
+	ends := func(job int, speed float64) bool { return !(s.Now+s.Remaining[job]/speed > end) }
+	speed := 0.0
+	// In each list, the first job ends first.
+	fits := func(job int) (some, all bool) {
 		if p.mixed[job] { // fastest would give it GPUs that jobs of the plan have reserved
-			continue
+			return false, false
 		}
-		gpus, speed, ok := p.fastest(s, job)
-		if !ok || s.Now+s.Remaining[job]/speed > end {
-			continue
-		}
-		a := Action{Verb: Start, Job: job, GPUs: gpus}
-		if p.explain {
-			verb := "are"
-			if len(gpus) == 1 {
-				verb = "is"
-			}
-			a.Reason = fmt.Sprintf(
-				"more jobs wait than the plan has, and %s %s idle: predicted %.4g steps/s, end in %s",
-				s.types(gpus), verb, speed, seconds(s.Remaining[job]/speed))
-		}
-		return a
+		_, speed = p.speediest(s, &p.placer.index, job)
+		fit := speed > 0 && ends(job, speed)
+		return fit, fit
 	}
-	return Action{}
+	job := p.queue.search(math.Inf(1), fits, nil)
+	if job < 0 {
+		return Action{}
+	}
+	gpus, speed, _ := p.fastest(s, job)
+	a := Action{Verb: Start, Job: job, GPUs: gpus}
+	if p.explain {
+		verb := "are"
+		if len(gpus) == 1 {
+			verb = "is"
+		}
+		a.Reason = fmt.Sprintf("more jobs wait than the plan has, and %s %s idle: predicted %.4g steps/s, end in %s",
+			s.types(gpus), verb, speed, seconds(s.Remaining[job]/speed))
+	}
+	return a
 }
 
 // idle counts the GPUs of each type that are free now in the plan.
-func (p *gang) idle(s *State, have []int) {
-	clear(have)
-	for g, at := range p.until {
-		if at <= s.Now {
-			have[s.Cluster.GPUs[g].Type]++
-		}
+func (p *gang) idle(have []int) {
+	for t := range p.lanes {
+		have[t] = p.lanes[t].idle()
 	}
 }
 
 // move stops the job that gains most time on free GPUs of another type, after subtraction of the time for its
 // checkpoint. The job then starts there from the queue.
 func (p *gang) move(s *State) Action {
-	best, gain, typ := -1, 0.0, 0
-	for i := range s.Running {
-		r := &s.Running[i]
-		// A job that started at this time stays. Otherwise it could move between equally good GPUs forever, without
-		// time passing.
-		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) || r.Since >= s.Now {
-			continue
-		}
-		kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
-		// Do not use r.Speed: if the network limits the job here, it may also limit the job there, and the job would
-		// move forever.
-		now := r.Remaining / s.Rate(r.Job, r.GPUs, r.Partner)
-		for t, free := range p.free {
-			if free < len(r.GPUs) {
-				continue
-			}
-			_, speed, ok := s.Place(r.Job, t, p.try[:0])
-			if !ok {
-				continue
-			}
-			if v := now - kind.Save - kind.Load - r.Remaining/speed; v > gain && v > gangMove*now {
-				best, gain, typ = i, v, t
+	var best candidate
+	for _, groups := range p.ends.bySize {
+		for _, g := range groups {
+			if g.jobs.n > 0 {
+				p.leaves(s, g, &best)
 			}
 		}
 	}
-	if best < 0 {
+	if best.gain == 0 {
 		return Action{}
 	}
-	a := Action{Verb: Stop, Job: s.Running[best].Job}
+	a := Action{Verb: Stop, Job: s.Running[best.running].Job}
 	if p.explain {
-		a.Reason = fmt.Sprintf("no job waits, and it finishes %s earlier on free GPUs of type %s", seconds(gain),
-			s.Cluster.Types[typ].Name)
+		a.Reason = fmt.Sprintf("no job waits, and it finishes %s earlier on free GPUs of type %s", seconds(best.gain),
+			s.Cluster.Types[best.typ].Name)
 	}
 	return a
 }
 
-// release computes when each GPU becomes free.
-func (p *gang) release(s *State) {
-	for g, up := range s.Up {
-		p.until[g] = math.Inf(1)
-		if up && len(s.OnGPU[g]) == 0 {
-			p.until[g] = s.Now
-		}
+// candidate is a running job that may move. Of two with the same gain, the one that started first is better, then the
+// lower type.
+type candidate struct {
+	gain    float64 // seconds; 0: no candidate
+	running int     // index into State.Running
+	typ     int
+}
+
+func (a candidate) better(b candidate) bool {
+	if a.gain != b.gain || a.running != b.running {
+		return a.gain > b.gain || a.gain == b.gain && a.running < b.running
 	}
-	for i := range s.Running {
-		r := &s.Running[i]
-		end := s.Now + s.Left(r)
-		for _, g := range r.GPUs {
-			if len(s.OnGPU[g]) == 1 {
-				p.until[g] = end
-			} else if math.IsInf(p.until[g], 1) || end > p.until[g] {
-				p.until[g] = end
+	return a.typ < b.typ
+}
+
+// leaves compares the jobs of a group with the best candidate. The longer a job still runs, the more it gains.
+func (p *gang) leaves(s *State, g *group, best *candidate) {
+	job := g.jobs.at(0).id
+	j := &s.Workload.Jobs[job]
+	if !g.known {
+		g.known = true
+		for t := range s.Cluster.Types {
+			speed := max(s.Speeds.Alone(j.Kind, t, j.GPUs, false), s.Speeds.Alone(j.Kind, t, j.GPUs, true))
+			if speed*(1-gangMove)*(1+endPrecision) >= g.rate {
+				g.targets = append(g.targets, t)
 			}
 		}
 	}
-}
-
-// ranked is a job with its key: the remaining GPU time on its fastest type, seconds.
-type ranked struct {
-	key float64
-	job int
-}
-
-// before orders jobs by their keys; ties go to the earlier job.
-func (a ranked) before(b ranked) bool { return a.key < b.key || a.key == b.key && a.job < b.job }
-
-// rank makes a heap of all jobs of the queue.
-func (p *gang) rank(s *State) {
-	p.order = p.order[:0]
-	for _, job := range s.Queue {
-		p.order = append(p.order, ranked{p.keys[job] * s.Remaining[job], job})
-	}
-	for i := len(p.order)/2 - 1; i >= 0; i-- {
-		p.sink(i)
-	}
-}
-
-// next removes the job with the least remaining GPU time from the heap.
-func (p *gang) next() int {
-	job, last := p.order[0].job, len(p.order)-1
-	p.order[0] = p.order[last]
-	p.order = p.order[:last]
-	p.sink(0)
-	return job
-}
-
-// sink restores the order of the heap below element i.
-func (p *gang) sink(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(p.order) {
-			return
+	kind := &s.Workload.Kinds[j.Kind]
+	for _, t := range g.targets {
+		if p.free[t] < j.GPUs {
+			continue
 		}
-		if child+1 < len(p.order) && p.order[child+1].before(p.order[child]) {
-			child++
+		speed := p.placer.index.speed(s, job, t, p.try[:0])
+		if !(speed > 0) {
+			continue
 		}
-		if !p.order[child].before(p.order[i]) {
-			return
+		for at := g.jobs.last(); ; at.prev() {
+			x, ok := at.get()
+			if !ok {
+				break
+			}
+			i := p.ends.find(s, x.id)
+			r := &s.Running[i]
+			// A job that started at this time stays. Otherwise it could move between equally good GPUs forever, without
+			// time passing.
+			if r.Since >= s.Now {
+				continue
+			}
+			steps := s.Steps(r)
+			// Do not use r.Speed: if the network limits the job here, it may also limit the job there, and the job
+			// would move forever.
+			now := steps / g.rate
+			v := now - kind.Save - kind.Load - steps/speed
+			least := max(best.gain, gangMove*now)
+			if v < least-margin(now, s.Now) {
+				break
+			}
+			if c := (candidate{v, i, t}); v > 0 && v > gangMove*now && c.better(*best) {
+				*best = c
+			}
 		}
-		p.order[i], p.order[child] = p.order[child], p.order[i]
-		i = child
 	}
 }
 
@@ -307,7 +275,7 @@ func (p *gang) choose(s *State, job int) plan {
 		if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[t].Memory {
 			continue
 		}
-		start, spread := p.earliest(s, t, j.GPUs)
+		start, spread := p.lanes[t].earliest(j.GPUs)
 		speed := s.Speeds.Alone(j.Kind, t, j.GPUs, spread)
 		if math.IsInf(start, 1) || !(speed > 0) {
 			continue
@@ -317,50 +285,78 @@ func (p *gang) choose(s *State, job int) plan {
 		}
 	}
 	if j.GPUs > 1 && len(s.Cluster.Types) > 1 && len(s.Cluster.Types) <= maxMixedTypes {
-		p.idle(s, p.have)
-		clear(p.counts)
-		p.mixtures(s, job, 0, j.GPUs, &best)
+		p.mixtures(s, job, &best)
 	}
 	p.share(s, job, &best)
 	return best
 }
 
-// share predicts the finish time on the GPUs of each running job, and compares it with the best choice.
+// share predicts the finish time on the GPUs of running jobs, and compares it with the best choice. In a group, the
+// gain is linear up to the job that ends when this job ends, and then constant.
 func (p *gang) share(s *State, job int, best *plan) {
-	n := s.Workload.Jobs[job].GPUs
+	j := &s.Workload.Jobs[job]
 	without, gain := best.finish, 0.0
-	for i := range s.Running {
-		r := &s.Running[i]
-		if len(r.GPUs) != n || r.Partner >= 0 || !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
+	for _, g := range p.ends.bySize[j.GPUs] {
+		if g.partner >= 0 || g.jobs.n == 0 || g.typ < 0 {
 			continue
 		}
-		// Fit also refuses pairs without a speed, but it takes longer. In a large cluster, most pairs have no speed.
-		if !p.pairs(s, job, r) {
+		pair := p.pair(s, g, job)
+		if !pair.ok {
 			continue
 		}
-		mine, why := s.Fit(job, r.GPUs)
-		if why != Fits {
-			continue
+		at, step := g.jobs.first(), (*cursor).next
+		if pair.rises {
+			at, step = g.jobs.last(), (*cursor).prev
 		}
-		other := s.Rate(r.Job, r.GPUs, job)
-		alone := s.Rate(job, r.GPUs, -1)
-		if mine/alone+other/r.Speed < gangGain {
-			continue
-		}
-		end, otherEnd := together(s.Remaining[job], mine, alone, r.Remaining, other, r.Speed)
-		loss := otherEnd - r.Remaining/r.Speed
-		if v := without - (s.Now + end) - gangMargin*loss; v > gain {
-			gain = v
-			*best = plan{s.Now + end, s.Now, -1, mine, i}
+		for ; ; step(&at) {
+			x, ok := at.get()
+			if !ok {
+				break
+			}
+			i := p.ends.find(s, x.id)
+			r := &s.Running[i]
+			steps := s.Steps(r)
+			end, otherEnd := together(s.Remaining[job], pair.mine, pair.alone, steps, pair.other, r.Speed)
+			loss := otherEnd - steps/r.Speed
+			v := without - (s.Now + end) - gangMargin*loss
+			if !math.IsInf(without, 1) && v < gain-margin(without+otherEnd+end, s.Now) {
+				break
+			}
+			if !(v > gain || v == gain && best.shared >= 0 && i < best.shared) {
+				continue
+			}
+			if _, why := s.Fit(job, r.GPUs); why == Fits {
+				gain = v
+				*best = plan{s.Now + end, s.Now, -1, pair.mine, i}
+			}
 		}
 	}
 }
 
-// pairs reports whether a job has a speed on the GPUs of a running job, next to that job.
-func (p *gang) pairs(s *State, job int, r *Running) bool {
+// pair returns the speeds of a job on the GPUs of a job of a group.
+func (p *gang) pair(s *State, g *group, job int) *pairing {
+	if g.pairing == nil {
+		g.pairing = make([]pairing, len(s.Workload.Kinds))
+	}
 	w := s.Workload
-	speed, ok := s.Speeds.Shared(w.Jobs[job].Kind, w.Jobs[r.Job].Kind, s.Cluster.GPUs[r.GPUs[0]].Type, len(r.GPUs))
-	return ok && speed > 0
+	kind := w.Jobs[job].Kind
+	v := &g.pairing[kind]
+	if v.known {
+		return v
+	}
+	v.known = true
+	other := g.jobs.at(0).id
+	with := w.Jobs[other].Kind
+	speed, ok := s.Speeds.Shared(kind, with, g.typ, w.Jobs[job].GPUs)
+	if !ok || !(speed > 0) || w.Kinds[kind].GPUMemory+w.Kinds[with].GPUMemory > s.Cluster.Types[g.typ].Memory {
+		return v
+	}
+	// All GPUs that the jobs of the group use give the same speeds.
+	gpus := s.Running[p.ends.find(s, other)].GPUs
+	v.mine, v.alone, v.other = s.Rate(job, gpus, other), s.Rate(job, gpus, -1), s.Rate(other, gpus, job)
+	v.ok = v.mine > 0 && v.other > 0 && !(v.mine/v.alone+v.other/g.speed < gangGain)
+	v.rises = (1-v.mine/v.alone)/v.other+gangMargin*(1/v.other-1/g.speed) < 0
+	return v
 }
 
 // together returns the times in which two jobs end that share GPUs until the first one ends. Work is in steps. Speeds,
@@ -373,119 +369,84 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 	return endB + (workA-pairA*endB)/aloneA, endB
 }
 
-// earliest returns the time at which n GPUs of a type are free in the plan, and whether they are on several machines.
-// It prefers GPUs of one machine if they are not free later than those of several machines. reserve may still take GPUs
-// of other machines: see reserve.
-func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
-	if n == 1 {
-		at = p.nth(p.ofType[typ], 1)
-		return at, math.IsInf(at, 1)
-	}
-	at, spread = math.Inf(1), true
-	for _, gpus := range p.groups[typ] {
-		if t := p.nth(gpus, n); t < at {
-			at, spread = t, false
-		}
-	}
-	if at <= s.Now {
-		return at, false
-	}
-	if t := p.nth(p.ofType[typ], n); t < at {
-		return t, true
-	}
-	return at, spread
-}
-
-// nth returns the time at which n GPUs of a list are free, or +Inf if the list has fewer than n.
-func (p *gang) nth(gpus []int, n int) float64 {
-	if len(gpus) < n {
-		return math.Inf(1)
-	}
-	at := math.Inf(-1)
-	for range n {
-		// the next later time, with its multiplicity
-		next, same := math.Inf(1), 0
-		for _, g := range gpus {
-			if t := p.until[g]; t > at && t < next {
-				next, same = t, 1
-			} else if t == next {
-				same++
-			}
-		}
-		if n -= same; n <= 0 || math.IsInf(next, 1) {
-			return next
-		}
-		at = next
-	}
-	return at
-}
-
-// mixtures tries all sets of left GPUs among the types from typ on, together with p.counts.
-func (p *gang) mixtures(s *State, job, typ, left int, best *plan) {
-	if typ == len(p.have)-1 {
-		if left > p.have[typ] {
-			return
-		}
-		p.counts[typ] = left
-		p.price(s, job, best)
-		p.counts[typ] = 0
-		return
-	}
-	for n := range min(left, p.have[typ]) + 1 {
-		p.counts[typ] = n
-		p.mixtures(s, job, typ+1, left-n, best)
-	}
-	p.counts[typ] = 0
-}
-
-// price predicts the finish time on the mixed set p.counts, and compares it with the best choice.
-func (p *gang) price(s *State, job int, best *plan) {
+// mixtures predicts the finish times on the mixed sets of free GPUs, and compares them with the best choice.
+func (p *gang) mixtures(s *State, job int, best *plan) {
+	j := &s.Workload.Jobs[job]
+	key := gangKey{kind: j.Kind, gpus: j.GPUs}
 	types := 0
-	key := gangKey{kind: s.Workload.Jobs[job].Kind}
-	for t, n := range p.counts {
-		key.counts[t] = uint16(n)
-		if n > 0 {
+	for t := range p.lanes {
+		if n := min(j.GPUs, p.lanes[t].idle()); n > 0 {
 			types++
+			key.counts[t] = int32(n)
 		}
 	}
 	if types < 2 {
 		return
 	}
-	speed, known := p.prices[key]
+	sets, known := p.sets[key]
 	if !known {
-		if v, ok := s.Speeds.Mixed(key.kind, p.counts, true); ok {
-			speed = v
+		if len(p.sets) >= maxGangSets {
+			clear(p.sets)
 		}
-		p.prices[key] = speed
+		for t := range p.have {
+			p.have[t] = int(key.counts[t])
+		}
+		clear(p.counts)
+		sets = p.subsets(s, key.kind, 0, j.GPUs, nil)
+		p.sets[key] = sets
 	}
-	if speed > 0 {
-		if finish := s.Now + s.Remaining[job]/speed; finish < best.finish {
-			*best = plan{finish, s.Now, -1, speed, -1}
-			copy(p.mix, p.counts)
+	for _, set := range sets {
+		if finish := s.Now + s.Remaining[job]/set.speed; finish < best.finish {
+			*best = plan{finish, s.Now, -1, set.speed, -1}
+			copy(p.mix, set.counts)
 		}
 	}
 }
 
-// reserve takes the n GPUs of a type that are free first, on any machines. It may thus reserve GPUs of several machines
-// for a job whose finish time was predicted for one machine. The plan is then too optimistic about this job, and may
-// leave other GPUs to later jobs than the job will. Each decision makes a new plan, so such an error ends with the next
-// event.
-func (p *gang) reserve(s *State, typ, n int, until float64) {
-	for range n {
-		first := -1
-		for _, g := range p.ofType[typ] {
-			if first < 0 || p.until[g] < p.until[first] {
-				first = g
-			}
+// subsets appends all sets of left GPUs among the types from typ on, together with p.counts, that are faster than all
+// sets before them.
+func (p *gang) subsets(s *State, kind, typ, left int, sets []priced) []priced {
+	if typ == len(p.have)-1 {
+		if left > p.have[typ] {
+			return sets
 		}
-		if first < 0 {
-			return
-		}
-		if p.until[first] <= s.Now {
-			p.left--
-		}
-		p.until[first] = until
+		p.counts[typ] = left
+		sets = p.price(s, kind, sets)
+		p.counts[typ] = 0
+		return sets
 	}
+	for n := range min(left, p.have[typ]) + 1 {
+		p.counts[typ] = n
+		sets = p.subsets(s, kind, typ+1, left-n, sets)
+	}
+	p.counts[typ] = 0
+	return sets
+}
+
+// price appends the mixed set p.counts if it is faster than the last one.
+func (p *gang) price(s *State, kind int, sets []priced) []priced {
+	types := 0
+	key := gangKey{kind: kind}
+	for t, n := range p.counts {
+		key.counts[t] = int32(n)
+		if n > 0 {
+			types++
+		}
+	}
+	if types < 2 {
+		return sets
+	}
+	speed, known := p.prices[key]
+	if !known {
+		if v, ok := s.Speeds.Mixed(kind, p.counts, true); ok {
+			speed = v
+		}
+		p.prices[key] = speed
+	}
+	if !(speed > 0) || len(sets) > 0 && speed <= sets[len(sets)-1].speed {
+		return sets
+	}
+	return append(sets, priced{speed, slices.Clone(p.counts)})
 }
 
 // start finds the GPUs of a choice. If the machines lack CPU cores or memory for them, it takes the fastest GPUs that
@@ -495,7 +456,7 @@ func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 	if best.shared >= 0 {
 		gpus, ok = s.Running[best.shared].GPUs, true
 	} else if best.typ >= 0 {
-		gpus, _, ok = s.Place(job, best.typ, p.best[:0])
+		gpus, _, ok = p.place(s, job, best.typ)
 	} else if !math.IsInf(best.start, 1) {
 		gpus = p.collect(s, job)
 		_, why := s.Fit(job, gpus)
@@ -530,7 +491,7 @@ func (p *gang) collect(s *State, job int) []int {
 		n := min(Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
 		for _, g := range s.Cluster.Machines[m].GPUs {
 			t := s.Cluster.GPUs[g].Type
-			if n > 0 && p.counts[t] > 0 && p.until[g] <= s.Now {
+			if n > 0 && p.counts[t] > 0 && p.isIdle(s, g) {
 				gpus = append(gpus, g)
 				p.counts[t]--
 				n--
@@ -540,4 +501,13 @@ func (p *gang) collect(s *State, job int) []int {
 	clear(p.counts)
 	slices.Sort(gpus)
 	return gpus
+}
+
+// isIdle reports whether a GPU is free now in the plan.
+func (p *gang) isIdle(s *State, g int) bool {
+	l := &p.lanes[s.Cluster.GPUs[g].Type]
+	if l.free > 0 && p.placer.index.is[l.typ].has(g) {
+		return true
+	}
+	return l.ready > 0 && len(s.OnGPU[g]) > 0 && p.ends.until(s, g) <= s.Now
 }

@@ -58,17 +58,25 @@ func (p *las) Decide(s *State) Action {
 	if first >= 0 {
 		return p.start(s, first, p.gpus)
 	}
+	p.begin()
 	for _, second := range []bool{false, true} {
 		for _, q := range view.Queue {
 			if q == p.job || p.served(q) != second {
 				continue
 			}
-			p.count(view)
-			if gpus, _, ok := p.fastest(view, q); ok {
-				return p.start(s, q, gpus)
+			shape := p.shapes.of[q]
+			if !p.waits[shape] {
+				p.countOf(view, p.indexOf(view))
+				if gpus, _, ok := p.fastestOf(view, p.indexOf(view), q); ok {
+					return p.start(s, q, gpus)
+				}
+				p.waits[shape] = true
 			}
-			if !second && p.preempt(s, q, func(r *Running) bool { return p.served(r.Job) }) {
-				return p.Decide(s)
+			if !second && !p.stays[shape] {
+				if p.preempt(s, q, func(r *Running) bool { return p.served(r.Job) }) == stopSome {
+					return p.Decide(s)
+				}
+				p.stays[shape] = true
 			}
 		}
 	}

@@ -60,6 +60,7 @@ type maxmin struct {
 	reset0  float64   // seconds: last allocation; NaN: none
 	arrived int
 	ended   int
+	refused []bool // by shape: its jobs do not fit
 }
 
 // entry is a job on a type of GPU.
@@ -159,7 +160,7 @@ func (p *maxmin) Decide(s *State) Action {
 	if len(s.Queue) > 0 && p.count(s) > 0 {
 		for _, job := range s.Queue {
 			if t := p.target[job]; t >= 0 {
-				if gpus, _, ok := s.Place(job, t, p.best[:0]); ok {
+				if gpus, _, ok := p.place(s, job, t); ok {
 					return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.fraction(p.x[job*types+t])}
 				}
 			}
@@ -340,9 +341,13 @@ func (p *maxmin) fill(s *State) int {
 			return -1
 		}
 	}
+	p.refused = append(p.refused[:0], make([]bool, len(p.shapes.first))...)
 	for _, job := range s.Queue {
-		if _, _, ok := p.fastest(s, job); ok {
-			return job
+		if shape := p.shapes.of[job]; !p.refused[shape] {
+			if _, _, ok := p.fastest(s, job); ok {
+				return job
+			}
+			p.refused[shape] = true
 		}
 	}
 	return -1

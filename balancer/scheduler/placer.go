@@ -9,8 +9,10 @@ import (
 // placer chooses GPUs for policies. The zero value is ready after reset.
 type placer struct {
 	explain bool
+	shapes  shapes
 	mixed   []bool // by job: the job does not fit on GPUs of one type
-	free    []int  // by type: free GPUs
+	index   freeIndex
+	free    []int // by type: free GPUs
 	best    []int
 	try     []int
 }
@@ -18,20 +20,30 @@ type placer struct {
 func (p *placer) reset(c *Cluster, w *Workload, s Speeds) {
 	p.free = make([]int, len(c.Types))
 	p.best, p.try = make([]int, 0, len(c.GPUs)), make([]int, 0, len(c.GPUs))
+	p.index.reset(c)
+	p.shapes.reset(w)
+	mixed := make([]bool, len(p.shapes.first))
+	for i, job := range p.shapes.first {
+		mixed[i] = !c.holdsUniform(&w.Jobs[job], w.Kinds[w.Jobs[job].Kind].GPUMemory, s)
+	}
 	p.mixed = make([]bool, len(w.Jobs))
-	for i := range w.Jobs {
-		p.mixed[i] = !c.holdsUniform(&w.Jobs[i], w.Kinds[w.Jobs[i].Kind].GPUMemory, s)
+	for i, shape := range p.shapes.of {
+		p.mixed[i] = mixed[shape]
 	}
 }
 
+// Incremental implements [Incremental].
+func (p *placer) Incremental() bool { return true }
+
 // count counts the free GPUs of each type, and returns their sum.
-func (p *placer) count(s *State) (total int) {
-	clear(p.free)
-	for g, up := range s.Up {
-		if up && len(s.OnGPU[g]) == 0 {
-			p.free[s.Cluster.GPUs[g].Type]++
-			total++
-		}
+func (p *placer) count(s *State) (total int) { return p.countOf(s, &p.index) }
+
+// countOf is count with the index of another state.
+func (p *placer) countOf(s *State, x *freeIndex) (total int) {
+	x.sync(s)
+	for t, n := range x.free {
+		p.free[t] = n
+		total += n
 	}
 	return total
 }
@@ -40,25 +52,46 @@ func (p *placer) count(s *State) (total int) {
 // fit on GPUs of one type, it takes free GPUs of all types in order. Call count first. The slice is valid until the
 // next call.
 func (p *placer) fastest(s *State, job int) (gpus []int, speed float64, ok bool) {
+	return p.fastestOf(s, &p.index, job)
+}
+
+// fastestOf is fastest with the index of another state.
+func (p *placer) fastestOf(s *State, x *freeIndex, job int) (gpus []int, speed float64, ok bool) {
+	typ, speed := p.speediest(s, x, job)
+	if typ >= 0 {
+		p.best, speed, ok = x.place(s, job, typ, p.best[:0])
+		return p.best, speed, ok
+	}
+	if p.mixed[job] {
+		return p.any(s, job)
+	}
+	return p.best, 0, false
+}
+
+// speediest returns the type of the free GPUs on which a job is fastest, and its speed; -1 if there are none.
+func (p *placer) speediest(s *State, x *freeIndex, job int) (typ int, speed float64) {
+	typ = -1
 	for t, free := range p.free {
 		if free < s.Workload.Jobs[job].GPUs {
 			continue
 		}
-		if chosen, v, fits := s.Place(job, t, p.try[:0]); fits && v > speed {
-			speed, ok = v, true
-			p.best, p.try = chosen, p.best
+		if v := x.speed(s, job, t, p.try[:0]); v > speed {
+			typ, speed = t, v
 		}
 	}
-	if !ok && p.mixed[job] {
-		return p.any(s, job)
-	}
-	return p.best, speed, ok
+	return typ, speed
+}
+
+// place is [State.Place] on the state of the last count.
+func (p *placer) place(s *State, job, typ int) (gpus []int, speed float64, ok bool) {
+	return p.index.place(s, job, typ, p.best[:0])
 }
 
 // first is like fastest, but takes the first type that fits.
 func (p *placer) first(s *State, job int) (gpus []int, speed float64, ok bool) {
+	p.index.sync(s)
 	for t := range s.Cluster.Types {
-		if chosen, v, fits := s.Place(job, t, p.best[:0]); fits {
+		if chosen, v, fits := p.place(s, job, t); fits {
 			return chosen, v, true
 		}
 	}

@@ -24,10 +24,10 @@ var policies = []struct {
 	make func(Options) Policy
 }{
 	{"fcfs", func(o Options) Policy { return &fcfs{placer{explain: o.Explain}} }},
-	{"easy", func(o Options) Policy { return &easy{backfill{placer: placer{explain: o.Explain}}} }},
+	{"easy", func(o Options) Policy { return &easy{backfill: backfill{placer: placer{explain: o.Explain}}} }},
 	{"static", func(o Options) Policy { return &static{placer: placer{explain: o.Explain}} }},
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
-	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
+	{"srf", func(o Options) Policy { return &srf{placer: placer{explain: o.Explain}} }},
 	{"srpt", func(o Options) Policy { return &srpt{preemptor: newPreemptor(o)} }},
 	{"las", func(o Options) Policy { return &las{preemptor: newPreemptor(o)} }},
 	{"allox", func(o Options) Policy { return &allox{placer: placer{explain: o.Explain}} }},

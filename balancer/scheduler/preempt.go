@@ -8,9 +8,11 @@ import (
 // preemptor stops running jobs for a job of the queue. The GPUs of the stopped jobs stay free until this job starts.
 type preemptor struct {
 	backfill
-	job     int   // for which jobs were stopped; -1: none
-	gpus    []int // that this job gets
-	victims []int // jobs that are yet to be stopped
+	job     int    // for which jobs were stopped; -1: none
+	gpus    []int  // that this job gets
+	victims []int  // jobs that are yet to be stopped
+	waits   []bool // by shape: its jobs do not fit, in this decision
+	stays   []bool // by shape: no jobs can be stopped for its jobs, in this decision
 }
 
 func newPreemptor(o Options) preemptor {
@@ -20,6 +22,12 @@ func newPreemptor(o Options) preemptor {
 func (p *preemptor) reset(c *Cluster, w *Workload, s Speeds) {
 	p.backfill.reset(c, w, s)
 	p.job, p.victims = -1, p.victims[:0]
+}
+
+// begin forgets which shapes do not fit.
+func (p *preemptor) begin() {
+	p.waits = append(p.waits[:0], make([]bool, len(p.shapes.first))...)
+	p.stays = append(p.stays[:0], make([]bool, len(p.shapes.first))...)
 }
 
 // stop returns the next job to stop; ok is false if there is none.
@@ -68,42 +76,59 @@ func (p *preemptor) held(s *State) (free, usable bool) {
 	return true, why == Fits
 }
 
-// preempt chooses running jobs to stop for a job, among those for which yields is true. It returns false if these jobs
-// have too few GPUs, or if another job still waits for the GPUs of stopped jobs. It does not stop a job that loads its
-// checkpoint.
-func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) bool {
+// indexOf returns the index of a state that settle returned.
+func (p *preemptor) indexOf(view *State) *freeIndex {
+	if view == &p.rest {
+		return &p.restIndex
+	}
+	return &p.index
+}
+
+// stopping is a result of preempt.
+type stopping int
+
+const (
+	stopSome  stopping = iota // the jobs to stop are chosen
+	stopNone                  // no running job yields
+	stopFew                   // the jobs that yield have too few GPUs
+	stopUnfit                 // the job would also need CPU cores or memory of other jobs
+	stopTaken                 // another job still waits for the GPUs of stopped jobs
+)
+
+// preempt chooses running jobs to stop for a job, among those for which yields is true. It does not stop a job that
+// loads its checkpoint.
+func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) stopping {
 	if p.job >= 0 {
-		return false
+		return stopTaken
 	}
 	p.copyOf(s)
 	some := false
 	for i := range s.Running {
 		if r := &s.Running[i]; math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && yields(r) {
-			p.release(&p.later, r)
+			p.release(r)
 			some = true
 		}
 	}
 	if !some {
-		return false
+		return stopNone
 	}
-	p.count(&p.later)
-	gpus, _, ok := p.fastest(&p.later, job)
+	p.countOf(&p.later, &p.laterIndex)
+	gpus, _, ok := p.fastestOf(&p.later, &p.laterIndex, job)
 	if !ok {
-		return false
+		return stopFew
 	}
 	p.gpus = append(p.gpus[:0], gpus...)
 	p.copyOf(s)
 	for i := range s.Running {
 		if r := &s.Running[i]; slices.ContainsFunc(r.GPUs, func(g int) bool { return slices.Contains(p.gpus, g) }) {
 			p.victims = append(p.victims, r.Job)
-			p.release(&p.later, r)
+			p.release(r)
 		}
 	}
 	if _, why := p.later.Fit(job, p.gpus); why != Fits || len(p.victims) == 0 {
-		// the job would also need CPU cores or memory of other jobs
 		p.victims = p.victims[:0]
-		return false
+		return stopUnfit
 	}
 	p.job = job
-	return true
+	return stopSome
 }

@@ -21,7 +21,8 @@ const (
 // by the ageing time.
 type rule struct {
 	placer
-	ageing float64 // seconds
+	ageing  float64 // seconds
+	refused []bool  // by shape: its jobs do not fit
 }
 
 func (p *rule) Name() string { return "rule" }
@@ -59,33 +60,38 @@ func (p *rule) Decide(s *State) Action {
 	if total == 0 {
 		return Action{}
 	}
-	// Jobs in descending order of score, until one fits. The policy tries few jobs, so a search for each one is faster
-	// than sorting.
-	below, belowJob := math.Inf(1), -1
-	for range s.Queue {
-		job, score := -1, math.Inf(-1)
+	p.refused = append(p.refused[:0], make([]bool, len(p.shapes.first))...)
+	for {
+		// The lowest key, minus the score, comes first. A job that does not fit and has a high score blocks the jobs
+		// after it.
+		best, block := ranked{math.Inf(1), -1}, ranked{math.Inf(1), -1}
 		for _, q := range s.Queue {
-			v := p.score(s, q)
-			if (v < below || v == below && q > belowJob) && v > score {
-				job, score = q, v
+			v := ranked{-p.score(s, q), q}
+			if !p.refused[p.shapes.of[q]] {
+				if best.job < 0 || v.before(best) {
+					best = v
+				}
+			} else if -v.key >= ruleOverdue && (block.job < 0 || v.before(block)) {
+				block = v
 			}
 		}
-		if job < 0 {
-			break
+		if best.job < 0 || block.job >= 0 && block.before(best) {
+			return Action{}
 		}
-		below, belowJob = score, job
-		if gpus, speed, ok := p.fastest(s, job); ok {
-			a := Action{Verb: Start, Job: job, GPUs: gpus}
-			if p.explain {
-				a.Reason = fmt.Sprintf("the job has the highest score of the jobs that fit, %.2f (priority %.2f, waited %s); %s: %.4g steps/s",
-					score, s.Workload.Jobs[job].Priority, seconds(s.Now-s.Workload.Jobs[job].Arrival),
-					p.why(s, job, gpus, "the fastest free GPUs for it are "+s.types(gpus)), speed)
-			}
-			return a
+		if gpus, speed, ok := p.fastest(s, best.job); ok {
+			return p.start(s, best.job, -best.key, gpus, speed)
 		}
-		if score >= ruleOverdue {
-			break
-		}
+		p.refused[p.shapes.of[best.job]] = true
 	}
-	return Action{}
+}
+
+func (p *rule) start(s *State, job int, score float64, gpus []int, speed float64) Action {
+	a := Action{Verb: Start, Job: job, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf(
+			"the job has the highest score of the jobs that fit, %.2f (priority %.2f, waited %s); %s: %.4g steps/s",
+			score, s.Workload.Jobs[job].Priority, seconds(s.Now-s.Workload.Jobs[job].Arrival),
+			p.why(s, job, gpus, "the fastest free GPUs for it are "+s.types(gpus)), speed)
+	}
+	return a
 }

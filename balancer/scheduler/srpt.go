@@ -1,10 +1,6 @@
 package scheduler
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // srpt starts the job with the shortest remaining processing time on the free GPUs on which it is fastest. If there are
 // no such GPUs, it stops running jobs with a longer remaining time. It counts the cost of a stop: the time in which the
@@ -14,7 +10,7 @@ import (
 // Optimality of the Shortest Remaining Processing Time Discipline, 1968). Large gangs may wait forever.
 type srpt struct {
 	preemptor
-	order   []int // jobs of the queue, shortest first
+	order   waiting // shortest first
 	seconds []float64
 	// by job: steps/s on its fastest type; for a job that needs several types, as if all GPUs were of the slowest type
 	rates []float64
@@ -24,6 +20,7 @@ func (p *srpt) Name() string { return "srpt" }
 
 func (p *srpt) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
+	p.order.reset(len(w.Jobs), len(p.shapes.first))
 	p.seconds, p.rates = make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -47,29 +44,44 @@ func (p *srpt) Decide(s *State) Action {
 	if first >= 0 {
 		return p.start(s, first, p.gpus, "the jobs on its GPUs need longer, so they were stopped")
 	}
-	p.order = p.order[:0]
-	for _, q := range view.Queue {
+	p.order.sync(s, func(job int) (list int, key float64) {
+		p.seconds[job] = p.load(s, job) + s.Remaining[job]/p.rates[job]
+		return p.shapes.of[job], p.seconds[job]
+	})
+	p.begin()
+	nobody := false // yields to this job or to a longer one
+	for p.order.merge(); p.order.more(); {
+		shape := p.shapes.of[p.order.heads[0].id]
+		if p.waits[shape] && (nobody || p.stays[shape]) {
+			p.order.skip()
+			continue
+		}
+		q := p.order.next()
 		if q == p.job {
 			continue
 		}
-		p.seconds[q] = p.load(s, q) + s.Remaining[q]/p.rates[q]
-		p.order = append(p.order, q)
-	}
-	slices.SortFunc(p.order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(p.seconds[a], p.seconds[b]), cmp.Compare(a, b))
-	})
-	for _, q := range p.order {
-		p.count(view)
-		if gpus, _, ok := p.fastest(view, q); ok {
-			return p.start(s, q, gpus, "the job has the shortest remaining time of the jobs that fit")
+		if !p.waits[shape] {
+			p.countOf(view, p.indexOf(view))
+			if gpus, _, ok := p.fastestOf(view, p.indexOf(view), q); ok {
+				return p.start(s, q, gpus, "the job has the shortest remaining time of the jobs that fit")
+			}
+			p.waits[shape] = true
+		}
+		if nobody || p.stays[shape] {
+			continue
 		}
 		longer := func(r *Running) bool {
 			kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
 			// Both times are those on the fastest type, so that no two jobs can stop each other.
-			return r.Remaining > p.rates[r.Job]*(p.seconds[q]+kind.Save+kind.Load)
+			return s.Steps(r) > p.rates[r.Job]*(p.seconds[q]+kind.Save+kind.Load)
 		}
-		if p.preempt(s, q, longer) {
+		switch p.preempt(s, q, longer) {
+		case stopSome:
 			return p.Decide(s)
+		case stopNone, stopTaken:
+			nobody = true
+		case stopFew: // fewer jobs yield to a longer job
+			p.stays[shape] = true
 		}
 	}
 	return Action{}

@@ -15,6 +15,7 @@ type Running struct {
 	Ready     float64 // seconds: when it starts or continues to compute
 	Leaves    float64 // seconds: when it has saved its checkpoint and frees its GPUs; +Inf unless it was stopped
 	Partner   int     // job that uses the same GPUs, or -1
+	Order     int     // number of starts before it; only set if the state has a journal
 }
 
 // State is a cluster at one moment. Policies must not change it. All slices are indexed as in Cluster and Workload.
@@ -34,6 +35,28 @@ type State struct {
 
 	Arrived  int // jobs 0 to Arrived-1 have arrived
 	Finished int // number of jobs that have finished
+
+	// Journal lists the changes of this state. It is nil if nobody records them.
+	Journal *Journal
+	// If StepsOf is not nil, it returns the remaining steps of a running job, and Running.Remaining and Remaining are
+	// not current for running jobs. Only an [Incremental] policy sees such a state.
+	StepsOf func(job int) float64
+}
+
+// Incremental is a Policy that uses [State.Steps] instead of [Running.Remaining]. The simulator then need not compute
+// the remaining steps of all running jobs at each event.
+type Incremental interface {
+	Policy
+	// Incremental reports whether the policy does so.
+	Incremental() bool
+}
+
+// Steps returns the remaining steps of a running job.
+func (s *State) Steps(r *Running) float64 {
+	if s.StepsOf != nil {
+		return s.StepsOf(r.Job)
+	}
+	return r.Remaining
 }
 
 // Left predicts the seconds until a running job frees its GPUs. It uses the current speed of the job, or the speed of
@@ -43,9 +66,9 @@ func (s *State) Left(r *Running) float64 {
 		return max(0, r.Leaves-s.Now)
 	}
 	if r.Speed > 0 {
-		return r.Remaining / r.Speed
+		return s.Steps(r) / r.Speed
 	}
-	return max(0, r.Ready-s.Now) + r.Remaining/s.Rate(r.Job, r.GPUs, r.Partner)
+	return max(0, r.Ready-s.Now) + s.Steps(r)/s.Rate(r.Job, r.GPUs, r.Partner)
 }
 
 // Verb is the kind of an action.

@@ -115,7 +115,7 @@ func (p *static) Decide(s *State) Action {
 		if p.blocked[t] {
 			continue
 		}
-		if gpus, _, ok := s.Place(job, t, p.best[:0]); ok {
+		if gpus, _, ok := p.place(s, job, t); ok {
 			return p.start(s, job, gpus)
 		}
 		p.blocked[t] = true

@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
@@ -50,14 +51,14 @@ func (s *Sim) start(a scheduler.Action) error {
 	s.decisions++
 	kind := &st.Workload.Kinds[st.Workload.Jobs[a.Job].Kind]
 	work := st.Remaining[a.Job]
-	stay := stay{phase: computing, spread: st.Cluster.Spread(a.GPUs), base: speed, anchor: st.Now, remaining: work,
-		saved: work, segment: -1}
-	running := scheduler.Running{Job: a.Job, GPUs: append(s.slice(), a.GPUs...), Since: st.Now, Speed: speed,
-		Remaining: work,
-		Ready:     st.Now, Leaves: math.Inf(1), Partner: partner}
+	gpus := append(s.slice(), a.GPUs...)
+	stay := stay{phase: computing, spread: st.Cluster.Spread(a.GPUs), gpus: gpus, speed: speed, base: speed,
+		anchor: st.Now, remaining: work, saved: work, segment: -1}
+	running := scheduler.Running{Job: a.Job, GPUs: gpus, Since: st.Now, Speed: speed, Remaining: work, Ready: st.Now,
+		Leaves: math.Inf(1), Partner: partner, Order: s.journal.Start(a.Job)}
 	due := st.Now + work/speed
 	if s.resumes[a.Job] && kind.Load > 0 {
-		stay.phase, running.Speed, running.Ready = loading, 0, st.Now+kind.Load
+		stay.phase, stay.speed, running.Speed, running.Ready = loading, 0, 0, st.Now+kind.Load
 		due = running.Ready
 	}
 	if s.options.Record {
@@ -73,11 +74,21 @@ func (s *Sim) start(a scheduler.Action) error {
 			s.busySince[g] = st.Now
 		}
 		st.OnGPU[g] = append(st.OnGPU[g], a.Job)
+		s.journal.GPU(g)
 	}
-	st.Running, s.stays, s.due = append(st.Running, running), append(s.stays, stay), append(s.due, due)
+	if n := len(st.Running); cap(st.Running) == n { // removals moved the list to the end of its buffer
+		copy(s.running, st.Running)
+		st.Running = s.running[:n]
+	}
+	st.Running = append(st.Running, running)
+	s.stays[a.Job] = stay
+	s.agenda.set(a.Job, due)
+	if stay.spread {
+		s.spread = append(s.spread, a.Job)
+	}
 	s.account(a.GPUs)
 	if partner >= 0 {
-		s.pair(s.find(partner), a.Job)
+		s.pair(partner, a.Job)
 	}
 	s.crowded = s.crowded || stay.spread
 	if s.crowded {
@@ -87,41 +98,42 @@ func (s *Sim) start(a scheduler.Action) error {
 }
 
 // pair changes the partner of a running job (-1: none), and its speed accordingly.
-func (s *Sim) pair(i, partner int) {
-	r, a := &s.state.Running[i], &s.stays[i]
-	r.Partner = partner
-	a.base = s.state.Rate(r.Job, r.GPUs, partner)
+func (s *Sim) pair(job, partner int) {
+	a := &s.stays[job]
+	s.state.Running[s.find(job)].Partner = partner
+	s.journal.Job(job)
+	a.base = s.state.Rate(job, a.gpus, partner)
 	if a.spread {
 		s.crowded = true // network sets the speed
 		return
 	}
-	s.pace(i, a.base)
+	s.pace(job, a.base)
 }
 
 func (s *Sim) stop(a scheduler.Action) error {
-	i := s.find(a.Job)
-	if i < 0 {
+	if a.Job < 0 || a.Job >= len(s.stays) || s.find(a.Job) < 0 {
 		return &ActionError{a, "the job is not running"}
 	}
-	st, y := &s.state, &s.stays[i]
+	st, y := &s.state, &s.stays[a.Job]
 	switch {
 	case y.phase == saving:
 		return &ActionError{a, "the job is already stopping"}
-	case s.due[i] <= st.Now:
+	case s.agenda.at[a.Job] <= st.Now:
 		return &ActionError{a, "the job finishes at this time"}
 	}
 	s.decisions++
 	s.jobs[a.Job].Stops++
 	save := st.Workload.Kinds[st.Workload.Jobs[a.Job].Kind].Save
-	s.progress(i)
+	s.progress(a.Job)
 	if y.phase == loading || save == 0 {
 		s.resumes[a.Job] = s.resumes[a.Job] || y.phase == computing
-		s.leave(i, scheduler.Stopped)
+		s.leave(a.Job, scheduler.Stopped)
 		s.enqueue(a.Job)
 	} else {
 		y.phase = saving
-		st.Running[i].Speed, st.Running[i].Leaves = 0, st.Now+save
-		s.due[i] = st.Now + save
+		s.setSpeed(a.Job, 0)
+		st.Running[s.find(a.Job)].Leaves = st.Now + save
+		s.agenda.set(a.Job, st.Now+save)
 		s.crowded = s.crowded || y.spread
 	}
 	if s.crowded {
@@ -131,13 +143,19 @@ func (s *Sim) stop(a scheduler.Action) error {
 }
 
 // leave frees the GPUs of a running job.
-func (s *Sim) leave(i int, how scheduler.End) {
-	st := &s.state
+func (s *Sim) leave(job int, how scheduler.End) {
+	st, a := &s.state, &s.stays[job]
+	i := s.find(job)
 	r := st.Running[i]
-	if seg := s.stays[i].segment; seg >= 0 {
+	if seg := a.segment; seg >= 0 {
 		s.segments[seg].To, s.segments[seg].Ended = st.Now, how
 	}
-	s.crowded = s.crowded || s.stays[i].spread
+	if a.spread {
+		s.crowded = true
+		s.spread = slices.DeleteFunc(s.spread, func(other int) bool { return other == job })
+	}
+	s.journal.Job(job)
+	s.agenda.remove(job)
 	for _, g := range r.GPUs {
 		on := st.OnGPU[g]
 		if len(on) == 2 && on[0] == r.Job {
@@ -148,23 +166,27 @@ func (s *Sim) leave(i int, how scheduler.End) {
 			s.busy[g] += st.Now - s.busySince[g]
 			s.busySince[g] = math.NaN()
 		}
+		s.journal.GPU(g)
 	}
 	s.account(r.GPUs)
 	s.drop(i)
 	if r.Partner >= 0 {
-		s.pair(s.find(r.Partner), -1)
+		s.pair(r.Partner, -1)
 	}
 }
 
 // drop removes entry i of the running jobs.
 func (s *Sim) drop(i int) {
 	st := &s.state
-	s.pool = append(s.pool, st.Running[i].GPUs)
-	n := len(st.Running) - 1
-	copy(st.Running[i:], st.Running[i+1:])
-	copy(s.stays[i:], s.stays[i+1:])
-	copy(s.due[i:], s.due[i+1:])
-	st.Running, s.stays, s.due = st.Running[:n], s.stays[:n], s.due[:n]
+	v := st.Running
+	s.pool = append(s.pool, v[i].GPUs)
+	if i < len(v)/2 {
+		copy(v[1:i+1], v[:i])
+		st.Running = v[1:]
+		return
+	}
+	copy(v[i:], v[i+1:])
+	st.Running = v[:len(v)-1]
 }
 
 // slice returns an empty slice for the GPUs of a job.

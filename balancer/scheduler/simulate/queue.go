@@ -8,10 +8,11 @@ func (s *Sim) enqueue(job int) {
 		copy(s.queue, st.Queue)
 		st.Queue = s.queue[:n]
 	}
+	i := search(st.Queue, job)
 	st.Queue = append(st.Queue, job)
-	for i := n; i > 0 && st.Queue[i-1] > job; i-- {
-		st.Queue[i-1], st.Queue[i] = st.Queue[i], st.Queue[i-1]
-	}
+	copy(st.Queue[i+1:], st.Queue[i:n])
+	st.Queue[i] = job
+	s.journal.Job(job)
 }
 
 // dequeue removes a job, and reports whether it was in the queue.
@@ -21,6 +22,7 @@ func (s *Sim) dequeue(job int) bool {
 	if i == len(q) || q[i] != job {
 		return false
 	}
+	s.journal.Job(job)
 	if i < len(q)/2 {
 		copy(q[1:i+1], q[:i])
 		s.state.Queue = q[1:]
@@ -45,11 +47,4 @@ func search(q []int, v int) int {
 }
 
 // find returns the index of a running job, or -1 if the job does not run.
-func (s *Sim) find(job int) int {
-	for i := range s.state.Running {
-		if s.state.Running[i].Job == job {
-			return i
-		}
-	}
-	return -1
-}
+func (s *Sim) find(job int) int { return s.journal.Find(s.state.Running, job) }

@@ -114,6 +114,13 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 	if err := p.Reset(st.Cluster, st.Workload, st.Speeds); err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.Name(), err)
 	}
+	if v, ok := p.(scheduler.Incremental); ok && v.Incremental() {
+		s.lazy, st.StepsOf = true, s.steps
+		defer func() {
+			s.lazy, st.StepsOf = false, nil
+			s.settle()
+		}()
+	}
 	idle, limit := 0, maxActions+4*len(st.Workload.Jobs)
 	finished, before, rounds := st.Finished, s.decisions, 0
 	for !s.Done() {
@@ -154,7 +161,9 @@ func (s *Sim) never(p scheduler.Policy) error {
 	if len(st.Running) == 0 {
 		return nil
 	}
-	r, speed := &st.Running[0], s.stays[0].base
+	r := &st.Running[0]
+	st.Remaining[r.Job] = s.steps(r.Job)
+	speed := s.stays[r.Job].base
 	if r.Speed > 0 {
 		speed = r.Speed
 	}

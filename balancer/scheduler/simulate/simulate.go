@@ -32,10 +32,12 @@ const (
 	saving
 )
 
-// stay is the simulator's own data of a running job. It has the same index as the job's scheduler.Running.
+// stay is the simulator's own data of a running job.
 type stay struct {
 	phase     phase
 	spread    bool    // over several machines
+	gpus      []int   // scheduler.Running.GPUs
+	speed     float64 // scheduler.Running.Speed
 	base      float64 // steps/s before the limits of the network
 	anchor    float64 // seconds: when the current speed began
 	remaining float64 // steps at anchor
@@ -48,11 +50,16 @@ type Sim struct {
 	state   scheduler.State
 	options Options
 
-	stays []stay
-	due   []float64 // by running job: seconds of its next event
-	pool  [][]int   // slices for GPUs of running jobs
+	journal scheduler.Journal
+	stays   []stay    // by job
+	agenda  agenda    // the next event of each running job
+	spread  []int     // running jobs that span machines, in the order of start
+	pool    [][]int   // slices for GPUs of running jobs
+	lazy    bool      // the policy is incremental
+	ready   startHeap // buffer of happen
 
-	queue   []int // buffer of state.Queue
+	queue   []int               // buffer of state.Queue
+	running []scheduler.Running // buffer of state.Running
 	resumes []bool
 	change  int // next of options.Changes
 	crowded bool
@@ -86,9 +93,8 @@ func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o
 	for g := range s.state.OnGPU {
 		s.state.OnGPU[g] = on[g*scheduler.MaxSharing : g*scheduler.MaxSharing : (g+1)*scheduler.MaxSharing]
 	}
-	most := gpus * scheduler.MaxSharing
-	s.state.Running = make([]scheduler.Running, 0, most)
-	s.stays, s.due = make([]stay, 0, most), make([]float64, 0, most)
+	s.running = make([]scheduler.Running, gpus*scheduler.MaxSharing)
+	s.state.Running, s.state.Journal = s.running[:0], &s.journal
 	return s, s.Reset(w)
 }
 
@@ -120,10 +126,8 @@ func (s *Sim) Reset(w *scheduler.Workload) error {
 	if err := w.Check(); err != nil {
 		return err
 	}
-	for job := range w.Jobs {
-		if err := scheduler.Holds(s.state.Cluster, w, s.state.Speeds, job); err != nil {
-			return err
-		}
+	if err := scheduler.HoldsAll(s.state.Cluster, w, s.state.Speeds); err != nil {
+		return err
 	}
 	st := &s.state
 	n := len(w.Jobs)
@@ -131,9 +135,13 @@ func (s *Sim) Reset(w *scheduler.Workload) error {
 	if n > 0 {
 		st.Now = w.Jobs[0].Arrival
 	}
-	for len(st.Running) > 0 {
-		s.drop(0)
+	for i := range st.Running {
+		s.pool = append(s.pool, st.Running[i].GPUs)
 	}
+	st.Running, s.spread = s.running[:0], s.spread[:0]
+	s.journal.Reset(n)
+	s.agenda.reset(n)
+	s.stays = sized(s.stays, n)
 	s.queue = sized(s.queue, n)
 	st.Queue = s.queue[:0]
 	st.Remaining, s.resumes, s.jobs = sized(st.Remaining, n), sized(s.resumes, n), sized(s.jobs, n)
@@ -196,12 +204,7 @@ func (s *Sim) Next(until float64) bool {
 
 // upcoming returns the time of the next event, or +Inf if there is none.
 func (s *Sim) upcoming() float64 {
-	next := math.Inf(1)
-	for _, at := range s.due {
-		if at < next {
-			next = at
-		}
-	}
+	next := s.agenda.next()
 	if s.change < len(s.options.Changes) {
 		next = min(next, s.options.Changes[s.change].At)
 	}
@@ -214,15 +217,16 @@ func (s *Sim) upcoming() float64 {
 // happen handles all events up to now.
 func (s *Sim) happen() {
 	st := &s.state
-	for i := 0; i < len(s.due); {
-		if s.due[i] > st.Now {
-			i++
-			continue
+	for { // jobs in the order of their start; an event of a job may make its partner end now
+		for s.agenda.next() <= st.Now {
+			job := s.agenda.pop()
+			s.ready.push(s.journal.Order(job), job)
+		}
+		if len(s.ready) == 0 {
+			break
 		}
 		s.events++
-		if gone := s.turn(i); gone {
-			i = 0 // the speed of the partner has changed
-		}
+		s.turn(s.ready.pop())
 	}
 	for ; s.change < len(s.options.Changes) && s.options.Changes[s.change].At <= st.Now; s.change++ {
 		s.events++
@@ -240,38 +244,44 @@ func (s *Sim) settle() {
 	if s.crowded {
 		s.network()
 	}
-	st := &s.state
-	for i := range s.stays {
-		if a := &s.stays[i]; a.phase == computing {
-			r := &st.Running[i]
-			r.Remaining = max(0, a.remaining-r.Speed*(st.Now-a.anchor))
-			st.Remaining[r.Job] = r.Remaining
-		}
+	if s.lazy {
+		return
+	}
+	for i := range s.state.Running {
+		r := &s.state.Running[i]
+		r.Remaining = s.steps(r.Job)
+		s.state.Remaining[r.Job] = r.Remaining
 	}
 }
 
-// turn handles the next event of a running job, and reports whether the job has left its GPUs.
-func (s *Sim) turn(i int) (gone bool) {
-	a, r := &s.stays[i], &s.state.Running[i]
+// steps returns the remaining steps of a running job.
+func (s *Sim) steps(job int) float64 {
+	a := &s.stays[job]
+	if a.phase != computing {
+		return a.remaining
+	}
+	return max(0, a.remaining-a.speed*(s.state.Now-a.anchor))
+}
+
+// turn handles the next event of a running job, which the agenda no longer has.
+func (s *Sim) turn(job int) {
+	a := &s.stays[job]
 	switch a.phase {
 	case loading:
-		a.phase, a.anchor, r.Speed = computing, s.state.Now, a.base
-		s.due[i] = a.anchor + a.remaining/r.Speed
+		a.phase, a.anchor = computing, s.state.Now
+		s.setSpeed(job, a.base)
+		s.agenda.set(job, a.anchor+a.remaining/a.speed)
 		s.crowded = s.crowded || a.spread
-		return false
 	case computing:
-		job := r.Job
 		s.state.Remaining[job] = 0
 		s.jobs[job].Finish = s.state.Now
 		s.state.Finished++
-		s.leave(i, scheduler.Finished)
+		s.leave(job, scheduler.Finished)
 	case saving:
-		job := r.Job
-		s.leave(i, scheduler.Stopped)
+		s.leave(job, scheduler.Stopped)
 		s.resumes[job] = true
 		s.enqueue(job)
 	}
-	return true
 }
 
 // apply makes a GPU available or not.
@@ -282,24 +292,25 @@ func (s *Sim) apply(c Change) {
 	}
 	if c.Up {
 		st.Up[g], s.upSince[g] = true, st.Now
+		s.journal.GPU(g)
 		return
 	}
 	for len(st.OnGPU[g]) > 0 {
-		s.fail(s.find(st.OnGPU[g][0]))
+		s.fail(st.OnGPU[g][0])
 	}
+	s.journal.GPU(g)
 	st.Up[g] = false
 	s.up[g] += st.Now - s.upSince[g]
 	s.upSince[g] = math.NaN()
 }
 
 // fail removes a job from its GPUs and resets it to its last checkpoint.
-func (s *Sim) fail(i int) {
-	s.progress(i)
-	job := s.state.Running[i].Job
-	s.state.Remaining[job] = s.stays[i].saved
+func (s *Sim) fail(job int) {
+	s.progress(job)
+	s.state.Remaining[job] = s.stays[job].saved
 	s.jobs[job].Stops++
-	s.resumes[job] = s.resumes[job] || s.stays[i].saved < s.state.Workload.Jobs[job].Work
-	s.leave(i, scheduler.Failed)
+	s.resumes[job] = s.resumes[job] || s.stays[job].saved < s.state.Workload.Jobs[job].Work
+	s.leave(job, scheduler.Failed)
 	s.enqueue(job)
 }
 

@@ -3,11 +3,12 @@ package simulate
 import "math"
 
 // progress moves the anchor of a job to the current time.
-func (s *Sim) progress(i int) {
-	a, r, now := &s.stays[i], &s.state.Running[i], s.state.Now
+func (s *Sim) progress(job int) {
+	a, now := &s.stays[job], s.state.Now
 	if a.phase != computing {
 		return
 	}
+	r := &s.state.Running[s.find(job)]
 	if every := s.options.Checkpoint; every > 0 {
 		// The last checkpoint in (anchor, now]. Checkpoints are at Ready + k * every.
 		if at := r.Ready + every*math.Floor((now-r.Ready)/every); at > a.anchor {
@@ -21,14 +22,21 @@ func (s *Sim) progress(i int) {
 }
 
 // pace changes the speed of a job from now on.
-func (s *Sim) pace(i int, speed float64) {
-	a, r := &s.stays[i], &s.state.Running[i]
-	if a.phase != computing || r.Speed == speed || s.due[i] <= s.state.Now {
+func (s *Sim) pace(job int, speed float64) {
+	a := &s.stays[job]
+	if a.phase != computing || a.speed == speed || s.agenda.at[job] <= s.state.Now {
 		return
 	}
-	s.progress(i)
-	r.Speed = speed
-	s.due[i] = a.anchor + a.remaining/speed
+	s.progress(job)
+	s.setSpeed(job, speed)
+	s.agenda.set(job, a.anchor+a.remaining/speed)
+}
+
+// setSpeed sets the speed of a running job.
+func (s *Sim) setSpeed(job int, speed float64) {
+	s.stays[job].speed = speed
+	s.state.Running[s.find(job)].Speed = speed
+	s.journal.Job(job)
 }
 
 // network computes the speeds of jobs that span machines.
@@ -36,29 +44,27 @@ func (s *Sim) network() {
 	st := &s.state
 	clear(s.load)
 	s.crowded = false
-	for i := range s.stays {
-		if a := &s.stays[i]; a.spread && a.phase == computing {
-			r := &st.Running[i]
-			for _, g := range r.GPUs {
-				s.load[st.Cluster.GPUs[g].Machine] += st.Workload.Jobs[r.Job].Network
+	for _, job := range s.spread {
+		if a := &s.stays[job]; a.phase == computing {
+			for _, g := range a.gpus {
+				s.load[st.Cluster.GPUs[g].Machine] += st.Workload.Jobs[job].Network
 			}
 		}
 	}
-	for i := range s.stays {
-		a := &s.stays[i]
-		if !a.spread || a.phase != computing {
+	for _, job := range s.spread {
+		a := &s.stays[job]
+		if a.phase != computing {
 			continue
 		}
-		r := &st.Running[i]
 		fraction := 1.0
-		if st.Workload.Jobs[r.Job].Network > 0 {
-			for _, g := range r.GPUs {
+		if st.Workload.Jobs[job].Network > 0 {
+			for _, g := range a.gpus {
 				m := st.Cluster.GPUs[g].Machine
 				if limit := st.Cluster.Machines[m].Network; s.load[m] > limit { // false if the limit is NaN
 					fraction = min(fraction, limit/s.load[m])
 				}
 			}
 		}
-		s.pace(i, a.base*fraction)
+		s.pace(job, a.base*fraction)
 	}
 }

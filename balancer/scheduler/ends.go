@@ -1,0 +1,317 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+)
+
+// endIndex lists the running jobs of a state, and the GPUs that they use, in the order in which they end. The zero
+// value is ready after reset. Call sync before any other method, whenever the state may have changed.
+//
+// The keys of the lists are the times at which a job was predicted to end when its speed changed. [State.Left] computes
+// this time from the remaining steps at each moment, and its rounding errors differ. Readers therefore compute the
+// exact time of the items that they need, and use endPrecision to know that no later item is earlier.
+type endIndex struct {
+	read   reader
+	freed  reader
+	at     []int    // by job: index into State.Running, if there is no journal
+	end    []item   // by job: its item in jobs; id is -1 if it does not run
+	pace   []pace   // by job
+	group  []*group // by job: its group
+	jobs   sorted
+	gpus   []sorted // by type
+	freeAt []item   // by GPU: its item in gpus; id is -1 if no job uses it
+
+	groups map[groupKey]*group
+	bySize map[int][]*group // by number of GPUs
+}
+
+// pace is what [State.Left] uses of a running job.
+type pace struct{ speed, rate, ready, leaves float64 }
+
+// endPrecision bounds the difference between the key of an item and the exact time, relative to the time and to now.
+// The true difference is a few rounding errors.
+const endPrecision = 1e-11
+
+// margin returns the bound of the difference for a key.
+func margin(key, now float64) float64 { return endPrecision * (math.Abs(key) + math.Abs(now)) }
+
+// groupKey is all that determines how fast a running job is, and how fast it would be on other GPUs or with a partner.
+type groupKey struct {
+	shape   int
+	typ     int // of its GPUs; -1: several types
+	spread  bool
+	partner int // shape of its partner; -1: none
+	speed   float64
+	rate    float64 // steps/s, without the limits of the network
+}
+
+// group is a set of running jobs that differ only in their remaining steps. They are listed in the order of their ends,
+// and thus of their remaining steps.
+type group struct {
+	groupKey
+	jobs    sorted
+	pairing []pairing // by kind: with a job of this kind on the same GPUs
+	targets []int     // types on which the jobs may be faster
+	known   bool      // targets is valid
+}
+
+// pairing describes a job of a kind together with a job of a group.
+type pairing struct {
+	known, ok          bool
+	rises              bool    // policy gang: the gain is larger if the other job has more remaining steps
+	mine, alone, other float64 // steps/s
+}
+
+func (x *endIndex) reset(c *Cluster, w *Workload) {
+	x.read, x.freed = reader{}, reader{}
+	x.at, x.end, x.group = make([]int, len(w.Jobs)), make([]item, len(w.Jobs)), make([]*group, len(w.Jobs))
+	x.pace = make([]pace, len(w.Jobs))
+	x.gpus, x.freeAt = make([]sorted, len(c.Types)), make([]item, len(c.GPUs))
+	x.empty()
+}
+
+func (x *endIndex) empty() {
+	for i := range x.end {
+		x.end[i].id, x.group[i], x.at[i] = -1, nil, -1
+	}
+	for i := range x.freeAt {
+		x.freeAt[i].id = -1
+	}
+	x.jobs.clear()
+	for t := range x.gpus {
+		x.gpus[t].clear()
+	}
+	x.groups, x.bySize = map[groupKey]*group{}, map[int][]*group{}
+}
+
+// find returns the index of a job in State.Running, or -1.
+func (x *endIndex) find(s *State, job int) int {
+	if s.Journal == nil {
+		return x.at[job]
+	}
+	return s.Journal.Find(s.Running, job)
+}
+
+// sync updates the index to a state.
+func (x *endIndex) sync(s *State, v *shapes) {
+	jobs, ok := x.read.jobs(s)
+	gpus, same := x.freed.gpus(s)
+	if !ok || !same {
+		x.empty()
+		for i := range s.Running {
+			x.at[s.Running[i].Job] = i
+		}
+		for i := range s.Running {
+			x.add(s, v, i)
+		}
+		for i := range s.Running {
+			for _, g := range s.Running[i].GPUs {
+				x.use(s, g)
+			}
+		}
+		return
+	}
+	for _, job := range jobs {
+		if x.end[job].id >= 0 {
+			x.jobs.remove(x.end[job])
+			x.leave(job)
+			x.end[job].id = -1
+		}
+		if i := x.find(s, job); i >= 0 {
+			x.add(s, v, i)
+		}
+	}
+	for _, job := range jobs {
+		if i := x.find(s, job); i >= 0 {
+			for _, g := range s.Running[i].GPUs {
+				x.use(s, g)
+			}
+		}
+	}
+	for _, g := range gpus {
+		x.use(s, g)
+	}
+}
+
+// add adds a running job.
+func (x *endIndex) add(s *State, v *shapes, i int) {
+	r := &s.Running[i]
+	x.end[r.Job] = item{key(s.Now + s.Left(r)), r.Job}
+	x.jobs.insert(x.end[r.Job])
+	x.pace[r.Job] = pace{r.Speed, 0, r.Ready, r.Leaves}
+	if !(r.Speed > 0) && math.IsInf(r.Leaves, 1) {
+		x.pace[r.Job].rate = s.Rate(r.Job, r.GPUs, r.Partner)
+	}
+	if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
+		return
+	}
+	k := groupKey{shape: v.of[r.Job], typ: -1, spread: s.Cluster.Spread(r.GPUs), partner: -1, speed: r.Speed,
+		rate: s.Rate(r.Job, r.GPUs, r.Partner)}
+	if s.Cluster.Uniform(r.GPUs) {
+		k.typ = s.Cluster.GPUs[r.GPUs[0]].Type
+	}
+	if r.Partner >= 0 {
+		k.partner = v.of[r.Partner]
+	}
+	g := x.groups[k]
+	if g == nil {
+		g = &group{groupKey: k}
+		x.groups[k] = g
+		x.bySize[len(r.GPUs)] = append(x.bySize[len(r.GPUs)], g)
+	}
+	g.jobs.insert(x.end[r.Job])
+	x.group[r.Job] = g
+}
+
+// maxGroups is the number of groups above which groups without jobs are dropped.
+const maxGroups = 4096
+
+// leave removes a job from its group.
+func (x *endIndex) leave(job int) {
+	g := x.group[job]
+	if g == nil {
+		return
+	}
+	g.jobs.remove(x.end[job])
+	x.group[job] = nil
+	if g.jobs.n > 0 || len(x.groups) <= maxGroups {
+		return
+	}
+	for k, g := range x.groups {
+		if g.jobs.n == 0 {
+			delete(x.groups, k)
+		}
+	}
+	for n, list := range x.bySize {
+		x.bySize[n] = slices.DeleteFunc(list, func(g *group) bool { return g.jobs.n == 0 })
+	}
+}
+
+// key returns a time as a key. NaN is not valid as a key.
+func key(at float64) float64 {
+	if math.IsNaN(at) {
+		return math.Inf(1)
+	}
+	return at
+}
+
+// use updates the item of a GPU.
+func (x *endIndex) use(s *State, g int) {
+	list, old := &x.gpus[s.Cluster.GPUs[g].Type], x.freeAt[g]
+	now := item{0, -1}
+	if len(s.OnGPU[g]) > 0 {
+		at := math.Inf(1)
+		for _, job := range s.OnGPU[g] {
+			if end := x.end[job].key; math.IsInf(at, 1) || end > at {
+				at = end
+			}
+		}
+		now = item{at, g}
+	}
+	if now == old {
+		return
+	}
+	if old.id >= 0 {
+		list.remove(old)
+	}
+	if now.id >= 0 {
+		list.insert(now)
+	}
+	x.freeAt[g] = now
+}
+
+// until returns the exact time at which a GPU becomes free that a job uses.
+func (x *endIndex) until(s *State, g int) float64 {
+	at := math.Inf(1)
+	for _, job := range s.OnGPU[g] {
+		if end := s.Now + x.left(s, job); math.IsInf(at, 1) || end > at {
+			at = end
+		}
+	}
+	return at
+}
+
+// left is [State.Left] of a running job.
+func (x *endIndex) left(s *State, job int) float64 {
+	v := &x.pace[job]
+	if !math.IsInf(v.leaves, 1) {
+		return max(0, v.leaves-s.Now)
+	}
+	steps := 0.0
+	switch {
+	case s.StepsOf != nil:
+		steps = s.StepsOf(job)
+	case s.Journal != nil:
+		steps = s.Remaining[job]
+	default:
+		steps = s.Running[x.at[job]].Remaining
+	}
+	if v.speed > 0 {
+		return steps / v.speed
+	}
+	return max(0, v.ready-s.Now) + steps/v.rate
+}
+
+// ending is the predicted end of a running job.
+type ending struct {
+	running int     // index into State.Running
+	left    float64 // seconds from now
+}
+
+// upcoming returns the running jobs one after the other, in the order in which they end, and jobs that end at the same
+// time in the order of their start. It leaves out jobs that never end.
+type upcoming struct {
+	s     *State
+	x     *endIndex
+	at    cursor
+	batch []ending
+	i     int
+}
+
+func (u *upcoming) reset(s *State, x *endIndex) {
+	u.s, u.x, u.at, u.batch, u.i = s, x, x.jobs.first(), u.batch[:0], 0
+}
+
+// peek returns the next job.
+func (u *upcoming) peek() (e ending, ok bool) {
+	for u.i == len(u.batch) {
+		if !u.fetch() {
+			return ending{}, false
+		}
+	}
+	return u.batch[u.i], true
+}
+
+// fetch reads the items that may end before others of them.
+func (u *upcoming) fetch() bool {
+	u.batch, u.i = u.batch[:0], 0
+	latest := math.Inf(-1)
+	for some := false; ; some = true {
+		e, ok := u.at.get()
+		if !ok {
+			if !some {
+				return false
+			}
+			break
+		}
+		if some && e.key-margin(e.key, u.s.Now) > latest {
+			break
+		}
+		if left := u.x.left(u.s, e.id); !math.IsInf(left, 1) {
+			u.batch = append(u.batch, ending{u.x.find(u.s, e.id), left})
+		}
+		latest = max(latest, e.key+margin(e.key, u.s.Now))
+		u.at.next()
+	}
+	slices.SortFunc(u.batch, func(a, b ending) int {
+		switch {
+		case a.left < b.left:
+			return -1
+		case a.left > b.left:
+			return 1
+		}
+		return a.running - b.running
+	})
+	return true
+}

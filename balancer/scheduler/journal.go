@@ -1,0 +1,121 @@
+package scheduler
+
+// Journal lists the changes of a [State]. With it, a policy updates its data structures in a time proportional to the
+// changes. Without it, the policy reads the whole state at each decision. Package simulate keeps a journal.
+//
+// A change names a job or a GPU, and not the kind of change, so that a reader that is late needs only the current
+// state. A journal may contain a job or a GPU that has not changed.
+type Journal struct {
+	jobs, gpus changes
+	order      []int // by job: Running.Order; only valid while the job runs
+	starts     int
+}
+
+// journalSize is the number of changes of a kind that a journal keeps at least. A reader that is further behind reads
+// the whole state.
+const journalSize = 1 << 14
+
+// changes is a list of numbers, of which the oldest are dropped.
+type changes struct {
+	base int // number of changes that were dropped
+	list []int
+}
+
+func (c *changes) add(v int) {
+	if len(c.list) >= 2*journalSize {
+		n := copy(c.list, c.list[journalSize:])
+		c.base, c.list = c.base+journalSize, c.list[:n]
+	}
+	c.list = append(c.list, v)
+}
+
+func (c *changes) end() int { return c.base + len(c.list) }
+
+// since returns the changes from a position on; ok is false if some of them were dropped.
+func (c *changes) since(at int) (list []int, ok bool) {
+	if at < c.base {
+		return nil, false
+	}
+	return c.list[at-c.base:], true
+}
+
+// reset drops all changes, so that all readers are late.
+func (c *changes) reset() { c.base, c.list = c.end()+1, c.list[:0] }
+
+// Reset begins the journal of a run with a number of jobs.
+func (j *Journal) Reset(jobs int) {
+	j.jobs.reset()
+	j.gpus.reset()
+	j.starts = 0
+	if cap(j.order) < jobs {
+		j.order = make([]int, jobs)
+	}
+	j.order = j.order[:jobs]
+}
+
+// Start records that a job starts, and returns its [Running.Order].
+func (j *Journal) Start(job int) (order int) {
+	j.jobs.add(job)
+	j.order[job] = j.starts
+	j.starts++
+	return j.order[job]
+}
+
+// Job records that a job has entered or left the queue or its GPUs, or that its speed, its partner or the time at which
+// it frees its GPUs has changed.
+func (j *Journal) Job(job int) { j.jobs.add(job) }
+
+// GPU records that the jobs on a GPU, its availability, or the free resources of its machine have changed.
+func (j *Journal) GPU(gpu int) { j.gpus.add(gpu) }
+
+// Find returns the index of a job in Running, or -1 if the job does not run.
+func (j *Journal) Find(running []Running, job int) int {
+	order := j.order[job]
+	low, high := 0, len(running)
+	for low < high {
+		if mid := (low + high) / 2; running[mid].Order < order {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low < len(running) && running[low].Job == job {
+		return low
+	}
+	return -1
+}
+
+// reader is a position in one list of a journal.
+type reader struct {
+	journal *Journal
+	at      int
+}
+
+// news returns the changes since the last call. ok is false if the reader must read the whole state.
+func (r *reader) jobs(s *State) (list []int, ok bool) {
+	if s.Journal == nil {
+		r.journal = nil
+		return nil, false
+	}
+	if s.Journal == r.journal {
+		list, ok = s.Journal.jobs.since(r.at)
+	}
+	r.journal, r.at = s.Journal, s.Journal.jobs.end()
+	return list, ok
+}
+
+// gpus is like jobs, for the GPUs.
+func (r *reader) gpus(s *State) (list []int, ok bool) {
+	if s.Journal == nil {
+		r.journal = nil
+		return nil, false
+	}
+	if s.Journal == r.journal {
+		list, ok = s.Journal.gpus.since(r.at)
+	}
+	r.journal, r.at = s.Journal, s.Journal.gpus.end()
+	return list, ok
+}
+
+// Order returns [Running.Order] of a running job.
+func (j *Journal) Order(job int) int { return j.order[job] }

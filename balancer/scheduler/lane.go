@@ -1,0 +1,210 @@
+package scheduler
+
+import "math"
+
+// lane lists the times at which the GPUs of one type become free in a plan. It reads only as many GPUs as the plan
+// needs.
+//
+// The plan takes the GPUs that are free first. So it takes a GPU that is in use only after all free GPUs of the type:
+// either no free GPU is reserved, or all are.
+type lane struct {
+	p     *planner
+	typ   int
+	free  int    // free GPUs that are not reserved
+	ready int    // of front: GPUs in use that become free now
+	front sorted // GPUs that a job or the plan uses, by the time at which they are free
+	rest  cursor // further GPUs that a job uses
+	edge  float64
+	known []promise // results of earliest since the last reservation
+}
+
+// promise is a result of lane.earliest.
+type promise struct {
+	n      int
+	at     float64
+	spread bool
+}
+
+// planner predicts when GPUs are free, if jobs get the GPUs that are free first.
+type planner struct {
+	s       *State
+	index   *freeIndex
+	ends    *endIndex
+	lanes   []lane
+	left    int   // GPUs that are free now and that no job of the plan has reserved
+	on      []int // by machine: buffer
+	touched []int // machines
+}
+
+func (p *planner) reset(c *Cluster, index *freeIndex, ends *endIndex) {
+	*p = planner{index: index, ends: ends, lanes: make([]lane, len(c.Types)), on: make([]int, len(c.Machines))}
+	for t := range p.lanes {
+		p.lanes[t].p, p.lanes[t].typ = p, t
+	}
+}
+
+// begin begins a plan. The indices must be in sync with the state.
+func (p *planner) begin(s *State) {
+	p.s, p.left = s, 0
+	p.index.update(s, p.index.any)
+	for t := range p.lanes {
+		l := &p.lanes[t]
+		l.free, l.ready, l.known = p.index.free[t], 0, l.known[:0]
+		p.left += l.free
+		l.front.clear()
+		l.rest = p.ends.gpus[t].first()
+		l.aim()
+		for l.edge <= s.Now && l.pull() {
+		}
+		for at := l.front.first(); ; at.next() {
+			if x, ok := at.get(); !ok || x.key > s.Now {
+				break
+			}
+			l.ready++
+		}
+	}
+}
+
+// aim sets edge: no GPU of rest is free before this time.
+func (l *lane) aim() {
+	x, ok := l.rest.get()
+	switch {
+	case !ok:
+		l.edge = math.Inf(1)
+	case math.IsInf(x.key, 1):
+		l.edge = math.MaxFloat64
+	default:
+		l.edge = x.key - margin(x.key, l.p.s.Now)
+	}
+}
+
+// pull moves the next GPU from rest to front.
+func (l *lane) pull() bool {
+	x, ok := l.rest.get()
+	if !ok {
+		return false
+	}
+	l.front.insert(item{key(l.p.ends.until(l.p.s, x.id)), x.id})
+	l.rest.next()
+	l.aim()
+	return true
+}
+
+// need makes the first n items of front, and all items with the same time as the n-th, final; ok is false if there are
+// too few.
+func (l *lane) need(n int) bool {
+	for l.front.n < n || !(l.front.at(n-1).key < l.edge) {
+		if !l.pull() {
+			return l.front.n >= n
+		}
+	}
+	return true
+}
+
+// earliest returns the time at which n GPUs of the type are free in the plan, and whether they are on several machines.
+// It prefers GPUs of one machine if they are not free later than those of several machines. reserve may still take GPUs
+// of other machines: see reserve.
+func (l *lane) earliest(n int) (at float64, spread bool) {
+	for _, k := range l.known {
+		if k.n == n {
+			return k.at, k.spread
+		}
+	}
+	at, spread = l.find(n)
+	l.known = append(l.known, promise{n, at, spread})
+	return at, spread
+}
+
+func (l *lane) find(n int) (at float64, spread bool) {
+	now := l.p.s.Now
+	if n <= l.free && l.ready == 0 {
+		return now, n > 1 && l.p.index.any.most(l.typ) < n
+	}
+	at = now
+	if n > l.free {
+		if !l.need(n - l.free) {
+			return math.Inf(1), true
+		}
+		if at = l.front.at(n - l.free - 1).key; math.IsInf(at, 1) {
+			return at, true
+		}
+	}
+	return at, n > 1 && !l.together(n, at)
+}
+
+// together reports whether n GPUs of one machine are free at a time.
+func (l *lane) together(n int, at float64) bool {
+	p := l.p
+	defer func() {
+		for _, m := range p.touched {
+			p.on[m] = 0
+		}
+		p.touched = p.touched[:0]
+	}()
+	one := func(g int) bool {
+		m := p.s.Cluster.GPUs[g].Machine
+		if p.on[m] == 0 {
+			p.touched = append(p.touched, m)
+		}
+		p.on[m]++
+		return p.on[m] >= n
+	}
+	if l.free > 0 {
+		free := p.index.is[l.typ]
+		for g := free.next(0); g >= 0; g = free.next(g + 1) {
+			if one(g) {
+				return true
+			}
+		}
+	}
+	for c := l.front.first(); ; c.next() {
+		x, ok := c.get()
+		if !ok || x.key > at {
+			return false
+		}
+		if one(x.id) {
+			return true
+		}
+	}
+}
+
+// idle returns the number of GPUs that are free now in the plan.
+func (l *lane) idle() int { return l.free + l.ready }
+
+// reserve takes the n GPUs of the type that are free first, on any machines. It may thus reserve GPUs of several
+// machines for a job whose finish time was predicted for one machine. The plan is then too optimistic about this job,
+// and may leave other GPUs to later jobs than the job will. Each decision makes a new plan, so such an error ends with
+// the next event. At most as many GPUs as are free now may remain free: see lane.
+func (l *lane) reserve(n int, until float64) {
+	l.known = l.known[:0]
+	g := -1
+	if l.free > 0 {
+		g = l.p.index.is[l.typ].next(0)
+	}
+	for range n {
+		first := item{l.p.s.Now, g}
+		if l.need(1) {
+			if x := l.front.at(0); g < 0 || x.before(first) {
+				first = x
+			}
+		}
+		switch {
+		case first.id < 0:
+			return
+		case first.id == g:
+			l.free--
+			if g = -1; l.free > 0 {
+				g = l.p.index.is[l.typ].next(first.id + 1)
+			}
+		default:
+			l.front.pop()
+			if first.key <= l.p.s.Now {
+				l.ready--
+			}
+		}
+		if first.key <= l.p.s.Now {
+			l.p.left--
+		}
+		l.front.insert(item{until, first.id})
+	}
+}

@@ -1,0 +1,134 @@
+package simulate_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
+)
+
+// Policies with indices must make the decisions of their twins, which read the whole state: complete schedules must be
+// equal in each bit. A simulation that updates the remaining steps of all jobs at each event must be equal, too.
+func TestPoliciesEqualTheirTwins(t *testing.T) {
+	random := rand.New(rand.NewPCG(21, 4))
+	worlds, jobs := 60, 160
+	if needtest.Large.On() {
+		worlds, jobs = 1000, 1000
+	}
+	for n := range worlds {
+		w := newWorld(random)
+		compareTwins(t, fmt.Sprintf("world %d", n), w.cluster, w.jobs, w.speeds, w.options)
+	}
+	// Many GPUs, some of them in machines with few CPU cores.
+	setup := workload.Default()
+	spec := func(typ, machines, gpus int, cpus float64) workload.MachineSpec {
+		return workload.MachineSpec{Count: machines, Type: typ, GPUs: gpus, CPUs: cpus, Memory: 256 << 30,
+			Network: 1.25e9}
+	}
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, spec(0, 6, 4, 32), spec(1, 4, 4, 14), spec(2, 5, 4, 20),
+		spec(0, 2, 8, 64))
+	for i, load := range []float64{0.4, 0.9, 1.6} {
+		w, err := workload.Generate(setup, workload.Arrivals{Jobs: jobs, Load: load, Seed: uint64(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareTwins(t, fmt.Sprintf("load %v", load), setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+		for k := range w.Jobs { // many jobs start and end at the same times
+			w.Jobs[k].Work, w.Jobs[k].Arrival = 3000, 200*math.Floor(w.Jobs[k].Arrival/200)
+		}
+		compareTwins(t, fmt.Sprintf("equal jobs at load %v", load), setup.Cluster, w, setup.Speeds,
+			simulate.Options{Record: true})
+	}
+}
+
+// eager hides that a policy is incremental.
+type eager struct{ scheduler.Policy }
+
+// late hides the journal from a policy, so that it reads the whole state at each decision.
+type late struct{ scheduler.Policy }
+
+func (p late) Decide(s *state) action {
+	whole := *s
+	whole.Journal = nil
+	return p.Policy.Decide(&whole)
+}
+
+// Without a journal, all policies must make the same decisions as with it.
+func TestPoliciesDoNotNeedTheJournal(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 3))
+	for n := range 60 {
+		w := newWorld(random)
+		for _, name := range append(scheduler.Names(), "limited") {
+			p, err := scheduler.New(strings.Replace(name, "limited", "gang", 1), scheduler.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "limited" {
+				p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, false)
+			}
+			want := schedule(t, p, w.cluster, w.jobs, w.speeds, w.options)
+			if got := schedule(t, late{p}, w.cluster, w.jobs, w.speeds, w.options); got != want {
+				t.Fatalf("world %d: policy %s decides differently without the journal", n, name)
+			}
+		}
+	}
+}
+
+func compareTwins(t *testing.T, name string, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds,
+	o simulate.Options) {
+	t.Helper()
+	gang := func(short bool) scheduler.Policy {
+		p, err := scheduler.New("gang", scheduler.Options{ShortPlan: short})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	named := func(name string) scheduler.Policy {
+		p, err := scheduler.New(name, scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	tight := scheduler.Bound{Factor: 0.2}
+	for _, pair := range []struct {
+		name      string
+		got, want scheduler.Policy
+	}{
+		{"gang", gang(false), &twinGang{}},
+		{"gang, short", gang(true), &twinGang{short: true}},
+		{"gang, bounded", scheduler.Limit(gang(false), scheduler.DefaultBound, false),
+			&twinBounded{Policy: &twinGang{}, bound: scheduler.DefaultBound}},
+		{"gang, tightly bounded", scheduler.Limit(gang(false), tight, false),
+			&twinBounded{Policy: &twinGang{}, bound: tight}},
+		{"easy", named("easy"), &twinEasy{}},
+		{"srf", named("srf"), &twinSRF{}},
+		{"rule", named("rule"), &twinRule{}},
+	} {
+		want := schedule(t, pair.want, c, w, speeds, o)
+		if got := schedule(t, pair.got, c, w, speeds, o); got != want {
+			t.Fatalf("%s: policy %s differs from its twin", name, pair.name)
+		}
+		if got := schedule(t, eager{pair.got}, c, w, speeds, o); got != want {
+			t.Fatalf("%s: policy %s differs if the simulator updates all jobs", name, pair.name)
+		}
+	}
+}
+
+// schedule returns all starts and ends of a run.
+func schedule(t *testing.T, p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds,
+	o simulate.Options) string {
+	t.Helper()
+	r, err := simulate.Run(p, c, w, speeds, o)
+	if err != nil {
+		t.Fatalf("policy %s: %v", p.Name(), err)
+	}
+	return fmt.Sprint(r.Segments, r.Jobs, r.End, r.Decisions, r.Events)
+}
