@@ -1,6 +1,8 @@
 package simulate_test
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
@@ -60,5 +62,85 @@ func TestNoJobStarves(t *testing.T) {
 			t.Errorf("seed %d: got a mean completion time of %.0f s, want less than 0.8 times the %.0f s of easy", seed,
 				limited.Completion, easy.Completion)
 		}
+	}
+}
+
+// promised is a policy with a bound. It computes, without the data structures of the policy, when the job that became
+// overdue first can start, at the time at which it becomes the first one.
+type promised struct {
+	scheduler.Policy
+	twin  twinBounded
+	start map[int]float64 // by job: seconds
+	first int
+}
+
+func (p *promised) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) error {
+	p.start, p.first = map[int]float64{}, -1
+	p.twin.Policy = &twinSRF{}
+	if err := p.twin.Reset(c, w, s); err != nil {
+		return err
+	}
+	return p.Policy.Reset(c, w, s)
+}
+
+func (p *promised) Decide(s *scheduler.State) scheduler.Action {
+	first := -1
+	for _, q := range s.Queue {
+		if s.Now >= p.twin.due[q] && (first < 0 || p.twin.due[q] < p.twin.due[first]) {
+			first = q
+		}
+	}
+	if first >= 0 && first != p.first {
+		p.twin.count(s)
+		at := s.Now
+		if _, _, fits := p.twin.fastest(s, first); !fits {
+			at += p.twin.reserve(s, first)
+		}
+		if _, known := p.start[first]; !known {
+			p.start[first] = at
+		}
+	}
+	p.first = first
+	return p.Policy.Decide(s)
+}
+
+// A job that has waited for longer than its bound, and became overdue before all other overdue jobs, must start at the
+// latest when the running jobs whose GPUs it needs were predicted to end at that moment: no start of another job may
+// delay it. The prediction holds if the network does not slow jobs down and no GPU fails. Jobs may share GPUs.
+//
+// So a job waits at most for its bound, then for the overdue jobs before it, and then for running jobs. No policy that
+// lets running jobs finish can promise less: they may need all GPUs.
+func TestNoStartDelaysAnOverdueJob(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 17))
+	heads, waits := 0, 0
+	for n := range 300 {
+		w := newWorld(random)
+		w.options.Changes = nil
+		for m := range w.cluster.Machines {
+			w.cluster.Machines[m].Network = math.NaN()
+		}
+		inner, err := scheduler.New([]string{"gang", "srf", "allox"}[n%3], scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound := scheduler.Bound{Factor: 3 * random.Float64(), Seconds: 600 * random.Float64()}
+		p := &promised{Policy: scheduler.Limit(inner, bound, false), twin: twinBounded{bound: bound}}
+		r, err := simulate.Run(p, w.cluster, w.jobs, w.speeds, w.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for job, at := range p.start {
+			heads++
+			if at > p.twin.due[job] {
+				waits++
+			}
+			if got := r.Jobs[job].Start; got > at*(1+1e-9) {
+				t.Errorf("world %d, policy %s: job %d starts at %.6g s, want at most %.6g s; its bound ended at %.6g s",
+					n, p.Name(), job, got, at, p.twin.due[job])
+			}
+		}
+	}
+	if t.Logf("%d overdue jobs, of which %d waited for running jobs", heads, waits); waits < 100 {
+		t.Errorf("got %d overdue jobs that waited for running jobs, want at least 100", waits)
 	}
 }
