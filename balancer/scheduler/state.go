@@ -36,7 +36,7 @@ type State struct {
 	Arrived  int // jobs 0 to Arrived-1 have arrived
 	Finished int // number of jobs that have finished
 
-	// Journal lists the changes of this state. It is nil if nobody records them.
+	// Journal lists the changes of this state. It is nil if the owner of the state does not record them.
 	Journal *Journal
 	// If StepsOf is not nil, it returns the remaining steps of a running job, and Running.Remaining and Remaining are
 	// not current for running jobs. Only an [Incremental] policy sees such a state.
