@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,9 +125,33 @@ func TestNoMetadataService(t *testing.T) {
 	if _, err := os.Stat(ran); err == nil || strings.Count(string(said), "no answer of the metadata service") != 1 {
 		t.Errorf("got %q, want one message and no command", said)
 	}
-	if err := exec.Command("ec2/spot-watch.sh").Run(); err == nil || err.(*exec.ExitError).ExitCode() != 2 {
-		t.Errorf("no command: got %v, want exit code 2", err)
+}
+
+// refused runs a script, which must end with exit code 2 and this text.
+func refused(t *testing.T, want string, environ []string, script string, arguments ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, script, arguments...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+	said, _ := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(said), want) ||
+		strings.Count(string(said), "\n") != 1 {
+		t.Errorf("%s %q %q: got exit code %d, %q, want 2 and one line, %q", script, arguments, environ,
+			cmd.ProcessState.ExitCode(), said, want)
 	}
+}
+
+func TestTheWatcherRefusesWrongSettings(t *testing.T) {
+	need(t, "sh", "curl")
+	const watcher = "ec2/spot-watch.sh"
+	refused(t, "got no command", nil, watcher)
+	refused(t, "got the option --interval", nil, watcher, "--interval", "5")
+	refused(t, "got the command no-such-program", nil, watcher, "no-such-program")
+	for _, interval := range []string{"0", "0.0", "5s", "-1", "1.2.3", "1 2", "."} {
+		refused(t, "SPOT_INTERVAL: got '"+interval+"'", []string{"SPOT_INTERVAL=" + interval}, watcher, "true")
+	}
+	refused(t, "SPOT_REBALANCE: got 'yes', want 0 or 1", []string{"SPOT_REBALANCE=yes"}, watcher, "true")
 }
 
 // User data contain the files of this folder byte for byte, and no token.
@@ -133,8 +159,8 @@ func TestUserDataOfEC2(t *testing.T) {
 	need(t, "sh", "sed")
 	hash := strings.Repeat("0123456789abcdef", 4)
 	cmd := exec.Command("ec2/user-data.sh")
-	cmd.Env = append(os.Environ(), "RELEASE=https://example.com/it's.tar.gz", "SHA256="+hash+"  it's.tar.gz", "TRAIN_ARGUMENTS=-c configs/resnet50.toml",
-		"TOKEN_COMMAND=print-token")
+	cmd.Env = append(os.Environ(), "RELEASE=https://example.com/it's.tar.gz", "SHA256="+hash+"  it's.tar.gz", `TRAIN_ARGUMENTS=-c configs/resnet50.toml --set a.b="$x y"`,
+		"TOKEN_COMMAND=print-token 'a' # of the run")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +182,8 @@ func TestUserDataOfEC2(t *testing.T) {
 		}
 	}
 	for _, want := range []string{`'https://example.com/it'\''s.tar.gz'`, "HETERO_TOKEN_FILE=/etc/hetero-train/token",
-		"(umask 077; print-token >/etc/hetero-train/token)", `echo "` + hash + `  $archive" | sha256sum -c -`} {
+		`(umask 077; sh -c 'print-token '\''a'\'' # of the run' >/etc/hetero-train/token)`,
+		`TRAIN_ARGUMENTS="-c configs/resnet50.toml --set a.b=\"\$x y\""`, `echo "` + hash + `  $archive" | sha256sum -c -`} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the user data lack %q", want)
 		}
@@ -165,17 +192,46 @@ func TestUserDataOfEC2(t *testing.T) {
 	if len(out) > most {
 		t.Errorf("got %d bytes, want at most %d", len(out), most)
 	}
-	usual := []string{"PATH=" + os.Getenv("PATH"), "TRAIN_ARGUMENTS=-c x"}
-	for name, more := range map[string][]string{
-		"no release": {"SHA256=" + hash}, "no hash": {"RELEASE=https://example.com/a"},
-		"a short hash":                {"RELEASE=https://example.com/a", "SHA256=" + hash[1:]},
-		"an address with a quotation": {`RELEASE=https://example.com/"a`, "SHA256=" + hash},
+}
+
+// Values that would change the YAML or the scripts are refused, and the others arrive.
+func TestUserDataOfEC2RefuseWrongValues(t *testing.T) {
+	need(t, "sh", "sed", "xargs")
+	const script = "ec2/user-data.sh"
+	hash := strings.Repeat("0123456789abcdef", 4)
+	usual := map[string]string{"RELEASE": "https://example.com/a", "SHA256": hash, "TRAIN_ARGUMENTS": "-c x"}
+	for _, c := range []struct{ name, value, want string }{
+		{"RELEASE", "", "RELEASE: not set"},
+		{"RELEASE", `https://example.com/"a`, "without spaces, quotes and backslashes"},
+		{"RELEASE", "https://example.com/a\noutput = /etc/passwd", "RELEASE: got a line break"},
+		{"RELEASE", "file:///etc/shadow", "want an address that begins with https://"},
+		{"SHA256", "", "SHA256: not set"},
+		{"SHA256", hash[1:], "want 64 hexadecimal digits"},
+		{"SHA256", hash + "\n$(reboot)", "SHA256: got a line break"},
+		{"TRAIN_ARGUMENTS", "", "TRAIN_ARGUMENTS: not set"},
+		{"TRAIN_ARGUMENTS", "-c x\nruncmd: [reboot]", "TRAIN_ARGUMENTS: got a line break"},
+		{"TRAIN_ARGUMENTS", "-c x\r", "TRAIN_ARGUMENTS: got a control character"},
+		{"TRAIN_ARGUMENTS", "-c x\u2028y", "TRAIN_ARGUMENTS: got a control character"},
+		{"TRAIN_ARGUMENTS", "-c x\u0085y", "TRAIN_ARGUMENTS: got a control character"},
+		{"TRAIN_ARGUMENTS", `-c "x`, "want each quote closed"},
+		{"TRAIN_ARGUMENTS", strings.Repeat("x", 16<<10), "and EC2 takes 16384"},
+		{"TOKEN_COMMAND", "a\nb", "TOKEN_COMMAND: got a line break"},
+		{"TOKEN_COMMAND", "echo 'x", "TOKEN_COMMAND: got a text with an error of syntax"},
 	} {
-		cmd = exec.Command("ec2/user-data.sh")
-		cmd.Env = append(more, usual...)
-		if err := cmd.Run(); err == nil || err.(*exec.ExitError).ExitCode() != 2 {
-			t.Errorf("%s: got %v, want exit code 2", name, err)
+		environ := []string{c.name + "=" + c.value}
+		for name, value := range usual {
+			if name != c.name {
+				environ = append(environ, name+"="+value)
+			}
 		}
+		refused(t, c.want, environ, script)
+	}
+	refused(t, "got the argument --release", nil, script, "--release")
+	cmd := exec.Command(script)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "RELEASE=https://example.com/a", "SHA256=" + hash,
+		"TRAIN_ARGUMENTS=--set data.path=/Größe/中"}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `path=/Größe/中"`+"\n") {
+		t.Errorf("letters beyond ASCII: got %v, %s", err, out)
 	}
 }
 
@@ -233,9 +289,10 @@ func TestInstallationOnEC2(t *testing.T) {
 
 func TestRequestOfSageMaker(t *testing.T) {
 	need(t, "python3")
-	usual := []string{"sagemaker/launch.py", "--print", "--name", "run-1", "--image", "IMAGE", "--role", "ROLE", "--bucket", "B",
+	usual := []string{"sagemaker/launch.py", "--print", "--name", "run-1", "--image", "IMAGE", "--role",
+		"arn:aws:iam::123456789012:role/R", "--bucket", "bucket",
 		"--group", "gpus:ml.g5.12xlarge:1"}
-	out, err := exec.Command("python3", append(usual, "--group", "cpus:ml.c5.9xlarge:2", "--token", "s3://B/token", "--spot",
+	out, err := exec.Command("python3", append(usual, "--group", "cpus:ml.c5.9xlarge:2", "--token", "s3://bucket/token", "--spot",
 		"--hyperparameter", "train.steps=30", "--", "-c", "configs/resnet50.toml")...).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -258,56 +315,164 @@ func TestRequestOfSageMaker(t *testing.T) {
 	}
 	if strings.Join(r.AlgorithmSpecification.ContainerEntrypoint, " ") != "hetero-train train --sagemaker" ||
 		strings.Join(r.AlgorithmSpecification.ContainerArguments, " ") != "-c configs/resnet50.toml" ||
-		r.CheckpointConfig.LocalPath != "/opt/ml/checkpoints" || r.CheckpointConfig.S3Uri != "s3://B/checkpoints/run-1" ||
+		r.CheckpointConfig.LocalPath != "/opt/ml/checkpoints" || r.CheckpointConfig.S3Uri != "s3://bucket/checkpoints/run-1" ||
 		len(r.ResourceConfig.InstanceGroups) != 2 || r.ResourceConfig.InstanceGroups[1].InstanceCount != 2 ||
 		r.HyperParameters["train.steps"] != "30" || !r.EnableManagedSpotTraining ||
 		r.StoppingCondition.MaxWaitTimeInSeconds < r.StoppingCondition.MaxRuntimeInSeconds {
 		t.Errorf("got %s", out)
 	}
-	var names []string
-	var cases [][]string
-	for name, more := range map[string][]string{
-		"several instances without a token": {"--group", "cpus:ml.c5.9xlarge:1"},
-		"a group without a count":           {"--group", "cpus:ml.c5.9xlarge"},
-		"a subnet without a security group": {"--subnet", "s"},
-		"a wait shorter than the training":  {"--spot", "--hours", "4", "--wait-hours", "3"},
-		"six groups": {"--token", "s3://B/token", "--group", "b:ml.c5.large:1", "--group", "c:ml.c5.large:1", "--group",
-			"d:ml.c5.large:1", "--group", "e:ml.c5.large:1", "--group", "f:ml.c5.large:1"},
-		"two groups of one name":      {"--token", "s3://B/token", "--group", "gpus:ml.c5.large:1"},
-		"two channels of one name":    {"--channel", "a=s3://B/x", "--channel", "a=s3://B/y"},
-		"a channel for the token":     {"--channel", "token=s3://B/x", "--token", "s3://B/token"},
-		"a key twice":                 {"--hyperparameter", "a.b=1", "--hyperparameter", "a.b=2"},
-		"no time":                     {"--hours", "0"},
-		"a token that is no object":   {"--token", "token"},
-		"a channel that is no folder": {"--channel", "a=/data"},
-		"a name with an underscore":   {"--name", "run_1"},
-		"a negative size of a disk":   {"--volume", "-1"},
-	} {
-		names, cases = append(names, name), append(cases, append(usual[1:len(usual):len(usual)], more...))
+}
+
+func TestRequestsThatSageMakerWouldRefuse(t *testing.T) {
+	need(t, "python3")
+	const role, token = "arn:aws:iam::123456789012:role/R", "s3://bucket/token"
+	usual := []string{"--name", "run-1", "--image", "IMAGE", "--role", role, "--bucket", "bucket", "--group",
+		"gpus:ml.g5.12xlarge:1"}
+	with := func(option, value string) []string { // usual with another value
+		list := slices.Clone(usual)
+		list[slices.Index(list, option)+1] = value
+		return list
+	}
+	add := func(more ...string) []string { return append(slices.Clone(usual), more...) }
+	times := func(n int, more func(i int) []string) []string {
+		list := slices.Clone(usual)
+		for i := range n {
+			list = append(list, more(i)...)
+		}
+		return list
+	}
+	cases := []struct {
+		arguments []string
+		want      string // part of the error; "": no error
+	}{
+		{add("--", "-c", "x", "--", "y"), ""},
+		{add("--channel", "data=s3://bucket", "--token", token, "--run", "a/b", "--region", "eu-central-1"), ""},
+		{with("--name", strings.Repeat("a", 63)), ""},
+		{with("--name", strings.Repeat("a", 64)), "--name: got 'aaa"},
+		{with("--name", "a"+strings.Repeat("-", 62)+"b"), "want at most 63 letters"},
+		{with("--name", "run_1"), "--name: got 'run_1', want at most 63 letters"},
+		{with("--name", "run-"), "--name: got 'run-'"},
+		{with("--role", "ROLE"), "--role: got 'ROLE', want the ARN of a role"},
+		{with("--image", "a b"), "--image: got 'a b'"},
+		{with("--image", ""), "--image: got ''"},
+		{with("--bucket", "s3://bucket"), "--bucket: got 's3://bucket', want the name of a bucket"},
+		{with("--group", "cpus:ml.c5.9xlarge"), "want NAME:TYPE:COUNT"},
+		{with("--group", "cpus:ml.c5.9xlarge:0"), "want NAME:TYPE:COUNT"},
+		{with("--group", strings.Repeat("g", 65)+":ml.c5.9xlarge:1"), "at most 64 characters"},
+		{add("--group", "cpus:ml.c5.9xlarge:1"), "because 2 instances train together"},
+		{times(5, func(i int) []string { return []string{"--group", fmt.Sprintf("g%d:ml.c5.xlarge:1", i)} }),
+			"--group: given 6 times, want at most 5"},
+		{add("--token", token, "--group", "gpus:ml.c5.large:1"), "--group: got 'gpus' twice"},
+		{add("--channel", "a=s3://bucket/x", "--channel", "a=s3://bucket/y"), "--channel: got 'a' twice"},
+		{add("--channel", "token=s3://bucket/x", "--token", token), "once from --token"},
+		{times(20, func(i int) []string { return []string{"--channel", fmt.Sprintf("c%d=s3://bucket/x", i)} }), ""},
+		{times(21, func(i int) []string { return []string{"--channel", fmt.Sprintf("c%d=s3://bucket/x", i)} }),
+			"--channel: got 21"},
+		{add("--token", token, "--token", token), "--token: given twice"},
+		{add("--hours", "1", "--hours", "2"), "--hours: given twice: the second value is 2"},
+		{add("--token", "token"), "--token: got 'token', want s3://"},
+		{add("--token", "s3://bucket/"), "the address of one object"},
+		{add("--channel", "a=/data"), "--channel: got '/data', want s3://"},
+		{add("--channel", "a b=s3://bucket/x"), "got the channel 'a b'"},
+		{add("--channel", "a=s3://bucket/"+strings.Repeat("x", 1024)), "at most 1024 characters"},
+		{add("--hyperparameter", "a.b=1", "--hyperparameter", "a.b=2"), "--hyperparameter: got 'a.b' twice"},
+		{add("--hyperparameter", "lr=1"), "want a key of the configuration"},
+		{add("--hyperparameter", "a.b="+strings.Repeat("x", 2501)), "a value of 2501 characters, want at most 2500"},
+		{add("--hyperparameter", "a.b=1\n2"), "without line breaks"},
+		{times(101, func(i int) []string { return []string{"--hyperparameter", fmt.Sprintf("a.b%d=1", i)} }),
+			"--hyperparameter: given 101 times"},
+		{add("--hours", "0"), "--hours: got '0', want a whole number from 1 to 672"},
+		{add("--hours", "673"), "--hours: got '673'"},
+		{add("--spot", "--hours", "4", "--wait-hours", "3"), "--wait-hours: got 3, want at least --hours, 4"},
+		{add("--wait-hours", "30"), "--wait-hours: got 30 without --spot"},
+		{add("--volume", "-1"), "--volume"},
+		{add("--volume", "16385"), "--volume: got '16385'"},
+		{add("--subnet", "s"), "--subnet and --security-group: given 1 and 0 times"},
+		{add("--run", "../other run"), "--run: got '../other run'"},
+		{add("--run", ""), "--run: got ''"},
+		{add("train"), "unrecognized arguments: train"},
+		{add("--wait", "5"), "unrecognized arguments: --wait 5"},
+		{add("--", "--set", "a.b="+strings.Repeat("x", 256)), "want at most 256"},
+		{append(add("--"), make([]string, 101)...), "got 101 arguments of hetero-train"},
 	}
 	// one process, because Python starts slowly
-	cmd := exec.Command("python3", "-B", "-c", `import json, sys
+	cmd := exec.Command("python3", "-B", "-c", `import contextlib, io, json, sys
 sys.path.insert(0, "sagemaker")
 import launch
+answers = []
 for arguments in json.load(sys.stdin):
-    try:
-        launch.options(arguments)
-        print(0)
-    except SystemExit as e:
-        print(e.code)`)
-	text, err := json.Marshal(cases)
+    error, code = io.StringIO(), 0
+    with contextlib.redirect_stderr(error):
+        try:
+            launch.request(launch.options(arguments))
+        except SystemExit as e:
+            code = e.code
+    answers.append({"code": code, "error": error.getvalue()})
+json.dump(answers, sys.stdout)`)
+	var lists [][]string
+	for _, c := range cases {
+		lists = append(lists, c.arguments)
+	}
+	text, err := json.Marshal(lists)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stdin = bytes.NewReader(text)
-	codes, err := cmd.Output()
-	if got := strings.Fields(string(codes)); err != nil || len(got) != len(names) {
-		t.Fatalf("got %q, %v, want %d exit codes", codes, err, len(names))
-	} else {
-		for i, name := range names {
-			if got[i] != "2" {
-				t.Errorf("%s: got exit code %s, want 2", name, got[i])
-			}
+	out, err := cmd.Output()
+	var answers []struct {
+		Code  int
+		Error string
+	}
+	if err != nil || json.Unmarshal(out, &answers) != nil || len(answers) != len(cases) {
+		t.Fatalf("got %q, %v, want %d answers", out, err, len(cases))
+	}
+	for i, c := range cases {
+		code := 2
+		if c.want == "" {
+			code = 0
+		}
+		if got := answers[i]; got.Code != code || !strings.Contains(got.Error, c.want) {
+			t.Errorf("%.300q: got exit code %d, %q, want %d, %q", c.arguments, got.Code, got.Error, code, c.want)
+		}
+	}
+}
+
+// A fault of the settings of AWS ends with one line. The test replaces boto3, which most machines lack.
+func TestFaultsOfAWSEndWithOneLine(t *testing.T) {
+	need(t, "python3")
+	modules := t.TempDir()
+	for path, text := range map[string]string{
+		"boto3.py": "import os\nfrom botocore import exceptions\ndef client(name, region_name):\n" +
+			"    raise getattr(exceptions, os.environ['FAULT'])('said by boto3')\n",
+		"botocore/__init__.py": "",
+		"botocore/exceptions.py": "class BotoCoreError(Exception): pass\nclass ClientError(Exception): pass\n" +
+			"class NoRegionError(BotoCoreError): pass\nclass NoCredentialsError(BotoCoreError): pass\n" +
+			"class PartialCredentialsError(BotoCoreError): pass\nclass ProfileNotFound(BotoCoreError): pass\n" +
+			"class InvalidRegionError(BotoCoreError): pass\nclass InvalidConfigError(BotoCoreError): pass\n" +
+			"class ConfigParseError(BotoCoreError): pass\nclass EndpointConnectionError(BotoCoreError): pass\n",
+	} {
+		path = filepath.Join(modules, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for fault, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"NoRegionError":           {2, "the region is not set: use --region"},
+		"NoCredentialsError":      {2, "settings of AWS: said by boto3"},
+		"ClientError":             {1, "SageMaker did not start the job run-1: said by boto3"},
+		"EndpointConnectionError": {1, "SageMaker did not start the job run-1: said by boto3"},
+	} {
+		cmd := exec.Command("python3", "-B", "sagemaker/launch.py", "--name", "run-1", "--image", "IMAGE", "--role",
+			"arn:aws:iam::123456789012:role/R", "--bucket", "bucket", "--group", "gpus:ml.g5.12xlarge:1")
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+modules, "FAULT="+fault)
+		said, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != c.code || !strings.HasPrefix(string(said), "launch.py: "+c.want) ||
+			strings.Count(string(said), "\n") != 1 {
+			t.Errorf("%s: got %v, %q, want exit code %d and one line, %q", fault, err, said, c.code, c.want)
 		}
 	}
 }

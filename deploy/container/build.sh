@@ -6,6 +6,7 @@
 #   --cuda      also the libraries of NVIDIA that GPUs need; the release must be one of `make dist CUDA=on`
 #   --release   archive of `make dist`; default: the archive of this commit in dist/. For --cuda one with GPU code, else without
 #   --engine    buildah, podman or docker; default: the first of them that is in PATH
+#   --help      print this text
 #
 # buildah and podman need no daemon. The result is in build/container:
 #
@@ -18,12 +19,21 @@
 # HETERO_DEBIAN_MIRROR is the address of the Debian archive; empty: the default of debootstrap. HETERO_DEBIAN_SECURITY is that
 # of the security archive; empty: the address of the Debian archive with "-security"; off: without its packages. Later builds
 # use the same files of Debian, until you remove build/container/root-trixie.
+#
+# Exit codes: 0 the image is built; 1 the build failed, or a program or space is missing; 2 arguments, or the release is not
+# one for this kind of image.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$0")/../.."
 umask 022
 
 fail() { echo "container: $*" >&2; exit 1; }
+wrong() { echo "container: $*" >&2; exit 2; }
+usage() {
+	echo "container: $*" >&2
+	echo "usage: deploy/container/build.sh [--cuda] [--release FILE] [--engine buildah|podman|docker]; --help explains it" >&2
+	exit 2
+}
 . scripts/roots.sh
 system=trixie
 packages=(base-files ca-certificates libc6 tzdata)
@@ -33,31 +43,43 @@ kind=cpu release='' engine=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--cuda) kind=cuda ;;
-	--release) release=${2:?--release needs the archive of a release} && shift ;;
-	--engine) engine=${2:?--engine needs buildah, podman or docker} && shift ;;
-	*) fail "got $1, want --cuda, --release FILE or --engine ENGINE" ;;
+	--release)
+		[ -n "${2-}" ] || usage "--release: got no value, want the archive of a release"
+		release=$2 && shift
+		;;
+	--engine)
+		case ${2-} in
+		buildah | podman | docker) engine=$2 && shift ;;
+		*) usage "--engine: got '${2-}', want buildah, podman or docker" ;;
+		esac
+		;;
+	-h | --help)
+		sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' deploy/container/build.sh
+		exit 0
+		;;
+	*) usage "got $1, want --cuda, --release FILE, --engine ENGINE or --help" ;;
 	esac
 	shift
 done
 [ $kind = cpu ] || packages+=(zlib1g) # of cuDNN
 if [ -n "$release" ]; then
 	release=$(cd "$caller" && realpath -m "$release")
-	[ -f "$release" ] || fail "--release: got $release, which is no file; want an archive of make dist"
+	[ -f "$release" ] || usage "--release: got $release, which is no file; want an archive of make dist"
 else
 	release=dist/hetero-train-$(third_party/version.sh)-linux-x86_64.tar.gz
 	[ -e "$release" ] || fail "$release is missing; run: make dist$([ $kind = cpu ] || echo ' CUDA=on'), or name an archive with --release"
 fi
 [[ $(basename "$release") =~ ^hetero-train-(.+)-linux-x86_64\.tar\.gz$ ]] ||
-	fail "--release: got $release, want hetero-train-VERSION-linux-x86_64.tar.gz"
+	usage "--release: got $release, want hetero-train-VERSION-linux-x86_64.tar.gz"
 version=${BASH_REMATCH[1]}
 listing=$(mktemp) && trap 'rm -f "$listing"' EXIT
-tar --utc --full-time -tvf "$release" >"$listing" 2>/dev/null || fail "$release is no archive, or is damaged; run: make dist"
+tar --utc --full-time -tvf "$release" >"$listing" 2>/dev/null || wrong "$release is no archive, or is damaged; run: make dist"
 gpu=no
 ! grep -q '/lib/hetero-train/libhetero_cuda\.so$' "$listing" || gpu=yes
 # Both kinds of releases have the same name.
 case $kind-$gpu in
-cuda-no) fail "$release has no GPU device; run: make dist CUDA=on" ;;
-cpu-yes) fail "$release has GPU code, which the image for CPUs does not need; run: make dist, or use --cuda" ;;
+cuda-no) wrong "$release has no GPU device; run: make dist CUDA=on" ;;
+cpu-yes) wrong "$release has GPU code, which the image for CPUs does not need; run: make dist, or use --cuda" ;;
 esac
 need_roots
 if [ -z "$engine" ]; then
@@ -67,10 +89,7 @@ if [ -z "$engine" ]; then
 	done
 	[ -n "$engine" ] || fail "there is no buildah, podman or docker in PATH; run: apt-get install buildah"
 fi
-case $engine in
-buildah | podman | docker) command -v "$engine" >/dev/null || fail "$engine is not in PATH" ;;
-*) fail "--engine: got $engine, want buildah, podman or docker" ;;
-esac
+command -v "$engine" >/dev/null || fail "$engine is not in PATH"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(awk 'NR == 1 { print $4 " " $5 }' "$listing" | date -u -f - +%s)}
 export SOURCE_DATE_EPOCH
 context=$place/$kind

@@ -5,18 +5,30 @@
 #
 # It needs docker.io, docker-compose and curl. The engine has its own network namespace, its files are in build/container,
 # and it ends with the script, so it touches no other containers, networks and firewall rules of the machine.
+#
+# Exit codes: 0 all checks passed; 1 a check failed, or a program is missing; 2 arguments.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$0")/../.."
 
 fail() { echo "container check: $*" >&2; exit 1; }
+wrong() { echo "container check: $*" >&2; exit 2; }
 if [ "${1:-}" != --inside ]; then
-	[ $# = 1 ] || fail "got $# arguments, want the archive of an image"
+	case ${1:-} in
+	-h | --help)
+		sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' deploy/container/check.sh
+		exit 0
+		;;
+	-*) wrong "got $1, want the archive of an image, or --help" ;;
+	esac
+	[ $# = 1 ] || wrong "got $# arguments, want the archive of an image"
+	image=$(cd "$caller" && realpath -m "$1")
+	[ -f "$image" ] || wrong "got $image, which is no file; run deploy/container/build.sh"
 	[ "$(id -u)" = 0 ] || fail "needs root, for a Docker engine and a network namespace"
 	for program in dockerd docker docker-compose curl unshare; do
 		command -v $program >/dev/null || fail "$program is missing; run: apt-get install docker.io docker-compose curl"
 	done
-	[ -e "$1" ] || fail "$1 does not exist; run deploy/container/build.sh"
-	exec unshare --net --mount --pid --fork --mount-proc "$0" --inside "$(realpath "$1")" # all processes end with the script
+	exec unshare --net --mount --pid --fork --mount-proc "$PWD/deploy/container/check.sh" --inside "$image" # all processes end with the script
 fi
 archive=$2
 place=$PWD/build/container/check

@@ -281,16 +281,32 @@ func TestSBOMListsAllParts(t *testing.T) {
 // TestScriptsOfContainers: shellcheck finds no fault, and the scripts refuse bad arguments before they change anything.
 func TestScriptsOfContainers(t *testing.T) {
 	needtest.Program(t, "bash", "bash")
-	for want, command := range map[string][]string{
-		"got --gpu, want --cuda, --release FILE or --engine ENGINE": {"./build.sh", "--gpu"},
-		"got /nowhere/hetero-train-1-linux-x86_64.tar.gz, which is no file": {"./build.sh", "--release",
-			"/nowhere/hetero-train-1-linux-x86_64.tar.gz"},
-		"got 0 arguments, want the archive of an image": {"./check.sh"},
-	} {
-		out, err := exec.Command("bash", command...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%q: got %v, %s, want %q", command, err, out, want)
+	ended := func(cmd *exec.Cmd, code int, want string) {
+		t.Helper()
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), want) {
+			t.Errorf("%q: got exit code %d, %s, want %d, %q", cmd.Args, got, out, code, want)
 		}
+	}
+	for _, c := range []struct {
+		code    int
+		want    string
+		command []string
+	}{
+		{2, "got --gpu, want --cuda, --release FILE, --engine ENGINE or --help", []string{"./build.sh", "--gpu"}},
+		{2, "got dist, want --cuda", []string{"./build.sh", "--cuda", "dist"}},
+		{2, "--release: got no value", []string{"./build.sh", "--release"}},
+		{2, "--engine: got 'kaniko', want buildah, podman or docker", []string{"./build.sh", "--engine", "kaniko"}},
+		{2, "--engine: got ''", []string{"./build.sh", "--engine"}},
+		{2, "got /nowhere/hetero-train-1-linux-x86_64.tar.gz, which is no file", []string{"./build.sh", "--release",
+			"/nowhere/hetero-train-1-linux-x86_64.tar.gz"}},
+		{0, "Exit codes: 0 the image is built; 1 ", []string{"./build.sh", "--help"}},
+		{2, "got 0 arguments, want the archive of an image", []string{"./check.sh"}},
+		{2, "got --fast, want the archive of an image", []string{"./check.sh", "--fast"}},
+		{2, "got /nowhere/image.tar.gz, which is no file", []string{"./check.sh", "/nowhere/image.tar.gz"}},
+		{0, "Exit codes: 0 all checks passed; 1 ", []string{"./check.sh", "--help"}},
+	} {
+		ended(exec.Command("bash", c.command...), c.code, c.want)
 	}
 	// Both kinds of releases have one name. The path is relative to the folder of the caller.
 	const name = "hetero-train-1-linux-x86_64"
@@ -317,9 +333,7 @@ func TestScriptsOfContainers(t *testing.T) {
 		if out, err := pack.CombinedOutput(); err != nil {
 			t.Fatalf("tar: %v: %s", err, out)
 		}
-		if out, err := build.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
-			t.Errorf("%s: got %v, %s, want %q", content, err, out, c.want)
-		}
+		ended(build, 2, c.want)
 	}
 	check := needtest.Program(t, "shellcheck", "shellcheck")
 	cmd := exec.Command(check, "-S", "warning", "deploy/container/build.sh", "deploy/container/check.sh")

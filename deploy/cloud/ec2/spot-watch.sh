@@ -8,16 +8,38 @@
 # SPOT_INTERVAL is the time between two looks, 5 s by default; the notice comes two minutes before the interruption.
 # AWS_EC2_METADATA_SERVICE_ENDPOINT replaces the address of the metadata service, as in the tools of AWS.
 # docs/cloud.md explains this file.
+#
+# Exit codes: that of the command; 2 wrong arguments or settings, or curl is missing.
 set -u
-if [ $# -eq 0 ]; then
-	echo "spot-watch.sh: got no command, want one, such as: spot-watch.sh systemctl --no-block stop hetero-train.service" >&2
+refuse() {
+	printf 'spot-watch.sh: %s\n' "$1" >&2
 	exit 2
-fi
+}
+case ${1-} in
+-h | --help)
+	sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' "$0"
+	exit 0
+	;;
+-*) refuse "got the option $1, want a command, such as: spot-watch.sh systemctl --no-block stop hetero-train.service" ;;
+'') refuse "got no command, want one, such as: spot-watch.sh systemctl --no-block stop hetero-train.service" ;;
+esac
+command -v curl >/dev/null || refuse "curl is missing: install it"
+command -v "$1" >/dev/null || refuse "got the command $1, which is not in PATH"
 endpoint=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 endpoint=${endpoint%/}
 interval=${SPOT_INTERVAL:-5}
 interruption=/latest/meta-data/spot/instance-action
 rebalance=/latest/meta-data/events/recommendations/rebalance
+case $interval in
+*[!0-9.]* | *.*.*) bad=yes ;;
+*[1-9]*) bad='' ;;
+*) bad=yes ;;
+esac
+[ -z "$bad" ] || refuse "SPOT_INTERVAL: got '$interval', want a time above 0 in seconds, such as 5"
+case ${SPOT_REBALANCE:-0} in
+0 | 1) ;;
+*) refuse "SPOT_REBALANCE: got '$SPOT_REBALANCE', want 0 or 1" ;;
+esac
 recommendation=first # or watched, after a first look without one; or ignored
 [ "${SPOT_REBALANCE:-0}" = 1 ] || recommendation=ignored
 token=

@@ -8,30 +8,62 @@
 # TOKEN_COMMAND is a command that prints the token of a run on several machines, such as:
 #   aws secretsmanager get-secret-value --secret-id hetero-token --query SecretString --output text
 # The token itself does not belong into user data, which every program of the instance can read.
+# The arguments of TRAIN_ARGUMENTS are separated by spaces; quotes and backslashes work as in a shell.
 # docs/cloud.md explains this file.
+#
+# Exit codes: 0 the user data are printed; 2 a value cannot be used.
 set -eu
 cd "$(dirname "$0")"
-: "${RELEASE:?set the address of the archive of a release}" "${SHA256:?set the output of sha256sum for the archive}"
-: "${TRAIN_ARGUMENTS:?set the arguments of hetero-train train}"
-TOKEN_COMMAND=${TOKEN_COMMAND:-}
-SHA256=${SHA256%% *} # without the name of the file
-case $RELEASE in
-*[\"\\\ ]*)
-	echo "user-data.sh: RELEASE: got $RELEASE, want an address without spaces, quotes and backslashes" >&2
-	exit 2
-	;;
-esac
-printf '%s\n' "$SHA256" | grep -Eqx '[0-9a-f]{64}' || {
-	echo "user-data.sh: SHA256: got $SHA256, want 64 hexadecimal digits" >&2
+refuse() {
+	printf 'user-data.sh: %s\n' "$1" >&2
 	exit 2
 }
+case ${1-} in
+-h | --help)
+	sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p;}' user-data.sh
+	exit 0
+	;;
+esac
+[ $# -eq 0 ] || refuse "got the argument $1, want none: the values are variables (--help)"
+[ -n "${RELEASE:-}" ] || refuse "RELEASE: not set, want the address of the archive of a release"
+[ -n "${SHA256:-}" ] || refuse "SHA256: not set, want the output of sha256sum for the archive"
+[ -n "${TRAIN_ARGUMENTS:-}" ] || refuse "TRAIN_ARGUMENTS: not set, want the arguments of hetero-train train"
+TOKEN_COMMAND=${TOKEN_COMMAND:-}
+SHA256=${SHA256%% *} # without the name of the file
+newline='
+'
+# one_line NAME TEXT: refuses characters that end a line of YAML, or that YAML forbids. LC_ALL=C matches bytes.
+broken=$(printf '[\001-\037\177]|\302[\200-\237]|\342\200[\250\251]')
+one_line() {
+	case $2 in
+	*"$newline"*) refuse "$1: got a line break, want one line" ;;
+	esac
+	! printf '%s\n' "$2" | LC_ALL=C grep -Eq "$broken" || refuse "$1: got a control character, such as a tab, want none"
+}
+one_line RELEASE "$RELEASE"
+one_line SHA256 "$SHA256"
+one_line TRAIN_ARGUMENTS "$TRAIN_ARGUMENTS"
+one_line TOKEN_COMMAND "$TOKEN_COMMAND"
+case $RELEASE in
+*[\"\\\ ]*) refuse "RELEASE: got $RELEASE, want an address without spaces, quotes and backslashes" ;;
+https://?* | http://?*) ;;
+*) refuse "RELEASE: got $RELEASE, want an address that begins with https://" ;;
+esac
+printf '%s\n' "$SHA256" | grep -Eqx '[0-9a-f]{64}' || refuse "SHA256: got $SHA256, want 64 hexadecimal digits"
+# xargs knows the quotes of a shell.
+printf '%s\n' "$TRAIN_ARGUMENTS" | xargs printf '%s\n' >/dev/null 2>&1 ||
+	refuse "TRAIN_ARGUMENTS: got $TRAIN_ARGUMENTS, want each quote closed"
+sh -nc "$TOKEN_COMMAND" 2>/dev/null || refuse "TOKEN_COMMAND: got a text with an error of syntax, want a command of a shell"
 
 # indented N FILE: the file, as a block of YAML.
 indented() { sed "s/^\(.\)/$(printf "%$1s" '')\1/" "$2"; }
 # quoted TEXT: the text, as a word of a shell.
 quoted() { printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")"; }
+# setting TEXT: the text, as a value of an EnvironmentFile of systemd.
+setting() { printf '"%s"' "$(printf %s "$1" | sed 's/[\\"`$]/\\&/g')"; }
 
-cat <<END
+data=$(
+	cat <<END
 #cloud-config
 users:
   - default
@@ -44,7 +76,7 @@ write_files:
     permissions: "0644"
     content: |
       HETERO_TOKEN_FILE=$([ -z "$TOKEN_COMMAND" ] || echo /etc/hetero-train/token)
-      TRAIN_ARGUMENTS=$TRAIN_ARGUMENTS
+      TRAIN_ARGUMENTS=$(setting "$TRAIN_ARGUMENTS")
   - path: /etc/systemd/system/hetero-train.service
     permissions: "0644"
     content: |
@@ -74,9 +106,19 @@ $(indented 6 spot-watch.sh)
       rm \$archive
       install -d -o hetero -g hetero /var/lib/hetero-train
       ln -sfn /opt/hetero-train/share/hetero-train/configs /var/lib/hetero-train/configs
-$([ -z "$TOKEN_COMMAND" ] || printf '      (umask 077; %s >/etc/hetero-train/token)\n      chown hetero: /etc/hetero-train/token\n' "$TOKEN_COMMAND")
+$(if [ -n "$TOKEN_COMMAND" ]; then
+	printf '      %s\n' "(umask 077; sh -c $(quoted "$TOKEN_COMMAND") >/etc/hetero-train/token)" \
+		'[ -s /etc/hetero-train/token ] || { echo "TOKEN_COMMAND printed no token" >&2; exit 1; }' \
+		'chown hetero: /etc/hetero-train/token'
+fi)
       systemctl daemon-reload
       systemctl enable --now hetero-train.service
 runcmd:
   - [/opt/hetero-train/install.sh]
 END
+)
+most=16384 # bytes; a limit of EC2
+size=$(printf '%s\n' "$data" | wc -c)
+[ "$size" -le $most ] ||
+	refuse "the user data have $((size)) bytes, and EC2 takes $most: shorten TRAIN_ARGUMENTS and TOKEN_COMMAND"
+printf '%s\n' "$data"
