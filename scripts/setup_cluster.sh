@@ -16,6 +16,7 @@
 # The script needs no root, changes no firewall and no setting of ssh, and can be repeated: it skips what is there.
 # Exit codes: 0 done; 1 a host has a fault; 2 arguments; 5 the hosts cannot reach each other.
 set -uo pipefail
+caller=$PWD
 cd "$(dirname "$0")/.." || exit 1
 
 usage() {
@@ -25,6 +26,9 @@ usage() {
 	exit 2
 }
 
+# from_caller prints the path of a file that the user named from another folder.
+from_caller() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
+
 release='' folder=hetero-train token=${HOME:-}/.config/hetero-train/token master='' port=29500 ports='' dry='' hosts=()
 ssh=(ssh -o BatchMode=yes -o ConnectTimeout=10)
 while [ $# -gt 0 ]; do
@@ -32,13 +36,17 @@ while [ $# -gt 0 ]; do
 	--release | --dir | --token | --master | --port | --ports | --ssh-config)
 		[ -n "${2:-}" ] || usage "$1: got no value"
 		case $1 in
-		--release) release=$2 ;;
+		--release) release=$(from_caller "$2") ;;
 		--dir) folder=$2 ;;
-		--token) token=$2 ;;
+		--token) token=$(from_caller "$2") ;;
 		--master) master=$2 ;;
 		--port) port=$2 ;;
 		--ports) ports=$2 ;;
-		--ssh-config) ssh+=(-F "$2") ;;
+		--ssh-config)
+			config=$(from_caller "$2")
+			[ -f "$config" ] || usage "--ssh-config: there is no file $config"
+			ssh+=(-F "$config")
+			;;
 		esac
 		shift
 		;;
@@ -63,10 +71,14 @@ done
 [[ $folder =~ ^[A-Za-z0-9_/][A-Za-z0-9_./-]*$ && /$folder/ != */../* ]] ||
 	usage "--dir: got '$folder', want a folder of letters, digits and _ . / -"
 [[ -z $master || $master =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%-]*$ ]] || usage "--master: got '$master', want a name or an IP address"
-if ! [[ $port =~ ^[0-9]{1,5}$ ]] || [ "$port" -lt 1024 ] || [ "$port" -gt 65535 ]; then
+if ! [[ $port =~ ^[1-9][0-9]{0,4}$ ]] || [ "$port" -lt 1024 ] || [ "$port" -gt 65535 ]; then
 	usage "--port: got '$port', want a port from 1024 to 65535"
 fi
-[[ -z $ports || $ports =~ ^[0-9]{1,5}-[0-9]{1,5}$ ]] || usage "--ports: got '$ports', want a range such as 29600-29663"
+if [ -n "$ports" ] && ! { [[ $ports =~ ^([1-9][0-9]{0,4})-([1-9][0-9]{0,4})$ ]] &&
+	[ "${BASH_REMATCH[1]}" -le "${BASH_REMATCH[2]}" ] && [ "${BASH_REMATCH[2]}" -le 65535 ]; }; then
+	usage "--ports: got '$ports', want a range of ports from 1 to 65535, such as 29600-29663"
+fi
+if [ -e "$token" ] && ! { [ -f "$token" ] && [ -r "$token" ]; }; then usage "--token: got $token, want a file that you can read"; fi
 for program in ssh sha256sum tar gzip; do
 	command -v $program >/dev/null || { echo "setup_cluster: $program is missing on this machine: install it" >&2; exit 1; }
 done

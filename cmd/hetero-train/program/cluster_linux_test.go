@@ -239,10 +239,15 @@ func TestSetupClusterRefusesArguments(t *testing.T) {
 		{"--dir a$(b) a", "--dir: got 'a$(b)'"},
 		{"--port 80 a", "--port: got '80', want a port from 1024 to 65535"},
 		{"--ports 1:2 a", "--ports: got '1:2'"},
+		{"--ports 29663-29600 a", "--ports: got '29663-29600', want a range of ports from 1 to 65535"},
+		{"--ports 29600-70000 a", "--ports: got '29600-70000'"},
 		{"--master x;y a", "--master: got 'x;y'"},
 		{"--token", "--token: got no value"},
 		{"--release /nowhere a", "there is no file /nowhere"},
-		{"--release cluster_linux_test.go a", "there is no file cluster_linux_test.go"},
+		{"--token /etc a", "--token: got /etc, want a file"},
+		{"--ssh-config /nowhere a", "--ssh-config: there is no file /nowhere"},
+		// paths are those of the caller
+		{"--release cluster_linux_test.go a", "/cmd/hetero-train/program/cluster_linux_test.go is no release"},
 	} {
 		out, err := exec.Command("../../../scripts/setup_cluster.sh", strings.Fields(c.args)...).CombinedOutput()
 		if code := exitOf(t, err); code != 2 || !strings.Contains(string(out), c.says) {

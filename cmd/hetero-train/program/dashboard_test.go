@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,7 +162,12 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	if !found || len(token) < 16 {
 		t.Fatalf("got %q, want a token", output.Text())
 	}
-	address = strings.Replace(address, "THIS_HOST", "127.0.0.1", 1)
+	u, err := url.Parse(address)
+	name, unknown := os.Hostname()
+	if err != nil || unknown != nil || u.Hostname() != name {
+		t.Fatalf("got the address %s (%v), want the name of the machine, %q (%v)", address, err, name, unknown)
+	}
+	address = "http://127.0.0.1:" + u.Port() + "/" // the name need not resolve
 	if status, _ := get(t, address+"api/runs"); status != 401 {
 		t.Errorf("without the token: got %d, want 401", status)
 	}

@@ -16,7 +16,7 @@
 //	Kubeflow, torchrun  PET_NODE_RANK PET_NNODES PET_NPROC_PER_NODE
 //	MPI                 PMI_RANK PMI_SIZE, OMPI_COMM_WORLD_*, MV2_COMM_WORLD_*
 //	Slurm               SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID, inside a step that srun started
-//	SageMaker           SM_CURRENT_HOST SM_HOSTS, or SM_RESOURCE_CONFIG
+//	SageMaker           SM_CURRENT_HOST SM_HOSTS, or SM_RESOURCE_CONFIG, or Resources
 //	Kubernetes          JOB_COMPLETION_INDEX of an indexed Job, with WORLD_SIZE
 //	one process         no other source applies
 //

@@ -15,6 +15,7 @@ func FuzzFind(f *testing.F) {
 		"OMPI_COMM_WORLD_RANK=1\nOMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_SIZE=1\nMASTER_ADDR=h\nMASTER_PORT=70000",
 		"3")
 	f.Add("SM_HOSTS=[\"a\",\"b\"]\nSM_CURRENT_HOST=b\nSM_NUM_GPUS=1", "")
+	f.Add("SM_HOSTS=[\"a\",\"a\"]\nSM_CURRENT_HOST=a", "")
 	f.Add("JOB_COMPLETION_INDEX=1\nWORLD_SIZE=4\nMASTER_ADDR=h", "2")
 	f.Add("RANK=\x00\nWORLD_SIZE", "-1")
 	f.Fuzz(func(t *testing.T, environment, perNode string) {

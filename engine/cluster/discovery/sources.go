@@ -175,22 +175,28 @@ func fromMPI(in *input) (claim, string) {
 	return c, "neither PMI_RANK, OMPI_COMM_WORLD_RANK nor MV2_COMM_WORLD_RANK is set"
 }
 
-// ResourceConfigVariable is the variable with the text of resourceconfig.json, a file of SageMaker. The toolkit of
-// SageMaker sets it; without the toolkit, the caller of Find does.
-const ResourceConfigVariable = "SM_RESOURCE_CONFIG"
+// SageMakerJob is the variable that SageMaker sets in each container of a training job.
+const SageMakerJob = "TRAINING_JOB_NAME"
+
+// SageMakerVariables are the variables with the hosts of a job, which the toolkit of SageMaker sets in its images. The
+// last one has the text of resourceconfig.json.
+var SageMakerVariables = []string{"SM_HOSTS", "SM_CURRENT_HOST", "SM_RESOURCE_CONFIG"}
 
 // fromSageMaker reads the variables that the toolkit of SageMaker sets in its images, or the file of all images.
 func fromSageMaker(in *input) (claim, string) {
 	c := unknown()
-	list, current := in.variable("SM_HOSTS"), in.variable("SM_CURRENT_HOST")
-	whole := in.variable(ResourceConfigVariable)
+	list, current := in.variable(SageMakerVariables[0]), in.variable(SageMakerVariables[1])
+	whole := in.variable(SageMakerVariables[2])
+	if !whole.given() {
+		whole = in.options.Resources
+	}
 	if !list.given() && !current.given() && !whole.given() {
 		return c, "SM_HOSTS is not set"
 	}
 	c.byNode, c.addrWant = true, ""
 	var hosts []string
 	var err error
-	names := "SM_HOSTS"
+	names, origin := list.From, list.From
 	if list.given() || current.given() {
 		err = json.Unmarshal([]byte(list.Text), &hosts)
 	} else { // an image without the toolkit of SageMaker
@@ -199,12 +205,18 @@ func fromSageMaker(in *input) (claim, string) {
 			Current string   `json:"current_host"`
 		}
 		err = json.Unmarshal([]byte(whole.Text), &resources)
-		names, list = "hosts of "+ResourceConfigVariable, whole
-		hosts, current = resources.Hosts, Value{resources.Current, "current_host of " + ResourceConfigVariable}
+		names, origin, list = "hosts of "+whole.From, whole.From, whole
+		hosts, current = resources.Hosts, Value{resources.Current, "current_host of " + whole.From}
 	}
 	if err != nil || len(hosts) == 0 || len(hosts) > maxHosts || !allValid(hosts) {
 		in.fault(names, got(list.Text), `a list of host names as JSON, such as ["algo-1","algo-2"]`)
 		return c, ""
+	}
+	for i, host := range hosts {
+		if slices.Contains(hosts[:i], host) {
+			in.fault(names, fmt.Sprintf("got %q twice", host), "each host once")
+			break
+		}
 	}
 	c.nodes = len(hosts)
 	if c.node = slices.Index(hosts, current.Text); c.node < 0 {
@@ -215,7 +227,7 @@ func fromSageMaker(in *input) (claim, string) {
 			c.perNode = n
 		}
 	}
-	c.addr = Value{hosts[0], "first host of " + strings.TrimPrefix(names, "hosts of ")}
+	c.addr = Value{hosts[0], "first host of " + origin}
 	return c, ""
 }
 
@@ -273,6 +285,11 @@ func fromNobody(in *input) (claim, string) {
 	}
 	if in.optional(size, 1, maxRanks, 1, wantWorldSize) > 1 {
 		in.fault("RANK", got(""), "%s, because %s is %s", wantRank, size.From, size.Text)
+	}
+	// Several hosts of a job that know nothing of each other would each train a run of their own.
+	if job, file := in.variable(SageMakerJob), in.options.Resources.From; job.given() && file != "" {
+		in.fault(job.From, got(job.Text), "the file %s, in which SageMaker names the hosts of a job, but it is missing; "+
+			"outside SageMaker, unset the variable, or pass --nnodes 1", file)
 	}
 	return c, ""
 }

@@ -2,9 +2,12 @@ package process
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +53,7 @@ type renewed struct {
 	// only renew uses these; one call at a time
 	versions [2]version // of own
 	said     string     // the newest warning
+	late     bool       // a warning has said that own has expired
 }
 
 // version tells the contents of a file from those of its replacement.
@@ -80,12 +84,29 @@ func (c *renewed) read() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, exit.Usagef("%s.cert_file %s, key_file %s: %w", c.table, c.files[0], c.files[1], err)
 	}
-	if now := time.Now(); now.After(own.Leaf.NotAfter) {
-		return nil, exit.Usagef("%s.cert_file: the certificate in %s expired on %s: make another one with \"hetero-train certs\"",
-			c.table, c.files[0], own.Leaf.NotAfter.Format(time.DateOnly))
+	if err := Valid(own.Leaf, time.Now()); err != nil {
+		return nil, exit.Usagef("%s.cert_file: the certificate in %s %w", c.table, c.files[0], err)
 	}
 	return &own, nil
 }
+
+// Valid fails if a certificate is not valid at a time. The error is the predicate of a sentence about the certificate,
+// with both dates and the cure.
+func Valid(c *x509.Certificate, now time.Time) error {
+	day := func(t time.Time) string { return t.UTC().Format(dateAndTime) }
+	switch {
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("is not valid yet: it is valid from %s to %s, and the clock of this machine shows %s: correct the clock, or make another certificate with \"hetero-train certs\"",
+			day(c.NotBefore), day(c.NotAfter), day(now))
+	case now.After(c.NotAfter):
+		return fmt.Errorf("has expired: it was valid from %s to %s, and the clock of this machine shows %s: make another one with \"hetero-train certs\", or correct the clock",
+			day(c.NotBefore), day(c.NotAfter), day(now))
+	}
+	return nil
+}
+
+// dateAndTime is the layout of times in errors about certificates, which may differ by minutes.
+const dateAndTime = "2006-01-02 15:04 MST"
 
 // renewing is the value of due while renew runs: no handshake starts another call.
 const renewing = math.MaxInt64
@@ -104,17 +125,22 @@ func (c *renewed) renew() {
 	defer func() { c.due.Store(int64(time.Since(c.started) + renewalTime)) }()
 	now := c.look()
 	if now == c.versions {
+		if time.Now().After(c.own.Load().Leaf.NotAfter) && !c.late {
+			c.late = true
+			c.log.Warn("the certificate of the server has expired, and clients refuse it: replace the files, which the server then reads",
+				"cert_file", c.files[0], "expired", c.own.Load().Leaf.NotAfter.UTC().Format(dateAndTime))
+		}
 		return
 	}
 	own, err := c.read()
 	if err == nil {
 		c.own.Store(own)
-		c.versions, c.said = now, ""
+		c.versions, c.said, c.late = now, "", false
 		return
 	}
 	// While both files are replaced, one may be missing or not readable yet. c.versions is unchanged, so renew reads
-	// the files again after renewalTime.
-	if text := err.Error(); text != c.said {
+	// the files again after renewalTime. An error with the present time changes each minute.
+	if text, _, _ := strings.Cut(err.Error(), ", and the clock"); text != c.said {
 		c.said = text
 		c.log.Warn("the changed certificate cannot be used; the server keeps the previous one", "error", err)
 	}

@@ -120,6 +120,66 @@ func TestAHandshakeRenewsTheCertificate(t *testing.T) {
 	})
 }
 
+// A certificate that expires while the server runs gives one warning, and its replacement ends this state.
+func TestACertificateExpiresWhileTheServerRuns(t *testing.T) {
+	dir := t.TempDir()
+	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
+	synctest.Test(t, func(t *testing.T) {
+		writeCertificate(t, files, "first", time.Now().Add(time.Minute))
+		var said strings.Builder
+		c, err := ServerTLS("metrics", files[0], files[1], session.Environment{},
+			slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		handshakes := func(want int) {
+			t.Helper()
+			for range 3 {
+				time.Sleep(renewalTime)
+				if _, err := c.GetCertificate(nil); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+			}
+			if got := strings.Count(said.String(), "has expired"); got != want {
+				t.Errorf("got %d warnings, want %d: %s", got, want, said.String())
+			}
+		}
+		handshakes(0)
+		time.Sleep(time.Minute)
+		handshakes(1)
+		writeCertificate(t, files, "renewed", time.Now().Add(time.Hour))
+		handshakes(1)
+		if got, err := c.GetCertificate(nil); err != nil || got.Leaf.Subject.CommonName != "renewed" {
+			t.Errorf("got %v, %v, want the renewed certificate", got, err)
+		}
+		// a replacement that is valid later
+		writeCertificate(t, files, "later", time.Now().AddDate(1, 0, 1))
+		handshakes(1)
+		if got := strings.Count(said.String(), "is not valid yet"); got != 1 {
+			t.Errorf("got %d warnings about a certificate of the future, want 1: %s", got, said.String())
+		}
+	})
+}
+
+func TestTheErrorOfACertificateHasBothDates(t *testing.T) {
+	at := func(day int) time.Time { return time.Date(2026, 11, day, 12, 0, 0, 0, time.UTC) }
+	c := &x509.Certificate{NotBefore: at(10), NotAfter: at(20)}
+	for _, test := range []struct {
+		now  time.Time
+		want string // "": valid
+	}{
+		{at(9), "is not valid yet: it is valid from 2026-11-10 12:00 UTC to 2026-11-20 12:00 UTC, and the clock of this machine shows 2026-11-09 12:00 UTC"},
+		{at(10), ""}, {at(20), ""},
+		{at(21), "has expired: it was valid from 2026-11-10 12:00 UTC to 2026-11-20 12:00 UTC, and the clock of this machine shows 2026-11-21 12:00 UTC"},
+	} {
+		err := Valid(c, test.now)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) {
+			t.Errorf("%v: got %v, want %q", test.now, err, test.want)
+		}
+	}
+}
+
 func TestAPrivateKeyOnWindows(t *testing.T) {
 	for variable, want := range map[string]string{"": "a proxy", "HETERO_TOKEN": "environment variable HETERO_TOKEN"} {
 		err := unchecked("metrics.key_file", "key.pem", variable)
@@ -133,6 +193,8 @@ func TestCertificatesOfAServerThatAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	good, old := [2]string{in("good.pem"), in("good-key.pem")}, [2]string{in("old.pem"), in("old-key.pem")}
+	early := [2]string{in("early.pem"), in("early-key.pem")}
+	writeCertificate(t, early, "early", time.Now().AddDate(1, 0, 1)) // valid for a year
 	writeCertificate(t, good, "good", time.Now().AddDate(0, 1, 0))
 	writeCertificate(t, old, "old", time.Now().Add(-time.Hour))
 	open := in("open-key.pem")
@@ -141,7 +203,8 @@ func TestCertificatesOfAServerThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, certificate, key, want string }{
-		{"an expired certificate", old[0], old[1], "expired on"},
+		{"an expired certificate", old[0], old[1], "has expired: it was valid from "},
+		{"a certificate that is not valid yet", early[0], early[1], "is not valid yet: it is valid from "},
 		{"another key", good[0], old[1], "private key"},
 		{"a key that others can read", good[0], open, "other users can read"},
 		{"no certificate", in("none"), good[1], "metrics.cert_file"},

@@ -75,10 +75,20 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	case errors.As(context.Cause(ctx), &stopped):
 		n.Err = exit.With(stopped.Saved(), stopped)
 	case n.Err != nil:
-		n.Err = exit.Classify(ctx, fmt.Errorf("the %d nodes could not exchange their rank counts: %w", assigned.Nodes,
-			ofNodes(n.Err)))
+		n.Err = countFailed(ctx, assigned.Nodes, n.Err)
 	}
 	return n
+}
+
+// countFailed returns the error of a count. An error of this node, such as a wrong token or another program on the port,
+// and a signal to another node are complete without the count: the prefix would name an effect as the cause.
+func countFailed(ctx context.Context, nodes int, err error) error {
+	err = exit.Classify(ctx, ofNodes(err))
+	switch code := exit.Code(err); code {
+	case exit.Communication, exit.Unexpected:
+		return exit.With(code, fmt.Errorf("the %d nodes could not exchange their rank counts: %w", nodes, err))
+	}
+	return err
 }
 
 // A nodeError is an error of the rendezvous in which each member of the group is a node.

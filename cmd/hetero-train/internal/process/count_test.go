@@ -2,9 +2,12 @@ package process
 
 import (
 	"errors"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
@@ -28,6 +31,33 @@ func TestErrorsOfTheCountNameNodes(t *testing.T) {
 		}
 		if !errors.Is(got, c.err) {
 			t.Errorf("%q does not wrap its cause", got)
+		}
+	}
+}
+
+// Only a failed exchange is named as such.
+func TestErrorsOfTheCountNameTheirCause(t *testing.T) {
+	const prefix = "the 2 nodes could not exchange their rank counts: "
+	listen := &rendezvous.ListenError{Address: "10.0.0.1:29500", Err: errors.New("set a token")}
+	for _, c := range []struct {
+		err  error
+		code int
+		want string
+	}{
+		{exit.Usagef("parallel.token_file: open token: no such file"), exit.Usage,
+			"parallel.token_file: open token: no such file"},
+		{listen, exit.Usage, "node 0 cannot listen on 10.0.0.1:29500: set a token"},
+		{rendezvous.ErrToken, exit.Usage,
+			"the token of this node differs from the token of node 0 (or one of them has no token)"},
+		{&rendezvous.LostError{Rank: 1, Cause: exit.Stopped{Signal: syscall.SIGTERM}.Error()}, exit.Terminated, ""},
+		{&rendezvous.LostError{Rank: 1, Cause: "the heartbeats stopped"}, exit.Communication,
+			prefix + "node 1 is lost: the heartbeats stopped"},
+		{errors.New("malformed message"), exit.Unexpected, prefix + "malformed message"},
+	} {
+		got := countFailed(t.Context(), 2, c.err)
+		if exit.Code(got) != c.code || c.want != "" && got.Error() != c.want ||
+			c.code == exit.Terminated && strings.Contains(got.Error(), prefix) {
+			t.Errorf("%v: got exit code %d, %q, want %d, %q", c.err, exit.Code(got), got, c.code, c.want)
 		}
 	}
 }

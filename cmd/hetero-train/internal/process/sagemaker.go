@@ -10,12 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 )
 
-const (
-	// sageMakerJob is a variable that SageMaker sets in each container of a training job.
-	sageMakerJob = "TRAINING_JOB_NAME"
-	// sageMakerBase replaces the folder of SageMaker. It is a variable of SageMaker's own toolkit.
-	sageMakerBase = "SAGEMAKER_BASE_DIR"
-)
+// sageMakerBase replaces the folder of SageMaker. It is a variable of SageMaker's own toolkit.
+const sageMakerBase = "SAGEMAKER_BASE_DIR"
 
 // SageMakerFolder returns the folder of SageMaker in a container.
 func SageMakerFolder(env session.Environment) string {
@@ -25,24 +21,30 @@ func SageMakerFolder(env session.Environment) string {
 	return "/opt/ml"
 }
 
-// withSageMaker returns environ with the hosts of a training job of SageMaker. Only images with SageMaker's toolkit
-// have them in their environment; all containers have them in a file.
-func withSageMaker(environ []string) ([]string, error) {
-	env := session.Environment{Environ: environ}
-	if job, _ := env.Lookup(sageMakerJob); job == "" {
-		return environ, nil
+// SageMakerResources returns the path of the file with the hosts of a job, which SageMaker writes into each container.
+func SageMakerResources(env session.Environment) string {
+	return filepath.Join(SageMakerFolder(env), "input", "config", "resourceconfig.json")
+}
+
+// sageMakerHosts reads the hosts of a training job of SageMaker. Only images with SageMaker's toolkit have them in their
+// environment; all containers have them in a file.
+func sageMakerHosts(env session.Environment) (discovery.Value, error) {
+	if job, _ := env.Lookup(discovery.SageMakerJob); job == "" {
+		return discovery.Value{}, nil
 	}
-	for _, name := range []string{"SM_HOSTS", "SM_CURRENT_HOST", discovery.ResourceConfigVariable} {
+	for _, name := range discovery.SageMakerVariables {
 		if _, set := env.Lookup(name); set {
-			return environ, nil
+			return discovery.Value{}, nil
 		}
 	}
-	text, err := readPublic(sageMakerJob, filepath.Join(SageMakerFolder(env), "input", "config", "resourceconfig.json"))
+	hosts := discovery.Value{From: SageMakerResources(env)}
+	text, err := readPublic(discovery.SageMakerJob, hosts.From)
 	if errors.Is(err, fs.ErrNotExist) {
-		return environ, nil // the variable is that of another program
+		return hosts, nil // a fault only if no other launcher started this process
 	}
-	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+	if err == nil && len(text) == 0 {
+		err = exit.Usagef("%s: the file %s is empty", discovery.SageMakerJob, hosts.From)
 	}
-	return append(environ[:len(environ):len(environ)], discovery.ResourceConfigVariable+"="+string(text)), nil
+	hosts.Text = string(text)
+	return hosts, err
 }

@@ -4,32 +4,52 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
 func TestHostsOfSageMaker(t *testing.T) {
 	base := t.TempDir()
 	in := "SAGEMAKER_BASE_DIR=" + base
+	dir := filepath.Join(base, "input", "config")
+	file := filepath.Join(dir, "resourceconfig.json")
 	const job, text = "TRAINING_JOB_NAME=job", `{"current_host":"algo-1","hosts":["algo-1"]}`
-	check := func(name string, environ []string, added bool) {
+	check := func(name string, environ []string, want, from string) {
 		t.Helper()
-		got, err := withSageMaker(environ)
-		want := environ
-		if added {
-			want = append(slices.Clone(environ), "SM_RESOURCE_CONFIG="+text)
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
+		got, err := sageMakerHosts(session.Environment{Environ: environ})
+		if err != nil || got.Text != want || got.From != from {
+			t.Errorf("%s: got %q, %v, want %q, %q", name, got, err, want, from)
 		}
 	}
-	check("the variable without the file", []string{in, job}, false)
-	dir := filepath.Join(base, "input", "config")
-	if err := errors.Join(os.MkdirAll(dir, 0o755),
-		os.WriteFile(filepath.Join(dir, "resourceconfig.json"), []byte(text), 0o644)); err != nil {
+	assign := func(environ ...string) error {
+		_, err := findAssignment(parts.Defaults(), cli.LauncherFlags{}, nil, environ)
+		return err
+	}
+	check("the variable without the file", []string{in, job}, "", file)
+	if err := assign(in, job); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "want the file "+file) {
+		t.Errorf("a job without its file: got %v, want exit code 2 and the file", err)
+	}
+	if err := assign(in, job, "RANK=0", "WORLD_SIZE=1"); err != nil {
+		t.Errorf("a rank of another launcher: got %v", err)
+	}
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	check("a job", []string{in, job}, true)
-	check("the file without a job", []string{in}, false)
-	check("an image with the toolkit", []string{in, job, `SM_HOSTS=["a"]`, "SM_CURRENT_HOST=a"}, false)
+	if err := assign(in, job); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), file+" is empty") {
+		t.Errorf("an empty file: got %v, want exit code 2", err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check("a job", []string{in, job}, text, file)
+	check("the file without a job", []string{in}, "", "")
+	check("an image with the toolkit", []string{in, job, `SM_HOSTS=["a"]`, "SM_CURRENT_HOST=a"}, "", "")
+	if err := assign(in, job); err != nil {
+		t.Errorf("a job of one host: got %v", err)
+	}
 }

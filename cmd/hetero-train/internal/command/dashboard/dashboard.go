@@ -273,7 +273,10 @@ func pageOf(at *net.TCPAddr, secure bool) string {
 	case at.IP.IsLoopback():
 		host = "localhost"
 	case at.IP.IsUnspecified():
-		host = "THIS_HOST"
+		host = "localhost"
+		if name, err := os.Hostname(); err == nil && name != "" {
+			host = name // the server answers to this name
+		}
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + "/"
 }

@@ -27,6 +27,9 @@ const mostFailureBytes = 1024
 
 // startSageMaker is Start in a container of SageMaker.
 func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
+	if err := inSageMaker(a.Env); err != nil {
+		return err
+	}
 	base := process.SageMakerFolder(a.Env)
 	err := func() error {
 		overrides, err := sageMakerOverrides(base)
@@ -54,6 +57,21 @@ func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		a.Warn(fmt.Errorf("the reason of the failure is not in SageMaker: %w", failed))
 	}
 	return err
+}
+
+// inSageMaker refuses to run outside a container of a training job. Otherwise, the runs would be in folders that
+// SageMaker does not keep.
+func inSageMaker(env session.Environment) error {
+	file := process.SageMakerResources(env)
+	info, err := os.Stat(file)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no file")
+	}
+	if err != nil {
+		return exit.Usagef("--%s: want the file %s, which each container of a training job of SageMaker has: %w; without the flag, the program trains anywhere",
+			sageMakerFlag, file, err)
+	}
+	return nil
 }
 
 // sageMakerToken reads the secret of the run from the channel "token", unless the environment has one. Other users can

@@ -2,12 +2,14 @@ package train
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -84,5 +86,34 @@ func TestSettingsOfSageMaker(t *testing.T) {
 		if _, err := sageMakerOverrides(base); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+// Outside a job, the command creates nothing.
+func TestTheFlagOfSageMakerOutsideAJob(t *testing.T) {
+	base := filepath.Join(t.TempDir(), "ml")
+	a := &cli.App{Env: session.Environment{Environ: []string{"SAGEMAKER_BASE_DIR=" + base}}}
+	file := filepath.Join(base, "input", "config", "resourceconfig.json")
+	refused := func(name, want string) {
+		t.Helper()
+		err := startSageMaker(t.Context(), a, new(trainFlags))
+		if exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "--sagemaker: want the file "+file) ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want exit code 2 and %q", name, err, want)
+		}
+	}
+	refused("no folder", "no such file")
+	if _, err := os.Stat(base); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of SageMaker: got %v, want none", err)
+	}
+	if err := os.MkdirAll(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(base, "output"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	refused("a folder in place of the file", "it is no file")
+	if list, err := os.ReadDir(filepath.Join(base, "output")); err != nil || len(list) != 0 {
+		t.Errorf("got %v, %v in the folder for failures, want nothing", list, err)
 	}
 }
