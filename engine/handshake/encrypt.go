@@ -64,6 +64,9 @@ func NewCertificates(authority, certificate, key []byte) (*Certificates, error) 
 	return c, nil
 }
 
+// Own returns the certificate of this side.
+func (c *Certificates) Own() *x509.Certificate { return c.own.Leaf }
+
 // Verify checks the certificate of this side against the authority. It detects an expired certificate, or one of
 // another authority, before a connection is made.
 func (c *Certificates) Verify() error {
@@ -78,6 +81,22 @@ func (c *Certificates) Verify() error {
 			KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ValidAt fails if a certificate is not valid at a time of the clock of this machine. The error is the predicate of a
+// sentence about the certificate, and has both dates.
+func ValidAt(c *x509.Certificate, now time.Time) error {
+	const layout = "2006-01-02 15:04 MST" // clocks may be wrong by minutes
+	text := func(t time.Time) string { return t.UTC().Format(layout) }
+	switch {
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("is not valid yet: it is valid from %s to %s, and the clock of this machine shows %s",
+			text(c.NotBefore), text(c.NotAfter), text(now))
+	case now.After(c.NotAfter):
+		return fmt.Errorf("has expired: it was valid from %s to %s, and the clock of this machine shows %s",
+			text(c.NotBefore), text(c.NotAfter), text(now))
 	}
 	return nil
 }

@@ -355,7 +355,7 @@ var layers = []layer{
 		"profiler/hardware", "profiler/measure", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/compute",
 		"cmd/hetero-train/internal/exchange", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/process",
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
-	{"cmd/hetero-train/internal/command/certs", imports("cmd/hetero-train/internal/cli",
+	{"cmd/hetero-train/internal/command/certs", imports("engine/handshake", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit")},
 	{"cmd/hetero-train/internal/command/plan",
 		imports("engine/memory", "engine/train/replica", "engine/config", "engine/cluster/discovery", "engine/collective", "engine/data",

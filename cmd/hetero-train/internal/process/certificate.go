@@ -2,8 +2,6 @@ package process
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 // renewalTime is the time between two looks at the files of a certificate. Certificates are renewed days before they
@@ -84,29 +83,14 @@ func (c *renewed) read() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, exit.Usagef("%s.cert_file %s, key_file %s: %w", c.table, c.files[0], c.files[1], err)
 	}
-	if err := Valid(own.Leaf, time.Now()); err != nil {
-		return nil, exit.Usagef("%s.cert_file: the certificate in %s %w", c.table, c.files[0], err)
+	if err := handshake.ValidAt(own.Leaf, time.Now()); err != nil {
+		return nil, exit.Usagef("%s.cert_file: the certificate in %s %w"+otherCertificate, c.table, c.files[0], err)
 	}
 	return &own, nil
 }
 
-// Valid fails if a certificate is not valid at a time. The error is the predicate of a sentence about the certificate,
-// with both dates and the cure.
-func Valid(c *x509.Certificate, now time.Time) error {
-	day := func(t time.Time) string { return t.UTC().Format(dateAndTime) }
-	switch {
-	case now.Before(c.NotBefore):
-		return fmt.Errorf("is not valid yet: it is valid from %s to %s, and the clock of this machine shows %s: correct the clock, or make another certificate with \"hetero-train certs\"",
-			day(c.NotBefore), day(c.NotAfter), day(now))
-	case now.After(c.NotAfter):
-		return fmt.Errorf("has expired: it was valid from %s to %s, and the clock of this machine shows %s: make another one with \"hetero-train certs\", or correct the clock",
-			day(c.NotBefore), day(c.NotAfter), day(now))
-	}
-	return nil
-}
-
-// dateAndTime is the layout of times in errors about certificates, which may differ by minutes.
-const dateAndTime = "2006-01-02 15:04 MST"
+// otherCertificate is the cure for a certificate that is not valid now.
+const otherCertificate = "; make another one with \"hetero-train certs\", or correct the clock"
 
 // renewing is the value of due while renew runs: no handshake starts another call.
 const renewing = math.MaxInt64
@@ -125,10 +109,10 @@ func (c *renewed) renew() {
 	defer func() { c.due.Store(int64(time.Since(c.started) + renewalTime)) }()
 	now := c.look()
 	if now == c.versions {
-		if time.Now().After(c.own.Load().Leaf.NotAfter) && !c.late {
+		if expired := handshake.ValidAt(c.own.Load().Leaf, time.Now()); expired != nil && !c.late {
 			c.late = true
-			c.log.Warn("the certificate of the server has expired, and clients refuse it: replace the files, which the server then reads",
-				"cert_file", c.files[0], "expired", c.own.Load().Leaf.NotAfter.UTC().Format(dateAndTime))
+			c.log.Warn("clients refuse the certificate of this server: replace its files, which the server then reads",
+				"cert_file", c.files[0], "certificate", expired)
 		}
 		return
 	}

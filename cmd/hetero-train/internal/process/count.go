@@ -80,8 +80,8 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	return n
 }
 
-// countFailed returns the error of a count. An error of this node, such as a wrong token or another program on the port,
-// and a signal to another node are complete without the count: the prefix would name an effect as the cause.
+// countFailed returns the error of a count. Only errors of the communication get a prefix. Errors of this node, such as
+// a wrong token or another program on the port, have other causes.
 func countFailed(ctx context.Context, nodes int, err error) error {
 	err = exit.Classify(ctx, ofNodes(err))
 	switch code := exit.Code(err); code {

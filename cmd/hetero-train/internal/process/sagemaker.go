@@ -26,8 +26,8 @@ func SageMakerResources(env session.Environment) string {
 	return filepath.Join(SageMakerFolder(env), "input", "config", "resourceconfig.json")
 }
 
-// sageMakerHosts reads the hosts of a training job of SageMaker. Only images with SageMaker's toolkit have them in their
-// environment; all containers have them in a file.
+// sageMakerHosts reads the hosts of a training job of SageMaker. Only images with SageMaker's toolkit have them in
+// their environment; all containers have them in a file.
 func sageMakerHosts(env session.Environment) (discovery.Value, error) {
 	if job, _ := env.Lookup(discovery.SageMakerJob); job == "" {
 		return discovery.Value{}, nil

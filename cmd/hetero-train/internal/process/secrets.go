@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -80,6 +81,9 @@ func readCertificates(p config.Parallel, env session.Environment) (*handshake.Ce
 	if err != nil {
 		return nil, exit.Usagef("parallel.ca_file %s, cert_file %s, key_file %s: %w", p.CAFile, p.CertFile, p.KeyFile,
 			err)
+	}
+	if err := handshake.ValidAt(c.Own(), time.Now()); err != nil {
+		return nil, exit.Usagef("parallel.cert_file: the certificate in %s %w"+otherCertificate, p.CertFile, err)
 	}
 	if err := c.Verify(); err != nil {
 		return nil, exit.Usagef("parallel.cert_file: %s is not a valid certificate of the authority in %s: %w; make another one with \"hetero-train certs\"",

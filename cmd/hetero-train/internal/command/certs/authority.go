@@ -13,9 +13,11 @@ import (
 	"io/fs"
 	"math/big"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
 const authorityName = "ca"
@@ -39,18 +41,22 @@ func openAuthority(folder string, days int, now time.Time) (a authority, made bo
 		a, err = newAuthority(files, days, now)
 		return a, true, err
 	}
+	if info, err := os.Stat(files[1]); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return a, false, exit.Usagef("certs: other users can read the key of the authority %s (mode %04o, want 0600), and make certificates: run chmod 600, or make another authority if they may have",
+			files[1], info.Mode().Perm())
+	}
 	pair, err := tls.LoadX509KeyPair(files[0], files[1])
 	if err != nil {
 		return a, false, exit.Usagef("certs: read the authority: %w; restore both files, or remove both to make another authority",
 			err)
 	}
 	a.certificate, a.key = pair.Leaf, pair.PrivateKey
-	switch {
-	case !a.certificate.IsCA:
+	if !a.certificate.IsCA {
 		return a, false, exit.Usagef("certs: %s is not the certificate of an authority", files[0])
-	case now.After(a.certificate.NotAfter):
-		return a, false, exit.Usagef("certs: the authority %s expired on %s: remove %s and %s to make another one",
-			files[0], a.certificate.NotAfter.Format(time.DateOnly), files[0], files[1])
+	}
+	if err := handshake.ValidAt(a.certificate, now); err != nil {
+		return a, false, exit.Usagef("certs: the authority %s %w: remove %s and %s to make another one, or correct the clock",
+			files[0], err, files[0], files[1])
 	}
 	return a, false, nil
 }

@@ -34,6 +34,7 @@ const certsExample = `  hetero-train certs certificates node-a,10.0.0.1 node-b,1
 // flags are the flags of command certs.
 type flags struct {
 	days, authorityDays int
+	authorityGiven      bool // --ca-days is given
 }
 
 // mostDays is the longest accepted validity of a certificate in days.
@@ -54,6 +55,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().IntVar(&f.days, "days", 365, "life of the certificates of machines, in days")
 	cmd.Flags().IntVar(&f.authorityDays, "ca-days", 3650, "life of a new authority, in days")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.authorityGiven = cmd.Flags().Changed("ca-days")
 		for name, days := range map[string]int{"--days": f.days, "--ca-days": f.authorityDays} {
 			if days < 1 || days > mostDays {
 				return exit.Usagef("%s: got %d, want 1 to %d", name, days, mostDays)
@@ -131,6 +133,13 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 	if made {
 		fmt.Fprintf(out, "made the authority %s, valid until %s; keep %s secret\n", paths(folder, authorityName)[0],
 			authority.certificate.NotAfter.Format(time.DateOnly), paths(folder, authorityName)[1])
+	} else if f.authorityGiven {
+		a.Warn(fmt.Errorf("--ca-days has no effect: the authority %s exists, and is valid until %s",
+			paths(folder, authorityName)[0], authority.certificate.NotAfter.Format(time.DateOnly)))
+	}
+	if asked := now.AddDate(0, 0, f.days); asked.After(authority.certificate.NotAfter) {
+		a.Warn(fmt.Errorf("the certificates are valid until %s instead of %s (--days %d), because the authority expires then",
+			authority.certificate.NotAfter.Format(time.DateOnly), asked.Format(time.DateOnly), f.days))
 	}
 	for _, text := range arguments {
 		name, _, _ := strings.Cut(text, ",")

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -97,7 +98,11 @@ func TestFaults(t *testing.T) {
 	if err := os.Remove(filepath.Join(half, "ca-key.pem")); err != nil {
 		t.Fatal(err)
 	}
-	old := made(t, time.Now().AddDate(-2, 0, 0), "node-a")
+	old, early := made(t, time.Now().AddDate(-2, 0, 0), "node-a"), made(t, time.Now().AddDate(0, 0, 2), "node-a")
+	open := made(t, time.Now(), "node-a")
+	if err := os.Chmod(filepath.Join(open, "ca-key.pem"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		folder, machine, says string
 	}{
@@ -107,7 +112,9 @@ func TestFaults(t *testing.T) {
 		{folder, "ca", "belongs to the authority and to"},
 		{folder, "ca-key", "belongs to the authority and to"},
 		{half, "node-b", "restore both files"},
-		{old, "node-b", "the authority " + filepath.Join(old, "ca.pem") + " expired on"},
+		{old, "node-b", "the authority " + filepath.Join(old, "ca.pem") + " has expired: it was valid from "},
+		{early, "node-b", "the authority " + filepath.Join(early, "ca.pem") + " is not valid yet: it is valid from "},
+		{open, "node-b", "other users can read the key of the authority " + filepath.Join(open, "ca-key.pem")},
 	} {
 		if out, err := call(c.folder, time.Now(), c.machine); err == nil || exit.Code(err) != exit.Usage ||
 			!strings.Contains(err.Error(), c.says) {
@@ -121,6 +128,40 @@ func TestFaults(t *testing.T) {
 	if _, err := call(folder, time.Now(), "node-b", "node-b,10.0.0.1"); err == nil ||
 		!strings.Contains(err.Error(), "given twice") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Options that the authority limits are not ignored silently.
+func TestTheAuthorityLimitsTheCertificates(t *testing.T) {
+	folder := made(t, time.Now(), "node-a")
+	for _, c := range []struct {
+		f     flags
+		warns []string
+	}{
+		{flags{days: 30, authorityDays: 3650}, nil},
+		{flags{days: 301, authorityDays: 3650}, []string{"(--days 301), because the authority expires then"}},
+		{flags{days: 30, authorityDays: 20, authorityGiven: true}, []string{"--ca-days has no effect: the authority "}},
+	} {
+		if err := os.Remove(filepath.Join(folder, "node-b.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(folder, "node-b-key.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		var said bytes.Buffer
+		a := new(cli.App)
+		a.Env.Stdout, a.Env.Stderr = io.Discard, &said
+		if err := run(a, &c.f, folder, []string{"node-b"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.warns) == 0 && said.Len() > 0 {
+			t.Errorf("%+v: got %q, want no warning", c.f, said.String())
+		}
+		for _, want := range c.warns {
+			if !strings.Contains(said.String(), want) {
+				t.Errorf("%+v: got %q, want %q", c.f, said.String(), want)
+			}
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ func examine(m *machine) []finding {
 	f.clock()
 	f.network()
 	f.ports()
+	f.credentials()
 	f.gpus()
 	f.nccl()
 	return f.list

@@ -11,7 +11,7 @@ import (
 
 // healthy returns a machine without faults and warnings.
 func healthy(name string) machine {
-	files, locked, follows := uint64(4096), uint64(1)<<40, true
+	files, locked, follows, year := uint64(4096), uint64(1)<<40, true, time.Now().AddDate(1, 0, 0)
 	return machine{Ranks: 2, OwnRanks: 1, Machines: 2, HostID: name, Program: "hetero-train 0.1.0",
 		Host: system.Host{Name: name, Kernel: "6.1", Cgroups: "v2",
 			CPU:    system.CPU{Model: "CPU", Usable: 8, Quota: 8},
@@ -21,6 +21,7 @@ func healthy(name string) machine {
 		OpenFiles: &files, LockedBytes: &locked, Clock: &follows,
 		Spaces:        []space{{What: "cache", Path: "/c", Total: 1 << 40, Free: 1 << 39}},
 		NameAddresses: []string{"10.0.0.1"},
+		Credentials:   []credential{{Key: "parallel.token_file"}, {Key: "dashboard.cert_file", Until: &year}},
 		GPUs:          []gpu{{"H100", "580.65", "13.0"}, {"H100", "580.65", "13.0"}}, Module: true, NVIDIA: true,
 		Shared: &space{Total: 8 << 30}}
 }
@@ -61,6 +62,12 @@ func TestEachFaultOfAMachineIsNamed(t *testing.T) {
 		{"Debian's 127.0.1.1", func(m *machine) { m.NameAddresses = []string{"127.0.1.1"} }, "host name", note, "loopback"},
 		{"a port in use", func(m *machine) { m.Listen = []listen{{"dashboard.port", "127.0.0.1:1", "in use"}} }, "port",
 			fault, "in use"},
+		{"a wrong token", func(m *machine) { m.Credentials = []credential{{Key: "parallel", Fault: "too short"}} },
+			"credentials", fault, "too short"},
+		{"a certificate that ends soon", func(m *machine) {
+			until := time.Now().Add(24 * time.Hour)
+			m.Credentials = []credential{{Key: "metrics.cert_file", Until: &until}}
+		}, "credentials", warning, "metrics.cert_file: the certificate expires on "},
 		{"a driver that was updated", func(m *machine) { m.GPUs, m.NoGPU = nil, "version mismatch" }, "GPU", fault,
 			"version mismatch"},
 		{"a GPU without a driver", func(m *machine) { m.GPUs, m.Module = nil, false }, "GPU", fault, "no driver"},

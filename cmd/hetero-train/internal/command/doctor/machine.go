@@ -53,6 +53,8 @@ type machine struct {
 
 	Listen []listen `json:"listen"`
 
+	Credentials []credential `json:"credentials,omitempty"`
+
 	GPUs        []gpu          `json:"gpus"`
 	NoGPU       string         `json:"no_gpu,omitempty"` // why the driver shows no GPU
 	NVIDIA      bool           `json:"nvidia"`           // a GPU of NVIDIA is on the bus
@@ -131,6 +133,7 @@ func look(ctx context.Context, k *compute.Rank) machine {
 	m.RDMA = len(adapters) > 0
 	m.resolve(ctx)
 	m.probePorts(k)
+	m.Credentials = probeCredentials(k)
 	m.probeGPUs(root)
 	settings, notes, err := nccl.Settle(cfg.NCCL.Variables(), k.Process.Opts.Env.Environ)
 	m.NCCL, m.NCCLNotes = settings, notes
