@@ -16,7 +16,7 @@ import json
 import re
 import sys
 
-# Limits of CreateTrainingJob, from the service model of botocore 1.43 and the API reference of SageMaker.
+# Limits of CreateTrainingJob, from the service model of botocore and the API reference of SageMaker.
 MOST_NAME = 63  # of the job
 MOST_ARGUMENTS = 100  # of ContainerArguments
 MOST_ARGUMENT = 256  # characters of one
