@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,12 +161,6 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	if !found || len(token) < 16 {
 		t.Fatalf("got %q, want a token", output.Text())
 	}
-	u, err := url.Parse(address)
-	name, unknown := os.Hostname()
-	if err != nil || unknown != nil || u.Hostname() != name {
-		t.Fatalf("got the address %s (%v), want the name of the machine, %q (%v)", address, err, name, unknown)
-	}
-	address = "http://127.0.0.1:" + u.Port() + "/" // the name need not resolve
 	if status, _ := get(t, address+"api/runs"); status != 401 {
 		t.Errorf("without the token: got %d, want 401", status)
 	}

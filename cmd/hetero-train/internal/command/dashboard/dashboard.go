@@ -203,7 +203,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 		return errors.Join(err, listener.Close())
 	}
 	out := a.Env.Stdout
-	fmt.Fprintf(out, "dashboard of %s: %s\n", input, pageOf(at, secure != nil))
+	fmt.Fprintf(out, "dashboard of %s: %s\n", input, pagesOf(at, secure != nil))
 	switch {
 	case made:
 		fmt.Fprintf(out, "token for the page: %s\n", token)
@@ -262,21 +262,20 @@ func ask(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// pageOf returns the address of the page for a browser.
-func pageOf(at *net.TCPAddr, secure bool) string {
+// pagesOf returns the addresses of the page for browsers.
+func pagesOf(at *net.TCPAddr, secure bool) string {
 	scheme := "http"
 	if secure {
 		scheme = "https"
 	}
-	host := at.IP.String()
-	switch {
-	case at.IP.IsLoopback():
-		host = "localhost"
-	case at.IP.IsUnspecified():
-		host = "localhost"
-		if name, err := os.Hostname(); err == nil && name != "" {
-			host = name // the server answers to this name
-		}
+	page := func(host string) string {
+		return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + "/"
 	}
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + "/"
+	switch name, err := os.Hostname(); {
+	case at.IP.IsUnspecified() && err == nil && name != "":
+		return page("localhost") + ", from other machines " + page(name) // the server answers to both names
+	case at.IP.IsUnspecified() || at.IP.IsLoopback():
+		return page("localhost")
+	}
+	return page(at.IP.String())
 }
