@@ -103,7 +103,7 @@ func TestFindsTheRank(t *testing.T) {
 			[]string{"TRAINING_JOB_NAME=j"}, "rank 0 of 1 (local rank 0 of 1), decided by options"},
 		{"a job of Kubernetes", Options{Resources: Value{"", "/opt/r.json"}},
 			[]string{"TRAINING_JOB_NAME=j", "JOB_COMPLETION_INDEX=0", "WORLD_SIZE=1"},
-			"rank 0 of 1, decided by Kubernetes"},
+			"rank 0 of 1 (local rank 0), decided by Kubernetes"},
 		{"Kubernetes", Options{}, []string{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=3", "MASTER_ADDR=train-0.train"},
 			"rank 2 of 3, decided by Kubernetes, rank 0 at train-0.train:29500 (MASTER_ADDR)"},
 		{"Kubernetes, a pod of the Job of rank 0", Options{}, []string{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=3",
