@@ -67,6 +67,9 @@ func inSageMaker(env session.Environment) error {
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is no file")
 	}
+	if failed := new(fs.PathError); errors.As(err, &failed) {
+		err = failed.Err // without the path again
+	}
 	if err != nil {
 		return exit.Usagef("--%s: want the file %s, which each container of a training job of SageMaker has: %w; without the flag, the program trains anywhere",
 			sageMakerFlag, file, err)
