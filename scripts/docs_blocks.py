@@ -8,7 +8,7 @@ MARK = re.compile(r"<!-- docs: (\w+) ?(.*?) ?-->")
 MARKS = ("skip", "except", "needs", "python", "file", "add", "replace", "before", "exit", "seconds", "stop")
 PROGRAMS = r"""kill|jq|(\./|/\S+/)?hetero-train|\./\w+|make|go|git|sudo|source|\.|export|for|while|if|cd|cp|mkdir|printf|ssh|taskset|python3|pip|curl|tensorboard
 |mlflow|promtool|prometheus|kubectl|torchrun|mpirun|mpiexec|srun|sbatch|docker|podman|tar|wget|openssl|module|wsl|nohup|apt-get|unshare|strace|truncate|hf
-|echo|cat|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|deploy/\S+|aws|\S+/bin/\S+"""
+|echo|cat|\.venv/\S+|scripts/\S+|\.ci/\S+|third_party/\S+|build/\S+|deploy/\S+|aws|\(umask|gzip|\S+/bin/\S+"""
 COMMAND = re.compile(r"^([A-Z_][A-Z0-9_]*=(\"[^\"]*\"|'[^']*'|\$\([^)]*\)|\S*)\s+)*(" + PROGRAMS.replace("\n", "") +
                      r")(\s|$)")
 

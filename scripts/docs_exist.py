@@ -47,7 +47,7 @@ def of_command(words):
     found = files(words)
     if Path(program).name == "hetero-train" and not program.startswith("third_party"):
         return found + of_program(rest)
-    if program == "go":
+    if program in ("go", "kubectl"):  # kubectl names objects of a cluster, which are not programs
         return found
     if program == "make":
         makefile = (ROOT / "Makefile").read_text()
