@@ -13,6 +13,9 @@ type Metrics struct {
 	MaxBytes  int // of all files of records together; 0: no limit
 }
 
+// ServedBy reports whether a rank serves metrics.
+func (m *Metrics) ServedBy(rank int) bool { return m.Address != "" && (m.Ranks == "all" || rank == 0) }
+
 // Keys lists the table's keys.
 func (m *Metrics) Keys() []Key {
 	on := IsNot("metrics.address", "")

@@ -21,7 +21,8 @@ const renewalTime = 10 * time.Second
 // ServerTLS returns the settings of a web server with the certificate and the key that cert_file and key_file of a
 // table name; nil without them. It reads both files now, and again after they have changed, because a server may run
 // for longer than its certificate is valid. If a replacement cannot be used, the server warns, keeps the certificate,
-// and tries again later.
+// and tries again later. ServerTLS accepts a certificate that is not valid yet with a warning: the clocks of the clients
+// decide, and the clock of this machine may be late.
 func ServerTLS(table, certFile, keyFile string, env session.Environment, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil
@@ -31,6 +32,12 @@ func ServerTLS(table, certFile, keyFile string, env session.Environment, log *sl
 	own, err := c.read()
 	if err != nil {
 		return nil, err
+	}
+	if err := handshake.ValidAt(own.Leaf, time.Now()); err != nil {
+		if time.Now().After(own.Leaf.NotAfter) {
+			return nil, c.invalid(err)
+		}
+		c.warn(err)
 	}
 	c.own.Store(own)
 	c.due.Store(int64(renewalTime))
@@ -52,7 +59,7 @@ type renewed struct {
 	// only renew uses these; one call at a time
 	versions [2]version // of own
 	said     string     // the newest warning
-	late     bool       // a warning has said that own has expired
+	late     bool       // a warning has said that own is not valid now
 }
 
 // version tells the contents of a file from those of its replacement.
@@ -83,10 +90,19 @@ func (c *renewed) read() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, exit.Usagef("%s.cert_file %s, key_file %s: %w", c.table, c.files[0], c.files[1], err)
 	}
-	if err := handshake.ValidAt(own.Leaf, time.Now()); err != nil {
-		return nil, exit.Usagef("%s.cert_file: the certificate in %s %w"+otherCertificate, c.table, c.files[0], err)
-	}
 	return &own, nil
+}
+
+// invalid returns the error for a certificate that is not valid now.
+func (c *renewed) invalid(cause error) error {
+	return exit.Usagef("%s.cert_file: the certificate in %s %w"+otherCertificate, c.table, c.files[0], cause)
+}
+
+// warn logs that the certificate in use is not valid now.
+func (c *renewed) warn(cause error) {
+	c.late = true
+	c.log.Warn("clients refuse the certificate of this server: replace its files, which the server then reads, or correct the clock",
+		"cert_file", c.files[0], "certificate", cause)
 }
 
 // otherCertificate is the cure for a certificate that is not valid now.
@@ -109,14 +125,19 @@ func (c *renewed) renew() {
 	defer func() { c.due.Store(int64(time.Since(c.started) + renewalTime)) }()
 	now := c.look()
 	if now == c.versions {
-		if expired := handshake.ValidAt(c.own.Load().Leaf, time.Now()); expired != nil && !c.late {
-			c.late = true
-			c.log.Warn("clients refuse the certificate of this server: replace its files, which the server then reads",
-				"cert_file", c.files[0], "certificate", expired)
+		if err := handshake.ValidAt(c.own.Load().Leaf, time.Now()); err == nil {
+			c.late = false
+		} else if !c.late {
+			c.warn(err)
 		}
 		return
 	}
 	own, err := c.read()
+	if err == nil {
+		if notNow := handshake.ValidAt(own.Leaf, time.Now()); notNow != nil {
+			err = c.invalid(notNow)
+		}
+	}
 	if err == nil {
 		c.own.Store(own)
 		c.versions, c.said, c.late = now, "", false

@@ -162,6 +162,39 @@ func TestACertificateExpiresWhileTheServerRuns(t *testing.T) {
 	})
 }
 
+// A clock that is late does not end a training: the server warns once, and its clients decide.
+func TestACertificateThatIsNotValidYet(t *testing.T) {
+	dir := t.TempDir()
+	files := [2]string{filepath.Join(dir, "a.pem"), filepath.Join(dir, "a-key.pem")}
+	synctest.Test(t, func(t *testing.T) {
+		writeCertificate(t, files, "early", time.Now().AddDate(1, 0, 0).Add(time.Minute)) // valid for a year
+		var said strings.Builder
+		c, err := ServerTLS("metrics", files[0], files[1], session.Environment{},
+			slog.New(slog.NewTextHandler(&said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 12 { // 2 minutes
+			time.Sleep(renewalTime)
+			if got, err := c.GetCertificate(nil); err != nil || got.Leaf.Subject.CommonName != "early" {
+				t.Errorf("got %v, %v", got, err)
+			}
+			synctest.Wait()
+		}
+		if strings.Count(said.String(), "WARN") != 1 || !strings.Contains(said.String(), "is not valid yet") {
+			t.Errorf("got %q, want one warning", said.String())
+		}
+		time.Sleep(366 * 24 * time.Hour)
+		if _, err := c.GetCertificate(nil); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if strings.Count(said.String(), "has expired") != 1 {
+			t.Errorf("a year later: got %q, want that it has expired", said.String())
+		}
+	})
+}
+
 func TestAPrivateKeyOnWindows(t *testing.T) {
 	for variable, want := range map[string]string{"": "a proxy", "HETERO_TOKEN": "environment variable HETERO_TOKEN"} {
 		err := unchecked("metrics.key_file", "key.pem", variable)
@@ -175,8 +208,6 @@ func TestCertificatesOfAServerThatAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	good, old := [2]string{in("good.pem"), in("good-key.pem")}, [2]string{in("old.pem"), in("old-key.pem")}
-	early := [2]string{in("early.pem"), in("early-key.pem")}
-	writeCertificate(t, early, "early", time.Now().AddDate(1, 0, 1)) // valid for a year
 	writeCertificate(t, good, "good", time.Now().AddDate(0, 1, 0))
 	writeCertificate(t, old, "old", time.Now().Add(-time.Hour))
 	open := in("open-key.pem")
@@ -186,7 +217,6 @@ func TestCertificatesOfAServerThatAreRefused(t *testing.T) {
 	}
 	for _, c := range []struct{ name, certificate, key, want string }{
 		{"an expired certificate", old[0], old[1], "has expired: it was valid from "},
-		{"a certificate that is not valid yet", early[0], early[1], "is not valid yet: it is valid from "},
 		{"another key", good[0], old[1], "private key"},
 		{"a key that others can read", good[0], open, "other users can read"},
 		{"no certificate", in("none"), good[1], "metrics.cert_file"},

@@ -26,6 +26,13 @@ const (
 	TokenFileVariable = "HETERO_TOKEN_FILE"
 )
 
+// These environment variables have the secrets of the dashboard, of the metrics, and of the receiver of events.
+const (
+	DashboardTokenVariable = "HETERO_DASHBOARD_TOKEN"
+	MetricsTokenVariable   = "HETERO_METRICS_TOKEN"
+	WebhookVariable        = "HETERO_NOTIFY_WEBHOOK_SECRET"
+)
+
 // LeastTokenBytes is the minimum length of a token that guards a server. An attacker could guess a shorter token.
 const LeastTokenBytes = 16
 
@@ -147,6 +154,17 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 			content, key)
 	}
 	return secret, nil
+}
+
+// ReadServerToken returns the secret that clients of a web server must send, or "". The server belongs to a table of the
+// configuration.
+func ReadServerToken(table, file, variable string, env session.Environment) (string, error) {
+	token, err := ReadSecret(table+".token_file", file, variable, env)
+	if err == nil && token != "" && len(token) < LeastTokenBytes {
+		return "", exit.Usagef("%s: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"",
+			table, len(token), LeastTokenBytes)
+	}
+	return token, err
 }
 
 // unchecked is the error for a file on Windows, where its mode does not state who may read it.

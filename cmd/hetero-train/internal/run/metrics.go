@@ -20,7 +20,7 @@ import (
 // checkMetrics checks table [metrics] on a machine that serves metrics. The files of this table need not exist on other
 // machines.
 func checkMetrics(cfg *config.Config, opts session.Options) error {
-	if cfg.Metrics.Ranks != "all" && opts.Assignment.Rank != 0 { // Rank of a supervisor is its first rank
+	if !cfg.Metrics.ServedBy(opts.Assignment.Rank) { // Rank of a supervisor is its first rank
 		return nil
 	}
 	_, err := metricsToken(cfg, opts.Env)
@@ -30,18 +30,9 @@ func checkMetrics(cfg *config.Config, opts session.Options) error {
 // metricsToken checks table [metrics] without opening a port. It returns the secret that scrapers must send, or "".
 func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 	c := cfg.Metrics
-	if c.Address == "" {
-		return "", nil
-	}
-	token, err := process.ReadSecret("metrics.token_file", c.TokenFile, "HETERO_METRICS_TOKEN", env)
+	token, err := process.ReadServerToken("metrics", c.TokenFile, process.MetricsTokenVariable, env)
 	if err != nil {
 		return "", err
-	}
-	if token != "" && len(token) < process.LeastTokenBytes {
-		return "",
-			exit.Usagef(
-				"metrics: the token has %d bytes, want at least %d, for example the output of \"openssl rand -hex 16\"",
-				len(token), process.LeastTokenBytes)
 	}
 	err = (&prometheus.ServerOptions{Address: c.Address, Token: token, Insecure: c.Insecure}).CheckAddress()
 	if errors.Is(err, prometheus.ErrExposed) {

@@ -52,7 +52,7 @@ func openSender(cfg *config.Config, opts session.Options) (*notify.Sender, error
 	webhook := c.Webhook
 	if webhook == "" {
 		var err error
-		if webhook, err = process.ReadSecret("notify.webhook_file", c.WebhookFile, "HETERO_NOTIFY_WEBHOOK_SECRET",
+		if webhook, err = process.ReadSecret("notify.webhook_file", c.WebhookFile, process.WebhookVariable,
 			opts.Env); err != nil {
 			return nil, err
 		}

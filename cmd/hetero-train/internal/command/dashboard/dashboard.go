@@ -55,9 +55,6 @@ const example = `  hetero-train dashboard
   hetero-train dashboard --address 0.0.0.0 --token-file ~/.hetero-token
   ssh -L 8501:localhost:8501 HOST hetero-train dashboard       show the page of another machine without opening a port`
 
-// Variable is the name of the environment variable that contains the token.
-const Variable = "HETERO_DASHBOARD_TOKEN"
-
 // memoryLimit is a soft limit of the process without connections, in bytes: the garbage collector works more often
 // above it. The training on the same machine needs the memory more.
 const memoryLimit = 48 << 20
@@ -161,14 +158,9 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	defer folder.Close() // the error of closing a folder that was only read does not matter
 	indexes, unindexed := parts.UserCache("indexes")
 	folder.Indexes, folder.Program = indexes, version.Text()
-	token, err := process.ReadSecret("dashboard.token_file", d.TokenFile, Variable, a.Env)
+	token, err := process.ReadServerToken("dashboard", d.TokenFile, process.DashboardTokenVariable, a.Env)
 	if err != nil {
 		return err
-	}
-	if token != "" && len(token) < process.LeastTokenBytes {
-		return exit.Usagef(
-			"dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token),
-			process.LeastTokenBytes)
 	}
 	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
 	if err != nil {
@@ -188,7 +180,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if !loopback && token == "" && !d.Insecure {
 		if withTraining {
 			return errors.Join(exit.Usagef("dashboard.address %s: other machines can reach this address: set a token (%s or dashboard.token_file), or allow everyone (dashboard.insecure = true)",
-				d.Address, Variable), listener.Close())
+				d.Address, process.DashboardTokenVariable), listener.Close())
 		}
 		token, made = rand.Text(), true
 	}

@@ -22,9 +22,10 @@ import (
 
 const long = `Find problems that would slow down or stop a training run, before the run starts.
 
-The command reads the clock, versions, limits, control groups, network interfaces, ports, token, certificates, shared memory,
-disks, drivers and NCCL settings of this machine. With the launcher of a training run, or with --nnodes, it also connects the machines, and compares
-them. It trains nothing and changes nothing. To test devices and communication, run selftest; to measure speed, run profile.
+The command reads the clock, versions, limits, control groups, network interfaces, ports, tokens, certificates,
+shared memory, disks, drivers and NCCL settings of this machine. With the launcher of a training run, or with
+--nnodes, it also connects the machines, and compares them. It trains nothing and changes nothing. To test devices
+and communication, run selftest; to measure speed, run profile.
 
 Each finding has a level:
   ok       nothing to do

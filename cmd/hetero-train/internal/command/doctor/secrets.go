@@ -8,62 +8,103 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 )
 
-// credential is a token or a certificate that the configuration or the environment names.
+// credential is a secret or a certificate that a run with this configuration reads on this machine.
 type credential struct {
 	Key   string     `json:"key"`
-	Until *time.Time `json:"valid_until,omitempty"` // of a certificate
-	Fault string     `json:"fault,omitempty"`       // the program would refuse it
+	From  *time.Time `json:"valid_from,omitempty"` // of a certificate
+	Until *time.Time `json:"valid_until,omitempty"`
+	Fault string     `json:"fault,omitempty"` // the program would refuse it
+	// Result is what the fault does, if the run trains in spite of it.
+	Result string `json:"result,omitempty"`
+	Server bool   `json:"server,omitempty"` // a web server reads its renewed certificate
 }
 
-// soon is the time before the end of a certificate in which doctor warns. Long runs take weeks.
-const soon = 14 * 24 * time.Hour
-
-// probeCredentials reads the tokens and certificates as a run would.
+// probeCredentials reads the secrets and certificates as a run would.
 func probeCredentials(k *compute.Rank) (list []credential) {
 	cfg, env := k.Process.Cfg, k.Process.Opts.Env
-	own, err := process.ReadCredentials(cfg.Parallel, env)
-	switch {
-	case err != nil:
-		list = append(list, credential{Key: "parallel", Fault: err.Error()})
-	case own.Certificates != nil:
-		list = append(list, credential{Key: "parallel.cert_file", Until: &own.Certificates.Own().NotAfter})
-	case own.Token != "":
-		list = append(list, credential{Key: "parallel.token_file"})
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	for _, server := range []struct{ table, certificate, key string }{
-		{"dashboard", cfg.Dashboard.CertFile, cfg.Dashboard.KeyFile},
-		{"metrics", cfg.Metrics.CertFile, cfg.Metrics.KeyFile},
-	} {
-		settings, err := process.ServerTLS(server.table, server.certificate, server.key, env, quiet)
-		if err == nil && settings == nil {
-			continue // no certificate is named
-		}
-		found := credential{Key: server.table + ".cert_file"}
-		if err == nil {
-			if own, err := settings.GetCertificate(nil); err == nil {
-				found.Until = &own.Leaf.NotAfter
-			}
+	add := func(c credential, err error) {
+		if err != nil {
+			c.Fault = err.Error()
 		} else {
-			found.Fault = err.Error()
+			c.Result = ""
 		}
-		list = append(list, found)
+		list = append(list, c)
+	}
+	own, err := process.ReadCredentials(cfg.Parallel, env)
+	if err != nil {
+		c := credential{Key: "parallel"}
+		if k.Process.Opts.Assignment.WorldSize <= 1 {
+			c.Result = "a run of one rank does not use it"
+		}
+		add(c, err)
+	}
+	if err == nil && own.Token != "" {
+		add(credential{Key: "parallel.token_file"}, nil)
+	}
+	if err == nil && own.Certificates != nil {
+		leaf := own.Certificates.Own()
+		add(credential{Key: "parallel.cert_file", From: &leaf.NotBefore, Until: &leaf.NotAfter}, nil)
+	}
+	server := func(table, variable, token, certificate, key, result string) {
+		secret, err := process.ReadServerToken(table, token, variable, env)
+		if err != nil || secret != "" {
+			add(credential{Key: table + ".token_file", Result: result}, err)
+		}
+		settings, err := process.ServerTLS(table, certificate, key, env, slog.New(slog.DiscardHandler))
+		if err == nil && settings == nil {
+			return // no certificate is named
+		}
+		c := credential{Key: table + ".cert_file", Server: true, Result: result}
+		if err == nil {
+			if pair, err := settings.GetCertificate(nil); err == nil {
+				c.From, c.Until = &pair.Leaf.NotBefore, &pair.Leaf.NotAfter
+			}
+		}
+		add(c, err)
+	}
+	if m := &cfg.Metrics; m.ServedBy(k.Process.Opts.Assignment.Rank) {
+		server("metrics", process.MetricsTokenVariable, m.TokenFile, m.CertFile, m.KeyFile, "")
+	}
+	if d := &cfg.Dashboard; d.Enabled && k.Team.Leads() {
+		server("dashboard", process.DashboardTokenVariable, d.TokenFile, d.CertFile, d.KeyFile,
+			"the run trains without its dashboard")
+	}
+	if n := &cfg.Notify; n.Webhook == "" && k.Team.Leads() {
+		if secret, err := process.ReadSecret("notify.webhook_file", n.WebhookFile, process.WebhookVariable,
+			env); err != nil || secret != "" {
+			add(credential{Key: "notify.webhook_file"}, err)
+		}
 	}
 	return list
 }
 
-// credentials adds findings about tokens and certificates.
+// soon is the longest time before the end of a certificate in which doctor warns. Long runs take weeks.
+const soon = 14 * 24 * time.Hour
+
+// credentials adds findings about secrets and certificates. A certificate is renewed before the last third of its life,
+// which may be hours or years.
 func (f *findings) credentials() {
+	const cure = "correct the file, or the setting that names it (docs/security.md)"
+	now := time.Now()
 	for _, c := range f.of.Credentials {
 		switch {
+		case c.Fault != "" && c.Result != "":
+			f.add("credentials", warning, cure, "%s; %s", c.Fault, c.Result)
 		case c.Fault != "":
-			f.add("credentials", fault, "correct the file, or the setting that names it (docs/security.md)", "%s",
-				c.Fault)
+			f.add("credentials", fault, cure, "%s", c.Fault)
 		case c.Until == nil:
-			f.add("credentials", good, "", "%s: there is a token", c.Key)
-		case time.Until(*c.Until) < soon:
-			f.add("credentials", warning, "make another one with \"hetero-train certs\" before a long run",
-				"%s: the certificate expires on %s", c.Key, c.Until.UTC().Format(time.DateTime))
+			f.add("credentials", good, "", "%s: there is a secret", c.Key)
+		case now.Before(*c.From): // of a server; ranks refuse theirs
+			f.add("credentials", warning, "correct the clock, or make another certificate",
+				"%s: the certificate is valid only from %s; clients refuse it until then", c.Key,
+				c.From.UTC().Format(time.DateTime))
+		case c.Until.Sub(now) < min(soon, c.Until.Sub(*c.From)/3):
+			renew := "renew it before a long run, for example with \"hetero-train certs\""
+			if c.Server {
+				renew = "renew it; the server reads the new files without a restart"
+			}
+			f.add("credentials", warning, renew, "%s: the certificate expires on %s", c.Key,
+				c.Until.UTC().Format(time.DateTime))
 		default:
 			f.add("credentials", good, "", "%s: the certificate is valid until %s", c.Key,
 				c.Until.UTC().Format(time.DateOnly))
