@@ -33,9 +33,11 @@ type Options struct {
 	// Devices is the default number of ranks of a node: one for each local device. 0 means 1.
 	Devices int
 
-	// Resources is the content of resourceconfig.json, a file of SageMaker, and From its path. The caller reads it if
-	// TRAINING_JOB_NAME is set. An empty text with a path means that the file is missing.
-	Resources Value
+	// Resources is the content of resourceconfig.json, a file of SageMaker, and From its path. In a job of SageMaker,
+	// the caller reads it, or sets ResourcesFault to the predicate of a sentence about it, such as "is missing". This
+	// is a fault only if no other source knows the rank.
+	Resources      Value
+	ResourcesFault string
 
 	// Shell is the environment in which an interactive shell above this process started (ShellEnvironment). If a
 	// launcher's variables are in Shell, the launcher started the shell, not this process.

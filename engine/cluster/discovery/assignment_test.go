@@ -99,9 +99,10 @@ func TestFindsTheRank(t *testing.T) {
 		{"SageMaker's file", Options{Devices: 2, Resources: Value{`{"current_host":"b","hosts":["a","b"]}`, "/opt/r.json"}},
 			[]string{"TRAINING_JOB_NAME=j"},
 			"node 1 of 2, starts ranks 2 to 3 of 4, decided by SageMaker, rank 0 at a:29500 (first host of /opt/r.json)"},
-		{"a job of another program, with options", Options{Nodes: option("1"), Resources: Value{"", "/opt/r.json"}},
+		{"a job of another program, with options", Options{Nodes: option("1"),
+			Resources: Value{"", "/opt/r.json"}, ResourcesFault: "is missing"},
 			[]string{"TRAINING_JOB_NAME=j"}, "rank 0 of 1 (local rank 0 of 1), decided by options"},
-		{"a job of Kubernetes", Options{Resources: Value{"", "/opt/r.json"}},
+		{"a job of Kubernetes", Options{Resources: Value{"", "/opt/r.json"}, ResourcesFault: "is missing"},
 			[]string{"TRAINING_JOB_NAME=j", "JOB_COMPLETION_INDEX=0", "WORLD_SIZE=1"},
 			"rank 0 of 1 (local rank 0), decided by Kubernetes"},
 		{"Kubernetes", Options{}, []string{"JOB_COMPLETION_INDEX=2", "WORLD_SIZE=3", "MASTER_ADDR=train-0.train"},
@@ -238,7 +239,7 @@ func TestNamesEveryFault(t *testing.T) {
 		{"SageMaker's file has a host twice", Options{}, []string{
 			`SM_RESOURCE_CONFIG={"hosts":["a","a"],"current_host":"a"}`},
 			[]string{`hosts of SM_RESOURCE_CONFIG: got "a" twice, want each host once`}},
-		{"a job of SageMaker without its file", Options{Resources: Value{"", "/opt/r.json"}},
+		{"a job of SageMaker without its file", Options{Resources: Value{"", "/opt/r.json"}, ResourcesFault: "is missing"},
 			[]string{"TRAINING_JOB_NAME=j"}, []string{`TRAINING_JOB_NAME: got "j", want the file /opt/r.json, in which ` +
 				`SageMaker names the hosts of a job, but it is missing`}},
 		{"SageMaker's list", Options{}, []string{`SM_HOSTS=a,b`, "SM_CURRENT_HOST=b"},

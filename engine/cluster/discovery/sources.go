@@ -175,8 +175,12 @@ func fromMPI(in *input) (claim, string) {
 	return c, "neither PMI_RANK, OMPI_COMM_WORLD_RANK nor MV2_COMM_WORLD_RANK is set"
 }
 
-// SageMakerJob is the variable that SageMaker sets in each container of a training job.
-const SageMakerJob = "TRAINING_JOB_NAME"
+// SageMakerJob and SageMakerARN are variables that SageMaker sets in each container of a training job. Other programs
+// also use the first name.
+const (
+	SageMakerJob = "TRAINING_JOB_NAME"
+	SageMakerARN = "TRAINING_JOB_ARN"
+)
 
 // SageMakerVariables are the variables with the hosts of a job, which the toolkit of SageMaker sets in its images. The
 // last one has the text of resourceconfig.json.
@@ -287,9 +291,10 @@ func fromNobody(in *input) (claim, string) {
 		in.fault("RANK", got(""), "%s, because %s is %s", wantRank, size.From, size.Text)
 	}
 	// Several hosts of a job that know nothing of each other would each train a run of their own.
-	if job, file := in.variable(SageMakerJob), in.options.Resources.From; job.given() && file != "" {
-		in.fault(job.From, got(job.Text), "the file %s, in which SageMaker names the hosts of a job, but it is missing; "+
-			"outside SageMaker, unset the variable, or pass --nnodes 1", file)
+	if why := in.options.ResourcesFault; why != "" {
+		job := in.variable(SageMakerJob)
+		in.fault(job.From, got(job.Text), "the file %s, in which SageMaker names the hosts of a job, but it %s; "+
+			"outside SageMaker, unset the variable, or pass --nnodes 1", in.options.Resources.From, why)
 	}
 	return c, ""
 }

@@ -2,10 +2,11 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 )
@@ -27,24 +28,36 @@ func SageMakerResources(env session.Environment) string {
 }
 
 // sageMakerHosts reads the hosts of a training job of SageMaker. Only images with SageMaker's toolkit have them in
-// their environment; all containers have them in a file.
-func sageMakerHosts(env session.Environment) (discovery.Value, error) {
+// their environment; all containers have them in a file. If the file cannot be read, fault is the predicate of a
+// sentence about it. Without the file, a job has another sign of SageMaker: TRAINING_JOB_NAME alone may be of another
+// program.
+func sageMakerHosts(env session.Environment) (hosts discovery.Value, fault string) {
 	if job, _ := env.Lookup(discovery.SageMakerJob); job == "" {
-		return discovery.Value{}, nil
+		return hosts, ""
 	}
 	for _, name := range discovery.SageMakerVariables {
 		if _, set := env.Lookup(name); set {
-			return discovery.Value{}, nil
+			return hosts, ""
 		}
 	}
-	hosts := discovery.Value{From: SageMakerResources(env)}
+	hosts.From = SageMakerResources(env)
 	text, err := readPublic(discovery.SageMakerJob, hosts.From)
-	if errors.Is(err, fs.ErrNotExist) {
-		return hosts, nil // a fault only if no other launcher started this process
-	}
-	if err == nil && len(text) == 0 {
-		err = exit.Usagef("%s: the file %s is empty", discovery.SageMakerJob, hosts.From)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		_, isJob := env.Lookup(discovery.SageMakerARN)
+		_, missing := os.Stat(filepath.Join(SageMakerFolder(env), "input"))
+		if !isJob && missing != nil {
+			return discovery.Value{}, ""
+		}
+		return hosts, "is missing"
+	case err != nil:
+		if failed := new(fs.PathError); errors.As(err, &failed) {
+			err = failed.Err // without the path again
+		}
+		return hosts, fmt.Sprintf("cannot be read (%v)", err)
+	case len(text) == 0:
+		return hosts, "is empty"
 	}
 	hosts.Text = string(text)
-	return hosts, err
+	return hosts, ""
 }

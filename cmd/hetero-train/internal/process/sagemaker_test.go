@@ -21,16 +21,27 @@ func TestHostsOfSageMaker(t *testing.T) {
 	const job, text = "TRAINING_JOB_NAME=job", `{"current_host":"algo-1","hosts":["algo-1"]}`
 	check := func(name string, environ []string, want, from string) {
 		t.Helper()
-		got, err := sageMakerHosts(session.Environment{Environ: environ})
-		if err != nil || got.Text != want || got.From != from {
-			t.Errorf("%s: got %q, %v, want %q, %q", name, got, err, want, from)
+		got, fault := sageMakerHosts(session.Environment{Environ: environ})
+		if fault != "" || got.Text != want || got.From != from {
+			t.Errorf("%s: got %q, %q, want %q, %q", name, got, fault, want, from)
 		}
 	}
 	assign := func(environ ...string) error {
 		_, err := findAssignment(parts.Defaults(), cli.LauncherFlags{}, nil, environ)
 		return err
 	}
-	check("the variable without the file", []string{in, job}, "", file)
+	check("the variable of another program", []string{in, job}, "", "")
+	if err := assign(in, job); err != nil {
+		t.Errorf("the variable of another program: got %v", err)
+	}
+	const arn = "TRAINING_JOB_ARN=arn:aws:sagemaker:eu-central-1:123456789012:training-job/job"
+	if err := assign(in, job, arn); exit.Code(err) != exit.Usage ||
+		!strings.Contains(err.Error(), "want the file "+file) {
+		t.Errorf("a job without its folder: got %v, want exit code 2 and the file", err)
+	}
+	if err := os.MkdirAll(filepath.Join(base, "input"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := assign(in, job); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "want the file "+file) {
 		t.Errorf("a job without its file: got %v, want exit code 2 and the file", err)
 	}
@@ -40,8 +51,20 @@ func TestHostsOfSageMaker(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if err := assign(in, job); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), file+" is empty") {
+	if err := assign(in, job); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "but it is empty") {
 		t.Errorf("an empty file: got %v, want exit code 2", err)
+	}
+	if err := assign(in, job, "RANK=0", "WORLD_SIZE=1"); err != nil {
+		t.Errorf("an empty file and another launcher: got %v", err)
+	}
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := assign(in, job); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "but it cannot be read") {
+		t.Errorf("a folder in the place of the file: got %v, want exit code 2", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

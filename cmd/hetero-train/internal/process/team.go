@@ -46,13 +46,10 @@ func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []con
 		}
 		return assigned, exit.With(exit.Usage, err)
 	}
-	resources, err := sageMakerHosts(env)
-	if err != nil {
-		return discovery.Assignment{}, err
-	}
+	resources, unread := sageMakerHosts(env)
 	p := cfg.Parallel
 	o := discovery.Options{Devices: devices.LocalDevices(cfg, env.Lookup), Resources: resources,
-		Shell: discovery.ShellEnvironment()}
+		ResourcesFault: unread, Shell: discovery.ShellEnvironment()}
 	o.Nodes, o.NodeRank = discovery.Value{Text: flags.Nodes, From: "--nnodes"}, discovery.Value{
 		Text: flags.NodeRank, From: "--node-rank"}
 	if p.Ranks > 0 {
