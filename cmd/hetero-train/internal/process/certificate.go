@@ -21,8 +21,8 @@ const renewalTime = 10 * time.Second
 // ServerTLS returns the settings of a web server with the certificate and the key that cert_file and key_file of a
 // table name; nil without them. It reads both files now, and again after they have changed, because a server may run
 // for longer than its certificate is valid. If a replacement cannot be used, the server warns, keeps the certificate,
-// and tries again later. ServerTLS accepts a certificate that is not valid yet with a warning: the clocks of the clients
-// decide, and the clock of this machine may be late.
+// and tries again later. It accepts a certificate that is not valid yet, with a warning: the clocks of the clients
+// decide, and that of this machine may be late.
 func ServerTLS(table, certFile, keyFile string, env session.Environment, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil

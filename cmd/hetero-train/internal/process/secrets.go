@@ -156,7 +156,7 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	return secret, nil
 }
 
-// ReadServerToken returns the secret that clients of a web server must send, or "". The server belongs to a table of the
+// ReadServerToken returns the secret that clients of a web server must send, or "". The server has a table of the
 // configuration.
 func ReadServerToken(table, file, variable string, env session.Environment) (string, error) {
 	token, err := ReadSecret(table+".token_file", file, variable, env)

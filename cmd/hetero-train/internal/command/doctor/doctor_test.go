@@ -11,7 +11,8 @@ import (
 
 // healthy returns a machine without faults and warnings.
 func healthy(name string) machine {
-	files, locked, follows, year := uint64(4096), uint64(1)<<40, true, time.Now().AddDate(1, 0, 0)
+	files, locked, follows, now := uint64(4096), uint64(1)<<40, true, time.Now()
+	year := now.AddDate(1, 0, 0)
 	return machine{Ranks: 2, OwnRanks: 1, Machines: 2, HostID: name, Program: "hetero-train 0.1.0",
 		Host: system.Host{Name: name, Kernel: "6.1", Cgroups: "v2",
 			CPU:    system.CPU{Model: "CPU", Usable: 8, Quota: 8},
@@ -21,8 +22,9 @@ func healthy(name string) machine {
 		OpenFiles: &files, LockedBytes: &locked, Clock: &follows,
 		Spaces:        []space{{What: "cache", Path: "/c", Total: 1 << 40, Free: 1 << 39}},
 		NameAddresses: []string{"10.0.0.1"},
-		Credentials:   []credential{{Key: "parallel.token_file"}, {Key: "dashboard.cert_file", Until: &year}},
-		GPUs:          []gpu{{"H100", "580.65", "13.0"}, {"H100", "580.65", "13.0"}}, Module: true, NVIDIA: true,
+		Credentials: []credential{{Key: "parallel.token_file"},
+			{Key: "dashboard.cert_file", From: &now, Until: &year}},
+		GPUs: []gpu{{"H100", "580.65", "13.0"}, {"H100", "580.65", "13.0"}}, Module: true, NVIDIA: true,
 		Shared: &space{Total: 8 << 30}}
 }
 
@@ -66,7 +68,8 @@ func TestEachFaultOfAMachineIsNamed(t *testing.T) {
 			"credentials", fault, "too short"},
 		{"a certificate that ends soon", func(m *machine) {
 			until := time.Now().Add(24 * time.Hour)
-			m.Credentials = []credential{{Key: "metrics.cert_file", Until: &until}}
+			from := until.AddDate(-1, 0, 0)
+			m.Credentials = []credential{{Key: "metrics.cert_file", From: &from, Until: &until}}
 		}, "credentials", warning, "metrics.cert_file: the certificate expires on "},
 		{"a driver that was updated", func(m *machine) { m.GPUs, m.NoGPU = nil, "version mismatch" }, "GPU", fault,
 			"version mismatch"},

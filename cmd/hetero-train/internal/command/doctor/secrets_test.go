@@ -25,7 +25,7 @@ func TestCredentialsAreReadAsARunReadsThem(t *testing.T) {
 	}
 	metrics := func(ranks string) func(*config.Config) {
 		return func(c *config.Config) {
-			c.Metrics.Address, c.Metrics.Ranks, c.Metrics.CertFile, c.Metrics.KeyFile = "127.0.0.1:0", ranks, missing, token
+			c.Metrics = config.Metrics{Address: "127.0.0.1:0", Ranks: ranks, CertFile: missing, KeyFile: token}
 		}
 	}
 	dashboard := func(enabled bool) func(*config.Config) {
@@ -40,16 +40,22 @@ func TestCredentialsAreReadAsARunReadsThem(t *testing.T) {
 		change           func(*config.Config)
 		environ          []string
 	}{
-		{"a token", "parallel.token_file", "", good, 0, 2, func(c *config.Config) { c.Parallel.TokenFile = token }, nil},
+		{"a token", "parallel.token_file", "", good, 0, 2, func(c *config.Config) {
+			c.Parallel.TokenFile = token
+		}, nil},
 		{"a short token", "parallel", "has 5 characters", fault, 0, 2, func(*config.Config) {},
 			[]string{"HETERO_TOKEN=short"}},
 		{"a short token of one rank", "parallel", "has 5 characters", warning, 0, 1, func(*config.Config) {},
 			[]string{"HETERO_TOKEN=short"}},
-		{"no token", "parallel", "no such file", fault, 0, 2, func(c *config.Config) { c.Parallel.TokenFile = missing }, nil},
+		{"no token", "parallel", "no such file", fault, 0, 2, func(c *config.Config) {
+			c.Parallel.TokenFile = missing
+		}, nil},
 		{"no certificate of the metrics", "metrics.cert_file", "no such file", fault, 0, 2, metrics("first"), nil},
 		{"the metrics of another rank", "", "", "", 1, 2, metrics("first"), nil},
 		{"the metrics of each rank", "metrics.cert_file", "no such file", fault, 1, 2, metrics("all"), nil},
-		{"no metrics", "", "", "", 0, 1, func(c *config.Config) { c.Metrics.CertFile, c.Metrics.KeyFile = missing, token }, nil},
+		{"no metrics", "", "", "", 0, 1, func(c *config.Config) {
+			c.Metrics.CertFile, c.Metrics.KeyFile = missing, token
+		}, nil},
 		{"a short token of the metrics", "metrics.token_file", "has 5 bytes", fault, 0, 1, func(c *config.Config) {
 			c.Metrics.Address = "127.0.0.1:0"
 		}, []string{"HETERO_METRICS_TOKEN=short"}},
