@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"math/big"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -40,10 +39,6 @@ func openAuthority(folder string, days int, now time.Time) (a authority, made bo
 	if errors.Is(noCertificate, fs.ErrNotExist) && errors.Is(noKey, fs.ErrNotExist) {
 		a, err = newAuthority(files, days, now)
 		return a, true, err
-	}
-	if info, err := os.Stat(files[1]); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return a, false, exit.Usagef("certs: other users can read the key of the authority %s (mode %04o, want 0600), and make certificates: run chmod 600, or make another authority if they may have",
-			files[1], info.Mode().Perm())
 	}
 	pair, err := tls.LoadX509KeyPair(files[0], files[1])
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -133,13 +134,21 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 	if made {
 		fmt.Fprintf(out, "made the authority %s, valid until %s; keep %s secret\n", paths(folder, authorityName)[0],
 			authority.certificate.NotAfter.Format(time.DateOnly), paths(folder, authorityName)[1])
-	} else if f.authorityGiven {
+	}
+	key := paths(folder, authorityName)[1]
+	// A group may be deliberate. A file system without modes cannot protect the key.
+	if info, err := os.Stat(key); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+		a.Warn(fmt.Errorf("other users can read the key of the authority %s (mode %04o), and make certificates: run chmod 600, or move the folder to a file system with modes",
+			key, info.Mode().Perm()))
+	}
+	if !made && f.authorityGiven {
 		a.Warn(fmt.Errorf("--ca-days has no effect: the authority %s exists, and is valid until %s",
 			paths(folder, authorityName)[0], authority.certificate.NotAfter.Format(time.DateOnly)))
 	}
-	if asked := now.AddDate(0, 0, f.days); asked.After(authority.certificate.NotAfter) {
+	limit := authority.certificate.NotAfter // in whole seconds
+	if asked := now.AddDate(0, 0, f.days).In(limit.Location()).Truncate(time.Second); asked.After(limit) {
 		a.Warn(fmt.Errorf("the certificates are valid until %s instead of %s (--days %d), because the authority expires then",
-			authority.certificate.NotAfter.Format(time.DateOnly), asked.Format(time.DateOnly), f.days))
+			limit.Format(time.DateOnly), asked.Format(time.DateOnly), f.days))
 	}
 	for _, text := range arguments {
 		name, _, _ := strings.Cut(text, ",")

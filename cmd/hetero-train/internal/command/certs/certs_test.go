@@ -99,10 +99,6 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, early := made(t, time.Now().AddDate(-2, 0, 0), "node-a"), made(t, time.Now().AddDate(0, 0, 2), "node-a")
-	open := made(t, time.Now(), "node-a")
-	if err := os.Chmod(filepath.Join(open, "ca-key.pem"), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		folder, machine, says string
 	}{
@@ -114,7 +110,6 @@ func TestFaults(t *testing.T) {
 		{half, "node-b", "restore both files"},
 		{old, "node-b", "the authority " + filepath.Join(old, "ca.pem") + " has expired: it was valid from "},
 		{early, "node-b", "the authority " + filepath.Join(early, "ca.pem") + " is not valid yet: it is valid from "},
-		{open, "node-b", "other users can read the key of the authority " + filepath.Join(open, "ca-key.pem")},
 	} {
 		if out, err := call(c.folder, time.Now(), c.machine); err == nil || exit.Code(err) != exit.Usage ||
 			!strings.Contains(err.Error(), c.says) {
@@ -134,14 +129,27 @@ func TestFaults(t *testing.T) {
 // Options that the authority limits are not ignored silently.
 func TestTheAuthorityLimitsTheCertificates(t *testing.T) {
 	folder := made(t, time.Now(), "node-a")
+	alike := filepath.Join(t.TempDir(), "alike")
 	for _, c := range []struct {
-		f     flags
-		warns []string
+		folder string
+		f      flags
+		mode   os.FileMode // of the key of the authority; 0: unchanged
+		warns  []string
 	}{
-		{flags{days: 30, authorityDays: 3650}, nil},
-		{flags{days: 301, authorityDays: 3650}, []string{"(--days 301), because the authority expires then"}},
-		{flags{days: 30, authorityDays: 20, authorityGiven: true}, []string{"--ca-days has no effect: the authority "}},
+		{folder, flags{days: 30, authorityDays: 3650}, 0, nil},
+		{folder, flags{days: 301, authorityDays: 3650}, 0, []string{"(--days 301), because the authority expires then"}},
+		{folder, flags{days: 30, authorityDays: 20, authorityGiven: true}, 0,
+			[]string{"--ca-days has no effect: the authority "}},
+		{alike, flags{days: 30, authorityDays: 30, authorityGiven: true}, 0, nil},
+		{folder, flags{days: 30}, 0o640, nil},
+		{folder, flags{days: 30}, 0o644, []string{"other users can read the key of the authority " +
+			filepath.Join(folder, "ca-key.pem")}},
 	} {
+		if c.mode != 0 {
+			if err := os.Chmod(filepath.Join(folder, "ca-key.pem"), c.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := os.Remove(filepath.Join(folder, "node-b.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -151,7 +159,7 @@ func TestTheAuthorityLimitsTheCertificates(t *testing.T) {
 		var said bytes.Buffer
 		a := new(cli.App)
 		a.Env.Stdout, a.Env.Stderr = io.Discard, &said
-		if err := run(a, &c.f, folder, []string{"node-b"}, time.Now()); err != nil {
+		if err := run(a, &c.f, c.folder, []string{"node-b"}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if len(c.warns) == 0 && said.Len() > 0 {
