@@ -6,9 +6,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -147,11 +147,44 @@ func TestTheWatcherRefusesWrongSettings(t *testing.T) {
 	const watcher = "ec2/spot-watch.sh"
 	refused(t, "got no command", nil, watcher)
 	refused(t, "got the option --interval", nil, watcher, "--interval", "5")
-	refused(t, "got the command no-such-program", nil, watcher, "no-such-program")
-	for _, interval := range []string{"0", "0.0", "5s", "-1", "1.2.3", "1 2", "."} {
-		refused(t, "SPOT_INTERVAL: got '"+interval+"'", []string{"SPOT_INTERVAL=" + interval}, watcher, "true")
+}
+
+// A setting that the watcher cannot use does not leave the training without a watcher.
+func TestTheWatcherWarnsOfWrongSettings(t *testing.T) {
+	need(t, "sh", "curl")
+	service := &metadata{notices: map[string]int64{action: 1}}
+	service.asked.Store(2) // the token does not expire
+	server := httptest.NewServer(service)
+	defer server.Close()
+	watch := func(environ, command string) (string, int) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "ec2/spot-watch.sh", command)
+		// the first look finds the notice, so no case waits
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + server.URL, environ}
+		said, _ := cmd.CombinedOutput()
+		return string(said), cmd.ProcessState.ExitCode()
 	}
-	refused(t, "SPOT_REBALANCE: got 'yes', want 0 or 1", []string{"SPOT_REBALANCE=yes"}, watcher, "true")
+	for _, c := range []struct{ setting, want string }{
+		{"SPOT_INTERVAL=0.0", "SPOT_INTERVAL: got '0.0'"},
+		{"SPOT_INTERVAL=1.2.3", "SPOT_INTERVAL: got '1.2.3'"},
+		{"SPOT_INTERVAL=s", "SPOT_INTERVAL: got 's'"},
+		{"SPOT_INTERVAL=0.5", ""},
+		{"SPOT_REBALANCE=yes", "SPOT_REBALANCE: got 'yes', want 0 or 1"},
+	} {
+		said, code := watch(c.setting, "true")
+		if code != 0 || !strings.Contains(said, c.want) || strings.Contains(said, "warning") != (c.want != "") {
+			t.Errorf("%s: got exit code %d, %q, want the command and the warning %q", c.setting, code, said, c.want)
+		}
+	}
+	if exec.Command("sleep", "0s").Run() == nil {
+		if said, code := watch("SPOT_INTERVAL=1m", "true"); code != 0 || strings.Contains(said, "warning") {
+			t.Errorf("an interval in minutes: got exit code %d, %q, want no warning", code, said)
+		}
+	}
+	if said, code := watch("", "no-such-program"); code != 127 || !strings.Contains(said, "no command no-such-program yet") {
+		t.Errorf("a missing command: got exit code %d, %q, want 127 and a warning", code, said)
+	}
 }
 
 // User data contain the files of this folder byte for byte, and no token.
@@ -196,7 +229,7 @@ func TestUserDataOfEC2(t *testing.T) {
 
 // Values that would change the YAML or the scripts are refused, and the others arrive.
 func TestUserDataOfEC2RefuseWrongValues(t *testing.T) {
-	need(t, "sh", "sed", "xargs")
+	need(t, "sh", "sed", "grep")
 	const script = "ec2/user-data.sh"
 	hash := strings.Repeat("0123456789abcdef", 4)
 	usual := map[string]string{"RELEASE": "https://example.com/a", "SHA256": hash, "TRAIN_ARGUMENTS": "-c x"}
@@ -214,6 +247,8 @@ func TestUserDataOfEC2RefuseWrongValues(t *testing.T) {
 		{"TRAIN_ARGUMENTS", "-c x\u2028y", "TRAIN_ARGUMENTS: got a control character"},
 		{"TRAIN_ARGUMENTS", "-c x\u0085y", "TRAIN_ARGUMENTS: got a control character"},
 		{"TRAIN_ARGUMENTS", `-c "x`, "want each quote closed"},
+		{"TRAIN_ARGUMENTS", `-c 'x\'`, "want each quote closed"},
+		{"TRAIN_ARGUMENTS", `-c x\`, "a character after each backslash"},
 		{"TRAIN_ARGUMENTS", strings.Repeat("x", 16<<10), "and EC2 takes 16384"},
 		{"TOKEN_COMMAND", "a\nb", "TOKEN_COMMAND: got a line break"},
 		{"TOKEN_COMMAND", "echo 'x", "TOKEN_COMMAND: got a text with an error of syntax"},
@@ -227,11 +262,27 @@ func TestUserDataOfEC2RefuseWrongValues(t *testing.T) {
 		refused(t, c.want, environ, script)
 	}
 	refused(t, "got the argument --release", nil, script, "--release")
-	cmd := exec.Command(script)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "RELEASE=https://example.com/a", "SHA256=" + hash,
-		"TRAIN_ARGUMENTS=--set data.path=/Größe/中"}
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `path=/Größe/中"`+"\n") {
-		t.Errorf("letters beyond ASCII: got %v, %s", err, out)
+	for _, c := range []struct {
+		arguments, want string
+		warns           bool // a shell would split it otherwise
+	}{
+		{"--set data.path=/Größe/中", `"--set data.path=/Größe/中"`, false},
+		{`--set "data.path=\"/data/my images\""`, `"--set \"data.path=\\\"/data/my images\\\"\""`, false},
+		{`--set 'data.path="/data/my images"' -c 'it'\''s'`,
+			`"--set 'data.path=\"/data/my images\"' -c 'it'\\''s'"`, false},
+		{`--set 'a.b="x\\y"'`, `"--set 'a.b=\"x\\\\y\"'"`, true},
+		{`--set "a.b='x\y'"`, `"--set \"a.b='x\\y'\""`, true},
+	} {
+		cmd := exec.Command(script)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "RELEASE=https://example.com/a", "SHA256=" + hash,
+			"TRAIN_ARGUMENTS=" + c.arguments}
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), "TRAIN_ARGUMENTS="+c.want+"\n") ||
+			strings.Contains(said.String(), "systemd removes a backslash") != c.warns {
+			t.Errorf("%s: got %v, %s, %s, want %s", c.arguments, err, said.String(), out, c.want)
+		}
 	}
 }
 
@@ -318,7 +369,7 @@ func TestRequestOfSageMaker(t *testing.T) {
 		r.CheckpointConfig.LocalPath != "/opt/ml/checkpoints" || r.CheckpointConfig.S3Uri != "s3://bucket/checkpoints/run-1" ||
 		len(r.ResourceConfig.InstanceGroups) != 2 || r.ResourceConfig.InstanceGroups[1].InstanceCount != 2 ||
 		r.HyperParameters["train.steps"] != "30" || !r.EnableManagedSpotTraining ||
-		r.StoppingCondition.MaxWaitTimeInSeconds < r.StoppingCondition.MaxRuntimeInSeconds {
+		r.StoppingCondition.MaxWaitTimeInSeconds != 48*3600 {
 		t.Errorf("got %s", out)
 	}
 }
@@ -355,6 +406,9 @@ func TestRequestsThatSageMakerWouldRefuse(t *testing.T) {
 		{with("--role", "ROLE"), "--role: got 'ROLE', want the ARN of a role"},
 		{with("--image", "a b"), "--image: got 'a b'"},
 		{with("--image", ""), "--image: got ''"},
+		{with("--bucket", "bucket/team-a"), ""},
+		{with("--bucket", "bucket/../a"), "--bucket: got '../a', want a name"},
+		{with("--bucket", "bucket/"+strings.Repeat("a", 1015)), "--bucket, --run: got an address of checkpoints of"},
 		{with("--bucket", "s3://bucket"), "--bucket: got 's3://bucket', want the name of a bucket"},
 		{with("--group", "cpus:ml.c5.9xlarge"), "want NAME:TYPE:COUNT"},
 		{with("--group", "cpus:ml.c5.9xlarge:0"), "want NAME:TYPE:COUNT"},
@@ -384,11 +438,16 @@ func TestRequestsThatSageMakerWouldRefuse(t *testing.T) {
 		{add("--hours", "0"), "--hours: got '0', want a whole number from 1 to 672"},
 		{add("--hours", "673"), "--hours: got '673'"},
 		{add("--spot", "--hours", "4", "--wait-hours", "3"), "--wait-hours: got 3, want at least --hours, 4"},
+		{add("--spot", "--hours", "1"), "waits 48 h"},
+		{add("--spot", "--hours", "30"), "waits 60 h"},
 		{add("--wait-hours", "30"), "--wait-hours: got 30 without --spot"},
 		{add("--volume", "-1"), "--volume"},
 		{add("--volume", "16385"), "--volume: got '16385'"},
 		{add("--subnet", "s"), "--subnet and --security-group: given 1 and 0 times"},
-		{add("--run", "../other run"), "--run: got '../other run'"},
+		{add("--run", "resnet50-lr=0.1 + @home/ü"), ""},
+		{add("--run", "../other"), "--run: got '../other'"},
+		{add("--run", "a//b"), "--run: got 'a//b'"},
+		{add("--run", "a\nb"), "--run: got"},
 		{add("--run", ""), "--run: got ''"},
 		{add("train"), "unrecognized arguments: train"},
 		{add("--wait", "5"), "unrecognized arguments: --wait 5"},
@@ -404,7 +463,8 @@ for arguments in json.load(sys.stdin):
     error, code = io.StringIO(), 0
     with contextlib.redirect_stderr(error):
         try:
-            launch.request(launch.options(arguments))
+            waits = launch.request(launch.options(arguments))["StoppingCondition"].get("MaxWaitTimeInSeconds", 0)
+            error.write(f"waits {waits // 3600} h" if waits else "")
         except SystemExit as e:
             code = e.code
     answers.append({"code": code, "error": error.getvalue()})
@@ -428,7 +488,7 @@ json.dump(answers, sys.stdout)`)
 	}
 	for i, c := range cases {
 		code := 2
-		if c.want == "" {
+		if c.want == "" || strings.HasPrefix(c.want, "waits") {
 			code = 0
 		}
 		if got := answers[i]; got.Code != code || !strings.Contains(got.Error, c.want) {
@@ -440,39 +500,56 @@ json.dump(answers, sys.stdout)`)
 // A fault of the settings of AWS ends with one line. The test replaces boto3, which most machines lack.
 func TestFaultsOfAWSEndWithOneLine(t *testing.T) {
 	need(t, "python3")
-	modules := t.TempDir()
-	for path, text := range map[string]string{
-		"boto3.py": "import os\nfrom botocore import exceptions\ndef client(name, region_name):\n" +
-			"    raise getattr(exceptions, os.environ['FAULT'])('said by boto3')\n",
-		"botocore/__init__.py": "",
-		"botocore/exceptions.py": "class BotoCoreError(Exception): pass\nclass ClientError(Exception): pass\n" +
-			"class NoRegionError(BotoCoreError): pass\nclass NoCredentialsError(BotoCoreError): pass\n" +
-			"class PartialCredentialsError(BotoCoreError): pass\nclass ProfileNotFound(BotoCoreError): pass\n" +
-			"class InvalidRegionError(BotoCoreError): pass\nclass InvalidConfigError(BotoCoreError): pass\n" +
-			"class ConfigParseError(BotoCoreError): pass\nclass EndpointConnectionError(BotoCoreError): pass\n",
-	} {
-		path = filepath.Join(modules, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
-			os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+	// one process, because Python starts slowly
+	cmd := exec.Command("python3", "-B", "-c", `import contextlib, io, json, sys, types
+sys.path.insert(0, "sagemaker")
+import launch
+boto3, botocore, faults = (types.ModuleType(name) for name in ("boto3", "botocore", "botocore.exceptions"))
+sys.modules.update({"boto3": boto3, "botocore": botocore, "botocore.exceptions": faults})
+botocore.exceptions = faults
+faults.BotoCoreError = type("BotoCoreError", (Exception,), {})
+faults.ClientError = type("ClientError", (Exception,), {})
+for name in ("NoRegionError", "NoCredentialsError", "SSOError", "TokenRetrievalError", "ParamValidationError",
+             "EndpointConnectionError"):
+    setattr(faults, name, type(name, (faults.BotoCoreError,), {}))
+faults.SSOTokenLoadError = type("SSOTokenLoadError", (faults.SSOError,), {})
+answers = {}
+for name in sys.argv[1].split():
+    def client(service, region_name):
+        raise getattr(faults, name)("said by\nboto3" if name == "ParamValidationError" else "said by boto3")
+    boto3.client = client
+    error, code = io.StringIO(), 0
+    with contextlib.redirect_stderr(error):
+        try:
+            launch.main(sys.argv[2:])
+        except SystemExit as e:
+            code = e.code
+    answers[name] = {"code": code, "error": error.getvalue()}
+json.dump(answers, sys.stdout)`)
+	type answer struct {
+		Code  int
+		Error string
 	}
-	for fault, c := range map[string]struct {
-		code int
-		want string
-	}{
+	cases := map[string]answer{
 		"NoRegionError":           {2, "the region is not set: use --region"},
 		"NoCredentialsError":      {2, "settings of AWS: said by boto3"},
+		"SSOTokenLoadError":       {2, "settings of AWS: said by boto3"},
+		"TokenRetrievalError":     {2, "settings of AWS: said by boto3"},
+		"ParamValidationError":    {2, "arguments: said by; boto3"},
 		"ClientError":             {1, "SageMaker did not start the job run-1: said by boto3"},
 		"EndpointConnectionError": {1, "SageMaker did not start the job run-1: said by boto3"},
-	} {
-		cmd := exec.Command("python3", "-B", "sagemaker/launch.py", "--name", "run-1", "--image", "IMAGE", "--role",
-			"arn:aws:iam::123456789012:role/R", "--bucket", "bucket", "--group", "gpus:ml.g5.12xlarge:1")
-		cmd.Env = append(os.Environ(), "PYTHONPATH="+modules, "FAULT="+fault)
-		said, err := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != c.code || !strings.HasPrefix(string(said), "launch.py: "+c.want) ||
-			strings.Count(string(said), "\n") != 1 {
-			t.Errorf("%s: got %v, %q, want exit code %d and one line, %q", fault, err, said, c.code, c.want)
+	}
+	cmd.Args = append(cmd.Args, strings.Join(slices.Collect(maps.Keys(cases)), " "), "--name", "run-1", "--image",
+		"IMAGE", "--role", "arn:aws:iam::123456789012:role/R", "--bucket", "bucket", "--group", "gpus:ml.g5.12xlarge:1")
+	out, err := cmd.Output()
+	var answers map[string]answer
+	if err != nil || json.Unmarshal(out, &answers) != nil {
+		t.Fatalf("got %q, %v, want answers", out, err)
+	}
+	for fault, want := range cases {
+		if got := answers[fault]; got.Code != want.Code || !strings.HasPrefix(got.Error, "launch.py: "+want.Error) ||
+			strings.Count(got.Error, "\n") != 1 {
+			t.Errorf("%s: got %+v, want one line and %+v", fault, got, want)
 		}
 	}
 }

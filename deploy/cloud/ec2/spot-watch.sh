@@ -5,11 +5,13 @@
 #
 # SPOT_REBALANCE=1 also runs the command at a rebalance recommendation, which may come earlier, or without an interruption.
 # A recommendation that exists before the first look has no effect: the user has started the training in spite of it.
-# SPOT_INTERVAL is the time between two looks, 5 s by default; the notice comes two minutes before the interruption.
+# SPOT_INTERVAL is the time between two looks, as for sleep: 5 by default, in seconds. The notice comes two minutes before
+# the interruption. With a setting that it cannot use, the watcher warns and uses the default, because without a watcher an
+# interruption would end the training without a save.
 # AWS_EC2_METADATA_SERVICE_ENDPOINT replaces the address of the metadata service, as in the tools of AWS.
 # docs/cloud.md explains this file.
 #
-# Exit codes: that of the command; 2 wrong arguments or settings, or curl is missing.
+# Exit codes: that of the command; 2 no command, or curl is missing.
 set -u
 refuse() {
 	printf 'spot-watch.sh: %s\n' "$1" >&2
@@ -24,21 +26,25 @@ case ${1-} in
 '') refuse "got no command, want one, such as: spot-watch.sh systemctl --no-block stop hetero-train.service" ;;
 esac
 command -v curl >/dev/null || refuse "curl is missing: install it"
-command -v "$1" >/dev/null || refuse "got the command $1, which is not in PATH"
+warn() { printf 'spot-watch.sh: warning: %s\n' "$1" >&2; }
+command -v "$1" >/dev/null || warn "there is no command $1 yet: it must exist at the notice"
 endpoint=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 endpoint=${endpoint%/}
 interval=${SPOT_INTERVAL:-5}
 interruption=/latest/meta-data/spot/instance-action
 rebalance=/latest/meta-data/events/recommendations/rebalance
-case $interval in
+case ${interval%[smhd]} in # suffixes of GNU sleep
 *[!0-9.]* | *.*.*) bad=yes ;;
 *[1-9]*) bad='' ;;
 *) bad=yes ;;
 esac
-[ -z "$bad" ] || refuse "SPOT_INTERVAL: got '$interval', want a time above 0 in seconds, such as 5"
+if [ -n "$bad" ] || { [ "$interval" != "${interval%[smhd]}" ] && ! sleep 0s 2>/dev/null; }; then
+	warn "SPOT_INTERVAL: got '$interval', want a time above 0 in seconds, such as 5; the interval is 5 s"
+	interval=5
+fi
 case ${SPOT_REBALANCE:-0} in
 0 | 1) ;;
-*) refuse "SPOT_REBALANCE: got '$SPOT_REBALANCE', want 0 or 1" ;;
+*) warn "SPOT_REBALANCE: got '$SPOT_REBALANCE', want 0 or 1; a rebalance recommendation has no effect" ;;
 esac
 recommendation=first # or watched, after a first look without one; or ignored
 [ "${SPOT_REBALANCE:-0}" = 1 ] || recommendation=ignored
@@ -77,7 +83,7 @@ notice() {
 		answer=$(get /latest/api/token --request PUT)
 		[ "${answer##*
 }" = 200 ] || {
-			say silent "no answer of the metadata service at $endpoint; it is asked again every $interval s"
+			say silent "no answer of the metadata service at $endpoint; the watcher asks again, with the interval $interval"
 			return 1
 		}
 		token=${answer%
@@ -97,7 +103,7 @@ notice() {
 			[ "$path" = "$interruption" ] || recommendation=watched
 			;;
 		401) token= ;; # the token has expired
-		*) say silent "no answer of the metadata service at $endpoint; it is asked again every $interval s" ;;
+		*) say silent "no answer of the metadata service at $endpoint; the watcher asks again, with the interval $interval" ;;
 		esac
 	done
 	return 1

@@ -8,7 +8,8 @@
 # TOKEN_COMMAND is a command that prints the token of a run on several machines, such as:
 #   aws secretsmanager get-secret-value --secret-id hetero-token --query SecretString --output text
 # The token itself does not belong into user data, which every program of the instance can read.
-# The arguments of TRAIN_ARGUMENTS are separated by spaces; quotes and backslashes work as in a shell.
+# The arguments of TRAIN_ARGUMENTS are separated by spaces, and systemd splits them. Quotes work as in a shell. A backslash
+# makes the next character an ordinary one, also within quotes: write \\ for a backslash.
 # docs/cloud.md explains this file.
 #
 # Exit codes: 0 the user data are printed; 2 a value cannot be used.
@@ -50,9 +51,15 @@ https://?* | http://?*) ;;
 *) refuse "RELEASE: got $RELEASE, want an address that begins with https://" ;;
 esac
 printf '%s\n' "$SHA256" | grep -Eqx '[0-9a-f]{64}' || refuse "SHA256: got $SHA256, want 64 hexadecimal digits"
-# xargs knows the quotes of a shell.
-printf '%s\n' "$TRAIN_ARGUMENTS" | xargs printf '%s\n' >/dev/null 2>&1 ||
-	refuse "TRAIN_ARGUMENTS: got $TRAIN_ARGUMENTS, want each quote closed"
+# Regular expressions for the parts of a text that systemd splits. A backslash makes the next character an ordinary one.
+q=\'
+part='[^"'$q'\\]|\\.|"([^"\\]|\\.)*"|'$q'([^'$q'\\]|\\.)*'$q
+differs=$q'[^'$q'\\]*\\|"([^"\\]|\\.)*\\[^"\\$`]' # in the quotes of a shell, this backslash is an ordinary character
+arguments_match() { printf '%s\n' "$TRAIN_ARGUMENTS" | LC_ALL=C grep -Eq "$1"; }
+arguments_match "^($part)*\$" ||
+	refuse "TRAIN_ARGUMENTS: got $TRAIN_ARGUMENTS, want each quote closed, and a character after each backslash"
+! arguments_match "^($part)*($differs)" ||
+	printf '%s\n' 'user-data.sh: warning: TRAIN_ARGUMENTS: systemd removes a backslash within quotes: write \\ for each' >&2
 sh -nc "$TOKEN_COMMAND" 2>/dev/null || refuse "TOKEN_COMMAND: got a text with an error of syntax, want a command of a shell"
 
 # indented N FILE: the file, as a block of YAML.

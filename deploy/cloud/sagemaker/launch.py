@@ -29,6 +29,8 @@ MOST_IMAGE = 255
 MOST_HOURS = 28 * 24
 MOST_SUBNETS, MOST_SECURITY_GROUPS = 16, 5
 MOST_INTEGER = 2**31 - 1
+# Capacity for spot instances may come only after a day or two, also for a short job.
+USUAL_WAIT_HOURS = 48
 MOST_VOLUME = 16384  # GB of a gp2 volume, which SageMaker uses
 JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/?[a-zA-Z_0-9+=,.@/-]+")
@@ -77,6 +79,23 @@ def job_name(text):
 def role(text):
     if not SHORTEST_ROLE <= len(text) <= LONGEST_ROLE or not ROLE.fullmatch(text):
         raise refused(text, "the ARN of a role, such as arn:aws:iam::123456789012:role/NAME")
+    return text
+
+
+def folder(text):
+    """Returns the name of a folder of S3, which may have folders above it."""
+    if len(text) > MOST_URI or not re.fullmatch(r"[^\x00-\x1f\x7f]+", text) or {"", ".", ".."} & set(text.split("/")):
+        raise refused(text, "a name without control characters, or several with / between them, other than . and ..")
+    return text
+
+
+def bucket(text):
+    """Returns the name of a bucket, or of a folder in it."""
+    name, slash, path = text.partition("/")
+    if not re.fullmatch(BUCKET, name):
+        raise refused(text, "the name of a bucket without s3://, or BUCKET/FOLDER")
+    if slash:
+        folder(path)
     return text
 
 
@@ -183,14 +202,13 @@ def parser():
                                 usage="%(prog)s [OPTION...] -- [ARGUMENT of hetero-train train...]", allow_abbrev=False)
     p.register("action", None, Once)
     p.add_argument("--name", required=True, type=job_name, help="name of the job, new for each job")
-    p.add_argument("--run", type=matching(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", 512,
-                                          "letters, digits, points, hyphens and underscores, with / between folders"),
+    p.add_argument("--run", type=folder,
                    help="name of the folder of checkpoints; a later job with the same name continues the run (default: --name)")
     p.add_argument("--image", required=True, type=matching(r"\S+", MOST_IMAGE, f"at most {MOST_IMAGE} characters without spaces"),
                    help="image with hetero-train in a registry of ECR")
     p.add_argument("--role", required=True, type=role, help="ARN of the role of the job")
-    p.add_argument("--bucket", required=True, type=matching(BUCKET, 255, "the name of a bucket, without s3://"),
-                   help="bucket for checkpoints and output")
+    p.add_argument("--bucket", required=True, type=bucket, metavar="BUCKET[/FOLDER]",
+                   help="bucket, or folder of a bucket, for checkpoints and output")
     p.add_argument("--region", type=matching(r"[a-z0-9-]+", 63, "the name of a region, such as eu-central-1"),
                    help="region of the job (default: AWS_DEFAULT_REGION, or that of the profile)")
     p.add_argument("--group", required=True, action="append", type=group, metavar="NAME:TYPE:COUNT", help="instance group; repeatable, up to five")
@@ -199,7 +217,7 @@ def parser():
     p.add_argument("--hyperparameter", action="append", default=[], type=hyperparameter, metavar="KEY=VALUE", help="key of the configuration; tuning jobs set these")
     p.add_argument("--spot", action="store_true", help="use spot instances, and continue after an interruption")
     p.add_argument("--hours", type=number(MOST_HOURS), default=24, help="longest training time (default: 24)")
-    p.add_argument("--wait-hours", type=number(MOST_INTEGER // 3600), help="with --spot: longest training time with the waits for spot instances (default: twice --hours)")
+    p.add_argument("--wait-hours", type=number(MOST_INTEGER // 3600), help="with --spot: longest training time with the waits for spot instances (default: twice --hours, at least 48)")
     p.add_argument("--volume", type=number(MOST_VOLUME), default=100, help="disk of each instance, in GB (default: 100)")
     identifier = matching(r"[-0-9a-zA-Z]+", 32, "an identifier of at most 32 letters, digits and hyphens")
     p.add_argument("--subnet", action="append", default=[], type=identifier, help="subnet of a VPC; repeatable")
@@ -234,13 +252,13 @@ def options(argv):
     if o.wait_hours and not o.spot:
         p.error(f"--wait-hours: got {o.wait_hours} without --spot, want both or none: only spot jobs wait")
     if not o.wait_hours:
-        o.wait_hours = 2 * o.hours
+        o.wait_hours = max(USUAL_WAIT_HOURS, 2 * o.hours)
     if o.wait_hours < o.hours:
         p.error(f"--wait-hours: got {o.wait_hours}, want at least --hours, {o.hours}")
     if bool(o.subnet) != bool(o.security_group):
         p.error(f"--subnet and --security-group: given {len(o.subnet)} and {len(o.security_group)} times, want both or none")
     if len(checkpoints(o)) > MOST_URI:
-        p.error(f"--run: got {len(o.run)} characters, want an address of checkpoints of at most {MOST_URI}")
+        p.error(f"--bucket, --run: got an address of checkpoints of {len(checkpoints(o))} characters, want at most {MOST_URI}")
     if len(o.arguments) > MOST_ARGUMENTS:
         p.error(f"got {len(o.arguments)} arguments of hetero-train, want at most {MOST_ARGUMENTS}: put them into a file for -c")
     for argument in o.arguments:
@@ -255,6 +273,12 @@ def fail(code, text):
     sys.exit(code)
 
 
+# Exceptions of botocore; old versions lack some of them.
+FAULTS_OF_SETTINGS = (
+    "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound", "InvalidRegionError",
+    "InvalidConfigError", "ConfigParseError", "ConfigNotFound", "SSOError", "LoginError", "TokenRetrievalError")
+
+
 def create(r, region):
     """Starts the job and returns its ARN."""
     try:
@@ -266,9 +290,10 @@ def create(r, region):
         return boto3.client("sagemaker", region_name=region).create_training_job(**r)["TrainingJobArn"]
     except exceptions.NoRegionError:
         fail(2, "the region is not set: use --region, set AWS_DEFAULT_REGION, or write region to ~/.aws/config")
-    except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.ProfileNotFound,
-            exceptions.InvalidRegionError, exceptions.InvalidConfigError, exceptions.ConfigParseError) as e:
+    except tuple(getattr(exceptions, name) for name in FAULTS_OF_SETTINGS if hasattr(exceptions, name)) as e:
         fail(2, f"settings of AWS: {e}")
+    except exceptions.ParamValidationError as e:
+        fail(2, f"arguments: {'; '.join(str(e).splitlines())}")
     except (exceptions.BotoCoreError, exceptions.ClientError) as e:
         fail(1, f"SageMaker did not start the job {r['TrainingJobName']}: {e}")
 
