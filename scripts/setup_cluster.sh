@@ -43,8 +43,13 @@ while [ $# -gt 0 ]; do
 		--port) port=$2 ;;
 		--ports) ports=$2 ;;
 		--ssh-config)
-			config=$(from_caller "$2")
-			[ -f "$config" ] || usage "--ssh-config: there is no file $config"
+			config=$2 # ssh knows "none"
+			if [ "$config" != none ]; then
+				config=$(from_caller "$2")
+				if [ ! -r "$config" ] || [ -d "$config" ]; then
+					usage "--ssh-config: cannot read a file $config"
+				fi
+			fi
 			ssh+=(-F "$config")
 			;;
 		esac

@@ -245,7 +245,11 @@ func TestSetupClusterRefusesArguments(t *testing.T) {
 		{"--token", "--token: got no value"},
 		{"--release /nowhere a", "there is no file /nowhere"},
 		{"--token /etc a", "--token: got /etc, want a file"},
-		{"--ssh-config /nowhere a", "--ssh-config: there is no file /nowhere"},
+		{"--ssh-config /nowhere a", "--ssh-config: cannot read a file /nowhere"},
+		{"--ssh-config /etc a", "--ssh-config: cannot read a file /etc"},
+		// ssh takes these two; the next argument is refused
+		{"--ssh-config none --port 80 a", "--port: got '80'"},
+		{"--ssh-config /dev/null --port 80 a", "--port: got '80'"},
 		// paths are those of the caller
 		{"--release cluster_linux_test.go a", "/cmd/hetero-train/program/cluster_linux_test.go is no release"},
 	} {
