@@ -24,7 +24,8 @@ const (
 	Carried
 	// Pinned requires plain outputs.
 	Pinned
-	// Settled compiles with free layouts, then again with exactly the returned layouts.
+	// Settled compiles with free layouts, then again with exactly the returned layouts. If all layouts are plain, it
+	// also compiles the request of Carried.
 	Settled
 	// Shared is Free, with outputs in the memory of inputs if the kernel allows it.
 	Shared
@@ -66,6 +67,8 @@ type Runner struct {
 	buffers  []device.Buffer
 	kernels  []device.Kernel
 	programs []device.Program
+	// elsewhere states that a kernel has a tensor in another layout than plain.
+	elsewhere bool
 }
 
 // Operand is a tensor in device memory.
@@ -224,6 +227,9 @@ func (r *Runner) Do(op device.Op, in ...Operand) []Operand {
 	}
 	k := r.compile(op, asked, out)
 	if r.Policy == Settled {
+		if !r.elsewhere {
+			r.compile(op, k.In(), out)
+		}
 		again := r.compile(op, k.In(), k.Out())
 		for i, s := range again.In() {
 			if !s.Same(k.In()[i]) {
@@ -321,6 +327,9 @@ func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kerne
 	}
 	if k.Workspace() < 0 {
 		r.t.Fatalf("compile %s: workspace of %d bytes", op.Kind(), k.Workspace())
+	}
+	for _, s := range slices.Concat(k.In(), k.Out()) {
+		r.elsewhere = r.elsewhere || s.DType != tensor.Opaque && s.Layout != device.Plain
 	}
 	return k
 }
