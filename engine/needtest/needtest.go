@@ -33,7 +33,7 @@ var remedies = map[string]string{
 	"arm64":        "run third_party/arm64.sh and make ARCH=arm64; apt-get install qemu-user libstdc++6-arm64-cross",
 	"axe":          "run scripts/dashboard_ui.sh --check",
 	"bash":         "apt-get install bash",
-	"chromium":     "apt-get install chromium",
+	"chromium":     "apt-get install chromium-headless-shell",
 	"datasets":     "pip install datasets Pillow, and set HETERO_TORCH to its Python",
 	"compiler":     "apt-get install g++",
 	"git":          "apt-get install git, and test a checkout",

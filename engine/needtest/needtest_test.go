@@ -48,7 +48,7 @@ func TestAMissingPartSkipsOrFails(t *testing.T) {
 		end, says      string
 	}{
 		{"not required", "cpu,shm", program, "skip",
-			"needs chromium: there is no no-such-browser or nor-this-one in PATH (apt-get install chromium)"},
+			"needs chromium: there is no no-such-browser or nor-this-one in PATH (apt-get install chromium-headless-shell)"},
 		{"required", "cpu,chromium", program, "fail", "HETERO_REQUIRE requires this part: needs chromium: "},
 		{"a part of another name", "mpich", func(t testing.TB) { Missing(t, "openmpi", "no mpirun") }, "skip",
 			"needs openmpi: no mpirun"},
