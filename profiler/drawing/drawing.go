@@ -1,9 +1,11 @@
 package drawing
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
+	"image/png"
 	"io"
 	"path/filepath"
 	"strings"
@@ -90,11 +92,24 @@ func File(path string, w, h vg.Length, plots ...*plot.Plot) error {
 	return write(path, svg)
 }
 
+// Picture is a drawing for a PNG file.
+type Picture struct{ *vgimg.Canvas }
+
+// WriteTo encodes the drawing. A higher level of compression takes a half more CPU time, and makes the file of a figure
+// 1 to 4 % smaller.
+func (p Picture) WriteTo(w io.Writer) (int64, error) {
+	var encoded bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&encoded, p.Image()); err != nil {
+		return 0, err
+	}
+	return encoded.WriteTo(w)
+}
+
 // PNG draws a column of plots for a PNG file.
-func PNG(w, h vg.Length, plots ...*plot.Plot) vgimg.PngCanvas {
-	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
-	drawColumn(png, plots)
-	return png
+func PNG(w, h vg.Length, plots ...*plot.Plot) Picture {
+	p := Picture{vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
+	drawColumn(p, plots)
+	return p
 }
 
 func drawColumn(canvas vg.CanvasSizer, plots []*plot.Plot) {
