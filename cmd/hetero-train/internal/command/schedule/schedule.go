@@ -10,7 +10,17 @@ const scheduleLong = `Simulate and compare job schedulers for clusters with diff
 
 The commands simulate a cluster, compare scheduling policies on it, and propose placements for the queue of a real cluster.
 No command needs a GPU. Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a
-generated mix of simulations, machine learning and data processing.`
+generated mix of simulations, machine learning and data processing.
+
+The commands implement ADLRO. Its modules, and the packages that contain them:
+
+  multi-modal data ingestion and normalisation layer   balancer/scheduler/ingest (schedule ingest), features
+  semantic and structural decomposition module         balancer/scheduler/hyper, features
+  dynamic resource orchestration engine                balancer/scheduler (policies), cmd/hetero-train/internal/dqn and jobqueue
+  simulator                                            balancer/scheduler/simulate, workload (schedule simulate)
+  HyperScore                                           balancer/scheduler (score.go), compare (schedule compare)
+
+docs/scheduling.md, "Modules of ADLRO", describes each of them.`
 
 // defaultPolicy is the policy without training that has the best results on the default cluster in
 // docs/benchmarks/scheduling.md.
