@@ -132,6 +132,12 @@ func (j *Job) check(f *faults, w *Workload, i int) {
 	f.number(what, "memory", "bytes", j.Memory, 0, finite, false)
 	f.number(what, "network", "bytes/s", j.Network, 0, finite, false)
 	f.number(what, "priority", "", j.Priority, 0, 1, false)
+	f.number(what, "estimate", "steps", j.Estimate, 0, finite, false)
+	f.number(what, "error of the estimate", "", j.Error, 0, finite, false)
+	if j.Estimate > 0 && j.Error > 0 {
+		f.add("%s: got an estimate of %v steps and an error of %v, want at most one of the two", what, j.Estimate,
+			j.Error)
+	}
 	if i > 0 && j.Arrival < w.Jobs[i-1].Arrival {
 		f.add("%s: got arrival at %v s after a job that arrives at %v s, want jobs in the order of arrival", what,
 			j.Arrival, w.Jobs[i-1].Arrival)
@@ -142,7 +148,8 @@ func (j *Job) valid(w *Workload) bool {
 	in := func(v, most float64) bool { return v >= 0 && v <= most }
 	return j.Kind >= 0 && j.Kind < len(w.Kinds) && j.GPUs >= 1 && in(j.Arrival, finite) && j.Work > 0 &&
 		j.Work <= finite &&
-		in(j.CPUs, finite) && in(j.Memory, finite) && in(j.Network, finite) && in(j.Priority, 1)
+		in(j.CPUs, finite) && in(j.Memory, finite) && in(j.Network, finite) && in(j.Priority, 1) &&
+		(j.Estimate == 0 && j.Error == 0 || in(j.Estimate, finite) && in(j.Error, finite) && j.Estimate*j.Error == 0)
 }
 
 // UnplaceableError reports a job that even an empty cluster cannot hold.

@@ -43,6 +43,10 @@ type Job struct {
 	Network  float64 // bytes/s that each GPU sends while the job spans several machines
 	Priority float64 // between 0 and 1; 1 is the most urgent
 	Guessed  bool    // Work is an upper bound, because the true work is unknown
+
+	// What policies know of the work, for package uncertain. At most one of the two is above 0.
+	Estimate float64 // steps; 0: no estimate is stated
+	Error    float64 // standard deviation of the logarithm of an estimate's error; 0: none is stated
 }
 
 // Workload is a list of jobs in the order of arrival.

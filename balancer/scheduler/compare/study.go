@@ -46,6 +46,7 @@ type Study struct {
 	Seeds      []uint64   `json:"seeds"`
 	Rows       []Row      `json:"policies"` // in the order of the runs
 	Regression Regression `json:"regression_of_utilization_on_completion"`
+	Estimates  string     `json:"estimates,omitempty"` // what the policies know of the work of jobs; "": the exact work
 }
 
 // New compares all policies with the baseline, which must be one of them. Each policy needs one run for each seed.

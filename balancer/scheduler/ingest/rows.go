@@ -104,6 +104,10 @@ var tables = []struct {
 		{Name: "network", Dimension: ByteRate, Most: unlimited,
 			About: "traffic of each GPU while the job spans machines"},
 		{Name: "priority", Most: 1, About: "0 to 1; 1 is the most urgent"},
+		{Name: "estimate", Least: math.SmallestNonzeroFloat64, Most: unlimited,
+			About: "steps that the policies see instead of work"},
+		{Name: "estimate_error", Least: 1e-6, Most: 5,
+			About: "standard deviation of the logarithm of the error of a random estimate, instead of estimate"},
 	}},
 	{Speeds, []Column{
 		text("kind", "name of a kind"),

@@ -125,6 +125,9 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"advise", "--slurm", "--speeds", trace}, 2, "ends with .toml, .csv, .jsonl or .ndjson"},
 		{[]string{"advise", "--slurm", "--policy", "maxmin"}, 2, "does not support this setting"},
 		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "no effect without --kubernetes"},
+		{[]string{"simulate", "--estimate-error", "-1"}, 2, "--estimate-error: got -1, want a number from 0 to 5"},
+		{[]string{"simulate", "--estimates", "guess"}, 2, `--estimates: got "guess", want stated or history`},
+		{[]string{"compare", "--estimates", "history"}, 2, "--estimates has no effect, because the policies know the exact work"},
 	} {
 		o := execute(append([]string{"schedule"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) {

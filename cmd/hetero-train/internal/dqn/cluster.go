@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
@@ -55,7 +56,8 @@ func (s *Source) Digest() string {
 	fmt.Fprintf(h, "%+v\n%+v\n%+v\n%+v\n%+v\n", *s.Setup.Cluster, s.Setup.Kinds, s.Setup.Speeds.Kinds,
 		s.Setup.Speeds.Pairs, s.Setup.Shapes)
 	for _, list := range s.Lists {
-		fmt.Fprintf(h, "%+v\n", *list)
+		// without estimates, a list has the digest that it had before jobs could have estimates
+		fmt.Fprintf(h, "%s\n", strings.ReplaceAll(fmt.Sprintf("%+v", *list), " Estimate:0 Error:0", ""))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -182,7 +182,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 				for p, name := range f.names {
 					if err == nil && lists[i].Err() == nil {
 						if unable[p].runs(i) {
-							all[p].Figures[i], err = f.figures(lists[i], own, f.list(i, seeds[i]), name, jobs)
+							all[p].Figures[i], err = f.figures(lists[i], own, f.list(i, seeds[i]), name, seeds[i], jobs)
 						}
 						switch why := err; {
 						case !leavesOut(why):
@@ -228,7 +228,11 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 		}
 		finished = append(finished, all[p])
 	}
-	return compare.New(f.base, seeds, finished)
+	study, err := compare.New(f.base, seeds, finished)
+	if err == nil {
+		study.Estimates = f.unsure.text(f.listed)
+	}
+	return study, err
 }
 
 // refusal stores the error of the first list, in their order, that fails. The error therefore does not depend on the
@@ -273,9 +277,9 @@ func (f *compareFlags) list(i int, seed uint64) string {
 }
 
 // figures runs one policy on one list of jobs.
-func (f *compareFlags) figures(ctx context.Context, p *policies, what, name string, jobs *scheduler.Workload) (
-	compare.Figures, error) {
-	r, err := f.play(ctx, p, what, name, jobs, false, nil)
+func (f *compareFlags) figures(ctx context.Context, p *policies, what, name string, seed uint64,
+	jobs *scheduler.Workload) (compare.Figures, error) {
+	r, err := f.play(ctx, p, what, name, seed, jobs, false, nil)
 	if err != nil {
 		return compare.Figures{}, err
 	}
@@ -303,6 +307,9 @@ func comparisonText(s *compare.Study) string {
 		b.WriteString("\n1 list of jobs")
 	} else {
 		fmt.Fprintf(&b, "\n%d lists of jobs; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
+	}
+	if s.Estimates != "" {
+		fmt.Fprintf(&b, "\n%s", s.Estimates)
 	}
 	if reg := s.Regression; !math.IsNaN(reg.Slope) {
 		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s",

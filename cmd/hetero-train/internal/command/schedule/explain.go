@@ -68,6 +68,7 @@ type explanation struct {
 	Before   int      `json:"jobs_before_it"` // jobs in the queue when the job arrived
 	Free     []pool   `json:"free_at_arrival"`
 	Stays    []stayed `json:"stays"`
+	Unsure   string   `json:"estimates,omitempty"` // that the policy saw; "" if it knew the exact work
 }
 
 // pool counts the GPUs of a type.
@@ -125,11 +126,12 @@ func (f *explainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return err
 	}
 	watch := &witness{job: job}
-	result, err := f.play(ctx, &f.policies, f.command, f.policyName, jobs, true, watch)
+	result, err := f.play(ctx, &f.policies, f.command, f.policyName, seed, jobs, true, watch)
 	if err != nil {
 		return err
 	}
 	out := f.explain(watch, result, jobs)
+	out.Unsure = f.unsure.text(f.listed)
 	if f.json {
 		return show.JSON(a.Env.Stdout, out)
 	}
@@ -336,6 +338,9 @@ func (e *explanation) text() string {
 	}
 	fmt.Fprintf(&b, "at its arrival: jobs before it in the queue: %d | free GPUs: %s\n", e.Before,
 		strings.Join(free, ", "))
+	if e.Unsure != "" {
+		fmt.Fprintf(&b, "remaining work and predicted ends are estimates: %s\n", e.Unsure)
+	}
 	for _, s := range e.Stays {
 		fmt.Fprintf(&b, "\n%s to %s on %s: %s\n", seconds(s.From), seconds(s.To),
 			strings.Join(show.Foreigners(s.GPUs), ", "), s.Ended)

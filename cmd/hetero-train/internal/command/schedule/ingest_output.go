@@ -52,7 +52,9 @@ type (
 		Name    string                  `json:"name"`
 		Of      string                  `json:"of"` // type of the GPU or kind of the job
 		Arrival any                     `json:"arrival_s,omitempty"`
-		Facts   map[string]ingestedFact `json:"facts"` // by the name of the fact
+		Steps   float64                 `json:"estimate_steps,omitempty"` // that the policies see; 0: not stated
+		Error   float64                 `json:"estimate_error,omitempty"` // 0: not stated
+		Facts   map[string]ingestedFact `json:"facts"`                    // by the name of the fact
 	}
 	ingestedFact struct {
 		Value      any `json:"value"`
@@ -112,7 +114,7 @@ func ingestDocument(d *ingest.Data, ranges *features.Ranges, given []ingest.Miss
 	}
 	for i, j := range w.Jobs {
 		out.Jobs = append(out.Jobs, ingestedRow{Name: j.Name, Of: w.Kinds[j.Kind].Name, Arrival: n(j.Arrival),
-			Facts: facts(ranges.Job(w, i))})
+			Steps: j.Estimate, Error: j.Error, Facts: facts(ranges.Job(w, i))})
 	}
 	if d.Speeds != nil {
 		out.Pairs = len(d.Speeds.Pairs)

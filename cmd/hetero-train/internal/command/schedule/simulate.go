@@ -52,6 +52,7 @@ type simulated struct {
 	Policy string `json:"policy"`
 	Seed   uint64 `json:"seed"`
 	compare.Figures
+	Estimates  string          `json:"estimates,omitempty"`
 	V          *float64        `json:"v"`          // null: no comparison
 	HyperScore *float64        `json:"hyperscore"` // null: no comparison
 	GPUs       []simulatedGPU  `json:"gpus"`
@@ -107,7 +108,7 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return err
 	}
 	run := func(name string) (*scheduler.Result, compare.Figures, error) {
-		r, err := f.play(ctx, &f.policies, f.command, name, jobs, true, nil)
+		r, err := f.play(ctx, &f.policies, f.command, name, f.seed, jobs, true, nil)
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}
@@ -148,7 +149,7 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w *scheduler.Workload,
 	row *compare.Row) simulated {
 	c := f.setup.Cluster
-	out := simulated{Policy: f.policyName, Seed: f.seed, Figures: figures}
+	out := simulated{Policy: f.policyName, Seed: f.seed, Figures: figures, Estimates: f.unsure.text(f.listed)}
 	if row != nil {
 		out.V, out.HyperScore = &row.V.Mean, &row.HyperScore.Mean
 	}
@@ -201,6 +202,9 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 		}
 	}
 	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
+	if unsure := f.unsure.text(f.listed); unsure != "" {
+		fmt.Fprintf(&b, "estimates    %s\n", unsure)
+	}
 	if row != nil {
 		fmt.Fprintf(&b, "HyperScore   %.3f | V = %s, the geometric mean of the three ratios\n", row.HyperScore.Mean,
 			figure(row.V.Mean, 3))

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/ingest"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/uncertain"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -31,6 +32,7 @@ type source struct {
 	input    []string
 	defaults []string
 	changes  []string
+	unsure   estimates
 	flags    *pflag.FlagSet // of the command
 
 	setup  *workload.Setup
@@ -47,7 +49,7 @@ simulation_throughputs.json. --gpus then defines the cluster, and --trace gives 
 
 With --input, cluster, jobs and speeds come from tables in TOML, CSV or JSON lines (docs/scheduling.md, "Input files"). A CSV file has the
 name of its table, such as jobs.csv, or is given as TABLE=FILE. If the files lack figures, the program does not guess them:
---default sets them.`
+--default sets them.` + estimatesLong
 
 func (s *source) add(flags *pflag.FlagSet) {
 	s.addNetwork(flags)
@@ -58,6 +60,7 @@ func (s *source) add(flags *pflag.FlagSet) {
 		"mean number of jobs that arrive at the same time; 1: jobs arrive one by one")
 	flags.Float64Var(&s.arrivals.Surge, "surge", 1,
 		"factor on the arrival rate of machine-learning jobs in the middle third of the run; 1: no surge")
+	s.unsure.add(flags)
 	s.addFiles(flags, "each file replaces one seed")
 	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
@@ -120,6 +123,9 @@ func (s *source) prepare(a *cli.App) error {
 		if _, err := one.generate(0); err != nil {
 			return err
 		}
+	}
+	if err := s.unsure.check(s.command, s.listed); err != nil {
+		return err
 	}
 	return s.readChanges()
 }
@@ -400,10 +406,10 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
-// play runs the policy called name on jobs. run is the name of the run in error messages. If watch is not nil, it
-// records the decisions of the policy.
-func (s *source) play(ctx context.Context, p *policies, run, name string, jobs *scheduler.Workload, record bool,
-	watch *witness) (*scheduler.Result, error) {
+// play runs the policy called name on the jobs of a seed. run is the name of the run in error messages. If watch is not
+// nil, it records the decisions of the policy, which sees estimates instead of the work of jobs.
+func (s *source) play(ctx context.Context, p *policies, run, name string, seed uint64, jobs *scheduler.Workload,
+	record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {
 		return nil, err
@@ -412,6 +418,9 @@ func (s *source) play(ctx context.Context, p *policies, run, name string, jobs *
 	if watch != nil {
 		watch.Policy, played = policy, watch
 	}
+	unsure := s.unsure.Options
+	unsure.List = seed
+	played = uncertain.Hide(played, unsure)
 	r, err := simulate.RunContext(ctx, played, s.setup.Cluster, jobs, s.setup.Speeds,
 		simulate.Options{Changes: s.events, Record: record})
 	if failure := p.failed(policy); failure != nil {

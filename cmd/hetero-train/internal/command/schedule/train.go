@@ -166,6 +166,9 @@ func (f *trainFlags) check(a *cli.App) error {
 	if err := f.read(a); err != nil {
 		return err
 	}
+	if stateEstimates(f.listed) {
+		a.WarnOf("columns estimate and estimate_error have no effect: the training uses the exact work of the jobs")
+	}
 	if f.random == 1 && f.listed != nil {
 		return exit.Usagef("schedule train: --random: got 1 with files of a cluster and jobs, want a number below 1: at 1, all episodes are on random clusters and no episode uses the files")
 	}
