@@ -36,6 +36,19 @@ type Result struct {
 	End       float64      // seconds: the time of the last event
 	GPUHours  []float64    // by GPU: hours in which it had a job
 	Available []float64    // by GPU: hours in which it was available
+	Window    *Window      // nil: the run has none
 	Decisions int          // starts and stops
 	Events    int
 }
+
+// Window is the steady part of a run: without the warm-up, in which the cluster fills, and without the tail, in which it
+// empties. It begins when the first job after the warm-up arrives ([WarmUp]), and ends when the last job arrives.
+type Window struct {
+	From      float64 // seconds
+	To        float64 // seconds
+	Busy      float64 // GPU seconds in which the GPUs had a job
+	Available float64 // GPU seconds in which the GPUs were available
+}
+
+// WarmUp returns the number of jobs of a list that arrive before the steady window: a fifth.
+func WarmUp(jobs int) int { return jobs / 5 }

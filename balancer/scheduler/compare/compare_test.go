@@ -25,7 +25,7 @@ func TestFiguresOf(t *testing.T) {
 	got, err := FiguresOf(w, r)
 	want := Figures{Completion: 225, Throughput: 20, Utilization: 0.5, Wait: 45, Makespan: 360, Stops: 2, P50: 100,
 		P95: 350, P99: 350,
-		Gangs: []Gang{{GPUs: 2, Jobs: 1, Mean: 90, Worst: 90}, {GPUs: 8, Jobs: 1}}}
+		Gangs: []Gang{{GPUs: 2, Jobs: 1, Mean: 90, Worst: 90}, {GPUs: 8, Jobs: 1}}, GPUHours: 0.1}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

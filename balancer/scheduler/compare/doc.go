@@ -13,16 +13,24 @@
 // Means hide single jobs that wait very long. A comparison therefore also contains percentiles of the completion time
 // and, for each number of GPUs, the longest wait of its jobs ([Gang]).
 //
+// The throughput and the utilization of a whole run depend on its length: the cluster fills at the beginning and empties
+// at the end. [Steady] contains these figures for the steady window, from the arrival of the first job after the first
+// fifth until the last arrival. It also has the terms of Little's law, L = lambda * W. In a steady state, L divided by
+// lambda * W is close to 1. It is below 1 while the queue grows, because jobs of the window still wait at its end.
+//
+// [Figures.Judge] adds fairness and cost.
+//
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
 // [scheduler.HyperScore] is a function of V.
 //
 // # Statistics
 //
 //   - Intervals of means: Student's t over seeds. Ratios are averaged and tested as logarithms.
-//   - Two paired tests against the baseline: Student's t, and the exact signed-rank test of Wilcoxon (Individual
+//   - Two paired tests against each baseline: Student's t, and the exact signed-rank test of Wilcoxon (Individual
 //     Comparisons by Ranking Methods, 1945), which assumes no normal distribution. Both are two-sided.
 //   - Several policies are tested, so p values are corrected for multiple tests by Holm's method (A Simple Sequentially
-//     Rejective Multiple Test Procedure, 1979).
+//     Rejective Multiple Test Procedure, 1979). The tests of one figure, of all policies against all baselines, are
+//     corrected together.
 //   - Regression: least squares of utilization on completion time over all runs of all policies. Its test treats all
 //     runs as independent. Runs of several policies with the same seed are not independent, so the p value is usually
 //     too small.

@@ -23,6 +23,11 @@ type Figures struct {
 	P99 float64 `json:"completion_p99_s"`
 
 	Gangs []Gang `json:"waits"` // by number of GPUs, ascending
+
+	Steady   *Steady  `json:"steady"`    // null: the run has no steady window
+	GPUHours float64  `json:"gpu_hours"` // in which the GPUs had a job
+	Fairness *float64 `json:"fairness"`  // Jain's index of the speeds of jobs, see Judge; null: unknown
+	Cost     *float64 `json:"cost"`      // of the GPU hours; null: prices are unknown
 }
 
 // Gang contains the waiting times, from arrival to first start, of the jobs with one number of GPUs.
@@ -71,7 +76,8 @@ func FiguresOf(w *scheduler.Workload, r *scheduler.Result) (Figures, error) {
 		busy += r.GPUHours[g]
 		available += r.Available[g]
 	}
-	f.Utilization = busy / available
+	f.Utilization, f.GPUHours = busy/available, busy
+	f.Steady = steady(r)
 	return f, nil
 }
 

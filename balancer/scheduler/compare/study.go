@@ -32,7 +32,15 @@ type Row struct {
 	P95         Estimate  `json:"completion_p95_s"`
 	P99         Estimate  `json:"completion_p99_s"`
 	Gangs       []Gang    `json:"waits"` // of all runs, by number of GPUs
-	// Ratios to the baseline.
+	// Figures of the steady window; NaN if a run has none.
+	SteadyThroughput  Estimate `json:"steady_throughput_jobs_per_h"`
+	SteadyUtilization Estimate `json:"steady_utilization"`
+	Little            Estimate `json:"little_l_over_lambda_times_w"`
+	Fairness          Estimate `json:"fairness"`          // Jain's index; NaN: unknown
+	Stops             Estimate `json:"stops_per_job"`     // by the policy, or because a GPU failed
+	GPUHours          Estimate `json:"gpu_hours_per_job"` // in which the GPUs had a job
+	Cost              Estimate `json:"cost_per_job"`      // NaN: prices are unknown
+	// Ratios to the first baseline.
 	CompletionRatio  Ratio    `json:"completion_ratio"`
 	ThroughputRatio  Ratio    `json:"throughput_ratio"`
 	UtilizationRatio Ratio    `json:"utilization_ratio"`
@@ -42,24 +50,26 @@ type Row struct {
 
 // Study is a comparison of policies.
 type Study struct {
-	Baseline   string     `json:"baseline"`
+	Baseline   string     `json:"baseline"` // of the rows: the first one
 	Seeds      []uint64   `json:"seeds"`
 	Rows       []Row      `json:"policies"` // in the order of the runs
+	Against    []Against  `json:"against"`  // by baseline
 	Regression Regression `json:"regression_of_utilization_on_completion"`
 	Estimates  string     `json:"estimates,omitempty"` // what the policies know of the work of jobs; "": the exact work
 }
 
 // New compares all policies with the baseline, which must be one of them. Each policy needs one run for each seed.
 func New(baseline string, seeds []uint64, all []Runs) (*Study, error) {
-	base := slices.IndexFunc(all, func(r Runs) bool { return r.Policy == baseline })
-	if base < 0 {
-		return nil, fmt.Errorf("compare policies: got no run of the baseline %q", baseline)
+	return NewAgainst([]string{baseline}, seeds, all)
+}
+
+// NewAgainst is like [New], with several baselines. The ratios of the rows refer to the first one.
+func NewAgainst(baselines []string, seeds []uint64, all []Runs) (*Study, error) {
+	if len(baselines) == 0 || len(seeds) == 0 {
+		return nil, fmt.Errorf("compare policies: got %d baselines and %d seeds, want at least 1 of each",
+			len(baselines), len(seeds))
 	}
-	if len(seeds) == 0 {
-		return nil, fmt.Errorf("compare policies: got no seeds, want at least 1")
-	}
-	study := &Study{Baseline: baseline, Seeds: seeds}
-	var x, y []float64
+	study := &Study{Baseline: baselines[0], Seeds: seeds}
 	for i, runs := range all {
 		if len(runs.Figures) != len(seeds) {
 			return nil, fmt.Errorf("compare policies: policy %s: got %d runs, want %d, one for each seed", runs.Policy,
@@ -68,7 +78,26 @@ func New(baseline string, seeds []uint64, all []Runs) (*Study, error) {
 		if slices.ContainsFunc(all[:i], func(r Runs) bool { return r.Policy == runs.Policy }) {
 			return nil, fmt.Errorf("compare policies: got policy %s twice, want each policy once", runs.Policy)
 		}
-		row, err := compared(runs, all[base])
+	}
+	for i, baseline := range baselines {
+		base := slices.IndexFunc(all, func(r Runs) bool { return r.Policy == baseline })
+		if base < 0 {
+			return nil, fmt.Errorf("compare policies: got no run of the baseline %q", baseline)
+		}
+		if slices.Contains(baselines[:i], baseline) {
+			return nil, fmt.Errorf("compare policies: got the baseline %s twice, want each baseline once", baseline)
+		}
+		against := Against{Baseline: baseline}
+		for _, runs := range all {
+			against.Policies = append(against.Policies, contrast(runs, all[base]))
+		}
+		study.Against = append(study.Against, against)
+	}
+	study.correct()
+	base := all[slices.IndexFunc(all, func(r Runs) bool { return r.Policy == baselines[0] })]
+	var x, y []float64
+	for i, runs := range all {
+		row, err := summarized(runs, base, &study.Against[0].Policies[i])
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +105,6 @@ func New(baseline string, seeds []uint64, all []Runs) (*Study, error) {
 		x = append(x, column(runs.Figures, completion)...)
 		y = append(y, column(runs.Figures, utilization)...)
 	}
-	study.correct(base)
 	study.Regression = regress(x, y)
 	return study, nil
 }
@@ -93,16 +121,27 @@ func column(all []Figures, of func(Figures) float64) []float64 {
 	return out
 }
 
-// compared computes one row. Its p values are not corrected yet.
-func compared(runs, base Runs) (Row, error) {
-	row := Row{Policy: runs.Policy, Runs: runs.Figures}
+// summarized computes one row. c is the contrast with the baseline.
+func summarized(runs, base Runs, c *Contrast) (Row, error) {
+	row := Row{Policy: runs.Policy, Runs: runs.Figures, CompletionRatio: c.Completion, ThroughputRatio: c.Throughput,
+		UtilizationRatio: c.Utilization}
 	for _, of := range []struct {
 		figure   func(Figures) float64
 		estimate *Estimate
 	}{
+		{completion, &row.Completion},
+		{throughput, &row.Throughput},
+		{utilization, &row.Utilization},
 		{func(f Figures) float64 { return f.P50 }, &row.P50},
 		{func(f Figures) float64 { return f.P95 }, &row.P95},
 		{func(f Figures) float64 { return f.P99 }, &row.P99},
+		{steadyThroughput, &row.SteadyThroughput},
+		{steadyUtilization, &row.SteadyUtilization},
+		{func(f Figures) float64 { return f.inWindow(func(s *Steady) float64 { return s.Little }) }, &row.Little},
+		{func(f Figures) float64 { return or(f.Fairness) }, &row.Fairness},
+		{func(f Figures) float64 { return float64(f.Stops) / float64(f.jobs()) }, &row.Stops},
+		{func(f Figures) float64 { return f.GPUHours / float64(f.jobs()) }, &row.GPUHours},
+		{func(f Figures) float64 { return or(f.Cost) / float64(f.jobs()) }, &row.Cost},
 	} {
 		*of.estimate = estimate(column(runs.Figures, of.figure))
 	}
@@ -113,26 +152,12 @@ func compared(runs, base Runs) (Row, error) {
 	}
 	v := slices.Repeat([]float64{1}, len(runs.Figures))
 	for _, figure := range []struct {
-		of       func(Figures) float64
-		inverse  bool // less is better
-		estimate *Estimate
-		ratio    *Ratio
-	}{
-		{completion, true, &row.Completion, &row.CompletionRatio},
-		{throughput, false, &row.Throughput, &row.ThroughputRatio},
-		{utilization, false, &row.Utilization, &row.UtilizationRatio},
-	} {
-		values, ratios := column(runs.Figures, figure.of), column(base.Figures, figure.of)
-		for i := range ratios {
-			ratios[i] = values[i] / ratios[i]
-			if figure.inverse {
-				ratios[i] = 1 / ratios[i]
-			}
-			v[i] *= math.Cbrt(ratios[i])
+		of      func(Figures) float64
+		inverse bool // less is better
+	}{{completion, true}, {throughput, false}, {utilization, false}} {
+		for i, ratio := range ratiosOf(runs, base, figure.of, figure.inverse) {
+			v[i] *= math.Cbrt(ratio)
 		}
-		*figure.estimate = estimate(values)
-		differences := logs(ratios)
-		*figure.ratio = Ratio{geometric(ratios), studentP(differences), wilcoxonP(differences)}
 	}
 	row.V = geometric(v)
 	// HyperScore increases with V, so the ends of its interval are those of the interval of V.
@@ -154,25 +179,25 @@ func compared(runs, base Runs) (Row, error) {
 	return row, nil
 }
 
-// correct applies Holm's method to the tests of each figure. The baseline is not tested.
-func (s *Study) correct(base int) {
-	for _, of := range []func(*Row) *Ratio{
-		func(r *Row) *Ratio { return &r.CompletionRatio },
-		func(r *Row) *Ratio { return &r.ThroughputRatio },
-		func(r *Row) *Ratio { return &r.UtilizationRatio },
-	} {
-		for _, p := range []func(*Ratio) *float64{
-			func(r *Ratio) *float64 { return &r.Student },
-			func(r *Ratio) *float64 { return &r.Wilcoxon },
-		} {
-			values := make([]float64, len(s.Rows))
-			for i := range s.Rows {
-				values[i] = *p(of(&s.Rows[i]))
-			}
-			values[base] = math.NaN()
-			for i, v := range holm(values) {
-				*p(of(&s.Rows[i])) = v
-			}
-		}
+// or returns a figure, or NaN if it is unknown.
+func or(figure *float64) float64 {
+	if figure == nil {
+		return math.NaN()
 	}
+	return *figure
+}
+
+// Optional returns the figures that may be NaN, in this order: throughput and utilization of the steady window, L / (lambda
+// * W), fairness, GPU hours and cost.
+func (f *Figures) Optional() []float64 {
+	return []float64{steadyThroughput(*f), steadyUtilization(*f), f.inWindow(func(s *Steady) float64 { return s.Little }),
+		or(f.Fairness), f.GPUHours, or(f.Cost)}
+}
+
+// jobs returns the number of jobs of a run.
+func (f *Figures) jobs() (n int) {
+	for _, g := range f.Gangs {
+		n += g.Jobs
+	}
+	return n
 }

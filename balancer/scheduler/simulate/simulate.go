@@ -67,6 +67,7 @@ type Sim struct {
 
 	busySince, upSince []float64 // by GPU: seconds; NaN if not busy, not available
 	busy, up           []float64 // by GPU: seconds
+	marks              marks
 
 	jobs      []scheduler.Completion
 	segments  []scheduler.Segment
@@ -156,6 +157,7 @@ func (s *Sim) Reset(w *scheduler.Workload) error {
 		st.Up[g], st.OnGPU[g] = true, st.OnGPU[g][:0]
 		s.busySince[g], s.upSince[g], s.busy[g], s.up[g] = math.NaN(), st.Now, 0, 0
 	}
+	s.marks.from.at, s.marks.to.at = math.NaN(), math.NaN()
 	s.change, s.crowded, s.segments, s.decisions, s.events, s.end = 0, false, nil, 0, 0, st.Now
 	s.happen()
 	return nil
@@ -236,6 +238,7 @@ func (s *Sim) happen() {
 		s.events++
 		s.enqueue(st.Arrived)
 	}
+	s.observe()
 	s.settle()
 }
 
@@ -319,20 +322,14 @@ func (s *Sim) Result(policy string) *scheduler.Result {
 	st := &s.state
 	r := &scheduler.Result{Policy: policy, Jobs: append([]scheduler.Completion(nil), s.jobs...),
 		Segments: append([]scheduler.Segment(nil), s.segments...), End: s.end, Decisions: s.decisions, Events: s.events,
-		GPUHours: make([]float64, len(st.Up)), Available: make([]float64, len(st.Up))}
+		GPUHours: make([]float64, len(st.Up)), Available: make([]float64, len(st.Up)), Window: s.window()}
 	for i := range r.Segments {
 		if math.IsNaN(r.Segments[i].To) { // still runs
 			r.Segments[i].To, r.Segments[i].Ended = st.Now, scheduler.Unfinished
 		}
 	}
 	for g := range st.Up {
-		busy, up := s.busy[g], s.up[g]
-		if !math.IsNaN(s.busySince[g]) {
-			busy += st.Now - s.busySince[g]
-		}
-		if !math.IsNaN(s.upSince[g]) {
-			up += st.Now - s.upSince[g]
-		}
+		busy, up := s.seconds(g)
 		r.GPUHours[g], r.Available[g] = busy/3600, up/3600
 	}
 	return r

@@ -127,6 +127,10 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "no effect without --kubernetes"},
 		{[]string{"simulate", "--estimate-error", "-1"}, 2, "--estimate-error: got -1, want a number from 0 to 5"},
 		{[]string{"simulate", "--estimates", "guess"}, 2, `--estimates: got "guess", want stated or history`},
+		{[]string{"compare", "--baseline", "easy,best"}, 2, `--baseline: unknown policy: got "best"`},
+		{[]string{"compare", "--price", "volta=1"}, 2, "got no price of type turing"},
+		{[]string{"simulate", "--price", "hopper=1"}, 2, `--price: unknown type of GPU: got "hopper"`},
+		{[]string{"simulate", "--price", "volta=x"}, 2, `--price: got "volta=x", want TYPE=NUMBER`},
 		{[]string{"compare", "--estimates", "history"}, 2, "--estimates has no effect, because the policies know the exact work"},
 	} {
 		o := execute(append([]string{"schedule"}, c.args...))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -45,6 +46,22 @@ Columns of the second table:
   p50, p95, p99     completion times within which 50, 95 and 99 % of the jobs end: mean over the seeds
   longest wait      from arrival to first start, by the number of GPUs of the job: the longest over all seeds
 
+Columns of the third table:
+
+  steady jobs/h, steady %   throughput and utilization in the steady window: from the arrival of the first job after the first fifth of
+                            the jobs until the last arrival, because the cluster fills before it and empties after it
+  L/(lambda W)              Little's law: jobs in the cluster, divided by arrival rate times mean time from arrival to end; about 1 in a
+                            steady state, below 1 while the queue grows
+  fairness                  Jain's index of the speeds of jobs, relative to each job alone on its fastest GPUs: 1 if all jobs are slowed
+                            down by the same factor
+  stops/job                 times that the policy stopped a job, or a GPU failed
+  GPU h/job                 GPU time that a job occupied; with --price also its cost
+
+With several baselines, a table for each further baseline follows. All tests of a figure are corrected together.
+
+--plots draws completion, throughput and utilization with their intervals (comparison), the longest waits by number of GPUs (waits), and
+the GPUs of each job over time for the first list of jobs (gantt-POLICY).
+
 Policy fcfs lets the first job block all others, so it is a weak baseline. --baseline easy compares with EASY backfilling, which most
 clusters use.
 
@@ -57,7 +74,8 @@ Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
 const compareExample = `  hetero-train schedule compare
   hetero-train schedule compare --policy fcfs --policy srf --seeds 50 --load 0.95
-  hetero-train schedule compare --baseline easy --jobs 2000 --seeds 5
+  hetero-train schedule compare --baseline easy,srpt --jobs 2000 --seeds 5
+  hetero-train schedule compare --estimate-error 1 --estimates history --plots plots
   hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json
   hetero-train schedule compare --speeds simulation_throughputs.json --gpus v100=12,p100=12,k80=12 --trace a.trace --trace b.trace`
 
@@ -67,10 +85,11 @@ const baseline = "fcfs"
 type compareFlags struct {
 	source
 	names []string
-	base  string // the baseline
+	bases []string // the baselines
 	count int
 	first uint64
 	csv   string
+	plots string // folder
 	json  bool
 }
 
@@ -81,11 +100,14 @@ func newCompare(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.names, "policy", policyNames(),
 		"policies to compare, repeatable; the baseline is always included")
-	flags.StringVar(&f.base, "baseline", baseline, policyUsage("policy with which the others are compared"))
+	flags.StringSliceVar(&f.bases, "baseline", []string{baseline}, policyUsage(
+		"policies with which the others are compared, repeatable; the first one gives the columns of ratios and HyperScore"))
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
 	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
 	flags.StringVar(&f.csv, "csv", "", "write one line per run to this CSV `FILE`")
+	flags.StringVar(&f.plots, "plots", "", "draw the comparison into this `FOLDER`, as PNG and SVG files")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
+	f.addPrices(flags)
 	f.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
@@ -100,12 +122,22 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 		return exit.Usagef("%s: --seed: got %d with --seeds %d, want at most %d: no seed follows 2^64 - 1", f.command,
 			f.first, f.count, last)
 	}
-	if !slices.Contains(policyNames(), f.base) {
-		return exit.Usagef("%s: --baseline: unknown policy: got %q, want one of %s", f.command, f.base,
-			strings.Join(policyNames(), ", "))
+	if len(f.bases) == 0 {
+		return exit.Usagef("%s: --baseline: got no policy, want at least 1", f.command)
 	}
-	if !slices.Contains(f.names, f.base) {
-		f.names = slices.Insert(f.names, 0, f.base)
+	for i, name := range f.bases {
+		switch {
+		case !slices.Contains(policyNames(), name):
+			return exit.Usagef("%s: --baseline: unknown policy: got %q, want one of %s", f.command, name,
+				strings.Join(policyNames(), ", "))
+		case slices.Contains(f.bases[:i], name):
+			return exit.Usagef("%s: --baseline: got %s twice, want each policy once", f.command, name)
+		}
+	}
+	for i := len(f.bases) - 1; i >= 0; i-- {
+		if !slices.Contains(f.names, f.bases[i]) {
+			f.names = slices.Insert(f.names, 0, f.bases[i])
+		}
 	}
 	for i, name := range f.names {
 		if slices.Contains(f.names[:i], name) {
@@ -125,6 +157,11 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 			return err
 		}
 	}
+	if f.plots != "" {
+		if err := os.MkdirAll(f.plots, 0o755); err != nil {
+			return exit.With(exit.IO, fmt.Errorf("%s: --plots: %w", f.command, err))
+		}
+	}
 	if err := f.open(ctx, a); err != nil {
 		return err
 	}
@@ -135,6 +172,11 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	if f.csv != "" {
 		if err := writeFile(f.csv, func(w io.Writer) error { return writeRuns(w, study) }); err != nil {
 			return err
+		}
+	}
+	if f.plots != "" {
+		if err := f.draw(ctx, a, study); err != nil {
+			return fmt.Errorf("%s: --plots: %w", f.command, err)
 		}
 	}
 	if f.json {
@@ -186,10 +228,10 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						}
 						switch why := err; {
 						case !leavesOut(why):
-						case name == f.base:
+						case slices.Contains(f.bases, name):
 							err = fmt.Errorf(
 								"%w; the comparison cannot leave out policy %s, because all ratios refer to this policy",
-								why, f.base)
+								why, name)
 						default:
 							unable[p].add(i, why)
 							err = nil
@@ -228,7 +270,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 		}
 		finished = append(finished, all[p])
 	}
-	study, err := compare.New(f.base, seeds, finished)
+	study, err := compare.NewAgainst(f.bases, seeds, finished)
 	if err == nil {
 		study.Estimates = f.unsure.text(f.listed)
 	}
@@ -283,7 +325,7 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 	if err != nil {
 		return compare.Figures{}, err
 	}
-	return compare.FiguresOf(jobs, r)
+	return f.judged(jobs, r)
 }
 
 // comparisonText returns the table for the terminal.
@@ -303,6 +345,8 @@ func comparisonText(s *compare.Study) string {
 			interval(r.HyperScore, "%.1f"))
 	}
 	b.WriteString(tails(s))
+	b.WriteString(steadyText(s))
+	b.WriteString(contrastsText(s))
 	if len(s.Seeds) == 1 {
 		b.WriteString("\n1 list of jobs")
 	} else {
@@ -402,7 +446,9 @@ func writeRuns(w io.Writer, s *compare.Study) error {
 	out := csv.NewWriter(w)
 	// Flush reports errors
 	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s",
-		"completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops"})
+		"completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops",
+		"steady_throughput_jobs_per_h", "steady_utilization", "little_l_over_lambda_times_w", "fairness", "gpu_hours",
+		"cost"})
 	for _, row := range s.Rows {
 		for i, f := range row.Runs {
 			line := []string{row.Policy, strconv.FormatUint(s.Seeds[i], 10)}
@@ -414,7 +460,15 @@ func writeRuns(w io.Writer, s *compare.Study) error {
 				f.P99, longest} {
 				line = append(line, strconv.FormatFloat(v, 'g', -1, 64))
 			}
-			out.Write(append(line, strconv.Itoa(f.Stops)))
+			line = append(line, strconv.Itoa(f.Stops))
+			for _, v := range f.Optional() {
+				text := "" // unknown
+				if !math.IsNaN(v) {
+					text = strconv.FormatFloat(v, 'g', -1, 64)
+				}
+				line = append(line, text)
+			}
+			out.Write(line)
 		}
 	}
 	out.Flush()

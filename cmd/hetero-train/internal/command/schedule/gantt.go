@@ -16,12 +16,14 @@ import (
 var classNames = [scheduler.Classes]string{scheduler.Simulation: "simulation", scheduler.Learning: "machine learning",
 	scheduler.Processing: "data processing"}
 
+// mostGanttGPUs is the number of rows of a readable figure.
+const mostGanttGPUs = 256
+
 // drawGantt draws the GPUs of each job over time: one row per GPU, one bar per stay. The colour is the class of the
 // job. A bar of half height is a job that shares its GPU.
 func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, r *scheduler.Result) error {
-	const most = 256 // rows of a readable figure
-	if len(c.GPUs) > most {
-		return exit.Usagef("--gantt: got a cluster of %d GPUs, want at most %d", len(c.GPUs), most)
+	if len(c.GPUs) > mostGanttGPUs {
+		return exit.Usagef("--gantt: got a cluster of %d GPUs, want at most %d", len(c.GPUs), mostGanttGPUs)
 	}
 	scale, unit := 1.0, "s"
 	switch {

@@ -42,6 +42,7 @@ func newSimulate(a *cli.App) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
 	flags.StringVar(&f.gantt, "gantt", "", "draw the GPUs of each job over time into this PNG or SVG `FILE`")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
+	f.addPrices(flags)
 	f.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
@@ -112,7 +113,7 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}
-		figures, err := compare.FiguresOf(jobs, r)
+		figures, err := f.judged(jobs, r)
 		return r, figures, err
 	}
 	result, figures, err := run(f.policyName)
@@ -201,7 +202,18 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 			fmt.Fprintf(&b, "             %.1f %% of %d %s\n", 100*busy/available, count, typ.Name)
 		}
 	}
+	if s := figures.Steady; s != nil {
+		fmt.Fprintf(&b, "steady       %s jobs/h and %.1f %% of the GPU time from %s to %s, L/(lambda W) %.2f\n",
+			figure(s.Throughput, 2), 100*s.Utilization, seconds(s.From), seconds(s.To), s.Little)
+	}
+	if figures.Fairness != nil {
+		fmt.Fprintf(&b, "fairness     %.3f\n", *figures.Fairness)
+	}
 	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
+	fmt.Fprintf(&b, "GPU time     %s\n", seconds(3600*figures.GPUHours))
+	if figures.Cost != nil {
+		fmt.Fprintf(&b, "cost         %s\n", figure(*figures.Cost, 2))
+	}
 	if unsure := f.unsure.text(f.listed); unsure != "" {
 		fmt.Fprintf(&b, "estimates    %s\n", unsure)
 	}

@@ -33,6 +33,8 @@ type source struct {
 	defaults []string
 	changes  []string
 	unsure   estimates
+	price    string
+	prices   []float64      // by type of GPU, for a GPU hour; nil: not known
 	flags    *pflag.FlagSet // of the command
 
 	setup  *workload.Setup
@@ -63,6 +65,12 @@ func (s *source) add(flags *pflag.FlagSet) {
 	s.unsure.add(flags)
 	s.addFiles(flags, "each file replaces one seed")
 	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
+}
+
+// addPrices adds the flag for prices.
+func (s *source) addPrices(flags *pflag.FlagSet) {
+	flags.StringVar(&s.price, "price", "",
+		"prices of one GPU hour, for example `volta=2.48,turing=0.35,radeon=0.9`; the results then have the cost of a job")
 }
 
 // addFiles adds the flags that name files. several states what several traces mean.
@@ -125,6 +133,9 @@ func (s *source) prepare(a *cli.App) error {
 		}
 	}
 	if err := s.unsure.check(s.command, s.listed); err != nil {
+		return err
+	}
+	if err := s.readPrices(); err != nil {
 		return err
 	}
 	return s.readChanges()
