@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // A comparison on estimates with two baselines and prices must have all figures, and draw them.
@@ -63,5 +65,47 @@ func TestScheduleComparesWithAllFigures(t *testing.T) {
 	if exact.code != 0 || guessed.code != 0 || exact.stdout == guessed.stdout ||
 		!strings.Contains(guessed.stdout, "estimates    the policies see estimates") {
 		t.Errorf("simulate: got %q and %q with --estimate-error 1", exact.stdout, guessed.stdout)
+	}
+}
+
+// The scenario of the documentation must print the figures of the page. All three figures must have the order of ADLRO's
+// table: fcfs, static, dqn.
+func TestScheduleReproducesTheOrderOfADLRO(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	page, err := os.ReadFile("../../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const files = "examples/scheduling/"
+	command := "schedule compare --input " + files + "cluster.toml --input " + files +
+		"jobs.csv --policy fcfs,static,dqn"
+	if !strings.Contains(string(page), "\n./hetero-train "+command+"\n") {
+		t.Fatalf("docs/scheduling.md: got no command %q", command)
+	}
+	o := execute(strings.Fields(strings.ReplaceAll(command, files, "../../../"+files)))
+	table, _, _ := strings.Cut(o.stdout, "\n\n")
+	if o.code != 0 {
+		t.Fatalf("got exit code %d and %q", o.code, o.stderr)
+	}
+	var before []float64
+	for i, line := range strings.Split(table, "\n") {
+		if !strings.Contains(string(page), "\n"+strings.TrimRight(line, " ")+"\n") {
+			t.Errorf("docs/scheduling.md: got no line %q", line)
+		}
+		if i == 0 {
+			continue
+		}
+		var policy string
+		var completion, throughput, utilization, ratio float64
+		if _, err := fmt.Sscan(line, &policy, &completion, &ratio, &throughput, &ratio, &utilization); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		now := []float64{-completion, throughput, utilization}
+		for k := range before {
+			if now[k] <= before[k] {
+				t.Errorf("policy %s: got figure %v after %v, want a better one", policy, now[k], before[k])
+			}
+		}
+		before = now
 	}
 }
