@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,16 +199,21 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 	secret := c.kubectl("create", "token", "hetero-train-advise", "--namespace=hetero-train")
 	c.must(os.WriteFile(user, regexp.MustCompile(`token: "\w+"`).ReplaceAllLiteral(admin,
 		[]byte(`token: "`+secret+`"`)), 0o600))
+	gates := "" // of the pods
 	suspendedIn := func(namespace, name string) {
 		c.apply(fmt.Sprintf(`{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": %q,
 			"namespace": %q, "labels": {"hetero-train/schedule": "true"}}, "spec": {"suspend": true,
-			"template": {"spec": {"restartPolicy": "Never", "securityContext": {"runAsNonRoot": true, "runAsUser": 1,
+			"template": {"spec": {%s"restartPolicy": "Never", "securityContext": {"runAsNonRoot": true, "runAsUser": 1,
 			"seccompProfile": {"type": "RuntimeDefault"}}, "containers": [{"name": "c", "image": "other",
 			"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-			"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}`, name, namespace))
+			"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}}`, name, namespace, gates))
 	}
 	suspended := func(name string) { suspendedIn("hetero-train", name) }
+	log := []string{"--log=" + filepath.Join(c.folder, "changes.jsonl"), "--changes-per-hour=100000"}
 	adviseIn := func(namespace string, more ...string) (string, int) {
+		if slices.Contains(more, "--apply") {
+			more = append(more, log...)
+		}
 		return c.try("", "env", append([]string{"KUBECONFIG=" + user, c.program, "schedule", "advise", "--kubernetes",
 			"--namespace=" + namespace}, more...)...)
 	}
@@ -289,7 +295,7 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 		t.Errorf("without rights in a namespace: got exit code %d and\n%s\nwant 5", code, out)
 	}
 	c.kubectl("create", "role", "hetero-train-advise-apply", "--namespace=other", "--verb=get,patch",
-		"--resource=jobs.batch")
+		"--resource=jobs.batch,jobs.batch/status")
 	c.kubectl("create", "rolebinding", "hetero-train-advise-apply", "--namespace=other",
 		"--role=hetero-train-advise-apply", "--serviceaccount=hetero-train:hetero-train-advise")
 	c.until("placed Job of another namespace", time.Minute, func() bool {
@@ -301,4 +307,19 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 			"jsonpath={.items[*].spec.nodeName}")
 		return strings.HasPrefix(node, "h100-") || strings.HasPrefix(node, "t4-")
 	})
+	// A gate keeps the pods from starting, so undo can suspend the Job and remove its affinity.
+	gates = `"schedulingGates": [{"name": "example.com/hold"}], `
+	suspended("gated")
+	c.until("placed Job with gated pods", time.Minute, func() bool {
+		_, code := advise("--apply")
+		return code == 0 && c.field("job/gated", ".spec.suspend") == "false" && c.field("job/gated", ".status.active") == "1"
+	})
+	out, code := c.try("", "env", "KUBECONFIG="+user, c.program, "schedule", "advise", "undo", "--kubernetes", "--apply",
+		"--job=hetero-train/gated", log[0])
+	if code != 0 || !strings.Contains(out, "reverted: suspend the Job, remove its affinity for ") ||
+		c.field("job/gated", ".spec.suspend") != "true" ||
+		c.field("job/gated", ".spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution") != "" {
+		t.Errorf("undo: got exit code %d and\n%s\n%s", code, out, c.kubectl("get", "job", "gated",
+			"--namespace=hetero-train", "-o", "json"))
+	}
 }

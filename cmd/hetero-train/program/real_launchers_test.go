@@ -94,10 +94,11 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
+	log := filepath.Join(t.TempDir(), "changes.jsonl")
 	for _, apply := range []bool{false, true} {
 		args, places := []string{"schedule", "advise", "--slurm", "--policy", "fcfs"}, "can start on "
 		if apply {
-			args, places = append(args, "--apply"), "is now restricted to "
+			args, places = append(args, "--apply", "--log", log), "is now restricted to "
 		}
 		o := execute(args)
 		for _, text := range []string{"1 node, 0 running jobs with GPUs or known nodes, 3 pending jobs",
@@ -116,6 +117,22 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 			if held := strings.Contains(string(out), "Reason=JobHeldUser"); held != (i > 0 || !apply) {
 				t.Errorf("%q: job %s: got held %v\n%s", args, job, held, out)
 			}
+		}
+	}
+	for _, apply := range []bool{false, true} {
+		args, says := []string{"schedule", "advise", "undo", "--slurm", "--log", log}, "can be reverted: "
+		if apply {
+			args, says = append(args, "--apply"), "reverted: "
+		}
+		o := execute(args)
+		if want := "job " + jobs[0] + " (wrap) " + says + "hold the job again, remove its node list " + host; o.code !=
+			exit.Done || !strings.Contains(o.stdout, want) {
+			t.Errorf("%q: got exit code %d and %q %q, want %q", args, o.code, o.stdout, o.stderr, want)
+		}
+		out, err := exec.Command("scontrol", "show", "job", jobs[0]).CombinedOutput()
+		if err != nil || strings.Contains(string(out), "ReqNodeList="+host) == apply ||
+			strings.Contains(string(out), "Reason=JobHeldUser") != apply {
+			t.Errorf("%q: got %v and\n%s", args, err, out)
 		}
 	}
 }

@@ -125,13 +125,16 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"advise", "--slurm", "--speeds", trace}, 2, "ends with .toml, .csv, .jsonl or .ndjson"},
 		{[]string{"advise", "--slurm", "--policy", "maxmin"}, 2, "does not support this setting"},
 		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "no effect without --kubernetes"},
+		{[]string{"advise", "--slurm", "--changes-per-hour", "5"}, 2, "--changes-per-hour has no effect without --apply"},
+		{[]string{"advise", "--slurm", "--apply", "--changes-per-hour", "0"}, 2, "got 0, want 1 to 1000000"},
+		{[]string{"advise", "undo"}, 2, "want exactly one of --slurm and --kubernetes"},
 		{[]string{"simulate", "--estimate-error", "-1"}, 2, "--estimate-error: got -1, want a number from 0 to 5"},
 		{[]string{"simulate", "--estimates", "guess"}, 2, `--estimates: got "guess", want stated or history`},
+		{[]string{"compare", "--estimates", "history"}, 2, "--estimates has no effect, because the policies know the exact work"},
 		{[]string{"compare", "--baseline", "easy,best"}, 2, `--baseline: unknown policy: got "best"`},
 		{[]string{"compare", "--price", "volta=1"}, 2, "got no price of type turing"},
 		{[]string{"simulate", "--price", "hopper=1"}, 2, `--price: unknown type of GPU: got "hopper"`},
 		{[]string{"simulate", "--price", "volta=x"}, 2, `--price: got "volta=x", want TYPE=NUMBER`},
-		{[]string{"compare", "--estimates", "history"}, 2, "--estimates has no effect, because the policies know the exact work"},
 	} {
 		o := execute(append([]string{"schedule"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) {
@@ -581,6 +584,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_STATE_HOME", dir) // of the log of changes
 	o := execute([]string{"schedule", "advise", "--slurm"})
 	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast",
 		"holds the job: JobHeldAdmin", "job 10 (c) can start on n1 with 1 v100",

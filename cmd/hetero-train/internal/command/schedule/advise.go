@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -29,6 +30,9 @@ With --apply, the command places the jobs through the queue system:
   Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts only on these nodes; scontrol release N if its owner holds it
   Kubernetes  a suspended batch/v1 Job gets a required node affinity for these nodes, and is resumed
 
+--apply writes each change to a log before it makes the change, and makes at most --changes-per-hour changes. schedule advise undo
+reverts the changes of the log.
+
 Only jobs that opt in are placed: in Slurm by a comment with "hetero-train:" (submit them with sbatch --hold, because Slurm itself starts
 jobs that fit), in Kubernetes by the label hetero-train/schedule=true. Jobs that an administrator, an owner such as a CronJob, Kueue or a
 quota holds stay as they are.
@@ -40,7 +44,8 @@ files"). Without a kind or its speeds, the policy treats all GPUs as equally fas
 
 const adviseExample = `  hetero-train schedule advise --slurm
   hetero-train schedule advise --slurm --speeds simulation_throughputs.json
-  hetero-train schedule advise --slurm --policy rule --apply
+  hetero-train schedule advise --slurm --policy rule --apply --changes-per-hour 20
+  hetero-train schedule advise undo --slurm
   hetero-train schedule advise --kubernetes --namespace ml --json`
 
 type adviseFlags struct {
@@ -48,13 +53,32 @@ type adviseFlags struct {
 	context, namespace             string
 	name                           string // of the policy
 	speeds                         string
+	log                            string // of changes
+	limit                          int    // changes per hour
+	flags                          *pflag.FlagSet
 	policies
 }
+
+// usualLimit is the number of changes per hour without a flag: one per minute. A larger limit places long queues faster,
+// a smaller one leaves more time to notice a wrong placement.
+const usualLimit = 60
 
 // cluster is a real cluster.
 type cluster interface {
 	Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error)
+	// Change describes what Apply will do with a placement.
+	Change(p jobqueue.Placement) jobqueue.Change
 	Apply(ctx context.Context, p jobqueue.Placement) error
+	// Undo reverts a change. Without apply, it only reports what it would do.
+	Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error)
+}
+
+// clusterOf returns the client of a queue system, and its name in the log of changes.
+func clusterOf(kube bool, context, namespace string) (system string, c cluster) {
+	if kube {
+		return "kubernetes", &kubernetes.Client{Context: context, Namespace: namespace}
+	}
+	return "slurm", &slurm.Client{}
 }
 
 func newAdvise(a *cli.App) *cobra.Command {
@@ -69,10 +93,14 @@ func newAdvise(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.speeds, "speeds", "",
 		"`FILE` with the speeds of kinds of jobs on types of GPUs: .json in Gavel's form, .toml or .jsonl")
 	flags.BoolVar(&f.apply, "apply", false, "place the jobs; without it, the command only prints the proposals")
+	flags.IntVar(&f.limit, "changes-per-hour", usualLimit, "`N` jobs that --apply may place per hour, over all runs with the same --log")
+	addLog(flags, &f.log)
 	flags.StringVar(&f.context, "context", "", "`context` of the kubeconfig; default: the current one")
 	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the Jobs; default: all namespaces")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the proposals")
+	f.flags = flags
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
+	cmd.AddCommand(cli.WithoutConfig(newUndo(a), "the commands of schedule have their own flags"))
 	return cmd
 }
 
@@ -82,6 +110,14 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	}
 	if f.slurm && (f.context != "" || f.namespace != "") {
 		return exit.Usagef("schedule advise: --context and --namespace have no effect without --kubernetes")
+	}
+	for _, flag := range []string{"changes-per-hour", "log"} {
+		if !f.apply && f.flags.Changed(flag) {
+			return exit.Usagef("schedule advise: --%s has no effect without --apply", flag)
+		}
+	}
+	if f.limit < 1 || f.limit > 1_000_000 {
+		return exit.Usagef("schedule advise: --changes-per-hour: got %d, want 1 to 1000000", f.limit)
 	}
 	var table jobqueue.Table
 	if f.speeds != "" {
@@ -99,10 +135,14 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	var c cluster = &slurm.Client{}
-	if f.kubernetes {
-		c = &kubernetes.Client{Context: f.context, Namespace: f.namespace}
+	var log *changes // nil without --apply
+	if f.apply {
+		if log, err = openChanges(ctx, f.log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, log.close()) }()
 	}
+	system, c := clusterOf(f.kubernetes, f.context, f.namespace)
 	snapshot, err := c.Read(ctx, float64(time.Now().Unix()))
 	if err != nil {
 		return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
@@ -114,22 +154,54 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if failure := f.failed(policy); failure != nil {
 		return exit.With(exit.Device, fmt.Errorf("schedule advise: policy %s: %w", f.name, failure))
 	}
-	var faults []error
+	var faults error
 	if f.apply {
-		for i := range placements {
-			if p := &placements[i]; len(p.Nodes) > 0 {
-				if err := c.Apply(ctx, *p); err != nil {
-					faults = append(faults, fmt.Errorf("schedule advise: job %s: %w", p.Job, err))
-					continue
-				}
-				p.Applied = true
-			}
-		}
+		faults = f.place(ctx, a, system, c, log, placements)
 	}
 	if err := f.print(a, snapshot, placements); err != nil {
 		return err
 	}
-	return exit.With(exit.Communication, errors.Join(faults...))
+	return faults
+}
+
+// place applies the placements up to the limit per hour. Each change is in the log before it is made.
+func (f *adviseFlags) place(ctx context.Context, a *cli.App, system string, c cluster, log *changes,
+	placements []jobqueue.Placement) error {
+	var faults []error
+	later := 0
+	var next time.Time
+	for i := range placements {
+		p := &placements[i]
+		if len(p.Nodes) == 0 {
+			continue
+		}
+		now := time.Now().UTC()
+		left, free := log.room(f.limit, now)
+		if left == 0 {
+			later, next = later+1, free
+			continue
+		}
+		change := c.Change(*p)
+		id, err := log.begin(event{Time: now, System: system, Where: f.context, Policy: f.name, Reason: p.Reason,
+			Change: &change})
+		if err != nil {
+			return errors.Join(append(faults, err)...)
+		}
+		name, note := applied, ""
+		if err := c.Apply(ctx, *p); err != nil {
+			name, note = failed, err.Error()
+			faults = append(faults, exit.With(exit.Communication, fmt.Errorf("schedule advise: job %s: %w", p.Job, err)))
+		}
+		p.Applied = name == applied
+		if err := log.end(id, now, name, note); err != nil {
+			return errors.Join(append(faults, err)...)
+		}
+	}
+	if later > 0 {
+		a.WarnOf(fmt.Sprintf("%s not applied, because --changes-per-hour is %d; the next change is possible at %s",
+			show.Count(later, "placement"), f.limit, next.Format(time.RFC3339)))
+	}
+	return errors.Join(faults...)
 }
 
 // advice is the result, as JSON.

@@ -58,7 +58,8 @@ const (
 type server struct {
 	mutex   sync.Mutex
 	patches []string
-	failing string // path for which the server returns 403
+	failing string            // path for which the server returns 403
+	more    map[string]string // answers by path
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -83,6 +84,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/apis/batch/v1/namespaces/ml/jobs/lm": `{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"lm","namespace":"ml","resourceVersion":"77"},"spec":{"suspend":true}}`,
 	}
 	text, ok := answers[r.URL.Path]
+	if other, own := s.more[r.URL.Path]; own {
+		text, ok = other, true
+	}
 	switch {
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)

@@ -13,6 +13,7 @@ import (
 type meta struct {
 	Name            string            `json:"name"`
 	Namespace       string            `json:"namespace"`
+	UID             string            `json:"uid"`
 	ResourceVersion string            `json:"resourceVersion"`
 	Created         time.Time         `json:"creationTimestamp"`
 	Labels          map[string]string `json:"labels"`

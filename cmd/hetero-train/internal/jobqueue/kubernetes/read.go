@@ -37,6 +37,7 @@ type Client struct {
 	Context   string            // context of the kubeconfig; "" is the current one
 	Namespace string            // namespace of the jobs to place; "" is all
 	versions  map[string]string // by job ID: the version that was read
+	uids      map[string]string // by job ID
 	hosts     map[string]string // by node: the value of its host name label
 }
 
@@ -107,7 +108,7 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now
 		return nil, err
 	}
 	s := &jobqueue.Snapshot{System: "Kubernetes", Now: now, Budgets: limits.budgets}
-	c.versions, c.hosts = map[string]string{}, map[string]string{}
+	c.versions, c.uids, c.hosts = map[string]string{}, map[string]string{}, map[string]string{}
 	byName := map[string]int{}
 	for _, n := range nodes {
 		one, err := n.node()
@@ -140,7 +141,7 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now
 			continue // the pods of an active Job are in the list of pods
 		}
 		if one, ok := j.job(limits); ok {
-			c.versions[one.ID] = j.Metadata.ResourceVersion
+			c.versions[one.ID], c.uids[one.ID] = j.Metadata.ResourceVersion, j.Metadata.UID
 			one.Skip = cmp.Or(j.held(), one.Skip)
 			s.Jobs = append(s.Jobs, one)
 		}
@@ -369,10 +370,7 @@ func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 		return fmt.Errorf("job %s: got a placement on %d nodes, want a suspended Job that was read and at least 1 node",
 			p.Job, len(p.Nodes))
 	}
-	hosts := make([]string, len(p.Nodes))
-	for i, n := range p.Nodes {
-		hosts[i] = c.hosts[n]
-	}
+	hosts := c.hostsOf(p.Nodes)
 	type object = map[string]any
 	affinity := object{
 		"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{

@@ -17,7 +17,8 @@ import (
 
 // Client runs the programs of Slurm in the search path.
 type Client struct {
-	held map[string]bool // by job ID: whether its owner holds the job, so that Apply must release it
+	held      map[string]bool   // by job ID: whether its owner holds the job, so that Apply must release it
+	submitted map[string]string // by job ID: its identity
 }
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
@@ -71,10 +72,10 @@ func (c *Client) snapshot(queue, nodes answer, now float64) (*jobqueue.Snapshot,
 		}
 		s.Nodes = append(s.Nodes, one)
 	}
-	c.held = map[string]bool{}
+	c.held, c.submitted = map[string]bool{}, map[string]string{}
 	for _, j := range queue.Jobs {
 		if one, ok := j.job(); ok {
-			c.held[one.ID] = j.StateReason == heldByOwner
+			c.held[one.ID], c.submitted[one.ID] = j.StateReason == heldByOwner, j.identity()
 			s.Jobs = append(s.Jobs, one)
 		}
 	}

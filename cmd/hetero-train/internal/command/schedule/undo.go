@@ -1,0 +1,141 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+)
+
+const undoLong = `Revert the changes that schedule advise --apply made, the newest first.
+
+The command reads the log of changes. Without --apply, it changes nothing and prints what it would do:
+
+  Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=)
+  Kubernetes  suspends the Job again, and removes the node affinity that advise added
+
+It does not stop jobs. It leaves out a job that has started, has ended, or has another node list or affinity by now, and states this
+reason. A change is reverted once.`
+
+const undoExample = `  hetero-train schedule advise undo --slurm
+  hetero-train schedule advise undo --slurm --apply
+  hetero-train schedule advise undo --kubernetes --job ml/train --apply`
+
+type undoFlags struct {
+	slurm, kubernetes, apply, json bool
+	context, log                   string
+	jobs                           []string
+}
+
+func newUndo(a *cli.App) *cobra.Command {
+	f := new(undoFlags)
+	cmd := &cobra.Command{Use: "undo", Short: "Revert the changes of schedule advise --apply", Long: undoLong,
+		Example: undoExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.slurm, "slurm", false, "revert changes of Slurm's jobs")
+	flags.BoolVar(&f.kubernetes, "kubernetes", false, "revert changes of Jobs of Kubernetes")
+	flags.StringVar(&f.context, "context", "",
+		"`context` of the kubeconfig, as of the command that made the changes; default: the current one")
+	flags.StringSliceVar(&f.jobs, "job", nil, "`ID` of a job, repeatable; default: all jobs of the log")
+	addLog(flags, &f.log)
+	flags.BoolVar(&f.apply, "apply", false, "revert the changes; without it, the command only prints them")
+	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the reversals")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
+	return cmd
+}
+
+func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
+	if f.slurm == f.kubernetes {
+		return exit.Usagef("schedule advise undo: want exactly one of --slurm and --kubernetes")
+	}
+	if f.slurm && f.context != "" {
+		return exit.Usagef("schedule advise undo: --context has no effect without --kubernetes")
+	}
+	log, err := openChanges(ctx, f.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	system, c := clusterOf(f.kubernetes, f.context, "")
+	list := log.open(system, f.context)
+	for _, id := range f.jobs {
+		if !slices.ContainsFunc(list, func(l *logged) bool { return l.Change.Job == id }) {
+			return exit.Usagef("schedule advise undo: --job %s: the log %s has no change of this job that is left to revert",
+				id, log.path)
+		}
+	}
+	reversals, faults := []jobqueue.Reversal{}, []error(nil)
+	for _, l := range list {
+		if len(f.jobs) > 0 && !slices.Contains(f.jobs, l.Change.Job) {
+			continue
+		}
+		change := *l.Change
+		change.Released = change.Released && l.last != failed // the release is the last step of a change
+		r, err := c.Undo(ctx, change, f.apply)
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			faults = append(faults, fmt.Errorf("schedule advise undo: job %s: %w", l.Change.Job, err))
+			continue
+		}
+		reversals = append(reversals, r)
+		name := ""
+		switch {
+		case r.Done:
+			name = undone
+		case r.Over && f.apply:
+			name = over
+		}
+		if name != "" {
+			if err := log.end(l.ID, time.Now().UTC(), name, r.What); err != nil {
+				return err
+			}
+		}
+	}
+	if err := f.print(a, log.path, reversals); err != nil {
+		return err
+	}
+	return exit.With(exit.Communication, errors.Join(faults...))
+}
+
+func (f *undoFlags) print(a *cli.App, path string, reversals []jobqueue.Reversal) error {
+	if f.json {
+		return show.JSON(a.Env.Stdout, struct {
+			Log       string              `json:"log"`
+			Reversals []jobqueue.Reversal `json:"reversals"`
+		}{path, reversals})
+	}
+	var b strings.Builder
+	if len(reversals) == 0 {
+		fmt.Fprintf(&b, "the log %s has no change that is left to revert\n", path)
+	}
+	possible := false
+	for _, r := range reversals {
+		verb := "cannot be reverted"
+		switch {
+		case r.Done:
+			verb = "reverted"
+		case r.Possible:
+			verb, possible = "can be reverted", true
+		case r.Over:
+			verb = "needs no reversal"
+		}
+		fmt.Fprintf(&b, "job %s (%s) %s: %s\n", show.Foreign(r.Job), show.Foreign(r.Name), verb, show.Foreign(r.What))
+	}
+	if possible && !f.apply {
+		b.WriteString("nothing changed; use --apply to revert the changes\n")
+	}
+	_, err := io.WriteString(a.Env.Stdout, b.String())
+	return err
+}

@@ -1,0 +1,21 @@
+package jobqueue
+
+// Change is one change of a job, for a log and for its reversal.
+type Change struct {
+	Job      string   `json:"job"` // ID
+	Name     string   `json:"name"`
+	Identity string   `json:"identity"`        // that no later job with the same ID has: UID or time of submission
+	Nodes    []string `json:"nodes"`           // to which the job was restricted
+	Hosts    []string `json:"hosts,omitempty"` // Kubernetes: host names of these nodes, as in the affinity
+	Released bool     `json:"released"`        // the change also released the job, which its owner held
+}
+
+// Reversal is the result of an attempt to revert a change.
+type Reversal struct {
+	Job      string `json:"job"`
+	Name     string `json:"name"`
+	Possible bool   `json:"possible"` // false: the job no longer exists, has started, or has another placement
+	Over     bool   `json:"over"`     // no later attempt can revert the change
+	Done     bool   `json:"done"`
+	What     string `json:"what"` // what the reversal does, or why it is not possible
+}
