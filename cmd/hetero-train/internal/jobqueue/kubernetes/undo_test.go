@@ -27,7 +27,7 @@ func TestUndo(t *testing.T) {
 		start    = path + `/status application/merge-patch+json {"metadata":{"uid":"u7"},"status":{"startTime":null}}`
 		affinity = path + ` application/merge-patch+json {"metadata":{"uid":"u7"},"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":null}}}}}}`
 	)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, job string
 		over      bool
 		what      string
@@ -45,6 +45,9 @@ func TestUndo(t *testing.T) {
 			"another Job has this name now", nil},
 	} {
 		for _, apply := range []bool{false, true} {
+			if !apply && i > 0 {
+				continue // each call of kubectl takes CPU time
+			}
 			web.patches, web.more = nil, map[string]string{path: c.job, path + "/status": c.job}
 			r, err := (&Client{Context: "test"}).Undo(context.Background(), change, apply)
 			if err != nil || r.Over != c.over || !strings.Contains(r.What, c.what) || r.Possible != (c.patches != nil) ||
