@@ -41,8 +41,8 @@ type Result struct {
 	Events    int
 }
 
-// Window is the steady part of a run: without the warm-up, in which the cluster fills, and without the tail, in which it
-// empties. It begins when the first job after the warm-up arrives ([WarmUp]), and ends when the last job arrives.
+// Window is the steady part of a run: without the warm-up, in which the cluster fills, and without the tail, in which
+// it empties. It begins when the first job after the warm-up arrives ([WarmUp]), and ends when the last job arrives.
 type Window struct {
 	From      float64 // seconds
 	To        float64 // seconds

@@ -312,7 +312,8 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 	suspended("gated")
 	c.until("placed Job with gated pods", time.Minute, func() bool {
 		_, code := advise("--apply")
-		return code == 0 && c.field("job/gated", ".spec.suspend") == "false" && c.field("job/gated", ".status.active") == "1"
+		return code == 0 && c.field("job/gated", ".spec.suspend") == "false" &&
+			c.field("job/gated", ".status.active") == "1"
 	})
 	out, code := c.try("", "env", "KUBECONFIG="+user, c.program, "schedule", "advise", "undo", "--kubernetes", "--apply",
 		"--job=hetero-train/gated", log[0])

@@ -13,10 +13,11 @@
 // Means hide single jobs that wait very long. A comparison therefore also contains percentiles of the completion time
 // and, for each number of GPUs, the longest wait of its jobs ([Gang]).
 //
-// The throughput and the utilization of a whole run depend on its length: the cluster fills at the beginning and empties
-// at the end. [Steady] contains these figures for the steady window, from the arrival of the first job after the first
-// fifth until the last arrival. It also has the terms of Little's law, L = lambda * W. In a steady state, L divided by
-// lambda * W is close to 1. It is below 1 while the queue grows, because jobs of the window still wait at its end.
+// The throughput and the utilization of a whole run depend on its length: the cluster fills at the beginning and
+// empties at the end. [Steady] contains these figures for the steady window, from the arrival of the first job after
+// the first fifth until the last arrival. It also has the terms of Little's law, L = lambda * W. In a steady state, L
+// divided by lambda * W is close to 1. It is below 1 while the queue grows, because jobs of the window still wait at
+// its end.
 //
 // [Figures.Judge] adds fairness and cost.
 //

@@ -44,9 +44,9 @@ func steady(r *scheduler.Result) *Steady {
 // Judge adds the fairness and the cost of a run. prices is by type of GPU, for one hour of one GPU; nil: unknown.
 //
 // The speed of a job is its running time alone on its fastest type of GPU, divided by its time from arrival to end. The
-// fairness is Jain's index of these speeds, (sum x)^2 / (n * sum x^2): 1 if all jobs are slowed down by the same factor,
-// 1/n if one job gets everything (Jain, Chiu, Hawe: A Quantitative Measure of Fairness, 1984). It leaves out jobs that
-// no single type of GPU can run.
+// fairness is Jain's index of these speeds, (sum x)^2 / (n * sum x^2): 1 if all jobs are slowed down by the same
+// factor, 1/n if one job gets everything (Jain, Chiu, Hawe: A Quantitative Measure of Fairness, 1984). It leaves out
+// jobs that no single type of GPU can run.
 func (f *Figures) Judge(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds, prices []float64,
 	r *scheduler.Result) {
 	var n, sum, squares float64

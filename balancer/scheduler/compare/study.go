@@ -187,11 +187,11 @@ func or(figure *float64) float64 {
 	return *figure
 }
 
-// Optional returns the figures that may be NaN, in this order: throughput and utilization of the steady window, L / (lambda
-// * W), fairness, GPU hours and cost.
+// Optional returns the figures that may be NaN, in this order: throughput and utilization of the steady window, L /
+// (lambda * W), fairness, GPU hours and cost.
 func (f *Figures) Optional() []float64 {
-	return []float64{steadyThroughput(*f), steadyUtilization(*f), f.inWindow(func(s *Steady) float64 { return s.Little }),
-		or(f.Fairness), f.GPUHours, or(f.Cost)}
+	return []float64{steadyThroughput(*f), steadyUtilization(*f),
+		f.inWindow(func(s *Steady) float64 { return s.Little }), or(f.Fairness), f.GPUHours, or(f.Cost)}
 }
 
 // jobs returns the number of jobs of a run.

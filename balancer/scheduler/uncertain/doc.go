@@ -11,18 +11,19 @@
 // The stated estimate of a job is, in this order of preference:
 //
 //   - [scheduler.Job.Estimate], if the job has one
-//   - otherwise its work times exp(sigma*z + r*p). z is a standard normal number that depends only on the seed and on the
-//     index of the job. sigma is [scheduler.Job.Error] if the job has one, otherwise [Options.Sigma]. p is the position
-//     of the job in the list, from 0 to 1. r is normal with deviation [Options.Drift], and depends on the seed and on the
-//     kind of the job: it models wear and software updates, after which old estimates are wrong by the same factor.
+//   - otherwise its work times exp(sigma*z + r*p). z is a standard normal number that depends only on the seed and on
+//     the index of the job. sigma is [scheduler.Job.Error] if the job has one, otherwise [Options.Sigma]. p is the
+//     position of the job in the list, from 0 to 1. r is normal with deviation [Options.Drift], and depends on the seed
+//     and on the kind of the job: it models wear and software updates, after which old estimates are wrong by the same
+//     factor.
 //
 // The median of the error is 1: half of the estimates are too small.
 //
 // # Jobs that exceed their estimate
 //
-// If a job has done as much work as its estimate, the estimate doubles, and doubles again each time that the job reaches
-// it. A policy therefore never sees a running job without remaining work. The doubled estimate stays if the job loses
-// work because a GPU fails.
+// If a job has done as much work as its estimate, the estimate doubles, and doubles again each time that the job
+// reaches it. A policy therefore never sees a running job without remaining work. The doubled estimate stays if the job
+// loses work because a GPU fails.
 //
 // # Estimates from history
 //

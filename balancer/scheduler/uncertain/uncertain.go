@@ -17,7 +17,7 @@ type Options struct {
 	Seed    uint64
 	List    uint64  // number of the list of jobs, so that several lists with one seed have different errors
 	Sigma   float64 // standard deviation of the logarithm of an estimate's error, 0 to MostSigma
-	Drift   float64 // standard deviation over kinds of the logarithm by which estimates are wrong at the end of the list
+	Drift   float64 // standard deviation over kinds of the logarithm of the systematic error at the end of the list
 	History bool    // correct estimates by finished jobs of the same kind
 }
 
@@ -41,8 +41,8 @@ func (o *Options) exact(w *scheduler.Workload) bool {
 	})
 }
 
-// Stated returns the stated estimates of all jobs, in steps. Equal seeds give equal estimates, and a job's random number
-// does not depend on the options of other jobs.
+// Stated returns the stated estimates of all jobs, in steps. Equal seeds give equal estimates, and a job's random
+// number does not depend on the options of other jobs.
 func Stated(w *scheduler.Workload, o Options) []float64 {
 	random := rand.New(rand.NewPCG(o.Seed^0x6572726f72, o.List)) // "error"
 	drifts := rand.New(rand.NewPCG(o.Seed^0x6472696674, o.List)) // "drift"

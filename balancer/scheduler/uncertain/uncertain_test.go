@@ -49,7 +49,8 @@ func TestStatedEstimates(t *testing.T) {
 		t.Errorf("job with an estimate of 123 steps: got %v", got[7])
 	}
 	half := uncertain.Stated(w, uncertain.Options{Seed: 1, List: 5, Sigma: 0.25})
-	if wide, narrow := math.Log(got[9]/w.Jobs[9].Work), math.Log(half[9]/w.Jobs[9].Work); math.Abs(wide-2*narrow) > 1e-9 {
+	wide, narrow := math.Log(got[9]/w.Jobs[9].Work), math.Log(half[9]/w.Jobs[9].Work)
+	if math.Abs(wide-2*narrow) > 1e-9 {
 		t.Errorf("twice the deviation: got errors %v and %v, want twice the error", wide, narrow)
 	}
 	if got[8] != half[8] {

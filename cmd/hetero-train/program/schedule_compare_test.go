@@ -68,8 +68,8 @@ func TestScheduleComparesWithAllFigures(t *testing.T) {
 	}
 }
 
-// The scenario of the documentation must print the figures of the page. All three figures must have the order of ADLRO's
-// table: fcfs, static, dqn.
+// The scenario of the documentation must print the figures of the page. All three figures must have the order of
+// ADLRO's table: fcfs, static, dqn.
 func TestScheduleReproducesTheOrderOfADLRO(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	page, err := os.ReadFile("../../../docs/scheduling.md")

@@ -59,8 +59,8 @@ type adviseFlags struct {
 	policies
 }
 
-// usualLimit is the number of changes per hour without a flag: one per minute. A larger limit places long queues faster,
-// a smaller one leaves more time to notice a wrong placement.
+// usualLimit is the number of changes per hour without a flag: one per minute. A larger limit places long queues
+// faster, a smaller one leaves more time to notice a wrong placement.
 const usualLimit = 60
 
 // cluster is a real cluster.
@@ -190,7 +190,8 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system string, c cl
 		name, note := applied, ""
 		if err := c.Apply(ctx, *p); err != nil {
 			name, note = failed, err.Error()
-			faults = append(faults, exit.With(exit.Communication, fmt.Errorf("schedule advise: job %s: %w", p.Job, err)))
+			faults = append(faults,
+				exit.With(exit.Communication, fmt.Errorf("schedule advise: job %s: %w", p.Job, err)))
 		}
 		p.Applied = name == applied
 		if err := log.end(id, now, name, note); err != nil {

@@ -72,13 +72,15 @@ func logPath(flag string) (string, error) {
 	if !filepath.IsAbs(state) { // the standard ignores relative paths
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", exit.Usagef("schedule advise: there is no folder for the log of changes: %w; want --log FILE", err)
+			return "", exit.Usagef("schedule advise: there is no folder for the log of changes: %w; want --log FILE",
+				err)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
 	state = filepath.Join(state, "hetero-train")
 	if err := os.MkdirAll(state, 0o700); err != nil {
-		return "", exit.With(exit.IO, fmt.Errorf("schedule advise: folder of the log of changes: %w; want --log FILE", err))
+		return "", exit.With(exit.IO,
+			fmt.Errorf("schedule advise: folder of the log of changes: %w; want --log FILE", err))
 	}
 	return filepath.Join(state, "advise.jsonl"), nil
 }
@@ -193,8 +195,9 @@ func (c *changes) end(id int, now time.Time, name, note string) error {
 	return nil
 }
 
-// room returns how many more changes a limit per hour permits now, and when the oldest change of the last hour no longer
-// counts. A refused change does not count. A change with a later time counts, because the clock may have been set back.
+// room returns how many more changes a limit per hour permits now, and when the oldest change of the last hour no
+// longer counts. A refused change does not count. A change with a later time counts, because the clock may have been
+// set back.
 func (c *changes) room(limit int, now time.Time) (left int, next time.Time) {
 	left = limit
 	for _, l := range c.all {

@@ -63,7 +63,8 @@ func TestLogOfChanges(t *testing.T) {
 	if jobs != "dba" || len(c.open("kubernetes", "")) != 0 || len(c.open("slurm", "x")) != 0 {
 		t.Errorf("got changes of jobs %q to undo, want dba", jobs)
 	}
-	if id, err := c.begin(event{Time: now, System: "slurm", Change: &jobqueue.Change{Job: "e"}}); err != nil || id != 5 {
+	id, err := c.begin(event{Time: now, System: "slurm", Change: &jobqueue.Change{Job: "e"}})
+	if err != nil || id != 5 {
 		t.Errorf("got change %d, %v, want 5", id, err)
 	}
 	c.close()

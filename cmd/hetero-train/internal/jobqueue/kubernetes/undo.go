@@ -71,8 +71,8 @@ func (j *changed) placedOn() (hosts []string, ok bool) {
 	return required.Terms[0].Expressions[0].Values, true
 }
 
-// Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it changes nothing and reports what
-// it would do. It does not stop a Job that has a ready pod, or a pod that has ended.
+// Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it changes nothing and reports
+// what it would do. It does not stop a Job that has a ready pod, or a pod that has ended.
 //
 // Kubernetes permits a change of the affinity only while a Job is suspended and has no start time, so Undo also removes
 // the start time from the status of the Job.

@@ -50,8 +50,8 @@ func TestUndo(t *testing.T) {
 			}
 			web.patches, web.more = nil, map[string]string{path: c.job, path + "/status": c.job}
 			r, err := (&Client{Context: "test"}).Undo(context.Background(), change, apply)
-			if err != nil || r.Over != c.over || !strings.Contains(r.What, c.what) || r.Possible != (c.patches != nil) ||
-				r.Done != (apply && c.patches != nil) {
+			if err != nil || r.Over != c.over || !strings.Contains(r.What, c.what) ||
+				r.Possible != (c.patches != nil) || r.Done != (apply && c.patches != nil) {
 				t.Errorf("%s, apply %v: got %+v, %v, want %q", c.name, apply, r, err, c.what)
 			}
 			want := c.patches
