@@ -103,8 +103,10 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 			}
 		}
 	}
-	if err := f.print(a, log.path, reversals); err != nil {
-		return err
+	if len(faults) == 0 || len(reversals) > 0 {
+		if err := f.print(a, log.path, reversals); err != nil {
+			return err
+		}
 	}
 	return exit.With(exit.Communication, errors.Join(faults...))
 }
