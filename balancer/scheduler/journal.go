@@ -61,8 +61,8 @@ func (j *Journal) Start(job int) (order int) {
 	return j.order[job]
 }
 
-// Job records that a job has entered or left the queue or its GPUs, or that its speed, its partner or the time at which
-// it frees its GPUs has changed.
+// Job records that a job has entered or left the queue or its GPUs, or that its speed, its partner, an estimate of its
+// work or the time at which it frees its GPUs has changed.
 func (j *Journal) Job(job int) { j.jobs.add(job) }
 
 // GPU records that the jobs on a GPU, its availability, or the free resources of its machine have changed.

@@ -160,7 +160,11 @@ func (p *hidden) see(s *scheduler.State) *scheduler.State {
 	p.before, p.running = p.before[:0], append(p.running[:0], s.Running...)
 	for i := range p.running {
 		r := &p.running[i]
+		estimate := p.shown.Jobs[r.Job].Work
 		r.Remaining = p.left(r.Job, r.Remaining)
+		if s.Journal != nil && p.shown.Jobs[r.Job].Work != estimate { // the predicted end of the job has changed
+			s.Journal.Job(r.Job)
+		}
 		p.remaining[r.Job] = r.Remaining
 		p.before, p.runs[r.Job] = append(p.before, r.Job), false
 	}

@@ -219,3 +219,70 @@ func TestHistoryCorrectsEstimates(t *testing.T) {
 		}
 	}
 }
+
+// whole hides the journal from a policy, which then reads the whole state at each decision.
+type whole struct{ scheduler.Policy }
+
+func (p whole) Decide(s *scheduler.State) scheduler.Action {
+	view := *s
+	view.Journal = nil
+	return p.Policy.Decide(&view)
+}
+
+// A policy with a journal must see each estimate that doubles while a job runs, as a policy without a journal does.
+func TestJournalHasDoubledEstimates(t *testing.T) {
+	setup, w := generated(t, 150)
+	o := uncertain.Options{Seed: 1, Sigma: 1.5, History: true}
+	changes := []simulate.Change{{At: 2000, GPU: 0}, {At: 9000, GPU: 0, Up: true}}
+	for _, name := range scheduler.Names() {
+		run := func(hide func(scheduler.Policy) scheduler.Policy) *scheduler.Result {
+			p, err := scheduler.New(name, scheduler.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := simulate.Run(uncertain.Hide(hide(p), o), setup.Cluster, w, setup.Speeds,
+				simulate.Options{Changes: changes, Checkpoint: 300})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return r
+		}
+		with := run(func(p scheduler.Policy) scheduler.Policy { return p })
+		without := run(func(p scheduler.Policy) scheduler.Policy { return whole{p} })
+		for i := range with.Jobs {
+			if with.Jobs[i] != without.Jobs[i] {
+				t.Fatalf("%s: job %d: got %+v with a journal, want %+v", name, i, with.Jobs[i], without.Jobs[i])
+			}
+		}
+	}
+}
+
+// With estimates that equal the work, a policy must make the same decisions as without estimates, at the same times.
+func TestEstimatesThatEqualTheWork(t *testing.T) {
+	setup, w := generated(t, 150)
+	stated := *w
+	stated.Jobs = slices.Clone(w.Jobs)
+	for i := range stated.Jobs {
+		stated.Jobs[i].Estimate = stated.Jobs[i].Work
+	}
+	for _, name := range scheduler.Names() {
+		run := func(w *scheduler.Workload, hide bool) *scheduler.Result {
+			p, err := scheduler.New(name, scheduler.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if hide {
+				p = uncertain.Hide(p, uncertain.Options{})
+			}
+			r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return r
+		}
+		plain, hidden := run(w, false), run(&stated, true)
+		if !slices.Equal(plain.Jobs, hidden.Jobs) {
+			t.Errorf("%s: got another schedule than with the exact work", name)
+		}
+	}
+}
