@@ -60,6 +60,10 @@ type server struct {
 	patches []string
 	failing string            // path for which the server returns 403
 	more    map[string]string // answers by path
+	missing string            // message of 404
+	// Answers that replace those of more, one after each patch.
+	after     map[string][]string
+	conflicts int // patches that the server refuses
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -90,13 +94,24 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"`+s.missing+`","reason":"NotFound","code":404}`)
 		return
 	case r.URL.Query().Get("continue") == "next":
 		text = moreNodesText
 	case r.Method == http.MethodPatch:
 		body, _ := io.ReadAll(r.Body)
 		s.patches = append(s.patches, r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
+		for path, later := range s.after {
+			if len(later) > 0 {
+				s.more[path], s.more[path+"/status"], s.after[path] = later[0], later[0], later[1:]
+			}
+		}
+		if s.conflicts > 0 {
+			s.conflicts--
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the object has been modified","reason":"Conflict","code":409}`)
+			return
+		}
 	}
 	fmt.Fprint(w, text)
 }

@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -26,11 +28,26 @@ func (c *Client) hostsOf(nodes []string) []string {
 	return hosts
 }
 
-// changed is the part of a Job that Apply changes and Undo reads.
+// Cluster returns the identity of the cluster: the UID of the namespace kube-system, which no two clusters share.
+func (c *Client) Cluster(ctx context.Context) (string, error) {
+	const path = "/api/v1/namespaces/kube-system"
+	text, err := c.kubectl(ctx, "get", "--raw", path)
+	if err != nil {
+		return "", fmt.Errorf("identity of the cluster: %w", err)
+	}
+	var n struct {
+		Metadata meta `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &n); err != nil || n.Metadata.UID == "" {
+		return "", fmt.Errorf("identity of the cluster: kubectl get --raw %s: %w: got no metadata.uid", path,
+			errors.Join(ErrOutput, err))
+	}
+	return n.Metadata.UID, nil
+}
+
+// changed is a Job with the parts that Apply changes and Undo reads.
 type changed struct {
-	Metadata struct {
-		UID string `json:"uid"`
-	} `json:"metadata"`
+	job  job `json:"-"`
 	Spec struct {
 		Suspend  bool `json:"suspend"`
 		Template struct {
@@ -38,12 +55,7 @@ type changed struct {
 				Affinity struct {
 					NodeAffinity struct {
 						Required *struct {
-							Terms []struct {
-								Expressions []struct {
-									Key    string   `json:"key"`
-									Values []string `json:"values"`
-								} `json:"matchExpressions"`
-							} `json:"nodeSelectorTerms"`
+							Terms []term `json:"nodeSelectorTerms"`
 						} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
 					} `json:"nodeAffinity"`
 				} `json:"affinity"`
@@ -58,21 +70,83 @@ type changed struct {
 	} `json:"status"`
 }
 
+type term struct {
+	Fields      []json.RawMessage `json:"matchFields"`
+	Expressions []struct {
+		Key      string   `json:"key"`
+		Operator string   `json:"operator"`
+		Values   []string `json:"values"`
+	} `json:"matchExpressions"`
+}
+
 // placedOn returns the hosts of the affinity that Apply sets; ok is false if the Job has another required affinity.
 func (j *changed) placedOn() (hosts []string, ok bool) {
 	required := j.Spec.Template.Spec.Affinity.NodeAffinity.Required
-	if required == nil {
+	switch {
+	case required == nil:
 		return nil, true
-	}
-	if len(required.Terms) != 1 || len(required.Terms[0].Expressions) != 1 ||
-		required.Terms[0].Expressions[0].Key != host {
+	case len(required.Terms) != 1 || len(required.Terms[0].Fields) > 0 || len(required.Terms[0].Expressions) != 1:
 		return nil, false
 	}
-	return required.Terms[0].Expressions[0].Values, true
+	e := required.Terms[0].Expressions[0]
+	return e.Values, e.Key == host && e.Operator == "In" && len(e.Values) > 0
 }
 
+// get reads a Job; found is false if the cluster has none with this name.
+func (c *Client) get(ctx context.Context, namespace, name string) (j changed, found bool, err error) {
+	text, err := c.kubectl(ctx, "get", "--raw",
+		"/apis/batch/v1/namespaces/"+url.PathEscape(namespace)+"/jobs/"+url.PathEscape(name))
+	if err != nil {
+		// A missing API also has the reason NotFound, but says nothing about the Job.
+		if strings.Contains(err.Error(), fmt.Sprintf("jobs.batch %q not found", name)) {
+			return j, false, nil
+		}
+		return j, false, err
+	}
+	if err = errors.Join(json.Unmarshal(text, &j), json.Unmarshal(text, &j.job)); err == nil &&
+		j.job.Metadata.ResourceVersion == "" {
+		err = errors.New("got no metadata.resourceVersion")
+	}
+	if err != nil {
+		return j, false, fmt.Errorf("job %s/%s: %w: %w", namespace, name, ErrOutput, err)
+	}
+	return j, true, nil
+}
+
+// begun returns whether a pod of a Job has left the phase Pending. A pod that runs may not be ready yet, so the status
+// of the Job is not enough.
+func (c *Client) begun(ctx context.Context, namespace, uid string) (bool, error) {
+	pods, err := fetch[pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods",
+		url.Values{"labelSelector": {"batch.kubernetes.io/controller-uid=" + uid}})
+	return slices.ContainsFunc(pods, func(p pod) bool { return p.Status.Phase != "Pending" }), err
+}
+
+// kept returns why a Job must stay as it is; over: no later attempt can revert the change. why is "" if Undo may change
+// the Job. suspended: Undo itself has suspended the Job, so that its pods may end.
+func (j *changed) kept(ch jobqueue.Change, suspended bool) (why string, over bool) {
+	hosts, ours := j.placedOn()
+	switch {
+	case ch.Identity == "" || j.job.Metadata.UID != ch.Identity:
+		return "another Job has this name now", true
+	case ours && len(hosts) == 0:
+		return "the Job has no required node affinity, as before the change", true
+	case !ours || !slices.Equal(hosts, ch.Hosts):
+		return "the Job has another required node affinity now, want the one for " + strings.Join(ch.Nodes, ","), false
+	case j.job.held() != "":
+		return j.job.held(), false
+	case suspended:
+	case j.Status.Ready > 0:
+		return running, false
+	case j.Status.Succeeded+j.Status.Failed > 0:
+		return "pods of the Job have ended", true
+	}
+	return "", false
+}
+
+const running = "pods of the Job run, and undo does not stop them"
+
 // Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it changes nothing and reports
-// what it would do. It does not stop a Job that has a ready pod, or a pod that has ended.
+// what it would do. It leaves out a Job with a pod that runs or has ended.
 //
 // Kubernetes permits a change of the affinity only while a Job is suspended and has no start time, so Undo also removes
 // the start time from the status of the Job.
@@ -82,36 +156,20 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	if !ok {
 		return out, fmt.Errorf("job %s: got no namespace, want NAMESPACE/NAME", ch.Job)
 	}
-	text, err := c.kubectl(ctx, "get", "--raw",
-		"/apis/batch/v1/namespaces/"+url.PathEscape(namespace)+"/jobs/"+url.PathEscape(name))
+	j, found, err := c.get(ctx, namespace, name)
 	if err != nil {
-		if strings.Contains(err.Error(), "NotFound") {
-			out.Over, out.What = true, "the Job no longer exists"
-			return out, nil
-		}
 		return out, err
 	}
-	var j changed
-	if err := json.Unmarshal(text, &j); err != nil {
-		return out, fmt.Errorf("job %s: %w: %w", ch.Job, ErrOutput, err)
+	if !found {
+		out.Over, out.What = true, "the Job no longer exists"
+		return out, nil
 	}
-	hosts, ours := j.placedOn()
-	switch {
-	case j.Metadata.UID != ch.Identity:
-		out.Over, out.What = true, "another Job has this name now"
+	if out.What, out.Over = j.kept(ch, false); out.What != "" {
 		return out, nil
-	case ours && len(hosts) == 0:
-		out.Over, out.What = true, "the Job has no required node affinity, as before the change"
-		return out, nil
-	case !ours || !slices.Equal(hosts, ch.Hosts):
-		out.What = "the Job has another required node affinity now, want the one for " + strings.Join(ch.Nodes, ",")
-		return out, nil
-	case j.Status.Ready > 0:
-		out.What = "pods of the Job run, and undo does not stop them"
-		return out, nil
-	case j.Status.Succeeded+j.Status.Failed > 0:
-		out.Over, out.What = true, "pods of the Job have ended"
-		return out, nil
+	}
+	if begun, err := c.begun(ctx, namespace, ch.Identity); err != nil || begun {
+		out.What = running
+		return out, err
 	}
 	steps := []string{"remove its affinity for " + strings.Join(ch.Nodes, ",")}
 	if !j.Spec.Suspend {
@@ -121,40 +179,89 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	if !apply {
 		return out, nil
 	}
-	if err := c.revert(ctx, namespace, name, &j); err != nil {
+	if err := c.revert(ctx, namespace, name, ch, j); err != nil {
 		return out, err
 	}
 	out.Done = true
 	return out, nil
 }
 
-// revert patches a Job. Each patch names the UID, so the API server refuses it for a later Job with the same name.
-func (c *Client) revert(ctx context.Context, namespace, name string, j *changed) error {
+// The controller of Jobs writes the status of a Job that is suspended, so a patch may meet a newer version.
+const (
+	mostTries = 20
+	retry     = 250 * time.Millisecond
+)
+
+// revert patches a Job step by step. Each patch names the version on which the decision for it rests. If the Job has
+// changed since then, the API server refuses the patch, and revert reads and checks the Job again.
+func (c *Client) revert(ctx context.Context, namespace, name string, ch jobqueue.Change, j changed) error {
 	type object = map[string]any
-	patch := func(body object, more ...string) error {
-		body["metadata"] = object{"uid": j.Metadata.UID}
+	suspended := false // by us
+	fail := func(err error) error {
+		if suspended {
+			return fmt.Errorf("the Job is suspended, and still has its affinity: %w; to resume it: kubectl patch job --namespace=%s %s --patch '{\"spec\":{\"suspend\":false}}'",
+				err, namespace, name)
+		}
+		return err
+	}
+	var last error // conflict
+	for try := range mostTries {
+		if try > 0 {
+			found := false
+			var err error
+			if j, found, err = c.get(ctx, namespace, name); err != nil {
+				return fail(err)
+			}
+			why, _ := j.kept(ch, suspended)
+			switch {
+			case !found:
+				why = "the Job no longer exists"
+			case why == "" && suspended && !j.Spec.Suspend:
+				why = "another user or program has resumed the Job"
+			}
+			if why != "" {
+				return fail(errors.New(why))
+			}
+			if !j.Spec.Suspend { // a pod may have begun since the last check
+				if begun, err := c.begun(ctx, namespace, ch.Identity); err != nil || begun {
+					return fail(cmp.Or(err, errors.New(running)))
+				}
+			}
+		}
+		var body object
+		var more []string
+		switch {
+		case !j.Spec.Suspend:
+			body = object{"spec": object{"suspend": true}}
+		case j.Status.StartTime != nil:
+			body, more = object{"status": object{"startTime": nil}}, []string{"--subresource=status"}
+		default:
+			body = object{"spec": object{"template": object{"spec": object{"affinity": object{
+				"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": nil}}}}}}
+		}
+		body["metadata"] = object{"uid": j.job.Metadata.UID, "resourceVersion": j.job.Metadata.ResourceVersion}
 		text, err := json.Marshal(body)
 		if err != nil {
 			return err
 		}
 		_, err = c.kubectl(ctx, slices.Concat([]string{"patch", "job", "--namespace=" + namespace, "--type=merge",
 			"--patch=" + string(text)}, more, []string{"--", name})...)
-		return err
-	}
-	if !j.Spec.Suspend {
-		if err := patch(object{"spec": object{"suspend": true}}); err != nil {
-			return err
+		switch {
+		case err == nil && j.Spec.Suspend && j.Status.StartTime == nil:
+			return nil
+		case err == nil:
+			suspended = suspended || !j.Spec.Suspend
+			continue
+		case !strings.Contains(err.Error(), "(Conflict)"):
+			return fail(err)
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return fail(context.Cause(ctx))
+		case <-time.After(retry):
 		}
 	}
-	if !j.Spec.Suspend || j.Status.StartTime != nil {
-		if err := patch(object{"status": object{"startTime": nil}}, "--subresource=status"); err != nil {
-			return fmt.Errorf("the Job is suspended, and still has its affinity: %w", err)
-		}
-	}
-	err := patch(object{"spec": object{"template": object{"spec": object{"affinity": object{
-		"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": nil}}}}}})
-	if err != nil {
-		return fmt.Errorf("the Job is suspended, and still has its affinity: %w", err)
-	}
-	return nil
+	return fail(fmt.Errorf("the Job changed during each of %d attempts: %w", mostTries,
+		cmp.Or(last, errors.New("its start time comes back"))))
 }
