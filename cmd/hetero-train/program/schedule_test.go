@@ -577,6 +577,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 			{"job_id":10,"name":"c","comment":"hetero-train: kind=LM","job_state":["PENDING"],"state_reason":"JobHeldUser","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}},
 			{"job_id":11,"name":"d","comment":"of a stranger","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}}]}'`,
 		"scontrol": `[ "$1" = update ] || [ "$1" = release ] && { echo "$@" >> ` + dir + `/calls; exit 0; }
+			[ "$2" = config ] && { echo 'ClusterName = ml'; echo 'SlurmctldHost[0] = ctl'; exit 0; }
 			echo '{"nodes":[{"name":"n1","state":["IDLE"],"gres":"gpu:v100:3","cpus":8,"real_memory":1000}]}'`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {

@@ -12,14 +12,16 @@ import (
 func TestScheduleUndoesItsChanges(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"squeue": `cd ` + dir + `; job() { echo '{"job_id":'$1',"name":"j","comment":"hetero-train:","submit_time":5,"job_state":["PENDING"],"state_reason":"'$(cat hold$1)'","required_nodes":"'$(cat list$1)'","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}}'; }
+		"squeue": `cd ` + dir + `; job() { echo '{"job_id":'$1',"name":"j","comment":"hetero-train:","submit_time":5,"priority":1,"job_state":["PENDING"],"state_reason":"'$(cat hold$1)'","required_nodes":"'$(cat list$1)'","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}}'; }
 			echo '{"jobs":['; job 7; echo ','; job 8; echo ']}'`,
 		"scontrol": `cd ` + dir + `
 			case $1 in
 			update) echo ${3#ReqNodeList=} > list${2#JobId=} ;;
 			release) echo Resources > hold$2 ;;
 			uhold) echo JobHeldUser > hold$2 ;;
-			*) echo '{"nodes":[{"name":"n1","state":["IDLE"],"gres":"gpu:v100:3","cpus":8,"real_memory":1000}]}' ;;
+			show) [ "$2" = config ] && { cat config; exit; }
+				echo '{"nodes":[{"name":"n1","state":["IDLE"],"gres":"gpu:v100:3","cpus":8,"real_memory":1000}]}' ;;
+			*) exit 1 ;;
 			esac`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
@@ -41,6 +43,8 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 		}
 		return all
 	}
+	const one, two = "ClusterName = one\nSlurmctldHost[0] = h(127.0.0.1)", "ClusterName = two\nSlurmctldHost[0] = h"
+	set("config", one)
 	set("hold7", "JobHeldUser")
 	set("hold8", "JobHeldUser")
 	set("list7", "")
@@ -68,6 +72,20 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 	if got := state(); got != "Resources n1 JobHeldUser  " {
 		t.Errorf("after undo of job 8: got %q", got)
 	}
+	before, _ := os.ReadFile(log)
+	set("config", two) // of another cluster with the same home folder
+	run("1 more change of other clusters, which stay as they are; this cluster is two on h", "undo", "--slurm", "--log",
+		log, "--apply")
+	set("config", one)
+	set("hold7", "JobHeldAdmin")
+	run("job 7 (j) cannot be reverted: Slurm holds the job: JobHeldAdmin", "undo", "--slurm", "--log", log, "--apply")
+	if got := state(); got != "JobHeldAdmin n1 JobHeldUser  " {
+		t.Errorf("a hold of an administrator, and another cluster: got %q", got)
+	}
+	if after, _ := os.ReadFile(log); string(after) != string(before) {
+		t.Errorf("got events %q after undo without a change, want %q", after, before)
+	}
+	set("hold7", "Resources")
 	set("list7", "n1,n2") // by an administrator
 	run("job 7 (j) cannot be reverted: the job has another node list now", "undo", "--slurm", "--log", log, "--apply")
 	set("list7", "n1")
@@ -79,5 +97,12 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 	if o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", log, "--job", "7"}); o.code != 2 ||
 		!strings.Contains(o.stderr, "no change of this job") {
 		t.Errorf("a job without a change: got exit code %d and %q", o.code, o.stderr)
+	}
+	missing := filepath.Join(dir, "chnages.jsonl")
+	for _, apply := range []string{"--apply=false", "--apply"} {
+		o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", missing, apply})
+		if left, _ := filepath.Glob(missing + "*"); o.code != 2 || !strings.Contains(o.stderr, missing) || len(left) > 0 {
+			t.Errorf("%s, no log: got exit code %d and %q, and files %v", apply, o.code, o.stderr, left)
+		}
 	}
 }

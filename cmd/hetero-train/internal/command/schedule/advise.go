@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/kubernetes"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/programs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/slurm"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
@@ -66,6 +67,8 @@ const usualLimit = 60
 // cluster is a real cluster.
 type cluster interface {
 	Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error)
+	// Cluster returns the identity of the cluster, so that a log can have changes of several clusters.
+	Cluster(ctx context.Context) (string, error)
 	// Change describes what Apply will do with a placement.
 	Change(p jobqueue.Placement) jobqueue.Change
 	Apply(ctx context.Context, p jobqueue.Placement) error
@@ -143,6 +146,12 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 		defer func() { err = errors.Join(err, log.close()) }()
 	}
 	system, c := clusterOf(f.kubernetes, f.context, f.namespace)
+	on := ""
+	if f.apply {
+		if on, err = c.Cluster(ctx); err != nil {
+			return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
+		}
+	}
 	snapshot, err := c.Read(ctx, float64(time.Now().Unix()))
 	if err != nil {
 		return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
@@ -156,7 +165,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	}
 	var faults error
 	if f.apply {
-		faults = f.place(ctx, a, system, c, log, placements)
+		faults = f.place(ctx, a, system, on, c, log, placements)
 	}
 	if err := f.print(a, snapshot, placements); err != nil {
 		return err
@@ -165,7 +174,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 }
 
 // place applies the placements up to the limit per hour. Each change is in the log before it is made.
-func (f *adviseFlags) place(ctx context.Context, a *cli.App, system string, c cluster, log *changes,
+func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, c cluster, log *changes,
 	placements []jobqueue.Placement) error {
 	var faults []error
 	later := 0
@@ -175,6 +184,9 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system string, c cl
 		if len(p.Nodes) == 0 {
 			continue
 		}
+		if ctx.Err() != nil {
+			return errors.Join(append(faults, context.Cause(ctx))...)
+		}
 		now := time.Now().UTC()
 		left, free := log.room(f.limit, now)
 		if left == 0 {
@@ -182,13 +194,22 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system string, c cl
 			continue
 		}
 		change := c.Change(*p)
-		id, err := log.begin(event{Time: now, System: system, Where: f.context, Policy: f.name, Reason: p.Reason,
+		id, err := log.begin(event{Time: now, System: system, On: on, Where: f.context, Policy: f.name, Reason: p.Reason,
 			Change: &change})
 		if err != nil {
 			return errors.Join(append(faults, err)...)
 		}
 		name, note := applied, ""
-		if err := c.Apply(ctx, *p); err != nil {
+		err = c.Apply(ctx, *p)
+		if err != nil && ctx.Err() != nil { // the change may have been made, so the log states only that it begins
+			return errors.Join(append(faults, err)...)
+		}
+		if errors.Is(err, programs.ErrNoAnswer) {
+			faults = append(faults, exit.With(exit.Communication, fmt.Errorf("schedule advise: job %s: %w; the change may have been made",
+				p.Job, err)))
+			continue
+		}
+		if err != nil {
 			name, note = failed, err.Error()
 			faults = append(faults,
 				exit.With(exit.Communication, fmt.Errorf("schedule advise: job %s: %w", p.Job, err)))

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,7 +27,7 @@ import (
 const (
 	begins  = "begins"  // the change follows
 	applied = "applied" // the queue system accepted the change
-	failed  = "failed"  // the queue system refused the change, or its second step
+	failed  = "failed"  // the queue system refused the change, or its last step
 	undone  = "undone"  // advise undo reverted the change
 	over    = "over"    // nothing is left to revert
 )
@@ -35,7 +37,8 @@ type event struct {
 	ID     int              `json:"id"` // of the change
 	Time   time.Time        `json:"time"`
 	Event  string           `json:"event"`
-	System string           `json:"queue_system,omitempty"` // slurm or kubernetes; of begins, like the next four
+	System string           `json:"queue_system,omitempty"` // slurm or kubernetes; of begins, like the next five
+	On     string           `json:"cluster,omitempty"`      // its identity
 	Where  string           `json:"context,omitempty"`      // of Kubernetes
 	Policy string           `json:"policy,omitempty"`
 	Reason string           `json:"reason,omitempty"`
@@ -85,46 +88,103 @@ func logPath(flag string) (string, error) {
 	return filepath.Join(state, "advise.jsonl"), nil
 }
 
+// patience is the time for which a command waits for another one that uses the same log.
+const patience = 30 * time.Second
+
 // openChanges reads and locks the log of changes. It creates the file if necessary.
 func openChanges(ctx context.Context, flag string) (*changes, error) {
 	path, err := logPath(flag)
 	if err != nil {
 		return nil, err
 	}
-	wrong := func(code int, err error) error {
-		return exit.With(code, fmt.Errorf("schedule advise: log of changes: %w", err))
-	}
-	patience, cancel := context.WithTimeout(ctx, 30*time.Second)
+	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c := &changes{path: path}
-	if c.lock, err = filelock.Acquire(patience, path+".lock"); err != nil {
-		return nil, wrong(exit.IO, err)
-	}
-	text, err := c.read()
-	if err != nil {
-		return nil, errors.Join(wrong(exit.IO, err), c.close())
-	}
-	if c.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
-		return nil, errors.Join(wrong(exit.IO, err), c.close())
-	}
-	whole := bytes.LastIndexByte(text, '\n') + 1
-	if whole < len(text) { // a process ended while it wrote the last line; the change of this line was not made
-		if err := c.file.Truncate(int64(whole)); err != nil {
-			return nil, errors.Join(wrong(exit.IO, err), c.close())
+	if c.lock, err = filelock.Acquire(limit, path+".lock"); err != nil {
+		if ctx.Err() == nil && limit.Err() != nil {
+			err = fmt.Errorf("another schedule advise uses %s for more than %v; wait until it ends, or select another log with --log FILE",
+				path, patience)
 		}
+		return nil, logFault(err)
 	}
-	if err := c.parse(text[:whole]); err != nil {
-		return nil, errors.Join(wrong(exit.Data, err), c.close())
+	if err := c.begun(); err != nil {
+		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
 }
 
-// read returns the contents of the log, which may not exist yet.
+// logFault is an error about the file of the log.
+func logFault(err error) error {
+	return exit.With(exit.FolderCode(err), fmt.Errorf("schedule advise: log of changes: %w", err))
+}
+
+// begun reads the log and opens it for more events. It changes only a file that is certainly a log of changes.
+func (c *changes) begun() error {
+	text, err := c.read()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return logFault(err)
+	}
+	rest, err := c.parse(text)
+	if err != nil {
+		return err
+	}
+	if c.file, err = os.OpenFile(c.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return logFault(err)
+	}
+	switch {
+	case rest > 0: // a process ended while it wrote the last line; the change of this line was not made
+		err = c.file.Truncate(int64(len(text) - rest))
+	case len(text) == 0: // a new log must not vanish after the first change
+		err = syncFolder(filepath.Dir(c.path))
+	case text[len(text)-1] != '\n': // an editor wrote the last line
+		_, err = c.file.WriteString("\n")
+	}
+	if err != nil {
+		return logFault(err)
+	}
+	return nil
+}
+
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// readChanges reads the log of changes without a lock, and changes nothing. The log must exist.
+func readChanges(flag string) (*changes, error) {
+	path, err := logPath(flag)
+	if err != nil {
+		return nil, err
+	}
+	c := &changes{path: path}
+	text, err := c.read()
+	if err != nil {
+		return nil, logFault(err)
+	}
+	_, err = c.parse(text) // another process may be writing the last line
+	return c, err
+}
+
+// mustExist returns an error if there is no log, for a command that needs the changes of earlier ones.
+func mustExist(flag string) error {
+	path, err := logPath(flag)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return exit.With(exit.FolderCode(err),
+			fmt.Errorf("schedule advise undo: log of changes: %w; want the --log FILE of the command that made the changes",
+				err))
+	}
+	return nil
+}
+
+// read returns the contents of the log.
 func (c *changes) read() ([]byte, error) {
 	f, _, err := regular.Open(c.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -132,28 +192,34 @@ func (c *changes) read() ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-func (c *changes) parse(text []byte) error {
-	for i, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
-		if len(line) == 0 && len(text) == 0 {
-			return nil
-		}
+// torn matches the beginning of a line of the log.
+var torn = regexp.MustCompile(`^\{"id":[0-9]+,"time":"`)
+
+// parse reads the events. rest is the length of an incomplete last line, which a process began and did not finish.
+func (c *changes) parse(text []byte) (rest int, err error) {
+	for n := 1; len(text) > 0; n++ {
+		line, after, whole := bytes.Cut(text, []byte("\n"))
 		var e event
 		err := json.Unmarshal(line, &e)
 		switch {
+		case err != nil && !whole && n > 1 && (torn.Match(line) || bytes.HasPrefix([]byte(`{"id":`), line)):
+			return len(line), nil
 		case err != nil:
 		case e.Event == begins && e.ID == len(c.all)+1 && e.Change != nil && e.Change.Job != "":
 			c.all = append(c.all, &logged{e, begins})
-		case e.Event != begins && e.ID >= 1 && e.ID <= len(c.all):
+		case (e.Event == applied || e.Event == failed || e.Event == undone || e.Event == over) && e.ID >= 1 &&
+			e.ID <= len(c.all):
 			c.all[e.ID-1].last = e.Event
 		default:
 			err = fmt.Errorf("got event %q of change %d after %d changes", e.Event, e.ID, len(c.all))
 		}
 		if err != nil {
-			return fmt.Errorf("%s:%d: the line is damaged: %w; repair it, or start another log with --log FILE", c.path,
-				i+1, err)
+			return 0, exit.With(exit.Data, fmt.Errorf("schedule advise: log of changes: %s:%d: the line is damaged, or the file is not a log of changes: %w; repair it, or select another log with --log FILE",
+				c.path, n, err))
 		}
+		text = after
 	}
-	return nil
+	return 0, nil
 }
 
 func (c *changes) close() error {
@@ -161,7 +227,10 @@ func (c *changes) close() error {
 	if c.file != nil {
 		err = c.file.Close()
 	}
-	return errors.Join(err, c.lock.Release())
+	if c.lock != nil {
+		err = errors.Join(err, c.lock.Release())
+	}
+	return err
 }
 
 // write appends an event, and waits until it is on disk.
@@ -195,29 +264,34 @@ func (c *changes) end(id int, now time.Time, name, note string) error {
 	return nil
 }
 
-// room returns how many more changes a limit per hour permits now, and when the oldest change of the last hour no
-// longer counts. A refused change does not count. A change with a later time counts, because the clock may have been
-// set back.
+// room returns how many more changes a limit per hour permits now, and when the next change is possible if there is no
+// room. An attempt that the queue system refused counts, too: its first step may have been made. A change with a later
+// time counts, because the clock may have been set back.
 func (c *changes) room(limit int, now time.Time) (left int, next time.Time) {
-	left = limit
+	var recent []time.Time
 	for _, l := range c.all {
-		if l.last != failed && now.Sub(l.Time) < time.Hour {
-			if left--; next.IsZero() {
-				next = l.Time.Add(time.Hour)
-			}
+		if now.Sub(l.Time) < time.Hour {
+			recent = append(recent, l.Time)
 		}
 	}
-	return max(0, left), next
+	if len(recent) < limit {
+		return limit - len(recent), next
+	}
+	slices.SortFunc(recent, time.Time.Compare)
+	return 0, recent[len(recent)-limit].Add(time.Hour)
 }
 
-// open returns the changes of a cluster that undo has not reverted, the newest first. A refused change is one of them,
-// because its first step may have been made.
-func (c *changes) open(system, where string) []*logged {
-	var list []*logged
+// open returns the changes of a cluster that undo has not reverted, the newest first, and the number of such changes of
+// other clusters. A refused change is one of them, because its first step may have been made.
+func (c *changes) open(system, on string) (list []*logged, elsewhere int) {
 	for i := len(c.all) - 1; i >= 0; i-- {
-		if l := c.all[i]; l.System == system && l.Where == where && l.last != undone && l.last != over {
+		switch l := c.all[i]; {
+		case l.last == undone || l.last == over:
+		case l.System == system && l.On == on:
 			list = append(list, l)
+		default:
+			elsewhere++
 		}
 	}
-	return list
+	return list, elsewhere
 }

@@ -24,7 +24,7 @@ func TestLogOfChanges(t *testing.T) {
 	c := open()
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	for i, end := range []string{applied, failed, applied, ""} { // the process ended after the last begins
-		id, err := c.begin(event{Time: now.Add(time.Duration(i) * 20 * time.Minute), System: "slurm",
+		id, err := c.begin(event{Time: now.Add(time.Duration(i) * 20 * time.Minute), System: "slurm", On: "c1",
 			Change: &jobqueue.Change{Job: string(rune('a' + i))}})
 		if err != nil {
 			t.Fatal(err)
@@ -48,20 +48,26 @@ func TestLogOfChanges(t *testing.T) {
 	file.WriteString(`{"id":5,"event":"beg`) // the process was killed while it wrote
 	file.Close()
 	c = open()
-	// At 4:05, the first change is older than an hour, and the second one was refused.
-	left, next := c.room(5, now.Add(65*time.Minute))
-	if want := now.Add(100 * time.Minute); left != 3 || !next.Equal(want) {
-		t.Errorf("got room for %d changes and the next one at %v, want 3 and %v", left, next, want)
+	// At 4:05, the first change is older than an hour. The second one was refused, and counts.
+	if left, _ := c.room(5, now.Add(65*time.Minute)); left != 2 {
+		t.Errorf("got room for %d changes, want 2", left)
 	}
-	if left, _ := c.room(1, now.Add(65*time.Minute)); left != 0 {
-		t.Errorf("a limit of 1: got room for %d changes", left)
+	// With a limit of 1, all three changes must be older than an hour.
+	if left, next := c.room(1, now.Add(65*time.Minute)); left != 0 || !next.Equal(now.Add(120*time.Minute)) {
+		t.Errorf("a limit of 1: got room for %d changes and the next one at %v", left, next)
 	}
 	var jobs string
-	for _, l := range c.open("slurm", "") {
+	list, elsewhere := c.open("slurm", "c1")
+	for _, l := range list {
 		jobs += l.Change.Job
 	}
-	if jobs != "dba" || len(c.open("kubernetes", "")) != 0 || len(c.open("slurm", "x")) != 0 {
-		t.Errorf("got changes of jobs %q to undo, want dba", jobs)
+	if jobs != "dba" || elsewhere != 0 {
+		t.Errorf("got changes of jobs %q to undo and %d of other clusters, want dba and 0", jobs, elsewhere)
+	}
+	for _, other := range [][2]string{{"slurm", "c2"}, {"slurm", ""}, {"kubernetes", "c1"}} {
+		if list, elsewhere := c.open(other[0], other[1]); len(list) != 0 || elsewhere != 3 {
+			t.Errorf("%v: got %d changes to undo, and %d of other clusters, want 0 and 3", other, len(list), elsewhere)
+		}
 	}
 	id, err := c.begin(event{Time: now, System: "slurm", Change: &jobqueue.Change{Job: "e"}})
 	if err != nil || id != 5 {
@@ -73,10 +79,47 @@ func TestLogOfChanges(t *testing.T) {
 		t.Errorf("after an incomplete line: got %d changes, want 5", len(c.all))
 	}
 	c.close()
-	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openChanges(t.Context(), path); exit.Code(err) != exit.Data || !strings.Contains(err.Error(), path+":1") {
-		t.Errorf("a damaged line: got %v", err)
+}
+
+// A file that is not a log of changes must stay as it is, also without a final newline. A reader must change no file.
+func TestLogOfChangesKeepsOtherFiles(t *testing.T) {
+	const line = `{"id":1,"time":"2026-01-02T03:00:00Z","event":"begins","queue_system":"slurm","change":{"job":"7","name":"","identity":"","nodes":null,"released":false}}`
+	const half = `{"id":1,"time":"2026-01-02T03:0`
+	for _, c := range []struct {
+		name, text, after string
+		changes           int
+		fault             string
+	}{
+		{"an empty object", "{}\n", "{}\n", 0, ":1: the line is damaged, or the file is not a log"},
+		{"one line of JSON", `{"v100":{"steps":1}}`, `{"v100":{"steps":1}}`, 0, "is not a log of changes"},
+		{"the beginning of JSON", `{"v100":{"ste`, `{"v100":{"ste`, 0, "is not a log of changes"},
+		{"only a half line", half, half, 0, "is not a log of changes"},
+		{"lines of another program", line + "\nhello", line + "\nhello", 1, ":2: the line is damaged"},
+		{"a half line", line + "\n" + half, line + "\n", 1, ""},
+		{"no newline after a repair", line, line + "\n", 1, ""},
+		{"an unknown event", line + "\n" + `{"id":1,"time":"2026-01-02T03:00:00Z","event":"x"}`,
+			line + "\n" + `{"id":1,"time":"2026-01-02T03:00:00Z","event":"x"}`, 1, `got event "x"`},
+	} {
+		path := filepath.Join(t.TempDir(), "log.jsonl")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check := func(what string, l *changes, err error, want string) {
+			t.Helper()
+			if (err != nil) != (c.fault != "") || err != nil && (exit.Code(err) != exit.Data ||
+				!strings.Contains(err.Error(), c.fault)) || err == nil && len(l.all) != c.changes {
+				t.Errorf("%s, %s: got %v, want %d changes, %q", c.name, what, err, c.changes, c.fault)
+			}
+			if text, _ := os.ReadFile(path); string(text) != want {
+				t.Errorf("%s, %s: got the file %q, want %q", c.name, what, text, want)
+			}
+		}
+		l, err := readChanges(path)
+		check("read", l, err, c.text)
+		l, err = openChanges(t.Context(), path)
+		check("open", l, err, c.after)
+		if err == nil {
+			l.close()
+		}
 	}
 }

@@ -24,8 +24,11 @@ The command reads the log of changes. Without --apply, it changes nothing and pr
   Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=)
   Kubernetes  suspends the Job again, and removes the node affinity that advise added
 
-It does not stop jobs. It leaves out a job that has started, has ended, or has another node list or affinity by now, and states this
-reason. A change is reverted once.`
+It leaves out a job that has started or has ended, that somebody else holds, or that has another node list or affinity by now, and
+states this reason. It leaves out the changes of other clusters. A change is reverted once.
+
+The next schedule advise --apply can place the same job again. To prevent this, first stop a timer that runs it, or remove the comment or
+the label of the job.`
 
 const undoExample = `  hetero-train schedule advise undo --slurm
   hetero-train schedule advise undo --slurm --apply
@@ -45,7 +48,7 @@ func newUndo(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.slurm, "slurm", false, "revert changes of Slurm's jobs")
 	flags.BoolVar(&f.kubernetes, "kubernetes", false, "revert changes of Jobs of Kubernetes")
 	flags.StringVar(&f.context, "context", "",
-		"`context` of the kubeconfig, as of the command that made the changes; default: the current one")
+		"`context` of the kubeconfig; default: the current one")
 	flags.StringSliceVar(&f.jobs, "job", nil, "`ID` of a job, repeatable; default: all jobs of the log")
 	addLog(flags, &f.log)
 	flags.BoolVar(&f.apply, "apply", false, "revert the changes; without it, the command only prints them")
@@ -61,16 +64,32 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.slurm && f.context != "" {
 		return exit.Usagef("schedule advise undo: --context has no effect without --kubernetes")
 	}
-	log, err := openChanges(ctx, f.log)
+	if err := mustExist(f.log); err != nil {
+		return err
+	}
+	var log *changes
+	if f.apply {
+		log, err = openChanges(ctx, f.log)
+	} else {
+		log, err = readChanges(f.log)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
 	system, c := clusterOf(f.kubernetes, f.context, "")
-	list := log.open(system, f.context)
+	on, err := c.Cluster(ctx)
+	if err != nil {
+		return exit.With(exit.Communication, fmt.Errorf("schedule advise undo: %w", err))
+	}
+	list, elsewhere := log.open(system, on)
+	if elsewhere > 0 {
+		a.WarnOf(fmt.Sprintf("the log %s has %s of other clusters, which stay as they are; this cluster is %s", log.path,
+			show.Count(elsewhere, "more change"), show.Foreign(on)))
+	}
 	for _, id := range f.jobs {
 		if !slices.ContainsFunc(list, func(l *logged) bool { return l.Change.Job == id }) {
-			return exit.Usagef("schedule advise undo: --job %s: the log %s has no change of this job that is left to revert",
+			return exit.Usagef("schedule advise undo: --job %s: the log %s has no change of this job on this cluster that is left to revert",
 				id, log.path)
 		}
 	}
@@ -120,7 +139,7 @@ func (f *undoFlags) print(a *cli.App, path string, reversals []jobqueue.Reversal
 	}
 	var b strings.Builder
 	if len(reversals) == 0 {
-		fmt.Fprintf(&b, "the log %s has no change that is left to revert\n", path)
+		fmt.Fprintf(&b, "the log %s has no change of this cluster that is left to revert\n", path)
 	}
 	possible := false
 	for _, r := range reversals {

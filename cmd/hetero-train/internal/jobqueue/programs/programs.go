@@ -17,6 +17,10 @@ const (
 	mostOutput = 256 << 20 // bytes; the output for 100,000 jobs is about 200 MB
 )
 
+// ErrNoAnswer is the cause of the error of a program that did not get an answer. The queue system may have done what the
+// program asked for.
+var ErrNoAnswer = errors.New("no answer")
+
 // Run returns the standard output of a program in the search path. The error of a failed program contains the last line
 // of its standard error. Run fails after 60 s, or if the program writes more than 256 MiB.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
@@ -36,10 +40,13 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case limit.Err() != nil:
-			return nil, fmt.Errorf("%s: no answer within %v", call, patience)
+			return nil, fmt.Errorf("%s: %w within %v", call, ErrNoAnswer, patience)
 		}
 		if text := strings.TrimSpace(messages.String()); text != "" {
 			err = errors.New(text[strings.LastIndexByte(text, '\n')+1:])
+			if strings.Contains(strings.ToLower(text), "timed out") || strings.Contains(strings.ToLower(text), "timeout") {
+				err = fmt.Errorf("%w: %w", ErrNoAnswer, err)
+			}
 		}
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}

@@ -19,6 +19,7 @@ import (
 type Client struct {
 	held      map[string]bool   // by job ID: whether its owner holds the job, so that Apply must release it
 	submitted map[string]string // by job ID: its identity
+	queue     *answer           // of the first call of Undo
 }
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.

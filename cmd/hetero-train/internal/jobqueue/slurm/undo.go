@@ -26,37 +26,95 @@ func (j *job) identity() string {
 	return "submitted at " + strconv.FormatFloat(float64(j.Submit), 'f', 0, 64)
 }
 
-// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it. Without
-// apply, it changes nothing and reports what it would do. It does not stop a job that runs.
-func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error) {
-	out := jobqueue.Reversal{Job: ch.Job, Name: ch.Name}
-	queue, err := readQueue(ctx)
+// Cluster returns the identity of the cluster: its name and its first controller, as "test on ctl1".
+func (c *Client) Cluster(ctx context.Context) (string, error) {
+	text, err := programs.Run(ctx, "scontrol", "show", "config")
 	if err != nil {
-		return out, err
+		return "", fmt.Errorf("identity of the cluster: %w", err)
 	}
-	at := slices.IndexFunc(queue.Jobs, func(j job) bool { return strconv.FormatInt(j.ID, 10) == ch.Job })
+	values := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, "=")
+		values[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	name, control := values["ClusterName"], values["SlurmctldHost[0]"]
+	if name == "" || name == "(null)" || control == "" {
+		return "", fmt.Errorf("identity of the cluster: scontrol show config: %w: got ClusterName %q and SlurmctldHost[0] %q",
+			ErrOutput, name, control)
+	}
+	control, _, _ = strings.Cut(control, "(") // its address
+	return name + " on " + control, nil
+}
+
+// kept returns why a job must stay as it is; over: no later attempt can revert the change. why is "" if Undo may change
+// the job. held reports whether its owner holds it.
+func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
+	at := slices.IndexFunc(q.Jobs, func(j job) bool { return strconv.FormatInt(j.ID, 10) == ch.Job })
 	if at < 0 {
-		out.Over, out.What = true, "the job is no longer in the queue"
-		return out, nil
+		return "the job is no longer in the queue", true, false
 	}
-	j := &queue.Jobs[at]
+	j := &q.Jobs[at]
 	now := expand(strings.Join(j.RequiredNodes, ",")) // words also splits within brackets
 	slices.Sort(now)
-	held := j.StateReason == heldByOwner
+	remedy := fmt.Sprintf("; to remove only the node list: scontrol update JobId=%s ReqNodeList=", ch.Job)
 	switch {
+	case ch.Identity == "":
+		return "the log does not have the time of its submission, so another job may have this ID now", true, false
 	case j.identity() != ch.Identity:
-		out.Over, out.What = true, "another job has this ID now"
-		return out, nil
+		return "another job has this ID now", true, false
 	case !strings.Contains(strings.ToUpper(strings.Join(j.State, " ")), "PENDING"):
-		out.Over, out.What = true, "the job has started: its state is "+strings.Join(j.State, " ")
-		return out, nil
+		return "the job has started: its state is " + strings.Join(j.State, " "), true, false
 	case len(now) == 0: // Apply sets the node list before it releases the job
-		out.Over, out.What = true, "the job has no node list, as before the change"
-		return out, nil
+		return "the job has no node list, as before the change", true, false
 	case !slices.Equal(now, slices.Sorted(slices.Values(ch.Nodes))):
-		out.What = fmt.Sprintf("the job has another node list now: got %s, want %s", strings.Join(now, ","),
-			strings.Join(ch.Nodes, ","))
+		return fmt.Sprintf("the job has another node list now: got %s, want %s", strings.Join(now, ","),
+			strings.Join(ch.Nodes, ",")), false, false
+	case j.StateReason == heldByOwner:
+		return "", false, true
+	case !waits(j.StateReason):
+		// A hold of an administrator would become a hold of the owner, who can release it.
+		return "Slurm holds the job: " + j.StateReason + remedy, false, false
+	case j.Priority == 0:
+		return "its priority is 0, so somebody holds the job" + remedy, false, false
+	}
+	return "", false, false
+}
+
+// waits reports whether a job with this reason only waits for resources, so that nobody holds it.
+func waits(reason string) bool {
+	switch reason {
+	case "", "None", "Resources", "Priority", "ReqNodeNotAvail":
+		return true
+	}
+	return strings.HasPrefix(reason, "ReqNodeNotAvail,") // and the names of the nodes
+}
+
+// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it. Without
+// apply, it changes nothing and reports what it would do. It does not stop a job that runs.
+//
+// Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again, because
+// others may have changed the job since then.
+func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error) {
+	out := jobqueue.Reversal{Job: ch.Job, Name: ch.Name}
+	if c.queue == nil {
+		queue, err := readQueue(ctx)
+		if err != nil {
+			return out, err
+		}
+		c.queue = &queue
+	}
+	var held bool
+	if out.What, out.Over, held = c.queue.kept(ch); out.What != "" {
 		return out, nil
+	}
+	if apply {
+		queue, err := readQueue(ctx)
+		if err != nil {
+			return out, err
+		}
+		if out.What, out.Over, held = queue.kept(ch); out.What != "" {
+			return out, nil
+		}
 	}
 	hold := ch.Released && !held
 	steps := []string{"remove its node list " + strings.Join(ch.Nodes, ",")}
@@ -68,16 +126,35 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 		return out, nil
 	}
 	if hold { // first, so that the job does not start elsewhere
-		if _, err := programs.Run(ctx, "scontrol", "uhold", ch.Job); err != nil {
+		if err := holdAgain(ctx, ch); err != nil {
 			return out, err
 		}
 	}
 	if _, err := programs.Run(ctx, "scontrol", "update", "JobId="+ch.Job, "ReqNodeList="); err != nil {
 		if hold {
-			err = fmt.Errorf("the job is held, and still restricted to %s: %w", strings.Join(now, ","), err)
+			err = fmt.Errorf("the job is held, and still restricted to %s: %w", strings.Join(ch.Nodes, ","), err)
 		}
 		return out, err
 	}
 	out.Done = true
 	return out, nil
+}
+
+// holdAgain holds a job for its owner, and checks that nobody changed the job meanwhile.
+func holdAgain(ctx context.Context, ch jobqueue.Change) error {
+	if _, err := programs.Run(ctx, "scontrol", "uhold", ch.Job); err != nil {
+		return err
+	}
+	queue, err := readQueue(ctx)
+	if err != nil {
+		return fmt.Errorf("the job is held, and still restricted to %s: %w", strings.Join(ch.Nodes, ","), err)
+	}
+	why, _, held := queue.kept(ch)
+	if why == "" && !held {
+		why = "Slurm does not report the hold"
+	}
+	if why != "" {
+		return fmt.Errorf("scontrol uhold %s was accepted, and its node list stays as it is: %s", ch.Job, why)
+	}
+	return nil
 }
