@@ -93,7 +93,7 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 	if got := state(); got != "JobHeldUser  JobHeldUser  " {
 		t.Errorf("after undo: got %q", got)
 	}
-	run("no change that is left to revert", "undo", "--slurm", "--log", log, "--apply")
+	run("no change of this cluster that is left to revert", "undo", "--slurm", "--log", log, "--apply")
 	if o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", log, "--job", "7"}); o.code != 2 ||
 		!strings.Contains(o.stderr, "no change of this job") {
 		t.Errorf("a job without a change: got exit code %d and %q", o.code, o.stderr)

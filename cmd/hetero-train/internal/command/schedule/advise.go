@@ -149,12 +149,12 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	on := ""
 	if f.apply {
 		if on, err = c.Cluster(ctx); err != nil {
-			return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
+			return unanswered(ctx, fmt.Errorf("schedule advise: %w", err))
 		}
 	}
 	snapshot, err := c.Read(ctx, float64(time.Now().Unix()))
 	if err != nil {
-		return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
+		return unanswered(ctx, fmt.Errorf("schedule advise: %w", err))
 	}
 	placements, err := jobqueue.Propose(snapshot, policy, table)
 	if err != nil {
@@ -185,7 +185,7 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 			continue
 		}
 		if ctx.Err() != nil {
-			return errors.Join(append(faults, context.Cause(ctx))...)
+			return interrupted(ctx, faults)
 		}
 		now := time.Now().UTC()
 		left, free := log.room(f.limit, now)
@@ -202,7 +202,7 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 		name, note := applied, ""
 		err = c.Apply(ctx, *p)
 		if err != nil && ctx.Err() != nil { // the change may have been made, so the log states only that it begins
-			return errors.Join(append(faults, err)...)
+			return interrupted(ctx, faults)
 		}
 		if errors.Is(err, programs.ErrNoAnswer) {
 			faults = append(faults, exit.With(exit.Communication, fmt.Errorf("schedule advise: job %s: %w; the change may have been made",
@@ -224,6 +224,22 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 			show.Count(later, "placement"), f.limit, next.Format(time.RFC3339)))
 	}
 	return errors.Join(faults...)
+}
+
+// unanswered is the error of a queue system, or the cause of the end of ctx.
+func unanswered(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return exit.With(exit.Communication, err)
+}
+
+// interrupted is the cause of the end of ctx, with the earlier faults as text: their exit codes must not replace its own.
+func interrupted(ctx context.Context, faults []error) error {
+	if len(faults) == 0 {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w; before this: %v", context.Cause(ctx), errors.Join(faults...))
 }
 
 // advice is the result, as JSON.

@@ -45,7 +45,7 @@ func TestLogOfChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.WriteString(`{"id":5,"event":"beg`) // the process was killed while it wrote
+	file.WriteString(`{"id":5,"time":"2026-01`) // the process was killed while it wrote
 	file.Close()
 	c = open()
 	// At 4:05, the first change is older than an hour. The second one was refused, and counts.

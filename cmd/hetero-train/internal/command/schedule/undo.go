@@ -80,7 +80,7 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 	system, c := clusterOf(f.kubernetes, f.context, "")
 	on, err := c.Cluster(ctx)
 	if err != nil {
-		return exit.With(exit.Communication, fmt.Errorf("schedule advise undo: %w", err))
+		return unanswered(ctx, fmt.Errorf("schedule advise undo: %w", err))
 	}
 	list, elsewhere := log.open(system, on)
 	if elsewhere > 0 {
@@ -103,7 +103,7 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 		r, err := c.Undo(ctx, change, f.apply)
 		if err != nil {
 			if ctx.Err() != nil {
-				return err
+				return interrupted(ctx, append(faults, fmt.Errorf("schedule advise undo: job %s: %w", l.Change.Job, err)))
 			}
 			faults = append(faults, fmt.Errorf("schedule advise undo: job %s: %w", l.Change.Job, err))
 			continue
