@@ -9,11 +9,13 @@ type Steady struct {
 	To          float64 `json:"to_s"`
 	Throughput  float64 `json:"throughput_jobs_per_h"` // jobs that end in the window
 	Utilization float64 `json:"utilization"`
-	// Little's law: in a steady state, the mean number of jobs L is lambda * W.
-	Jobs     float64 `json:"little_l_jobs"`                // mean number of jobs that wait or run
-	Arrivals float64 `json:"little_lambda_jobs_per_s"`     // arrivals in the window
-	Time     float64 `json:"little_w_s"`                   // mean time from arrival to end of these jobs
-	Little   float64 `json:"little_l_over_lambda_times_w"` // 1: steady; below 1, the queue grows during the window
+	// Little's law: in a steady state, the mean number of jobs L is lambda * W. The reverse does not hold: a queue that
+	// grows and then shrinks within the window can have a ratio of 1. Below 1, the queue grows during the window; above
+	// 1, it shrinks.
+	Jobs     float64 `json:"little_l_jobs"`            // mean number of jobs that wait or run
+	Arrivals float64 `json:"little_lambda_jobs_per_s"` // arrivals in the window
+	Time     float64 `json:"little_w_s"`               // mean time from arrival to end of these jobs
+	Little   float64 `json:"little_l_over_lambda_times_w"`
 }
 
 // steady returns the figures of the steady window, or nil if the run has none.

@@ -35,4 +35,10 @@
 //
 // Both means are running means, in which each finished job reduces the weight of earlier jobs of its kind by 1/30. A
 // kind with fewer than 5 finished jobs has no history: its jobs keep their stated estimates.
+//
+// Estimates from history depend on the policy, because the means contain only finished jobs. With a policy that prefers
+// short jobs, they contain more jobs that are short or were estimated too long, and are too small.
+//
+// A policy that reads the work of all jobs at Reset sees the stated estimates there: static, rule, and the bound of
+// waiting times ([scheduler.Limit]).
 package uncertain

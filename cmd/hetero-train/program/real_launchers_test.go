@@ -128,9 +128,11 @@ func TestScheduleAdvisesARealSlurm(t *testing.T) {
 	scontrol("hold", jobs[0]) // by an administrator
 	o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", log, "--apply"})
 	out, err := exec.Command("scontrol", "show", "job", jobs[0]).CombinedOutput()
-	if err != nil || o.code != exit.Done || !strings.Contains(o.stdout, "cannot be reverted: Slurm holds the job: JobHeldAdmin") ||
+	if err != nil || o.code != exit.Done ||
+		!strings.Contains(o.stdout, "cannot be reverted: Slurm holds the job: JobHeldAdmin") ||
 		!strings.Contains(string(out), "Reason=JobHeldAdmin") || !strings.Contains(string(out), "ReqNodeList="+host) {
-		t.Errorf("a hold of an administrator: got exit code %d and %q %q, %v and\n%s", o.code, o.stdout, o.stderr, err, out)
+		t.Errorf("a hold of an administrator: got exit code %d and %q %q, %v and\n%s", o.code, o.stdout, o.stderr,
+			err, out)
 	}
 	scontrol("release", jobs[0])
 	for _, apply := range []bool{false, true} {

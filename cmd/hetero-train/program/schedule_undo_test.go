@@ -101,7 +101,8 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 	missing := filepath.Join(dir, "chnages.jsonl")
 	for _, apply := range []string{"--apply=false", "--apply"} {
 		o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", missing, apply})
-		if left, _ := filepath.Glob(missing + "*"); o.code != 2 || !strings.Contains(o.stderr, missing) || len(left) > 0 {
+		if left, _ := filepath.Glob(missing + "*"); o.code != 2 || !strings.Contains(o.stderr, missing) ||
+			len(left) > 0 {
 			t.Errorf("%s, no log: got exit code %d and %q, and files %v", apply, o.code, o.stderr, left)
 		}
 	}

@@ -194,8 +194,8 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 			continue
 		}
 		change := c.Change(*p)
-		id, err := log.begin(event{Time: now, System: system, On: on, Where: f.context, Policy: f.name, Reason: p.Reason,
-			Change: &change})
+		id, err := log.begin(event{Time: now, System: system, On: on, Where: f.context, Policy: f.name,
+			Reason: p.Reason, Change: &change})
 		if err != nil {
 			return errors.Join(append(faults, err)...)
 		}
@@ -234,7 +234,8 @@ func unanswered(ctx context.Context, err error) error {
 	return exit.With(exit.Communication, err)
 }
 
-// interrupted is the cause of the end of ctx, with the earlier faults as text: their exit codes must not replace its own.
+// interrupted is the cause of the end of ctx, with the earlier faults as text: their exit codes must not replace its
+// own.
 func interrupted(ctx context.Context, faults []error) error {
 	if len(faults) == 0 {
 		return context.Cause(ctx)

@@ -24,7 +24,7 @@ The command reads the log of changes. Without --apply, it changes nothing and pr
   Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=)
   Kubernetes  suspends the Job again, and removes the node affinity that advise added
 
-It leaves out a job that has started or has ended, that somebody else holds, or that has another node list or affinity by now, and
+It leaves out a job that has started or has ended, that another user holds, or that has another node list or affinity by now, and
 states this reason. It leaves out the changes of other clusters. A change is reverted once.
 
 The next schedule advise --apply can place the same job again. To prevent this, first stop a timer that runs it, or remove the comment or
@@ -84,8 +84,8 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 	}
 	list, elsewhere := log.open(system, on)
 	if elsewhere > 0 {
-		a.WarnOf(fmt.Sprintf("the log %s has %s of other clusters, which stay as they are; this cluster is %s", log.path,
-			show.Count(elsewhere, "more change"), show.Foreign(on)))
+		a.WarnOf(fmt.Sprintf("the log %s has %s of other clusters, which stay as they are; this cluster is %s",
+			log.path, show.Count(elsewhere, "more change"), show.Foreign(on)))
 	}
 	for _, id := range f.jobs {
 		if !slices.ContainsFunc(list, func(l *logged) bool { return l.Change.Job == id }) {
@@ -102,10 +102,10 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 		change.Released = change.Released && l.last != failed // the release is the last step of a change
 		r, err := c.Undo(ctx, change, f.apply)
 		if err != nil {
-			if ctx.Err() != nil {
-				return interrupted(ctx, append(faults, fmt.Errorf("schedule advise undo: job %s: %w", l.Change.Job, err)))
-			}
 			faults = append(faults, fmt.Errorf("schedule advise undo: job %s: %w", l.Change.Job, err))
+			if ctx.Err() != nil {
+				return interrupted(ctx, faults)
+			}
 			continue
 		}
 		reversals = append(reversals, r)

@@ -17,8 +17,8 @@ const (
 	mostOutput = 256 << 20 // bytes; the output for 100,000 jobs is about 200 MB
 )
 
-// ErrNoAnswer is the cause of the error of a program that did not get an answer. The queue system may have done what the
-// program asked for.
+// ErrNoAnswer is the cause of the error of a program that did not get an answer. The queue system may have done what
+// the program asked for.
 var ErrNoAnswer = errors.New("no answer")
 
 // Run returns the standard output of a program in the search path. The error of a failed program contains the last line

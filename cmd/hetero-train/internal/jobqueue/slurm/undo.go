@@ -75,12 +75,12 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 		// A hold of an administrator would become a hold of the owner, who can release it.
 		return "Slurm holds the job: " + j.StateReason + remedy, false, false
 	case j.Priority == 0:
-		return "its priority is 0, so somebody holds the job" + remedy, false, false
+		return "its priority is 0, so another user holds the job" + remedy, false, false
 	}
 	return "", false, false
 }
 
-// waits reports whether a job with this reason only waits for resources, so that nobody holds it.
+// waits reports whether a job with this reason only waits for resources, so that no user holds it.
 func waits(reason string) bool {
 	switch reason {
 	case "", "None", "Resources", "Priority", "ReqNodeNotAvail":
@@ -92,8 +92,8 @@ func waits(reason string) bool {
 // Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it. Without
 // apply, it changes nothing and reports what it would do. It does not stop a job that runs.
 //
-// Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again, because
-// others may have changed the job since then.
+// Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again,
+// because others may have changed the job since then.
 func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error) {
 	out := jobqueue.Reversal{Job: ch.Job, Name: ch.Name}
 	if c.queue == nil {
@@ -140,7 +140,7 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	return out, nil
 }
 
-// holdAgain holds a job for its owner, and checks that nobody changed the job meanwhile.
+// holdAgain holds a job for its owner, and checks that no other user has changed the job meanwhile.
 func holdAgain(ctx context.Context, ch jobqueue.Change) error {
 	if _, err := programs.Run(ctx, "scontrol", "uhold", ch.Job); err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestUndo(t *testing.T) {
 			what: "remove its node list n1,n2", calls: list},
 		{name: "held by an administrator", state: "PENDING", reason: "JobHeldAdmin", nodes: "n[1-2]", submit: 100,
 			what: "Slurm holds the job: JobHeldAdmin; to remove only the node list: scontrol update JobId=7"},
-		{name: "held by somebody, before Slurm states the reason", state: "PENDING", reason: "Priority",
+		{name: "held by another user, before Slurm states the reason", state: "PENDING", reason: "Priority",
 			nodes: "n[1-2]", submit: 100, what: "its priority is 0"},
 		{name: "without a list", state: "PENDING", reason: "Resources", submit: 100, over: true,
 			what: "as before the change"},
