@@ -183,6 +183,7 @@ var rights = []struct{ kind, name, resource, verb, says string }{
 	{"clusterrole", "hetero-train-advise", "resourcequotas", "list",
 		`cannot list resource "resourcequotas" in API group ""`},
 	{"clusterrole", "hetero-train-advise", "jobs", "list", `cannot list resource "jobs" in API group "batch"`},
+	{"clusterrole", "hetero-train-advise", "namespaces", "get", `cannot get resource "namespaces" in API group ""`},
 	{"role", "hetero-train-advise-apply", "jobs", "get", `cannot get resource "jobs" in API group "batch"`},
 	{"role", "hetero-train-advise-apply", "jobs", "patch", `cannot patch resource "jobs" in API group "batch"`},
 }
@@ -229,6 +230,7 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 				APIGroups []string `json:"apiGroups"`
 				Resources []string `json:"resources"`
 				Verbs     []string `json:"verbs"`
+				Names     []string `json:"resourceNames,omitempty"`
 			} `json:"rules"`
 		}
 		c.must(json.Unmarshal([]byte(text), &role))
@@ -262,7 +264,7 @@ func TestAdviseNeedsTheDocumentedRights(t *testing.T) {
 		}
 		patch(less)
 		var args []string
-		if r.kind == "role" {
+		if r.kind == "role" || r.resource == "namespaces" {
 			args = []string{"--apply"}
 		}
 		var out string
