@@ -119,6 +119,13 @@ func (p *hidden) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.
 	return p.Policy.Reset(c, &p.shown, s)
 }
 
+// Incremental implements [scheduler.Incremental]. Reset must have been called: estimates that differ from the work are
+// written into each state, which has to be complete then.
+func (p *hidden) Incremental() bool {
+	v, ok := p.Policy.(scheduler.Incremental)
+	return p.pass && ok && v.Incremental()
+}
+
 // Decide implements scheduler.Policy.
 func (p *hidden) Decide(s *scheduler.State) scheduler.Action {
 	if p.pass {
