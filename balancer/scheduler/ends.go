@@ -51,7 +51,7 @@ type groupKey struct {
 type group struct {
 	groupKey
 	jobs    sorted
-	pairing []pairing // by kind: with a job of this kind on the same GPUs
+	pairing []pairing // by kind: with a job of this kind on the same GPUs; nil if no such pair is known
 	targets []int     // types on which the jobs may be faster
 	known   bool      // targets is valid
 }

@@ -333,22 +333,30 @@ func (p *gang) share(s *State, job int, best *plan) {
 	}
 }
 
-// pair returns the speeds of a job on the GPUs of a job of a group.
+// cannotPair is the pairing of jobs that cannot share GPUs.
+var cannotPair pairing
+
+// pair returns the speeds of a job on the GPUs of a job of a group. A group has a cache only if one of its answers is
+// positive. Otherwise the caches of all groups would need a time and memory proportional to groups x kinds, also if no
+// jobs can share GPUs: the jobs of `schedule advise` each have their own kind.
 func (p *gang) pair(s *State, g *group, job int) *pairing {
-	if g.pairing == nil {
-		g.pairing = make([]pairing, len(s.Workload.Kinds))
-	}
 	w := s.Workload
 	kind := w.Jobs[job].Kind
-	v := &g.pairing[kind]
-	if v.known {
-		return v
+	if g.pairing != nil && g.pairing[kind].known {
+		return &g.pairing[kind]
 	}
-	v.known = true
 	other := g.jobs.at(0).id
 	with := w.Jobs[other].Kind
 	speed, ok := s.Speeds.Shared(kind, with, g.typ, w.Jobs[job].GPUs)
-	if !ok || !(speed > 0) || w.Kinds[kind].GPUMemory+w.Kinds[with].GPUMemory > s.Cluster.Types[g.typ].Memory {
+	ok = ok && speed > 0 && !(w.Kinds[kind].GPUMemory+w.Kinds[with].GPUMemory > s.Cluster.Types[g.typ].Memory)
+	if !ok && g.pairing == nil {
+		return &cannotPair
+	}
+	if g.pairing == nil {
+		g.pairing = make([]pairing, len(w.Kinds))
+	}
+	v := &g.pairing[kind]
+	if v.known = true; !ok {
 		return v
 	}
 	// All GPUs that the jobs of the group use give the same speeds.
