@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Bound is the maximum waiting time of a job; after it, no other job may start if this delays the job. It is Factor
-// times the running time of the job on its fastest type of GPU, plus Seconds, from its arrival. Factor does not count
-// for a job with [Job.Guessed].
+// Bound is the waiting time of a job after which [Limit] reserves GPUs for it. It is Factor times the running time of
+// the job on its fastest type of GPU, plus Seconds, from its arrival. Factor does not count for a job with
+// [Job.Guessed].
 type Bound struct {
 	Factor  float64
 	Seconds float64
@@ -25,7 +25,9 @@ var DefaultBound = Bound{Factor: 2, Seconds: 3600}
 // free, if the job ends before the reservation begins.
 //
 // If the cluster is overloaded, all jobs are overdue, and the result is close to policy easy. Otherwise a job waits at
-// most until its bound, and then for the overdue jobs before it and for the running jobs whose GPUs it needs.
+// most until its bound, and then for the overdue jobs before it and for the running jobs whose resources it needs. These
+// may end later than predicted: if the network slows them down, if a GPU fails, or if the reservation waits for CPU
+// cores or memory of a job on other GPUs, and p lets a further job share these GPUs.
 //
 // If explain is set, the actions have reasons. The result implements [Waiter]; its method Unwrap returns p.
 func Limit(p Policy, b Bound, explain bool) Policy {
@@ -117,9 +119,9 @@ func (p *bounded) sort(s *State) {
 	if s.Journal == nil { // such a state may have jobs in any order of arrival
 		p.old.sync(s, func(int) (int, float64) { return -1, 0 })
 		for _, q := range s.Queue {
-			if s.Now < at(q) { // as for all jobs that arrived later
-				p.next = at(q)
-				break
+			if s.Now < at(q) {
+				p.next = min(p.next, at(q))
+				continue
 			}
 			p.old.add(q, func(job int) (int, float64) { return p.shapes.of[job], p.due[job] })
 		}

@@ -11,8 +11,9 @@ import (
 // before the first one only if it does not delay the first one. Either it ends before the reservation begins, or it
 // uses neither the reserved GPUs nor the CPU cores and the host memory that the first job needs.
 //
-// The policy never stops a job. The time of a decision hardly depends on the number of jobs and GPUs, except if a job
-// can start that does not delay the first one.
+// The policy never stops a job. While GPUs are free and the first job does not fit, a decision copies the availability
+// of all GPUs and the free resources of all machines, and goes through all shapes of jobs in the workload. It also
+// releases the running jobs one after the other until the first job fits.
 type easy struct {
 	backfill
 	queue waiting

@@ -292,7 +292,8 @@ func (p *gang) choose(s *State, job int) plan {
 }
 
 // share predicts the finish time on the GPUs of running jobs, and compares it with the best choice. In a group, the
-// gain is linear up to the job that ends when this job ends, and then constant.
+// gain is linear up to the job that ends when this job ends, and then constant. The loop reads all jobs of the constant
+// part, and all jobs next to which this job does not fit: up to all running jobs for each job of the plan.
 func (p *gang) share(s *State, job int, best *plan) {
 	j := &s.Workload.Jobs[job]
 	without, gain := best.finish, 0.0

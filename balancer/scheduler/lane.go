@@ -1,6 +1,9 @@
 package scheduler
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // lane lists the times at which the GPUs of one type become free in a plan. It reads only as many GPUs as the plan
 // needs.
@@ -174,8 +177,15 @@ func (l *lane) idle() int { return l.free + l.ready }
 // reserve takes the n GPUs of the type that are free first, on any machines. It may thus reserve GPUs of several
 // machines for a job whose finish time was predicted for one machine. The plan is then too optimistic about this job,
 // and may leave other GPUs to later jobs than the job will. Each decision makes a new plan, so such an error ends with
-// the next event. At most as many GPUs as are free now may remain free: see lane.
+// the next event.
+//
+// If GPUs of the type are free now in the plan, n must be larger than their number: see lane. This holds if earliest
+// returns a time after now for n, because it returns now for up to idle GPUs.
 func (l *lane) reserve(n int, until float64) {
+	if n <= l.idle() {
+		panic(fmt.Sprintf("scheduler: a plan reserves %d GPUs of a type, but want more than the %d that are free now",
+			n, l.idle()))
+	}
 	l.known = l.known[:0]
 	g := -1
 	if l.free > 0 {

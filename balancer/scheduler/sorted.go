@@ -14,7 +14,9 @@ func (a item) before(b item) bool { return a.key < b.key || a.key == b.key && a.
 const sortedBlock = 128
 
 // sorted is a list of items in ascending order, in blocks. insert and remove take time proportional to the block size
-// plus the logarithm of the number of items. Keys must not be NaN. The zero value is an empty list.
+// plus the logarithm of the number of blocks. If a block is added or becomes empty, they also move the list of blocks.
+// Blocks are not merged, so after many removals a list may have up to n blocks. Keys must not be NaN. The zero value is
+// an empty list.
 type sorted struct {
 	blocks [][]item
 	n      int
@@ -115,7 +117,8 @@ func (l *sorted) pop() item {
 	return x
 }
 
-// at returns the item with index k, which must exist. Its time is proportional to k / sortedBlock.
+// at returns the item with index k, which must exist. Its time is proportional to the number of blocks before the item:
+// about k / sortedBlock, and up to k after many removals.
 func (l *sorted) at(k int) item {
 	for i := range l.blocks {
 		if b := l.blocks[i]; k < len(b) {

@@ -3,12 +3,14 @@
 package simulate_test
 
 import (
+	"math"
 	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
 // cpuSeconds returns the CPU time of this process. Unlike elapsed time, it does not depend on other processes.
@@ -26,6 +28,12 @@ type counted struct {
 	n int
 }
 
+// Incremental implements [scheduler.Incremental]: otherwise the simulator would update all jobs at each event.
+func (p *counted) Incremental() bool {
+	v, ok := p.Policy.(scheduler.Incremental)
+	return ok && v.Incremental()
+}
+
 func (p *counted) Decide(s *scheduler.State) scheduler.Action {
 	p.n++
 	return p.Policy.Decide(s)
@@ -36,6 +44,62 @@ func (p *counted) Decide(s *scheduler.State) scheduler.Action {
 func BenchmarkPolicies(b *testing.B) {
 	for _, name := range scheduler.Names() {
 		b.Run(name, func(b *testing.B) { play(b, name, workload.Arrivals{Jobs: 1000, Load: 0.8, Seed: 1}) })
+	}
+}
+
+// BenchmarkManyJobs simulates gang with the default bound on large clusters. Jobs are of the default kinds and cannot
+// share GPUs. In one case all jobs arrive together.
+func BenchmarkManyJobs(b *testing.B) {
+	for _, c := range []struct {
+		name       string
+		gpus, jobs int
+		load       float64 // 0: all jobs arrive together
+		large      bool
+	}{
+		{"1000GPUs/together", 1000, 5000, 0, false},
+		{"10000GPUs/load0.5", 10000, 100000, 0.5, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			if c.large && !needtest.Large.On() {
+				b.Skip("it simulates 100,000 jobs: set HETERO_LARGE=1")
+			}
+			setup := workload.Default()
+			setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+				workload.MachineSpec{Count: c.gpus / 8, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 512 << 30,
+					Network: math.NaN()},
+				workload.MachineSpec{Count: c.gpus / 8, Type: workload.Turing, GPUs: 4, CPUs: 64, Memory: 512 << 30,
+					Network: math.NaN()})
+			w, err := workload.Generate(setup, workload.Arrivals{Jobs: c.jobs, Load: max(c.load, 0.5), Seed: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			speeds := *setup.Speeds
+			speeds.Pairs = nil
+			if err := speeds.Build(len(setup.Cluster.Types)); err != nil {
+				b.Fatal(err)
+			}
+			for i := range w.Jobs {
+				if c.load == 0 {
+					w.Jobs[i].Arrival = 0
+				}
+			}
+			actions := 0
+			before := cpuSeconds(b)
+			for b.Loop() {
+				p, err := scheduler.New("gang", scheduler.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				p = scheduler.Limit(p, scheduler.DefaultBound, false)
+				r, err := simulate.Run(p, setup.Cluster, w, &speeds, simulate.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				actions += r.Decisions
+			}
+			b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "cpu-s/op")
+			b.ReportMetric(float64(actions)/float64(b.N), "actions/op")
+		})
 	}
 }
 
