@@ -53,3 +53,24 @@ func TestGangAllocatesNoPairsOfJobsThatCannotShare(t *testing.T) {
 		t.Errorf("got %d bytes allocated by one decision, want at most %d", got, most)
 	}
 }
+
+// An urgent job is first in the queue of `schedule advise`, even if it arrived last. It must not hide a job behind it
+// that has waited for longer than its bound.
+func TestBoundSeesOverdueJobsBehindYoungOnes(t *testing.T) {
+	s := still(Job{Work: 9, GPUs: 1, Arrival: 95}, Job{Work: 9, GPUs: 2, Arrival: 1}, Job{Work: 9, GPUs: 2, Arrival: 80})
+	inner, err := New("fcfs", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Limit(inner, Bound{Seconds: 50}, false)
+	if err := p.Reset(s.Cluster, s.Workload, s.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	if a := p.Decide(s); a.Verb != Start || a.Job != 1 {
+		t.Errorf("got %+v, want a start of job 1, which waits for 99 s with a bound of 50 s", a)
+	}
+	s.run(1, 2, 0, 1).down(2, 3)
+	if a := p.Decide(s); a.Verb != Wait || a.Until != 130 {
+		t.Errorf("got %+v, want a wait until 130 s, when job 2 becomes overdue, before job 0 at 145 s", a)
+	}
+}

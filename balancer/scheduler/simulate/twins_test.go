@@ -47,6 +47,33 @@ func TestPoliciesEqualTheirTwins(t *testing.T) {
 	}
 }
 
+// This world has more machines than a word of a bitset has bits, and more different demands of jobs than the index of
+// free GPUs keeps.
+func TestPoliciesEqualTheirTwinsOnManyMachines(t *testing.T) {
+	setup := workload.Default()
+	spec := func(typ, machines int) workload.MachineSpec {
+		return workload.MachineSpec{Count: machines, Type: typ, GPUs: 2, CPUs: 20, Memory: 96 << 30, Network: 1.25e9}
+	}
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, spec(workload.Volta, 40), spec(workload.Turing, 35))
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 260, Load: 1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	demands := map[float64]bool{}
+	for k := range w.Jobs {
+		j := &w.Jobs[k]
+		j.Arrival = 0
+		if k%2 == 0 {
+			j.Memory = float64(1+k) * (1 << 26)
+		}
+		demands[j.Memory] = true
+	}
+	if len(demands) < 80 {
+		t.Fatalf("got %d different demands, want at least 80", len(demands))
+	}
+	compareTwins(t, "many machines", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+}
+
 // eager hides that a policy is incremental.
 type eager struct{ scheduler.Policy }
 
