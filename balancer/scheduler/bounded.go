@@ -25,9 +25,9 @@ var DefaultBound = Bound{Factor: 2, Seconds: 3600}
 // free, if the job ends before the reservation begins.
 //
 // If the cluster is overloaded, all jobs are overdue, and the result is close to policy easy. Otherwise a job waits at
-// most until its bound, and then for the overdue jobs before it and for the running jobs whose resources it needs. These
-// may end later than predicted: if the network slows them down, if a GPU fails, or if the reservation waits for CPU
-// cores or memory of a job on other GPUs, and p lets a further job share these GPUs.
+// most until its bound, and then for the overdue jobs before it and for the running jobs whose resources it needs.
+// These may end later than predicted: if the network slows them down, if a GPU fails, or if the reservation waits for
+// CPU cores or memory of a job on other GPUs, and p lets a further job share these GPUs.
 //
 // If explain is set, the actions have reasons. The result implements [Waiter]; its method Unwrap returns p.
 func Limit(p Policy, b Bound, explain bool) Policy {

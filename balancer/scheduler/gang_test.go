@@ -57,7 +57,8 @@ func TestGangAllocatesNoPairsOfJobsThatCannotShare(t *testing.T) {
 // An urgent job is first in the queue of `schedule advise`, even if it arrived last. It must not hide a job behind it
 // that has waited for longer than its bound.
 func TestBoundSeesOverdueJobsBehindYoungOnes(t *testing.T) {
-	s := still(Job{Work: 9, GPUs: 1, Arrival: 95}, Job{Work: 9, GPUs: 2, Arrival: 1}, Job{Work: 9, GPUs: 2, Arrival: 80})
+	s := still(Job{Work: 9, GPUs: 1, Arrival: 95}, Job{Work: 9, GPUs: 2, Arrival: 1},
+		Job{Work: 9, GPUs: 2, Arrival: 80})
 	inner, err := New("fcfs", Options{})
 	if err != nil {
 		t.Fatal(err)
