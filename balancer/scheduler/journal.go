@@ -62,7 +62,8 @@ func (j *Journal) Start(job int) (order int) {
 }
 
 // Job records that a job has entered or left the queue or its GPUs, or that its speed, its partner, an estimate of its
-// work or the time at which it frees its GPUs has changed.
+// work or the time at which it frees its GPUs has changed. The remaining steps of a running job may change without a
+// record only by its speed, because policies keep the order of the ends of jobs.
 func (j *Journal) Job(job int) { j.jobs.add(job) }
 
 // GPU records that the jobs on a GPU, its availability, or the free resources of its machine have changed.
