@@ -32,6 +32,11 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 		}
 		curves += int64(unsafe.Sizeof(fastest{})) + 6*pointer + 2*float
 	}
+	curves += int64(cap(m.curves.levels))*int64(unsafe.Sizeof(Level{})) +
+		int64(cap(m.types.classes))*int64(unsafe.Sizeof(Class{})) + int64(len(m.types.classOf))*3*pointer
+	for _, quantiles := range m.types.spreads {
+		curves += int64(cap(quantiles)) * int64(unsafe.Sizeof(Spread{}))
+	}
 	return beliefs, shapes, curves
 }
 

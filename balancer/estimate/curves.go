@@ -118,11 +118,12 @@ type curves struct {
 	shrunk   []float64      // by rank: factor of [deviceTypes.shrink] on its curves,
 	unsure   []float64      // and on their standard error
 	bounds   []fastest      // by rank: times that it can reach
+	levels   []Level        // by rank, relative to its type; nil: there is no large type
 }
 
 func newCurves(ranks int) curves {
 	return curves{slices.Repeat([]divide.Curve{timeless}, ranks), slices.Repeat([]divide.Curve{timeless}, ranks),
-		slices.Repeat([]float64{1}, ranks), slices.Repeat([]float64{1}, ranks), make([]fastest, ranks)}
+		slices.Repeat([]float64{1}, ranks), slices.Repeat([]float64{1}, ranks), make([]fastest, ranks), nil}
 }
 
 // draw takes the curves of a fit, with a margin of a number of standard deviations.

@@ -24,6 +24,9 @@ type deviceTypes struct {
 	lenders [][]int      // by rank: ranks of the same type whose measurements it uses; nil: no two have one type
 	curves  []*typeCurve // by group; nil: it has few ranks, or no curve
 	of      []int        // by rank: its group; -1: no other rank has its type
+	spreads [][]Spread   // by group: quantiles of the spread of its levels ([spreadsOf]); nil: few ranks
+	classes []Class
+	classOf map[[2]int]int // by group and share in use: 1 + the place in classes
 }
 
 // typesOf groups the ranks by their types; nil: unknown.
@@ -48,7 +51,8 @@ func typesOf(types []string) deviceTypes {
 			of[r] = i
 		}
 	}
-	return deviceTypes{groups, make([][]int, len(types)), make([]*typeCurve, len(groups)), of}
+	return deviceTypes{groups: groups, lenders: make([][]int, len(types)), of: of,
+		curves: make([]*typeCurve, len(groups)), spreads: make([][]Spread, len(groups))}
 }
 
 // curveOf returns the curve of the type of a rank; nil: the type has few ranks, or no curve.
@@ -195,7 +199,9 @@ func (e *posterior) levelVariance(samples float64) float64 {
 // standard deviation of the true levels ([center], [robustCenter]). One of many ranks hardly changes this estimate, so
 // for a rank far from the mean, tau is at least its distance / sureSigmas.
 func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fitted []Fitted) {
-	for _, group := range t.groups {
+	clear(c.levels)
+	t.classes, t.classOf = t.classes[:0], map[[2]int]int{}
+	for g, group := range t.groups {
 		var ranks []int
 		var shares []float64
 		for _, r := range group {
@@ -213,6 +219,9 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			variances[i] = posteriors[r].levelVariance(at)
 		}
 		mean, spread := center(levels, variances)
+		if len(group) > manyRanks && c.levels == nil {
+			c.levels = make([]Level, len(posteriors))
+		}
 		if len(ranks) > manyRanks {
 			mean, spread = robustCenter(levels, variances)
 		}
@@ -225,6 +234,15 @@ func (t *deviceTypes) shrink(posteriors []*posterior, c *curves, inUse []int, fi
 			c.unsure[r] = math.Sqrt(1 - part*(1-1/float64(len(ranks))))
 			c.scale(r, c.shrunk[r])
 			fitted[r].Seconds *= c.shrunk[r]
+			if len(group) > manyRanks {
+				c.levels[r] = Level{away: -away, moved: (part - 1) * away, variance: max(v, leastVariance),
+					bend: variances[i] - v}
+			}
+		}
+		if len(group) > manyRanks {
+			sharing := slices.DeleteFunc(ranks, func(r int) bool { return posteriors[r].borrowed == nil })
+			t.classify(g, c.levels, sharing, inUse)
+			t.spreads[g] = t.spreadsOf(c.levels, sharing)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
 		return
 	}
 	e.Equal = e.Lost.With(now, equally)
-	low, high := interval(ranks, e.Lost.With)
+	low, high := interval(ranks, a.groups(ranks), e.Lost.With)
 	e.EqualLow, e.EqualHigh = min(low, e.Equal), max(high, e.Equal)
 }
 
@@ -104,6 +104,13 @@ func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 			shared, p.group = a.model.Shared(r, best[r])
 			p.shared = shared * p.best
 		}
+		if p.level = a.model.Level(r); p.level.Class > 0 {
+			next := best[r] + max(a.opts.Unit, 1)
+			p.next, p.room = curve.At(float64(next)), float64(a.limits[r]-best[r])
+			if best[r] == d.Shares[r] {
+				p.nextClass = a.model.ClassWith(r, next)
+			}
+		}
 		unsure := a.model.Unsure(r)
 		p.nowError, p.bestError = p.nowError*unsure, p.bestError*unsure
 		ranks[r] = p
@@ -114,7 +121,11 @@ func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 // ofOracle estimates the fraction of the oracle from the posterior.
 func (a *accounts) ofOracle(d *balancer.Decision, best []int, then, exposed float64) balancer.Fraction {
 	ranks := a.prospects(d, best)
-	return ofOracle(ranks, a.unseen(ranks, best), then, exposed, float64(max(a.opts.Unit, 1)))
+	return ofOracle(ranks, a.groups(ranks), a.unseen(ranks, best), then, exposed, float64(max(a.opts.Unit, 1)))
+}
+
+func (a *accounts) groups(ranks []prospect) groups {
+	return newGroups(ranks, a.model.Classes(), a.model.Spread)
 }
 
 // unseen lists the tiles that could make ranks faster, and that no measured share fills.

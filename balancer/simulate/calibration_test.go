@@ -17,7 +17,10 @@ const early = 20
 // calibration is how well a policy knows its fraction of the oracle.
 type calibration struct {
 	windows, near, covered int
-	gains, gainsCovered    int // windows with a known gain over equal shares, and those whose interval covers the truth
+	below, above           int // windows whose truth is below or above the interval
+	// windows with a known gain over equal shares, and those whose interval covers the truth
+	gains, gainsCovered int
+	width               float64 // sum of the widths of the intervals
 }
 
 func (c *calibration) add(windows []simulate.Window, from, to int) {
@@ -26,11 +29,16 @@ func (c *calibration) add(windows []simulate.Window, from, to int) {
 			continue
 		}
 		c.windows++
+		c.width += w.Estimate.High - w.Estimate.Low
 		if math.Abs(w.Estimate.Value-w.Truth) <= 0.02 {
 			c.near++
 		}
 		if w.Truth >= w.Estimate.Low-1e-3 && w.Truth <= w.Estimate.High+1e-3 {
 			c.covered++
+		} else if w.Truth < w.Estimate.Low {
+			c.below++
+		} else {
+			c.above++
 		}
 		if w.EqualLow == w.EqualLow {
 			c.gains++

@@ -1,0 +1,102 @@
+package hybrid
+
+import "math"
+
+// movedRanks is the number of ranks of a large cluster whose samples move in a scenario. Larger: the times of the best
+// shares are more exact, and a decision takes longer.
+const movedRanks = 1024
+
+// moves finds the shortest step of a scenario for clusters with a large type: samples move in units from the ranks that
+// are slower than expected to ranks with free memory. Many ranks of one type reach a time with the same share. A step
+// can then only get shorter if all of them give a unit, so divisible samples would promise a gain that no division has.
+type moves struct {
+	ranks  []int     // whose samples move
+	unit   float64   // samples
+	slots  []int     // by rank: 1 + its place in the other lists; 0: its samples do not move
+	times  []float64 // of these ranks with their best shares in the scenario, s
+	perSec []float64 // units that a rank takes in one more second; 0: it has no samples
+	first  []float64 // time that the first further unit of a rank takes beyond its slope in the scenario, s
+	most   []float64 // units that a rank can give
+	room   []float64 // units that a rank can take
+}
+
+// newMoves returns moves that hold no rank if no rank has a large type.
+func newMoves(ranks []prospect, common groups, unit float64) (m moves) {
+	if len(common.curve) == 1 {
+		return m
+	}
+	n := min(len(ranks), movedRanks)
+	m.unit, m.ranks = unit, make([]int, n)
+	m.slots, m.times, m.perSec = make([]int, len(ranks)), make([]float64, n), make([]float64, n)
+	m.first, m.most, m.room = make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range n {
+		r := i
+		if n < len(ranks) { // the golden ratio avoids the period in which types of ranks may alternate
+			_, part := math.Modf(float64(i) * (math.Phi - 1))
+			r = int(part * float64(len(ranks)))
+		}
+		m.ranks[i] = r
+		if p := &ranks[r]; p.best > 0 && m.slots[r] == 0 {
+			m.slots[r], m.perSec[i] = i+1, 1/(p.slope*unit)
+			m.most[i], m.room[i] = math.Floor(p.samples/unit)-1, math.Floor(p.room/unit)
+		}
+	}
+	return m
+}
+
+func (m *moves) many() bool { return m.slots != nil }
+
+// draw sets what the first further unit of each rank takes in a scenario. It may begin a tile. If other ranks of the
+// type have this share in use, they tell its time better than the curve.
+func (m *moves) draw(ranks []prospect, common groups) {
+	for i, r := range m.ranks {
+		p := &ranks[r]
+		switch slope := p.slope * m.unit; {
+		case p.best == 0:
+		case p.nextClass > 0:
+			m.first[i] = p.next*(1+common.center[p.nextClass]) - p.best*(1+common.center[p.level.Class]) - slope
+		case p.level.Class > 0:
+			m.first[i] = max(p.next-p.best-slope, 0)
+		}
+	}
+}
+
+// set sets the time of the best share of a rank in the scenario, in s.
+func (m *moves) set(rank int, seconds float64) {
+	if m.slots != nil && m.slots[rank] > 0 {
+		m.times[m.slots[rank]-1] = seconds
+	}
+}
+
+// shortest returns the shortest time of a step of at most slowest, in s.
+func (m *moves) shortest(slowest float64) float64 {
+	const exact = 1e-6 // of the time
+	low, high := 0.9*slowest, slowest
+	if !m.fit(slowest * (1 - exact)) {
+		return slowest
+	}
+	if m.fit(low) {
+		low = 0
+	}
+	for high-low > exact*slowest {
+		if middle := (low + high) / 2; m.fit(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// fit reports whether the ranks can finish all units within a time, in s.
+func (m *moves) fit(seconds float64) bool {
+	units := 0.0 // that the ranks can take, minus those that they must give
+	for i, t := range m.times {
+		left := seconds - t
+		if left > 0 {
+			left = max(left-m.first[i], 0)
+		}
+		units += min(max(math.Floor(left*m.perSec[i]), -m.most[i]), m.room[i])
+	}
+	return units >= 0
+}
