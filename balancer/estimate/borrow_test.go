@@ -68,3 +68,31 @@ func TestRanksOfALargeTypeBorrowCurves(t *testing.T) {
 		t.Errorf("%d ranks have %d curves, want few", ranks, len(shapes))
 	}
 }
+
+// In a blind start, a rank that borrows the curve of its type may drop its first step, which also contains the start of
+// the program. The rank then has no level until its next share is measured.
+func TestABorrowerDropsItsFirstStep(t *testing.T) {
+	const ranks = 2 * manyRanks
+	m := New(Options{Limits: slices.Repeat([]int{256}, ranks), Active: slices.Repeat([]bool{true}, ranks), Interval: 10,
+		Types: slices.Repeat([]string{"one"}, ranks)})
+	for window, share := range []int{32, 48, 64} {
+		shares, seconds := slices.Repeat([]int{share}, ranks), make([][]float64, ranks)
+		for r := range seconds {
+			seconds[r] = []float64{0.01 + 0.001*float64(share)}
+			if window == 0 && r == 0 {
+				seconds[r][0] *= 3
+			}
+		}
+		m.Learn(&Window{Shares: shares, Seconds: seconds, Opening: window < 2, Blind: true})
+		if _, missing := m.Fit(shares, true); missing >= 0 {
+			t.Fatalf("window %d: rank %d has no curve", window, missing)
+		}
+		if e := m.ranks[0]; window == 0 && e.borrowed == nil || window > 0 && e.cell(32) >= 0 {
+			t.Fatalf("window %d: borrowed %v, shares %v; want a borrower that drops its first step", window,
+				e.borrowed != nil, e.cells)
+		}
+	}
+	if got, want := m.Mean()[0].At(64), 0.074; math.Abs(got/want-1) > 0.1 {
+		t.Errorf("got %.4f s for 64 samples, want %.4f", got, want)
+	}
+}

@@ -236,6 +236,9 @@ func (e *posterior) doubtStart(m *reading, windows int) {
 		expected, _ := e.expect(m.samples)
 		if faster := expected - m.log; faster > startDropped && m.samples != e.cells[0].samples {
 			e.cells, e.cov = e.cells[:0], e.cov[:0]
+			if e.borrowed != nil { // its level on this curve was that of the first step
+				e.shape, e.borrowed, e.lift, e.liftVariance = nil, nil, 0, 0
+			}
 		} else {
 			e.cov[0][0] += stat.Square(likelySigmas * max(faster, 0))
 		}
