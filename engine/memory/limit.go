@@ -36,9 +36,9 @@ const Hidden = -1
 
 const (
 	arenaBytes = 64 << 20 // addresses by which Go's heap grows
-	// heapSpread is the data that Go's heap has in addition to its account: steps of 4 to 8 MiB, and freed memory,
+	// HeapSpread is the data that Go's heap has in addition to its account: steps of 4 to 8 MiB, and freed memory,
 	// whose addresses the runtime keeps. With 8 MiB, 2 of 5 runs with the largest batch ended with "out of memory".
-	heapSpread     = 32 << 20
+	HeapSpread     = 32 << 20
 	unknownThreads = 8       // threads that are assumed to start if their number is unknown
 	unlimitedStack = 2 << 20 // glibc's stack of a thread if RLIMIT_STACK is unlimited
 	// mallocBytes is only address space: each thread that calls malloc of glibc reserves 64 MiB.
@@ -52,7 +52,7 @@ func (o Own) later(threads, stack int64) (data, other int64) {
 	if o.Threads > 0 {
 		coming = max(int64(o.Threads)-threads, 0)
 	}
-	data, other = heapSpread+coming*stack, arenaBytes
+	data, other = HeapSpread+coming*stack, arenaBytes
 	if !o.OneArena {
 		other += mallocBytes
 	}

@@ -27,22 +27,24 @@ import (
 func TestALimitOfTheProcessLimitsBatches(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	testLimitOfTheProcess(t, p, "reference", "-d", 512<<10, "RLIMIT_DATA")
+	testLimitOfTheProcess(t, p, "reference", "-d", 512<<10, "RLIMIT_DATA", "GOGC=100")
 }
 
 func TestALimitOfTheProcessLimitsBatchesOfACPU(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	p := buildProgram(t)
-	testLimitOfTheProcess(t, p, "cpu", "-d", 512<<10, "RLIMIT_DATA")
-	testLimitOfTheProcess(t, p, "cpu", "-v", 2200<<10, "RLIMIT_AS")
+	testLimitOfTheProcess(t, p, "cpu", "-d", 512<<10, "RLIMIT_DATA", "GOGC=400", "GOMEMLIMIT=64GiB")
+	testLimitOfTheProcess(t, p, "cpu", "-v", 2200<<10, "RLIMIT_AS", "GOGC=off")
 }
 
-func testLimitOfTheProcess(t *testing.T, p program, device, flag string, kib int64, source string) {
+// environment contains settings of Go's runtime, which must not break the promise of the plan.
+func testLimitOfTheProcess(t *testing.T, p program, device, flag string, kib int64, source string,
+	environment ...string) {
 	limited := func(args ...string) *exec.Cmd {
 		args = append([]string{"-c", `ulimit ` + flag + ` ` + strconv.FormatInt(kib, 10) + ` && exec "$@"`, "sh",
 			p.path}, args...)
 		cmd := exec.Command("/bin/sh", args...)
-		cmd.Env = append(os.Environ(), "GOGC=100") // the default
+		cmd.Env = append(os.Environ(), environment...)
 		return cmd
 	}
 	set := func(batch, output string) []string {

@@ -3,7 +3,6 @@ package compute
 import (
 	"os"
 	"runtime/debug"
-	"runtime/metrics"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
@@ -25,7 +24,7 @@ func (k *Rank) HostLimit() memory.Limit {
 	sharers.Own = k.own
 	limit := memory.ReadLimit(memory.System(), sharers)
 	if k.met() || !several {
-		k.hostLimit = &limit
+		k.hostLimit, k.released = &limit, releasedBytes()
 	}
 	return limit
 }
@@ -93,7 +92,9 @@ func pidSpace() string {
 
 // PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes. It is for plans of ranks
 // that do not exist.
-func (k *Rank) PlanHost(l memory.Limit, own memory.Own) { k.hostLimit, k.own = &l, own }
+func (k *Rank) PlanHost(l memory.Limit, own memory.Own) {
+	k.hostLimit, k.own, k.released = &l, own, releasedBytes()
+}
 
 // MeasureProgram returns the memory of this process, before it contains a model. It collects garbage first. Ranks that
 // share a limit also share the pages of mapped files, so each rank counts only its part of these pages. The result is
@@ -108,41 +109,12 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	limit := k.HostLimit()
 	if limit.Addresses { // it excludes the addresses of mapped files
 		now, _ := memory.ReadAddressLimit(memory.System(), k.own)
-		return append(parts, memory.Part{Name: replica.Reserved, Bytes: max(limit.Bytes-now.Bytes, 0)})
+		reserved := limit.Bytes - now.Bytes
+		// Go's heap uses the addresses of freed memory again, for batches and files. A run reads samples before this
+		// measurement, a plan does not.
+		reserved -= min(max(releasedBytes()-k.released, 0), memory.HeapSpread/2)
+		return append(parts, memory.Part{Name: replica.Reserved, Bytes: max(reserved, 0)})
 	}
 	files := memory.Mapped(memory.System()) / int64(max(limit.Ranks, 1))
 	return append(parts, memory.Part{Name: replica.ProgramFiles, Bytes: files})
-}
-
-// garbageBytes returns the bytes by which Go's heap may grow before the next collection.
-func garbageBytes() int64 {
-	samples := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(samples)
-	return max(int64(samples[0].Value.Uint64())-int64(samples[1].Value.Uint64()), 0)
-}
-
-// goBytes returns the memory that Go's runtime has obtained from the system and not returned.
-func goBytes() int64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
-	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
-}
-
-// GoLimit returns the value for GOMEMLIMIT, the memory limit of Go's runtime. It is the limit of this process, minus
-// the memory of native libraries, minus the memory of a device that computes in host memory. Go collects garbage before
-// it exceeds the limit.
-func (k *Rank) GoLimit(a memory.Account) int64 {
-	native := int64(0)
-	for _, p := range a.Host {
-		switch p.Name {
-		case replica.Program:
-			native += max(p.Bytes-goBytes(), 0)
-		case replica.ProgramFiles, replica.Reserved, replica.PageTables, replica.Results, replica.Staging:
-			native += p.Bytes
-		}
-	}
-	if a.Unified && !onGoHeap(k.Device.Info()) {
-		native += a.DeviceBytes()
-	}
-	return max(a.Limit.Bytes-native, goBytes())
 }

@@ -33,8 +33,10 @@ type Rank struct {
 	Links     [][]telemetry.Link
 	hostLimit *memory.Limit // nil: not measured yet
 	own       memory.Own    // the addresses that hostLimit excludes
+	released  int64         // addresses of Go's heap without memory when hostLimit was measured, bytes
 	pidSpaces []string      // namespaces of processes, by rank
 	sharers   int           // number of ranks on this rank's GPU; 0 if unknown or without a GPU
+	growth    int           // value of GOGC, percent; negative: off
 }
 
 // NewRank returns a rank without an open device.

@@ -22,6 +22,7 @@ import (
 func (tr *training) keepToMemory(ctx context.Context) error {
 	account := tr.run.Replica.Account()
 	tr.run.GrantCache()
+	tr.rank.BoundHeap(account)
 	if account.Limit.Bytes == 0 {
 		return nil
 	}
@@ -30,11 +31,6 @@ func (tr *training) keepToMemory(ctx context.Context) error {
 			"this rank needs more than the memory that is available now, so the machine may swap: lower data.batch_size, raise train.grad_accumulation, or end other programs",
 			"planned", memory.Size(account.HostBytes()), "available", memory.Size(soft.Bytes), "possible",
 			memory.Size(soft.Hard))
-	}
-	if _, set := tr.process.Opts.Env.Lookup("GOMEMLIMIT"); !set {
-		before := debug.SetMemoryLimit(-1)
-		debug.SetMemoryLimit(tr.rank.GoLimit(account))
-		tr.process.Later(func() error { debug.SetMemoryLimit(before); return nil })
 	}
 	debug.FreeOSMemory() // of initial values and imported weights
 	if err := tr.tellSupervisor(account); err != nil {

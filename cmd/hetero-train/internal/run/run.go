@@ -141,7 +141,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 // stages returns what a training opens before its first step, in order.
 func (tr *training) stages() []session.Stage {
 	return []session.Stage{
-		{Name: "device", Open: tr.rank.OpenDevice},
+		{Name: "device", Open: tr.openDevice},
 		{Name: "data", Open: tr.run.OpenData},
 		{Name: "model", Open: tr.run.CheckModel},
 		{Name: "ranks", Open: tr.run.JoinTeam},
@@ -154,6 +154,12 @@ func (tr *training) stages() []session.Stage {
 		{Name: "testbed", Open: tr.openTestbed},
 		{Name: "folder of the run", Open: tr.beginRun},
 	}
+}
+
+// openDevice limits the growth of Go's heap, and opens the device of this rank.
+func (tr *training) openDevice(ctx context.Context) error {
+	tr.rank.HoldHeap()
+	return tr.rank.OpenDevice(ctx)
 }
 
 // orphanTime is the time within which a rank ends after its supervisor has ended, unless it has begun its last save. A

@@ -196,6 +196,7 @@ func (p *planning) open(ctx context.Context, size int64) error {
 		p.run.Process.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes",
 			"because", err)
 	}
+	p.run.Rank.HoldHeap()
 	if err := p.run.Rank.OpenDevice(ctx); err != nil {
 		return err
 	}
