@@ -117,15 +117,11 @@ func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 		stack = unlimitedStack
 	}
 	data, other := o.later(status["Threads"], stack)
-	for _, r := range []struct {
-		name, held, source string
-		later              int64
-	}{
-		{"Max address space", "VmSize", "RLIMIT_AS", data + other}, {"Max data size", "VmData", "RLIMIT_DATA", data},
-	} {
+	later := []int64{data + other, data} // of addressLimits
+	for i, r := range addressLimits {
 		// Reserved but unused addresses count against these limits, too.
 		limit, ok := resourceLimit(root, r.name)
-		bytes := max(limit-status[r.held]+own-r.later, 1)
+		bytes := max(limit-status[r.held]+own-later[i], 1)
 		if o.Tensors {
 			bytes -= bytes / tensorSpread
 		}
@@ -134,6 +130,36 @@ func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 		}
 	}
 	return lowest, limited
+}
+
+// Addresses are the addresses that this process has reserved, and their limit.
+type Addresses struct {
+	Source string // "RLIMIT_AS" or "RLIMIT_DATA"
+	Flag   string // option of ulimit that sets the limit
+	Limit  int64  // bytes
+	Held   int64  // bytes
+}
+
+// Left returns the bytes that this process can still reserve.
+func (a Addresses) Left() int64 { return max(a.Limit-a.Held, 0) }
+
+// ReadAddresses returns the state of RLIMIT_AS or RLIMIT_DATA, of which the process reaches first. limited is false if
+// there is neither.
+func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
+	status := readStatus(root, 0)
+	for _, r := range addressLimits {
+		limit, ok := resourceLimit(root, r.name)
+		a := Addresses{Source: r.source, Flag: r.flag, Limit: limit, Held: status[r.held]}
+		if ok && (!limited || a.Left() < lowest.Left()) {
+			lowest, limited = a, true
+		}
+	}
+	return lowest, limited
+}
+
+// addressLimits are the limits of addresses: names in proc/self/limits and proc/self/status.
+var addressLimits = []struct{ name, held, source, flag string }{
+	{"Max address space", "VmSize", "RLIMIT_AS", "-v"}, {"Max data size", "VmData", "RLIMIT_DATA", "-d"},
 }
 
 // GroupLimit returns the smallest limit of the control group and its parents, without regard to what is used, bytes.

@@ -152,6 +152,23 @@ func TestLimitIsTheSmallest(t *testing.T) {
 	}
 }
 
+func TestAddressesOfTheProcess(t *testing.T) {
+	limits := "Max data size 209715200 unlimited bytes\nMax address space 314572800 unlimited bytes\n"
+	root := files(map[string]string{"proc/self/status": status, "proc/self/limits": limits})
+	want := Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 200 * mib, Held: 100 * mib} // both have 100 MiB left
+	if got, limited := ReadAddresses(root); !limited || got.Left() != want.Left() || got.Limit-got.Held != 100*mib {
+		t.Errorf("got %+v, %v, want %+v", got, limited, want)
+	}
+	root = files(map[string]string{"proc/self/status": status,
+		"proc/self/limits": "Max data size 209715200 unlimited bytes\nMax address space unlimited unlimited bytes\n"})
+	if got, limited := ReadAddresses(root); !limited || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, limited, want)
+	}
+	if got, limited := ReadAddresses(files(map[string]string{"proc/self/status": status})); limited {
+		t.Errorf("no limit: got %+v", got)
+	}
+}
+
 func TestPressureWarnsBeforeTheKernelActs(t *testing.T) {
 	limited := func(used string, stalled string) map[string]string {
 		return map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n",

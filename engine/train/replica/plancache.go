@@ -129,6 +129,8 @@ type planCache struct {
 	free      int64 // device memory for one set of plans, bytes; 0: unknown
 	// hostLoad returns the part of the memory of this process that the rank needs with plans; nil: no limit is known
 	hostLoad func(*plans) float64
+	// scarce is set if the addresses of this process are limited
+	scarce bool
 
 	mu       sync.Mutex
 	cached   map[planKey]*plans
@@ -388,8 +390,14 @@ func (c *planCache) fitFromBelow(limit, unit int, free int64) (int, error) {
 }
 
 // loadFor returns loadOf for the plans for n samples.
+//
+// Under a limit of addresses, kernels for many samples may fail before the account of their plans is known. Such plans
+// do not fit.
 func (c *planCache) loadFor(n int, free int64) (float64, error) {
 	p, err := c.compile(c.key(n))
+	if c.scarce && (errors.Is(err, device.ErrDevice) || errors.Is(err, device.ErrOutOfMemory)) && n > 1 {
+		return math.Inf(1), nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -159,6 +159,9 @@ func (tr *training) stages() []session.Stage {
 // openDevice limits the growth of Go's heap, and opens the device of this rank.
 func (tr *training) openDevice(ctx context.Context) error {
 	tr.rank.HoldHeap()
+	if err := compute.CheckAddresses(); err != nil {
+		return err
+	}
 	return tr.rank.OpenDevice(ctx)
 }
 
@@ -371,7 +374,7 @@ func (tr *training) openReplica(ctx context.Context) error {
 		return err
 	}
 	if tr.run.Replica, err = replica.New(tr.rank.Device, options); err != nil {
-		return err
+		return compute.AdviseLimit(err, options.MicroBatch())
 	}
 	tr.process.Later(tr.run.Replica.Close)
 	if err := tr.run.InitFrom(); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
@@ -164,7 +165,8 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 		if err := p.open(ctx, memory); err != nil {
 			return Report{}, err
 		}
-		return p.report(f.samples)
+		r, err := p.report(f.samples)
+		return r, compute.AdviseLimit(err, cfg.Data.BatchSize/cfg.Train.MicroBatches())
 	}()
 	if err != nil {
 		return err
@@ -197,6 +199,9 @@ func (p *planning) open(ctx context.Context, size int64) error {
 			"because", err)
 	}
 	p.run.Rank.HoldHeap()
+	if err := compute.CheckAddresses(); err != nil {
+		return err
+	}
 	if err := p.run.Rank.OpenDevice(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,62 @@
+package compute
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
+)
+
+const (
+	// startBytes are the addresses that a process still reserves before it has a model: stacks of threads, native
+	// libraries, their kernels. simple_cnn on 2 CPUs took 70 to 105 MiB. With fewer, the C library aborts the process
+	// because it cannot start a thread.
+	startBytes = 96 << 20
+	// nearLimit are addresses that kernels of a small model take. If fewer are left, they are the probable reason of a
+	// failure of the device: libraries report no memory as an unknown failure.
+	nearLimit = 96 << 20
+)
+
+// CheckAddresses returns an error if RLIMIT_AS or RLIMIT_DATA is too small for any model. It must precede OpenDevice.
+func CheckAddresses() error {
+	if a, limited := memory.ReadAddresses(memory.System()); limited {
+		return checkAddresses(a)
+	}
+	return nil
+}
+
+func checkAddresses(a memory.Addresses) error {
+	if a.Left() >= startBytes {
+		return nil
+	}
+	return exit.With(exit.Device, fmt.Errorf("open the device: %s permits %s of addresses, and this process has reserved %s at its start; threads and native libraries need about %s more, without any model: %s",
+		a.Source, memory.Size(a.Limit), memory.Size(a.Held), memory.Size(startBytes),
+		raise(a, a.Held+startBytes+nearLimit)))
+}
+
+// raise returns the advice to raise a limit to at least this many bytes.
+func raise(a memory.Addresses, bytes int64) string {
+	return fmt.Sprintf("raise the limit to at least %s (ulimit %s %d), or remove it (ulimit %s unlimited)",
+		memory.Size(bytes), a.Flag, (bytes+1023)>>10, a.Flag)
+}
+
+// AdviseLimit adds advice to a failure of the device, if RLIMIT_AS or RLIMIT_DATA is the probable reason. An error that
+// has the account of the rank, and all others, remain unchanged. samples is the number of samples of a micro-batch.
+func AdviseLimit(err error, samples int) error {
+	if a, limited := memory.ReadAddresses(memory.System()); limited {
+		return adviseLimit(err, a, samples)
+	}
+	return err
+}
+
+func adviseLimit(err error, a memory.Addresses, samples int) error {
+	if err == nil || a.Left() >= nearLimit || errors.As(err, new(*replica.MemoryError)) ||
+		!errors.Is(err, device.ErrDevice) && !errors.Is(err, device.ErrOutOfMemory) {
+		return err
+	}
+	return fmt.Errorf("%w: the limit of addresses is the probable reason: %s permits %s, and this process has reserved %s, without the memory of this failure: %s, or lower data.batch_size (a micro-batch now has %d samples; hetero-train plan --set data.batch_size=1 prints the largest one that fits)",
+		err, a.Source, memory.Size(a.Limit), memory.Size(a.Held), raise(a, a.Limit+nearLimit), samples)
+}

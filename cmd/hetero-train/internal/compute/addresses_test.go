@@ -1,0 +1,56 @@
+package compute
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/memory"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
+)
+
+// A failure near the limit of addresses says what the limit is, what is used, and how to continue.
+func TestAFailureNearTheLimitHasAdvice(t *testing.T) {
+	const mib = 1 << 20
+	full := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 390 * mib}
+	roomy := full
+	roomy.Held = 200 * mib
+	kernel := fmt.Errorf("conv2d: %w: could not create a primitive", device.ErrDevice)
+	for _, c := range []struct {
+		name   string
+		err    error
+		state  memory.Addresses
+		advice bool
+	}{
+		{"near the limit", kernel, full, true},
+		{"no memory for a buffer", fmt.Errorf("alloc: %w", device.ErrOutOfMemory), full, true},
+		{"far from the limit", kernel, roomy, false},
+		{"an error of other kind", errors.New("no such model"), full, false},
+		{"a refused batch", &replica.MemoryError{Err: device.ErrOutOfMemory}, full, false},
+	} {
+		got := adviseLimit(c.err, c.state, 16)
+		advised := got.Error() != c.err.Error()
+		if advised != c.advice || !errors.Is(got, c.err) {
+			t.Errorf("%s: got %q", c.name, got)
+		}
+		for _, part := range []string{"RLIMIT_DATA permits 400.0 MiB", "reserved 390.0 MiB", "ulimit -d 507904",
+			"lower data.batch_size", "16 samples"} {
+			if c.advice && !strings.Contains(got.Error(), part) {
+				t.Errorf("%s: got %q, want %q", c.name, got, part)
+			}
+		}
+	}
+	if err := adviseLimit(nil, full, 16); err != nil {
+		t.Errorf("without a failure: got %v", err)
+	}
+	if err := checkAddresses(full); exit.Code(err) != exit.Device ||
+		!strings.Contains(err.Error(), "ulimit -d 595968") {
+		t.Errorf("a full process at its start: got %v", err)
+	}
+	if err := checkAddresses(roomy); err != nil {
+		t.Errorf("a process with room at its start: got %v", err)
+	}
+}
