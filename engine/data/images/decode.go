@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	"image/png"
 	"io"
 	"time"
 
@@ -32,6 +31,11 @@ type Decoder struct {
 	// upright is the buffer for a TIFF, which is always rotated; Orient may need turned for another rotation
 	upright []byte
 	vp8     *vp8.Decoder // decoder of WebP images; nil before the first one
+
+	inflater inflater
+	lzw      *lzw   // nil before the first image that needs it
+	packed   []byte // compressed pixels of a PNG image
+	rows     []byte // filtered rows of a PNG image, or a strip of a TIFF image
 }
 
 // NewDecoder returns a Decoder, which must be closed.
@@ -85,17 +89,6 @@ func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	return nil
 }
 
-// decodeAnyPNG decodes a PNG image, even if chunks without pixels have faults.
-func (d *Decoder) decodeAnyPNG(contents []byte, img *data.Image) error {
-	err := d.decodePNG(contents, img)
-	if fault := png.FormatError(""); errors.As(err, &fault) || errors.Is(err, io.ErrUnexpectedEOF) {
-		if d.decodePNG(pixelsOnly(contents), img) == nil {
-			return nil
-		}
-	}
-	return err
-}
-
 func (d *Decoder) checkSize(width, height int) error {
 	if width < 1 || height < 1 || width > d.o.MaxPixels/height {
 		return fmt.Errorf("image of %d x %d pixels, want at most %d in all (data.max_pixels; %d would accept this image)",
@@ -135,10 +128,6 @@ func largestDenominator(width, height, minWidth, minHeight int) int {
 		}
 	}
 	return 1
-}
-
-func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
-	return d.decodeWith(png.Decode, png.DecodeConfig, contents, img)
 }
 
 // decodeWith decodes an image with the functions of a package for one format.

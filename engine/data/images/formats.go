@@ -233,7 +233,7 @@ func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	case jpegFormat:
 		return d.decodeJPEG(contents, sizer, img)
 	case pngFormat:
-		return d.decodeAnyPNG(contents, img)
+		return d.decodePNG(contents, img)
 	case webpFormat:
 		err = d.decodeWebP(contents, img)
 	case gifFormat:
@@ -243,30 +243,11 @@ func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	case tiffFormat:
 		err = d.decodeTIFF(contents, img)
 	case bmpFormat:
-		err = d.decodeWith(bmp.Decode, bmp.DecodeConfig, contents, img)
+		err = d.decodeBMP(contents, img)
 	default:
 		err = otherFormat(contents)
 	}
 	return variant(f, err)
-}
-
-// decodeTIFF decodes the first image of a TIFF file and rotates it upright, as Pillow always does.
-func (d *Decoder) decodeTIFF(contents []byte, img *data.Image) error {
-	if err := d.decodeWith(tiff.Decode, tiff.DecodeConfig, contents, img); err != nil {
-		return err
-	}
-	const compressionTag, photometricTag, blackIsZero = 259, 262, 1
-	compression, _ := tagOf(contents, compressionTag)
-	photometric, _ := tagOf(contents, photometricTag)
-	if fax := compression >= 2 && compression <= 4; fax && photometric == blackIsZero {
-		for i := range img.Pix { // libtiff stores the black runs of a fax as ones, which are white with this setting
-			img.Pix[i] ^= 0xff
-		}
-	}
-	if o, _ := orientationIn(contents); o != Upright {
-		d.upright = o.apply(d.upright, img)
-	}
-	return nil
 }
 
 // decodeGIF decodes the first image of a GIF file. As in Pillow, the image has the size of the whole animation. The

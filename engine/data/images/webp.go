@@ -130,10 +130,7 @@ func (d *Decoder) decodeWebP(contents []byte, img *data.Image) error {
 			return fmt.Errorf("webp: the image has the type %T", decoded)
 		}
 		for y := range height {
-			row := dst.row(y)
-			for x := range width {
-				copy(row[3*x:3*x+3], picture.Pix[y*picture.Stride+4*x:])
-			}
+			dropAlpha(dst.row(y)[:3*width], picture.Pix[y*picture.Stride:][:4*width])
 		}
 	} else {
 		if d.vp8 == nil {
@@ -173,46 +170,63 @@ func fromVideo(dst rows, src *image.YCbCr, width, height int) {
 			far = min(near+1, half-1)
 		}
 		luma := src.Y[y*src.YStride:][:width]
-		convertRow(dst.row(y), luma,
-			chroma{src.Cb[near*src.CStride:], src.Cb[far*src.CStride:]},
-			chroma{src.Cr[near*src.CStride:], src.Cr[far*src.CStride:]})
+		convertRow(dst.row(y), luma, &chromaRows{src.Cb[near*src.CStride:], src.Cr[near*src.CStride:],
+			src.Cb[far*src.CStride:], src.Cr[far*src.CStride:]})
 	}
 }
 
-// chroma contains the two rows of chroma samples that determine a row of pixels.
-type chroma struct{ near, far []byte }
+// dropAlpha copies the colours of a row of red, green, blue and opacity.
+func dropAlpha(dst, src []byte) {
+	for len(dst) >= 3 && len(src) >= 4 {
+		dst[0], dst[1], dst[2] = src[0], src[1], src[2]
+		dst, src = dst[3:], src[4:]
+	}
+}
+
+// chroma is a blue and a red chroma sample: bits 0 to 15 and 16 to 31. Sums of a few samples do not overflow into the
+// other one.
+type chroma uint32
+
+func chromaOf(blue, red byte) chroma { return chroma(blue) | chroma(red)<<16 }
+
+func (c chroma) values() (blue, red int) { return int(c & 0xff), int(c >> 16 & 0xff) }
+
+// chromaRows are the two rows of chroma samples that determine a row of pixels.
+type chromaRows struct{ nearBlue, nearRed, farBlue, farRed []byte }
+
+func (c *chromaRows) near(x int) chroma { return chromaOf(c.nearBlue[x], c.nearRed[x]) }
+
+func (c *chromaRows) far(x int) chroma { return chromaOf(c.farBlue[x], c.farRed[x]) }
 
 // edge returns the chroma of a pixel at the left or right edge.
-func (c chroma) edge(x int) int { return (3*int(c.near[x]) + int(c.far[x]) + 2) >> 2 }
-
-// pair returns the chroma of the two pixels between the chroma samples x-1 and x.
-func (c chroma) pair(x int) (left, right int) {
-	nearLeft, near, farLeft, far := int(c.near[x-1]), int(c.near[x]), int(c.far[x-1]), int(c.far[x])
-	sum := nearLeft + near + farLeft + far + 8
-	rising, falling := (sum+2*(near+farLeft))>>3, (sum+2*(nearLeft+far))>>3
-	return (rising + nearLeft) >> 1, (falling + near) >> 1
-}
+func (c *chromaRows) edge(x int) chroma { return (3*c.near(x) + c.far(x) + 0x00020002) >> 2 }
 
 // convertRow converts one row of pixels.
-func convertRow(dst, luma []byte, u, v chroma) {
+func convertRow(dst, luma []byte, c *chromaRows) {
 	width := len(luma)
 	dst = dst[:3*width]
-	put(dst, luma[0], u.edge(0), v.edge(0))
-	for k := 1; k <= (width-1)/2; k++ {
-		u0, u1 := u.pair(k)
-		v0, v1 := v.pair(k)
-		two := dst[6*k-3 : 6*k+3 : 6*k+3]
-		put(two, luma[2*k-1], u0, v0)
-		put(two[3:], luma[2*k], u1, v1)
+	put(dst, luma[0], c.edge(0))
+	pairs := (width - 1) / 2
+	nearBlue, nearRed := c.nearBlue[:pairs+1], c.nearRed[:pairs+1]
+	farBlue, farRed := c.farBlue[:pairs+1], c.farRed[:pairs+1]
+	nearLeft, farLeft := c.near(0), c.far(0)
+	for k := 1; k <= pairs; k++ { // two pixels between the chroma samples k-1 and k
+		near, far := chromaOf(nearBlue[k], nearRed[k]), chromaOf(farBlue[k], farRed[k])
+		sum := nearLeft + near + farLeft + far + 0x00080008
+		rising, falling := (sum+2*(near+farLeft))>>3, (sum+2*(nearLeft+far))>>3
+		two, y := dst[6*k-3:6*k+3:6*k+3], luma[2*k-1:2*k+1:2*k+1]
+		put(two, y[0], (rising+nearLeft)>>1)
+		put(two[3:], y[1], (falling+near)>>1)
+		nearLeft, farLeft = near, far
 	}
 	if width%2 == 0 {
-		last := width/2 - 1
-		put(dst[3*width-3:], luma[width-1], u.edge(last), v.edge(last))
+		put(dst[3*width-3:], luma[width-1], c.edge(width/2-1))
 	}
 }
 
 // put converts a pixel, with the coefficients of libwebp.
-func put(dst []byte, luma byte, u, v int) {
+func put(dst []byte, luma byte, c chroma) {
+	u, v := c.values()
 	y := int(luma) * 19077 >> 8
 	_ = dst[2]
 	dst[0] = clip6(y + v*26149>>8 - 14234)
@@ -221,4 +235,9 @@ func put(dst []byte, luma byte, u, v int) {
 }
 
 // clip6 returns the integer part of a number with 6 binary places, limited to 0 … 255.
-func clip6(v int) byte { return byte(min(max(v, 0)>>6, 255)) }
+func clip6(v int) byte {
+	if uint(v) < 256<<6 { // most values
+		return byte(v >> 6)
+	}
+	return byte(^(v >> 63))
+}
