@@ -14,6 +14,9 @@ import (
 // mostMemory is the largest file of planned memory, bytes: that of 4,096 ranks has about 6 MB.
 const mostMemory = 16 << 20
 
+// mostBytes is larger than any memory.
+const mostBytes = 1 << 60
+
 // MemoryView is the memory of a rank: the account that `plan` prints, for the largest share of the rank, and the memory
 // in use at the step of the records.
 type MemoryView struct {
@@ -31,6 +34,19 @@ type MemoryView struct {
 	Used int64 `json:"used"`
 	// UsedAtLeast is set if the process uses Used or more: records have no percentages above 100.
 	UsedAtLeast bool `json:"used_at_least"`
+	// ImageDecoders is the measured memory of the image decoders, the largest so far, bytes; 0: unknown, or no images
+	// are decoded. The part of this name in Host is the planned one.
+	ImageDecoders int64 `json:"image_decoders"`
+}
+
+// PlannedDecoders returns the planned memory of the image decoders, bytes.
+func (m *MemoryView) PlannedDecoders() (bytes int64) {
+	for _, p := range m.Host {
+		if p.Name == "image decoders" { // of package assembly
+			bytes += p.Bytes
+		}
+	}
+	return bytes
 }
 
 // readMemory returns the planned memory of the ranks of the newest process, by rank. start is the ID of this process,
@@ -51,11 +67,10 @@ func readMemory(logs *os.Root, start string, step int64, ranks int) []runtime.Ra
 
 // impossible reports whether a number of the planned memory is negative, or a sum is larger than any memory.
 func impossible(r runtime.RankMemory) bool {
-	const most = 1 << 60 // bytes
 	sum := int64(0)
 	for _, parts := range [][]memory.Part{r.Device, r.Host, r.Optional} {
 		for _, p := range parts {
-			if p.Bytes < 0 || p.Bytes > most-sum {
+			if p.Bytes < 0 || p.Bytes > mostBytes-sum {
 				return true
 			}
 			sum += p.Bytes
@@ -72,7 +87,13 @@ func memoryOf(planned runtime.RankMemory, record *runtime.Record, step int64) *M
 	v := &MemoryView{Samples: a.Samples, Unified: a.Unified, Device: list(a.Device), Host: list(a.Host),
 		Optional: list(a.Optional), DeviceBytes: a.DeviceBytes(), HostBytes: a.HostBytes(), DeviceLimit: a.DeviceLimit,
 		Limit: a.Limit.Bytes, LimitSource: a.Limit.Source}
-	if record != nil && record.Iteration > step && planned.MeasuredOf > 0 {
+	if record == nil || record.Iteration <= step {
+		return v
+	}
+	if bytes := record.Telemetry[telemetry.ImageDecoders]; bytes > 0 {
+		v.ImageDecoders = int64(min(bytes, mostBytes))
+	}
+	if planned.MeasuredOf > 0 {
 		if used := record.Telemetry[telemetry.Memory]; used > 0 {
 			v.Used, v.UsedAtLeast = int64(min(used, 100)/100*float64(planned.MeasuredOf)), used >= 100
 		}

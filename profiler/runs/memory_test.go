@@ -74,6 +74,14 @@ func TestPlannedMemoryIsThatOfTheNewestProcess(t *testing.T) {
 		}
 	}
 	record := &runtime.Record{Iteration: 41, Telemetry: telemetry.Unknown()}
+	record.Telemetry[telemetry.ImageDecoders] = 5 << 20
+	for step, want := range map[int64]int64{40: 5 << 20, 41: 0} {
+		if v := memoryOf(runtime.RankMemory{Account: account}, record, step); v.ImageDecoders != want {
+			t.Errorf("a record of step 41, process after step %d: got %d bytes of image decoders, want %d", step,
+				v.ImageDecoders, want)
+		}
+	}
+	record.Telemetry = telemetry.Unknown()
 	if v := memoryOf(runtime.RankMemory{Account: account, MeasuredOf: 1 << 30}, record, 40); v.Used != 0 {
 		t.Errorf("without a measurement: got %d bytes in use, want 0", v.Used)
 	}

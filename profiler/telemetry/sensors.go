@@ -36,6 +36,7 @@ const (
 	NetworkReceived
 	RDMASent
 	RDMAReceived
+	ImageDecoders // largest memory of the image decoders of this process so far, bytes
 
 	Count // number of sensors
 )
@@ -135,6 +136,9 @@ var Declared = [Count]Declaration{
 	NetworkReceived: traffic("network received", "network_received", ""),
 	RDMASent:        traffic("RDMA sent", "rdma_sent", ""),
 	RDMAReceived:    traffic("RDMA received", "rdma_received", ""),
+
+	ImageDecoders: {Name: "largest memory of the image decoders so far", Unit: "bytes", Column: "image_decoder_bytes",
+		Optional: true, Window: Highest},
 }
 
 // traffic declares a traffic sensor for one direction.

@@ -36,6 +36,9 @@ type Decoder struct {
 	lzw      *lzw   // nil before the first image that needs it
 	packed   []byte // compressed pixels of a PNG image
 	rows     []byte // filtered rows of a PNG image, or a strip of a TIFF image
+
+	library int64 // memory of the library that decodes the current image, bytes
+	counted int64 // memory that is part of DecoderBytes
 }
 
 // NewDecoder returns a Decoder, which must be closed.
@@ -51,7 +54,10 @@ func NewDecoder(o DecodeOptions) (*Decoder, error) {
 }
 
 // Close frees the decoder's buffers.
-func (d *Decoder) Close() { d.jpeg.Close() }
+func (d *Decoder) Close() {
+	d.jpeg.Close()
+	d.count(0)
+}
 
 // Read decodes the contents that fetch returns together with the time of the fetch. If a crafted file makes a decoder
 // panic, Read returns an error, because the caller knows the name of the file.
@@ -72,6 +78,8 @@ func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.S
 
 // Decode decodes the image in contents into img. The rules of data.Reader.Read apply.
 func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) error {
+	d.library = 0
+	defer func() { d.count(d.held() + d.library + int64(len(contents))) }()
 	o := Upright
 	if d.o.Orient {
 		o = OrientationOf(contents)
@@ -110,6 +118,7 @@ func (d *Decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image)
 		w, hh := sizer.MinSize(h.Width, h.Height)
 		denominator = largestDenominator(h.Width, h.Height, w, hh)
 	}
+	d.library = h.WorkBytes()
 	pix, width, height, err := d.jpeg.Decode(contents, h, denominator, d.pix)
 	if err != nil {
 		return err
@@ -130,6 +139,9 @@ func largestDenominator(width, height, minWidth, minHeight int) int {
 	return 1
 }
 
+// decodedBytes is the memory of a pixel in an image that a package for one format returns. Images of 16 bits have 8.
+const decodedBytes = 4
+
 // decodeWith decodes an image with the functions of a package for one format.
 func (d *Decoder) decodeWith(decode func(io.Reader) (image.Image, error), size func(io.Reader) (image.Config, error),
 	contents []byte, img *data.Image) error {
@@ -140,6 +152,7 @@ func (d *Decoder) decodeWith(decode func(io.Reader) (image.Image, error), size f
 	if err := d.checkSize(c.Width, c.Height); err != nil {
 		return err
 	}
+	d.library = decodedBytes * int64(c.Width) * int64(c.Height)
 	decoded, err := decode(bytes.NewReader(contents))
 	if err != nil {
 		return err

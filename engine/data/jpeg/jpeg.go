@@ -21,6 +21,15 @@ type Header struct {
 	frame         frame
 }
 
+// WorkBytes returns the memory that a Decoder needs for this image in addition to the pixels: the coefficients of an
+// image with several scans, 2 bytes each. For a whole scan, it needs only a few rows.
+func (h Header) WorkBytes() int64 {
+	if h.frame.whole {
+		return 0
+	}
+	return 2 * int64(h.frame.channels) * int64(h.Width) * int64(h.Height)
+}
+
 // Decoder decodes one image at a time and reuses its buffers.
 type Decoder struct {
 	native  *native // nil: Go decodes all images

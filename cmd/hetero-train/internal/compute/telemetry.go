@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/system"
@@ -164,6 +165,9 @@ func (t *Telemetry) Sample() telemetry.Sample {
 	}
 	t.links.Sample(t.traffic)
 	telemetry.PutTraffic(&sample, t.links.All(), t.traffic)
+	if _, most := images.DecoderBytes(); most > 0 {
+		sample[telemetry.ImageDecoders] = float64(most)
+	}
 	return sample
 }
 

@@ -1,7 +1,7 @@
 package parts
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
@@ -155,16 +154,14 @@ func (smallest) MinSize(int, int) (width, height int) { return 1, 1 }
 
 // seen is what readSamples has read of a sample.
 type seen struct {
-	contents []byte // stored bytes, otherwise pixels; nil: unreadable
+	contents []byte // stored bytes, otherwise pixels, of the Reader; nil: unreadable
 	faulty   bool   // it cannot be decoded
 	err      error  // a lack of resources, or a failed request: another read might succeed
 }
 
-// readAtOnce is the number of samples that readSamples keeps in memory.
-const readAtOnce = 16
-
 // readSamples reads and decodes n evenly spaced samples, each once, and calls use for each in their order. k is the
-// number of the sample among the n, i its index.
+// number of the sample among the n, i its index. Readers keep a sample until its turn, so the memory is that of one
+// sample for each Reader, like that of a Loader.
 func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, r *seen)) error {
 	var readers []data.Reader
 	defer func() {
@@ -179,36 +176,41 @@ func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, 
 		}
 		readers = append(readers, r)
 	}
-	at := func(k int) int { return sampleAt(k, n, int64(d.Len())) }
-	for lo := 0; lo < n; lo += readAtOnce {
-		var read [readAtOnce]seen
-		hi := min(lo+readAtOnce, n)
-		var next atomic.Int64
-		var all sync.WaitGroup
-		for _, r := range readers {
-			all.Go(func() {
-				var image data.Image
-				for k := lo + int(next.Add(1)) - 1; k < hi && ctx.Err() == nil; k = lo + int(next.Add(1)) - 1 {
-					read[k-lo] = readSample(r, at(k), &image)
+	var mu sync.Mutex
+	changed := sync.NewCond(&mu)
+	begun, used, failed := 0, 0, error(nil) // used: calls of use
+	var all sync.WaitGroup
+	for _, r := range readers {
+		all.Go(func() {
+			var image data.Image
+			mu.Lock()
+			defer mu.Unlock()
+			for begun < n && failed == nil {
+				k := begun
+				begun++
+				mu.Unlock()
+				i := sampleAt(k, n, int64(d.Len()))
+				s := readSample(r, i, &image)
+				mu.Lock()
+				for used < k && failed == nil {
+					changed.Wait()
 				}
-			})
-		}
-		all.Wait()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		for k := lo; k < hi; k++ {
-			if err := read[k-lo].err; err != nil {
-				return err
+				if failed == nil {
+					if failed = cmp.Or(ctx.Err(), s.err); failed == nil {
+						use(k, i, &s)
+						used++
+					}
+				}
+				changed.Broadcast()
 			}
-			use(k, at(k), &read[k-lo])
-		}
+		})
 	}
-	return nil
+	all.Wait()
+	return failed
 }
 
-// readSample reads and decodes sample i. It reads the sample again only if the data set gives the stored bytes in no
-// other way.
+// readSample reads and decodes sample i. The contents are valid until the next read of r. It reads the sample again
+// only if the data set gives the stored bytes in no other way.
 func readSample(r data.Reader, i int, image *data.Image) (s seen) {
 	encoded, isEncoded := r.(data.Encoded)
 	image.Contents = nil
@@ -232,7 +234,7 @@ func readSample(r data.Reader, i int, image *data.Image) (s seen) {
 			}
 		}
 		if contents != nil {
-			s.contents = bytes.Clone(contents)
+			s.contents = contents
 			return s
 		}
 		if err == nil {
@@ -242,7 +244,7 @@ func readSample(r data.Reader, i int, image *data.Image) (s seen) {
 	if data.Exhausted(err) {
 		return seen{err: err}
 	} else if err == nil {
-		s.contents = bytes.Clone(image.Pix)
+		s.contents = image.Pix
 	}
 	return s
 }

@@ -1,6 +1,8 @@
 package parts
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -80,5 +82,44 @@ func TestAPrintReadsEachSampleOnce(t *testing.T) {
 	}
 	if sums[0] != sums[1] || sums[0] == "" {
 		t.Errorf("the digests %q depend on how the bytes are read", sums)
+	}
+}
+
+// reusing is a data set of 600 images whose Readers have one buffer each, as decoders do.
+type reusing struct{ countedImages }
+
+func (s reusing) NewReader() (data.Reader, error) { return &reusingReader{pix: make([]byte, 3)}, nil }
+
+type reusingReader struct{ pix []byte }
+
+func (r *reusingReader) Close() error { return nil }
+
+func (r *reusingReader) Read(i int, _ data.Sizer, img *data.Image) error {
+	r.pix[0], r.pix[1], r.pix[2] = 1, byte(i), byte(i>>8)
+	*img = data.Image{Pix: r.pix, Width: 1, Height: 1, FullWidth: 1, FullHeight: 1}
+	return nil
+}
+
+// Readers keep their sample until its turn, so that no copies are necessary.
+func TestSamplesAreUsedInOrderBeforeTheirReaderGoesOn(t *testing.T) {
+	next := 0
+	err := readSamples(t.Context(), reusing{}, 200, func(k, i int, r *seen) {
+		if k != next || i != sampleAt(k, 200, 600) || !bytes.Equal(r.contents, []byte{1, byte(i), byte(i >> 8)}) {
+			t.Errorf("sample %d, index %d: got %v, want sample %d", k, i, r.contents, next)
+		}
+		next++
+	})
+	if err != nil || next != 200 {
+		t.Errorf("got %d samples, %v", next, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	used := 0
+	err = readSamples(ctx, reusing{}, 200, func(int, int, *seen) {
+		if used++; used == 5 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || used != 5 {
+		t.Errorf("canceled after 5 samples: got %d, %v", used, err)
 	}
 }

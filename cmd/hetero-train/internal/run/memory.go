@@ -9,8 +9,10 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -100,17 +102,26 @@ func (tr *training) recordMemory(ctx context.Context) error {
 // memoryInterval is the time between two readings of the use of memory.
 const memoryInterval = time.Second
 
-// watchMemory warns once when the kernel may soon kill a process because memory runs out.
+// watchMemory warns once when the kernel may soon kill a process because memory runs out, and once when image decoders
+// use memory that the account does not contain.
 func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	gauge := memory.NewGauge(memory.System())
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	planned := account.HostBytes() + memory.Sum(account.Optional)
+	larger := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if _, used := images.DecoderBytes(); !larger && beyond(account, used) {
+			larger = true
+			tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
+				"the images of this data set are larger than planned, and this rank may exceed its limit: store smaller images, lower data.workers or data.batch_size, or raise the limit",
+				"used_by_image_decoders", memory.Size(used), "planned", memory.Size(decoders(account)), "limit",
+				memory.Size(account.Limit.Bytes), "limit_from", account.Limit.Source)
 		}
 		pressure, known := gauge.Pressure()
 		if !known {
@@ -130,4 +141,21 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 			"used_by_this_rank", memory.Size(resident), "planned_for_this_rank", memory.Size(planned))
 		return
 	}
+}
+
+// decoders returns the memory of image decoders in an account.
+func decoders(a memory.Account) (bytes int64) {
+	for _, p := range a.Host {
+		if p.Name == assembly.Decoders {
+			bytes += p.Bytes
+		}
+	}
+	return bytes
+}
+
+// beyond reports whether a rank exceeds its limit if its image decoders use this memory, and all other parts are as
+// planned.
+func beyond(a memory.Account, used int64) bool {
+	more := used - decoders(a)
+	return more > 0 && a.HostBytes()+memory.Sum(a.Optional)+more > a.Limit.Bytes
 }

@@ -141,6 +141,7 @@ export type RankRecord = {
   network_received?: Maybe
   rdma_sent?: Maybe
   rdma_received?: Maybe
+  image_decoder_bytes?: Maybe
 }
 
 export type Part = {
@@ -161,6 +162,7 @@ export type MemoryView = {
   limit_source: string
   used: number
   used_at_least: boolean
+  image_decoders: number
 }
 
 export type RankView = {

@@ -67,11 +67,14 @@ func memoryText(m *runs.MemoryView) string {
 	case m.Used > 0:
 		used = fmt.Sprintf("resident %s, ", memory.Size(m.Used))
 	}
-	if m.Unified {
-		return fmt.Sprintf("%splanned %s, limit %s", used, memory.Size(m.HostBytes), limitText(m.Limit))
+	text := fmt.Sprintf("%splanned %s, limit %s", used, memory.Size(m.HostBytes), limitText(m.Limit))
+	if !m.Unified {
+		text += fmt.Sprintf("; device: planned %s, limit %s", memory.Size(m.DeviceBytes), limitText(m.DeviceLimit))
 	}
-	return fmt.Sprintf("%splanned %s, limit %s; device: planned %s, limit %s", used, memory.Size(m.HostBytes),
-		limitText(m.Limit), memory.Size(m.DeviceBytes), limitText(m.DeviceLimit))
+	if planned := m.PlannedDecoders(); m.ImageDecoders > planned {
+		text += fmt.Sprintf("; image decoders: %s, planned %s", memory.Size(m.ImageDecoders), memory.Size(planned))
+	}
+	return text
 }
 
 func limitText(bytes int64) string {
