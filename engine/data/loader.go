@@ -256,14 +256,6 @@ func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	return o, layout, perPass, nil
 }
 
-// WorkerCount returns the number of goroutines that read samples, and therefore of Sources.
-func (o Options) WorkerCount() int {
-	if o.Workers == 0 {
-		return min(runtime.GOMAXPROCS(0), 16)
-	}
-	return o.Workers
-}
-
 // normalized returns the options with defaults. Its error lists all invalid options.
 func (o Options) normalized() (Options, Layout, error) {
 	if o.Samples == nil {
@@ -276,7 +268,7 @@ func (o Options) normalized() (Options, Layout, error) {
 	if err != nil {
 		errs = append(errs, err)
 	}
-	o.Workers = o.WorkerCount()
+	setDefault(&o.Workers, min(runtime.GOMAXPROCS(0), 16))
 	setDefault(&o.Depth, 4)
 	if n := o.Samples.Len(); n < 1 || n > math.MaxInt32 {
 		fault("%d samples, want 1 to %d", n, math.MaxInt32)

@@ -77,15 +77,17 @@ func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.S
 }
 
 // Decode decodes the image in contents into img. The rules of data.Reader.Read apply.
-func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) error {
-	d.library = 0
-	defer func() { d.count(d.held() + d.library + int64(len(contents))) }()
+func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) (err error) {
+	decoded := false // false if a decoder panics, too
+	defer func() { d.finish(!decoded || err != nil) }()
 	o := Upright
 	if d.o.Orient {
 		o = OrientationOf(contents)
 	}
 	if o == Upright {
-		return d.decode(contents, sizer, img)
+		err = d.decode(contents, sizer, img)
+		decoded = true
+		return err
 	}
 	if sizer != nil && o.swaps() {
 		sizer = swapped{sizer}
@@ -94,6 +96,7 @@ func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) err
 		return err
 	}
 	d.turned = o.apply(d.turned, img)
+	decoded = true
 	return nil
 }
 
@@ -118,7 +121,7 @@ func (d *Decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image)
 		w, hh := sizer.MinSize(h.Width, h.Height)
 		denominator = largestDenominator(h.Width, h.Height, w, hh)
 	}
-	d.library = h.WorkBytes()
+	d.useLibrary(h.WorkBytes())
 	pix, width, height, err := d.jpeg.Decode(contents, h, denominator, d.pix)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func largestDenominator(width, height, minWidth, minHeight int) int {
 	return 1
 }
 
-// decodedBytes is the memory of a pixel in an image that a package for one format returns. Images of 16 bits have 8.
+// decodedBytes is the memory of a pixel in an image that a package for one format returns.
 const decodedBytes = 4
 
 // decodeWith decodes an image with the functions of a package for one format.
@@ -152,7 +155,11 @@ func (d *Decoder) decodeWith(decode func(io.Reader) (image.Image, error), size f
 	if err := d.checkSize(c.Width, c.Height); err != nil {
 		return err
 	}
-	d.library = decodedBytes * int64(c.Width) * int64(c.Height)
+	pixel := int64(decodedBytes)
+	if c.ColorModel == color.RGBA64Model || c.ColorModel == color.NRGBA64Model {
+		pixel = 2 * decodedBytes // 16 bits per channel
+	}
+	d.useLibrary(pixel * int64(c.Width) * int64(c.Height))
 	decoded, err := decode(bytes.NewReader(contents))
 	if err != nil {
 		return err

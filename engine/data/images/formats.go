@@ -260,7 +260,7 @@ func (d *Decoder) decodeGIF(contents []byte, img *data.Image) error {
 	if err := d.checkSize(c.Width, c.Height); err != nil {
 		return err
 	}
-	d.library = int64(c.Width) * int64(c.Height) // indices of colours
+	d.useLibrary(int64(c.Width) * int64(c.Height)) // indices of colours
 	opaque, transparent := withoutTransparency(contents)
 	decoded, err := gif.Decode(bytes.NewReader(opaque))
 	if err != nil {

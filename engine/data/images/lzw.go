@@ -14,13 +14,14 @@ const (
 	lzwFirst = 258 // first code of a string
 )
 
-// decode fills out from packed. It returns false if the codes end before out is full, or are invalid.
+// decode fills out from packed. It returns false if the codes are invalid, or if the end code does not follow the last
+// byte of out. LZW has no checksum, so codes after the pixels may be the only sign of damage.
 func (t *lzw) decode(out, packed []byte) bool {
 	var bits uint64
 	held, at, n := 0, 0, 0 // bits in bits, position in packed, position in out
 	width, next := 9, lzwFirst
 	last, lastLength := -1, 0 // string of the last code; -1: none since the table was cleared
-	for n < len(out) {
+	for {
 		for held < width {
 			if at == len(packed) {
 				return false
@@ -33,13 +34,15 @@ func (t *lzw) decode(out, packed []byte) bool {
 		code := int(bits>>held) & (1<<width - 1)
 		length, begin := 1, n
 		switch {
-		case code < lzwClear:
-			out[n] = byte(code)
+		case code == lzwEnd:
+			return n == len(out)
 		case code == lzwClear:
 			width, next, last = 9, lzwFirst, -1
 			continue
-		case code == lzwEnd:
+		case n == len(out):
 			return false
+		case code < lzwClear:
+			out[n] = byte(code)
 		default:
 			from := last
 			if length = lastLength + 1; code < next {
@@ -47,7 +50,9 @@ func (t *lzw) decode(out, packed []byte) bool {
 			} else if code > next || last < 0 {
 				return false
 			}
-			length = min(length, len(out)-n)
+			if length > len(out)-n {
+				return false
+			}
 			if from+length <= n {
 				copy(out[n:n+length], out[from:from+length])
 			} else { // the string of the last code, and its first byte
@@ -69,5 +74,4 @@ func (t *lzw) decode(out, packed []byte) bool {
 			width++
 		}
 	}
-	return true
 }

@@ -1,6 +1,11 @@
 package images
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"image"
+	"image/png"
 	"math/rand/v2"
 	"testing"
 
@@ -20,12 +25,54 @@ func TestDecodersCountTheirMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, most := DecoderBytes()
-	file, pixels := int64(len(contents)), int64(3*300*200)
-	if got := now - before; got < pixels+file || got > 3*(pixels+file) || most < now {
+	pixels := int64(3 * 300 * 200)
+	if got := now - before; got < pixels || got > 2*(pixels+int64(len(contents))) || most < now {
 		t.Errorf("got %d bytes, at most %d", got, most)
 	}
 	d.Close()
 	if after, _ := DecoderBytes(); after != before {
 		t.Errorf("got %d bytes more than before", after-before)
+	}
+}
+
+// A header promises pixels that the file does not contain. Its buffers must not remain for the rest of the run.
+func TestHeadersOfLargeImagesPinNoMemory(t *testing.T) {
+	d, err := NewDecoder(DecodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, colour := range []byte{pngGrey, pngRGB, pngRGBA} {
+		contents := filteredPNG(r, 8, 8, colour, 1)
+		binary.BigEndian.PutUint32(contents[16:], 3000)
+		binary.BigEndian.PutUint32(contents[20:], 3000)
+		binary.BigEndian.PutUint32(contents[29:], crc32.ChecksumIEEE(contents[12:29]))
+		var img data.Image
+		if d.decodePlainPNG(contents, &img) || d.held() > 1<<20 {
+			t.Errorf("colour type %d: accepted, or %d bytes before the stream is proven", colour, d.held())
+		}
+		if err := d.Decode(contents, nil, &img); err == nil || d.held() > keptBytes {
+			t.Errorf("colour type %d: got %v, and keeps %d bytes", colour, err, d.held())
+		}
+	}
+}
+
+// One large image does not raise the memory of a Decoder for ever, apart from the pixels that it returns.
+func TestRowsOfALargeImageAreFreed(t *testing.T) {
+	d, err := NewDecoder(DecodeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	flat := image.NewNRGBA(image.Rect(0, 0, 3000, 2000))
+	flat.Pix[3] = 1 // not opaque, so that the file has four channels
+	var contents bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&contents, flat); err != nil {
+		t.Fatal(err)
+	}
+	var img data.Image
+	if err := d.Decode(contents.Bytes(), nil, &img); err != nil || cap(d.rows)+cap(d.packed) > keptBytes {
+		t.Errorf("got %v, and keeps %d bytes of rows", err, cap(d.rows)+cap(d.packed))
 	}
 }

@@ -15,6 +15,7 @@ func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
 	if d.decodePlainPNG(contents, img) {
 		return nil
 	}
+	d.release(0) // package png needs memory of the same size
 	decode := func(contents []byte) error { return d.decodeWith(png.Decode, png.DecodeConfig, contents, img) }
 	err := decode(contents)
 	if fault := png.FormatError(""); errors.As(err, &fault) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -101,21 +102,33 @@ func (d *Decoder) decodePlainPNG(contents []byte, img *data.Image) bool {
 		return false
 	}
 	row := p.width * p.channels // bytes
-	d.rows = grow(d.rows, p.height*(1+row))
-	if !d.inflater.unpack(d.rows, p.packed) {
+	size := p.height * (1 + row)
+	if size/mostDeflate > len(p.packed) {
+		return false
+	}
+	var rows []byte
+	if p.colour == pngRGB { // rows move to their place
+		d.pix = grow(d.pix, size)
+		rows = d.pix
+	} else {
+		d.rows = grow(d.rows, size)
+		rows = d.rows
+	}
+	if !d.inflater.unpack(rows, p.packed) {
 		return false
 	}
 	d.pix = grow(d.pix, 3*p.width*p.height)
 	above := make([]byte, row)
 	for y := range p.height {
-		filtered := d.rows[y*(1+row):][:1+row]
+		filtered := rows[y*(1+row):][:1+row]
 		dst := d.pix[3*p.width*y:][:3*p.width]
 		current := filtered[1:]
+		kind := filtered[0]
 		if p.colour == pngRGB {
 			copy(dst, current)
 			current = dst
 		}
-		if !unfilter(filtered[0], current, above, p.channels) {
+		if !unfilter(kind, current, above, p.channels) {
 			return false
 		}
 		p.flatten(dst, current)

@@ -37,6 +37,7 @@ const (
 // decodeTIFF decodes the first image of a TIFF file and rotates it upright, as Pillow always does.
 func (d *Decoder) decodeTIFF(contents []byte, img *data.Image) error {
 	if !d.decodePlainTIFF(contents, img) {
+		d.release(0) // package tiff needs memory of the same size
 		if err := d.decodeWith(tiff.Decode, tiff.DecodeConfig, contents, img); err != nil {
 			return err
 		}
@@ -96,10 +97,14 @@ func readPlainTIFF(b []byte) (t plainTIFF, ok bool) {
 		}
 		previous = tag
 		var values []uint32
+		most := int64(16)
+		if tag == tiffStripOffsets || tag == tiffStripBytes {
+			most = max(int64(t.height), 1)
+		}
 		switch tag {
 		case tiffWidth, tiffHeight, tiffBits, tiffCompression, tiffPhotometric, tiffFillOrder, tiffStripOffsets,
 			tiffChannels, tiffRowsPerStrip, tiffStripBytes, tiffPlanes, tiffPredictor, tiffSampleFormat:
-			if values = tiffValues(b, order, entry); len(values) == 0 {
+			if values = tiffValues(b, order, entry, most); len(values) == 0 {
 				return t, false
 			}
 		case tiffTileWidth:
@@ -161,8 +166,8 @@ func readPlainTIFF(b []byte) (t plainTIFF, ok bool) {
 }
 
 // tiffValues returns the numbers of a directory entry; nil if they are no unsigned integers of 16 or 32 bits, or if
-// they are outside the file.
-func tiffValues(b []byte, order binary.ByteOrder, entry []byte) (values []uint32) {
+// they are outside the file, or more than most.
+func tiffValues(b []byte, order binary.ByteOrder, entry []byte, most int64) (values []uint32) {
 	const short, long = 3, 4
 	size, count := int64(2), int64(order.Uint32(entry[4:]))
 	switch order.Uint16(entry[2:]) {
@@ -170,6 +175,9 @@ func tiffValues(b []byte, order binary.ByteOrder, entry []byte) (values []uint32
 	case long:
 		size = 4
 	default:
+		return nil
+	}
+	if count > most {
 		return nil
 	}
 	raw := entry[8:]
@@ -196,6 +204,13 @@ func tiffValues(b []byte, order binary.ByteOrder, entry []byte) (values []uint32
 func (d *Decoder) decodePlainTIFF(contents []byte, img *data.Image) bool {
 	t, ok := readPlainTIFF(contents)
 	if !ok || d.checkSize(t.width, t.height) != nil {
+		return false
+	}
+	packed := int64(0)
+	for _, n := range t.counts[:(t.height+t.rows-1)/t.rows] {
+		packed += int64(n)
+	}
+	if int64(t.width*t.height*t.channels)/mostExpansion(t.compression) > min(packed, int64(len(contents))) {
 		return false
 	}
 	d.pix = grow(d.pix, 3*t.width*t.height)
@@ -227,6 +242,17 @@ func (d *Decoder) decodePlainTIFF(contents []byte, img *data.Image) bool {
 	}
 	*img = data.Image{Pix: d.pix, Width: t.width, Height: t.height, FullWidth: t.width, FullHeight: t.height}
 	return true
+}
+
+// mostExpansion returns the largest ratio of a strip to its compressed size.
+func mostExpansion(compression int) int64 {
+	switch compression {
+	case tiffLZW:
+		return mostLZW
+	case tiffDeflate, tiffOldDeflate:
+		return mostDeflate
+	}
+	return 1
 }
 
 // unpackStrip decompresses a strip. It returns false for a fault, and for a compression of another kind.

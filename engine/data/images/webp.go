@@ -115,7 +115,7 @@ func (d *Decoder) decodeWebP(contents []byte, img *data.Image) error {
 	if err := d.checkSize(w.width, w.height); err != nil {
 		return err
 	}
-	d.library = decodedBytes * int64(width) * int64(height)
+	d.useLibrary(decodedBytes * int64(width) * int64(height))
 	d.pix = grow(d.pix, 3*w.width*w.height)
 	if width != w.width || height != w.height {
 		clear(d.pix) // the canvas is black
