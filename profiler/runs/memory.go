@@ -35,18 +35,8 @@ type MemoryView struct {
 	// UsedAtLeast is set if the process uses Used or more: records have no percentages above 100.
 	UsedAtLeast bool `json:"used_at_least"`
 	// ImageDecoders is the measured memory of the image decoders, the largest so far, bytes; 0: unknown, or no images
-	// are decoded. The part of this name in Host is the planned one.
+	// are decoded. The account does not contain it.
 	ImageDecoders int64 `json:"image_decoders"`
-}
-
-// PlannedDecoders returns the planned memory of the image decoders, bytes.
-func (m *MemoryView) PlannedDecoders() (bytes int64) {
-	for _, p := range m.Host {
-		if p.Name == "image decoders" { // of package assembly
-			bytes += p.Bytes
-		}
-	}
-	return bytes
 }
 
 // readMemory returns the planned memory of the ranks of the newest process, by rank. start is the ID of this process,

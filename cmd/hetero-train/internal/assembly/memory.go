@@ -12,7 +12,6 @@ const (
 	EvalBatches  = "evaluation batches"
 	ReadAhead    = "encoded samples"
 	DataCache    = "decoded images"
-	Decoders     = "image decoders"
 )
 
 // HostMemory describes the memory of this process: its limit, and the memory that a training run needs apart from the
@@ -44,9 +43,7 @@ func (r *Run) dataParts(share int) []memory.Part {
 		}{EvalBatches, r.Evaluating()})
 	}
 	var parts []memory.Part
-	decoders := 0
 	for _, l := range loaders {
-		decoders += l.options.WorkerCount()
 		samples := 0
 		if !r.Unopened {
 			samples = l.options.Samples.Len()
@@ -55,11 +52,7 @@ func (r *Run) dataParts(share int) []memory.Part {
 			parts = append(parts, memory.Part{Name: l.name, Bytes: bytes})
 		}
 	}
-	parts = append(parts, memory.Part{Name: ReadAhead, Bytes: r.Data.AheadBytes()})
-	if bytes := r.Data.DecoderBytes(); bytes > 0 {
-		parts = append(parts, memory.Part{Name: Decoders, Bytes: int64(decoders) * bytes})
-	}
-	return parts
+	return append(parts, memory.Part{Name: ReadAhead, Bytes: r.Data.AheadBytes()})
 }
 
 // GrantCache gives the data set the memory that remains for decoded images.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -103,14 +102,6 @@ func (o *Opened) accountFor(d *config.Data) {
 
 // CachedBytes returns the maximum memory of the caches of decoded images.
 func (o *Opened) CachedBytes() int64 { return o.cached }
-
-// DecoderBytes returns the planned memory of one image decoder; 0 if the samples are not stored as image files.
-func (o *Opened) DecoderBytes() int64 {
-	if o.Tokens == nil && slices.Contains([]string{"images", "huggingface", "webdataset"}, o.Name) {
-		return images.PlannedBytes
-	}
-	return 0
-}
 
 // AheadBytes returns the memory of encoded samples that are fetched or decompressed before their use.
 func (o *Opened) AheadBytes() int64 { return o.ahead }

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/data/images"
@@ -24,6 +23,7 @@ import (
 func (tr *training) keepToMemory(ctx context.Context) error {
 	account := tr.run.Replica.Account()
 	tr.run.GrantCache()
+	images.RestartDecoderBytes() // the hashes of samples have other readers
 	tr.rank.BoundHeap(account)
 	if account.Limit.Bytes == 0 {
 		return nil
@@ -103,14 +103,14 @@ func (tr *training) recordMemory(ctx context.Context) error {
 const memoryInterval = time.Second
 
 // watchMemory warns once when the kernel may soon kill a process because memory runs out, and once when image decoders
-// use memory that the account does not contain.
+// use more than the account leaves.
 func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	gauge := memory.NewGauge(memory.System())
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	planned := account.HostBytes() + memory.Sum(account.Optional)
-	larger := false
-	for {
+	larger, scarce := false, false // the warnings so far
+	for !larger || !scarce {
 		select {
 		case <-ctx.Done():
 			return
@@ -119,18 +119,16 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 		if _, used := images.DecoderBytes(); !larger && beyond(account, used) {
 			larger = true
 			tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
-				"the images of this data set are larger than planned, and this rank may exceed its limit: store smaller images, lower data.workers or data.batch_size, or raise the limit",
-				"used_by_image_decoders", memory.Size(used), "planned", memory.Size(decoders(account)), "limit",
-				memory.Size(account.Limit.Bytes), "limit_from", account.Limit.Source)
+				"image decoders need more memory than the plan of this rank leaves, so the rank may exceed its limit: store smaller images, lower data.workers or data.batch_size, or raise the limit",
+				"used_by_image_decoders", memory.Size(used), "planned_for_other_parts",
+				memory.Size(account.HostBytes()), "limit", memory.Size(account.Limit.Bytes), "limit_from", account.Limit.Source)
 		}
 		pressure, known := gauge.Pressure()
-		if !known {
-			return
-		}
 		resident, _ := memory.Resident(memory.System(), 0)
-		if !pressure.Near(resident, planned) {
+		if scarce || !known || !pressure.Near(resident, planned) {
 			continue
 		}
+		scarce = true
 		kernel := "kill a process"
 		if pressure.Throttles() {
 			kernel = "slow down this run"
@@ -139,23 +137,9 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 			"memory is almost used up, and the kernel will "+kernel+" when it is: lower data.batch_size, raise train.grad_accumulation, or raise the limit",
 			"limit", memory.Size(pressure.Limit), "limit_from", pressure.Source, "used", memory.Size(pressure.Used),
 			"used_by_this_rank", memory.Size(resident), "planned_for_this_rank", memory.Size(planned))
-		return
 	}
 }
 
-// decoders returns the memory of image decoders in an account.
-func decoders(a memory.Account) (bytes int64) {
-	for _, p := range a.Host {
-		if p.Name == assembly.Decoders {
-			bytes += p.Bytes
-		}
-	}
-	return bytes
-}
-
-// beyond reports whether a rank exceeds its limit if its image decoders use this memory, and all other parts are as
-// planned.
-func beyond(a memory.Account, used int64) bool {
-	more := used - decoders(a)
-	return more > 0 && a.HostBytes()+memory.Sum(a.Optional)+more > a.Limit.Bytes
-}
+// beyond reports whether a rank exceeds its limit if its image decoders use this memory. Optional parts fill what the
+// account leaves, so their size says nothing about the images.
+func beyond(a memory.Account, used int64) bool { return used > 0 && a.HostBytes()+used > a.Limit.Bytes }

@@ -59,7 +59,7 @@ export function memory(v: View): HTMLElement | null {
       { title: 'planned on the device', numeric: true, of: (r: Row) => of(r).unified ? unknown : bytes(of(r).device_bytes) },
       { title: 'limit of the device', numeric: true, of: (r: Row) => bytes(of(r).device_limit || null) }]),
     ...(known.some(r => of(r).image_decoders) ? [
-      { title: 'image decoders', numeric: true, hint: 'Measured memory of the image decoders, the largest so far. The planned memory is a part of the process.', of: (r: Row) => bytes(of(r).image_decoders || null) }] : []),
+      { title: 'image decoders', numeric: true, hint: 'Measured memory of the image decoders, the largest so far. The planned memory does not contain it.', of: (r: Row) => bytes(of(r).image_decoders || null) }] : []),
     { title: 'device', wide: true, of: r => parts(of(r).device) },
     { title: 'process', wide: true, of: r => parts(of(r).host) },
     { title: 'optional', wide: true, of: r => parts(of(r).optional) },

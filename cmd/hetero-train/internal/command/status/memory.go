@@ -71,8 +71,8 @@ func memoryText(m *runs.MemoryView) string {
 	if !m.Unified {
 		text += fmt.Sprintf("; device: planned %s, limit %s", memory.Size(m.DeviceBytes), limitText(m.DeviceLimit))
 	}
-	if planned := m.PlannedDecoders(); m.ImageDecoders > planned {
-		text += fmt.Sprintf("; image decoders: %s, planned %s", memory.Size(m.ImageDecoders), memory.Size(planned))
+	if m.ImageDecoders > 0 {
+		text += fmt.Sprintf("; image decoders at most %s", memory.Size(m.ImageDecoders))
 	}
 	return text
 }

@@ -47,18 +47,15 @@ func TestTextOfMemory(t *testing.T) {
 	gpu := v.Ranks[2].Memory
 	gpu.Unified, gpu.Used, gpu.DeviceLimit, gpu.HostBytes = false, 0, 80<<30, 275<<20
 	v.Ranks[0].Memory.ImageDecoders = 5 << 20
-	v.Ranks[1].Memory.ImageDecoders = 3 << 20 // as planned
-	v.Ranks[1].Memory.Host = append(v.Ranks[1].Memory.Host, memory.Part{Name: "image decoders", Bytes: 4 << 20})
-	v.Ranks[0].Memory.Host = v.Ranks[1].Memory.Host
 	v.Ranks[1].Memory.Used, v.Ranks[1].Memory.UsedAtLeast, v.Ranks[1].Memory.Limit = 4<<30, true, 0
 	const parts = "weights and gradients 200.0 MiB, arena 900.0 MiB"
 	const host = "program 120.0 MiB, data set 90.0 MiB, loader 48.0 MiB, buffers of connections 17.0 MiB"
 	const source = "; the limit is from memory.max of /kubepods/burstable/pod1234"
 	want := []string{
-		"memory of rank 0: resident 1.00 GiB, planned 1.34 GiB, limit 4.00 GiB; image decoders: 5.0 MiB, planned 4.0 MiB",
+		"memory of rank 0: resident 1.00 GiB, planned 1.34 GiB, limit 4.00 GiB; image decoders at most 5.0 MiB",
 		"memory of rank 1: resident at least 4.00 GiB, planned 1.34 GiB, limit unknown",
 		"memory of rank 2: planned 275.0 MiB, limit 4.00 GiB; device: planned 1.07 GiB, limit 80.00 GiB",
-		"plan of rank 0 with 64 samples: 1.35 GiB: " + parts + ", " + host + ", image decoders 4.0 MiB" + source,
+		"plan of rank 0 with 64 samples: 1.34 GiB: " + parts + ", " + host + source,
 		"plan of rank 2 with 64 samples: device 1.07 GiB: " + parts + "; host 275.0 MiB: " + host + source,
 	}
 	if got := Text(v, 0, 0); !strings.Contains(got, strings.Join(want, "\n")+"\nlast decision") {
