@@ -1,10 +1,15 @@
 package images
 
 import (
+	"bytes"
+	"compress/zlib"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	fast "github.com/klauspost/compress/zlib"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -45,6 +50,66 @@ func BenchmarkFormats(b *testing.B) {
 					var img data.Image
 					if err := d.Decode(contents, nil, &img); err != nil {
 						b.Fatal(err)
+					}
+					n++
+				}
+			}
+			b.ReportMetric(float64(n)/(cpuTime(b)-start).Seconds(), "units/cpu-s")
+		})
+	}
+}
+
+// BenchmarkUnpack decompresses the pixels of the PNG images in HETERO_BENCH_FORMATS with this package and with two
+// libraries.
+func BenchmarkUnpack(b *testing.B) {
+	if os.Getenv("HETERO_BENCH_FORMATS") == "" {
+		needtest.Missing(b, "data", "HETERO_BENCH_FORMATS is not set")
+	}
+	names, err := filepath.Glob(filepath.Join(os.Getenv("HETERO_BENCH_FORMATS"), "png", "*"))
+	if err != nil || len(names) == 0 {
+		b.Fatalf("%d files, %v", len(names), err)
+	}
+	var streams [][]byte
+	size := 0 // decompressed bytes of an image
+	for _, name := range names {
+		contents, err := os.ReadFile(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p, _, ok := readPlainPNG(contents, nil)
+		if !ok {
+			b.Fatalf("%s: of another kind", name)
+		}
+		streams = append(streams, p.packed)
+		size = p.height * (1 + p.width*p.channels)
+	}
+	var own inflater
+	read := func(open func(io.Reader) (io.ReadCloser, error)) func(out, packed []byte) bool {
+		var in bytes.Reader
+		var stream io.ReadCloser
+		return func(out, packed []byte) (ok bool) {
+			in.Reset(packed)
+			var err error
+			if stream == nil {
+				stream, err = open(&in)
+			} else {
+				err = stream.(zlib.Resetter).Reset(&in, nil)
+			}
+			if err == nil {
+				_, err = io.ReadFull(stream, out)
+			}
+			return err == nil
+		}
+	}
+	out := make([]byte, size)
+	for name, unpack := range map[string]func(out, packed []byte) bool{"own": own.unpack, "klauspost": read(fast.NewReader),
+		"zlib": read(zlib.NewReader)} {
+		b.Run(name, func(b *testing.B) {
+			start, n := cpuTime(b), 0
+			for b.Loop() {
+				for _, packed := range streams {
+					if !unpack(out, packed) {
+						b.Fatal("not decompressed")
 					}
 					n++
 				}

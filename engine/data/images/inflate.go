@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/adler32"
 	"math/bits"
+	"sync"
 )
 
 // inflater decompresses zlib streams (RFC 1950 and 1951) whose decompressed size is known. It therefore needs no window
@@ -188,12 +189,11 @@ func (f *inflater) unpack(out, packed []byte) bool {
 		case 0:
 			n, ok = f.stored(out, n)
 		case 1:
-			if ok = f.fixed(); ok {
-				n, ok = f.block(out, n)
-			}
+			tables := fixedTables()
+			n, ok = f.block(out, n, &tables[0], &tables[1])
 		case 2:
 			if ok = f.dynamic(); ok {
-				n, ok = f.block(out, n)
+				n, ok = f.block(out, n, &f.literals, &f.distances)
 			}
 		}
 		if !ok {
@@ -245,8 +245,9 @@ func (f *inflater) stored(out []byte, n int) (int, bool) {
 	return n + length, true
 }
 
-// fixed constructs the tables of RFC 1951, 3.2.6.
-func (f *inflater) fixed() bool {
+// fixedTables returns the tables of literals and distances of RFC 1951, 3.2.6. Blocks share them, because a block may
+// be shorter than the time to construct them is worth.
+var fixedTables = sync.OnceValue(func() (tables [2]huffman) {
 	var lengths [288 + 32]byte
 	for i := range lengths {
 		switch {
@@ -262,9 +263,12 @@ func (f *inflater) fixed() bool {
 			lengths[i] = 5
 		}
 	}
-	return f.literals.build(lengths[:288], literalBits, literalEntry) &&
-		f.distances.build(lengths[288:], distanceBits, distanceEntry)
-}
+	if !tables[0].build(lengths[:288], literalBits, literalEntry) ||
+		!tables[1].build(lengths[288:], distanceBits, distanceEntry) {
+		panic("the fixed codes are no prefix code")
+	}
+	return tables
+})
 
 // orderOfLengths is the order in which a block stores the code of the code lengths.
 var orderOfLengths = [19]byte{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
@@ -341,9 +345,9 @@ func extraOfOrder(symbol byte) int {
 }
 
 // block decompresses a block to out[n:], and returns the position after it.
-func (f *inflater) block(out []byte, n int) (int, bool) {
+func (f *inflater) block(out []byte, n int, literalCodes, distanceCodes *huffman) (int, bool) {
 	in, at, stream, held := f.in, f.at, f.bits, f.held // in registers
-	literals, distances := f.literals.entries, f.distances.entries
+	literals, distances := literalCodes.entries, distanceCodes.entries
 	first := (*[1 << literalBits]huffmanEntry)(literals)
 	firstDistance := (*[1 << distanceBits]huffmanEntry)(distances)
 read:

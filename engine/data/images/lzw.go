@@ -34,15 +34,16 @@ func (t *lzw) decode(out, packed []byte) bool {
 		code := int(bits>>held) & (1<<width - 1)
 		length, begin := 1, n
 		switch {
-		case code == lzwEnd:
-			return n == len(out)
+		case code < lzwClear:
+			if n == len(out) {
+				return false
+			}
+			out[n] = byte(code)
 		case code == lzwClear:
 			width, next, last = 9, lzwFirst, -1
 			continue
-		case n == len(out):
-			return false
-		case code < lzwClear:
-			out[n] = byte(code)
+		case code == lzwEnd:
+			return n == len(out)
 		default:
 			from := last
 			if length = lastLength + 1; code < next {
