@@ -102,8 +102,8 @@ func BenchmarkUnpack(b *testing.B) {
 		}
 	}
 	out := make([]byte, size)
-	for name, unpack := range map[string]func(out, packed []byte) bool{"own": own.unpack, "klauspost": read(fast.NewReader),
-		"zlib": read(zlib.NewReader)} {
+	for name, unpack := range map[string]func(out, packed []byte) bool{"own": own.unpack,
+		"klauspost": read(fast.NewReader), "zlib": read(zlib.NewReader)} {
 		b.Run(name, func(b *testing.B) {
 			start, n := cpuTime(b), 0
 			for b.Loop() {

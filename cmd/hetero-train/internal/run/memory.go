@@ -121,7 +121,8 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 			tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
 				"image decoders need more memory than the plan of this rank leaves, so the rank may exceed its limit: store smaller images, lower data.workers or data.batch_size, or raise the limit",
 				"used_by_image_decoders", memory.Size(used), "planned_for_other_parts",
-				memory.Size(account.HostBytes()), "limit", memory.Size(account.Limit.Bytes), "limit_from", account.Limit.Source)
+				memory.Size(account.HostBytes()), "limit",
+				memory.Size(account.Limit.Bytes), "limit_from", account.Limit.Source)
 		}
 		pressure, known := gauge.Pressure()
 		resident, _ := memory.Resident(memory.System(), 0)
