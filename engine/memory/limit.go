@@ -35,7 +35,7 @@ type Own struct {
 const Hidden = -1
 
 const (
-	arenaBytes = 64 << 20 // addresses by which Go's heap grows
+	ArenaBytes = 64 << 20 // addresses by which Go's heap grows
 	// HeapSpread is the data that Go's heap has in addition to its account: steps of 4 to 8 MiB, and freed memory,
 	// whose addresses the runtime keeps. With 8 MiB, 2 of 5 runs with the largest batch ended with "out of memory".
 	HeapSpread     = 32 << 20
@@ -52,7 +52,7 @@ func (o Own) later(threads, stack int64) (data, other int64) {
 	if o.Threads > 0 {
 		coming = max(int64(o.Threads)-threads, 0)
 	}
-	data, other = HeapSpread+coming*stack, arenaBytes
+	data, other = HeapSpread+coming*stack, ArenaBytes
 	if !o.OneArena {
 		other += mallocBytes
 	}

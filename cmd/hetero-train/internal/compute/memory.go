@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"math"
 	"os"
 	"runtime/debug"
 
@@ -93,7 +94,7 @@ func pidSpace() string {
 // PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes. It is for plans of ranks
 // that do not exist.
 func (k *Rank) PlanHost(l memory.Limit, own memory.Own) {
-	k.hostLimit, k.own, k.released = &l, own, releasedBytes()
+	k.hostLimit, k.own, k.released = &l, own, math.MaxInt64 // a plan counts all addresses
 }
 
 // MeasureProgram returns the memory of this process, before it contains a model. It collects garbage first. Ranks that
@@ -111,7 +112,7 @@ func (k *Rank) MeasureProgram() []memory.Part {
 		now, _ := memory.ReadAddressLimit(memory.System(), k.own)
 		reserved := limit.Bytes - now.Bytes
 		// Go's heap uses the addresses of freed memory again, for batches and files. A run reads samples before this
-		// measurement, a plan does not.
+		// measurement; a plan does not, and must not promise more because of its own garbage.
 		reserved -= min(max(releasedBytes()-k.released, 0), memory.HeapSpread/2)
 		return append(parts, memory.Part{Name: replica.Reserved, Bytes: max(reserved, 0)})
 	}

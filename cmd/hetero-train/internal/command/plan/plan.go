@@ -257,7 +257,11 @@ func (p *planning) setLimits(size int64) {
 		s.Others = p.start
 	}
 	if p.limit = memory.ReadLimit(memory.System(), s); p.limit.Addresses {
-		p.limit.Bytes = max(p.limit.Bytes-addressSpread, 1)
+		spread := int64(addressSpread)
+		if p.limit.Source == "RLIMIT_AS" { // Go's heap begins at a random address, so that it may need one arena more
+			spread += memory.ArenaBytes
+		}
+		p.limit.Bytes = max(p.limit.Bytes-spread, 1)
 	}
 	info := p.run.Rank.Device.Info()
 	unified := replica.Unified(info)
