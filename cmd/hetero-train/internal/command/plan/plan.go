@@ -244,9 +244,10 @@ func (p *planning) openData(ctx context.Context) error {
 	return nil
 }
 
-// addressSpread is the largest difference, in bytes, between the addresses that plan and a run reserve. Pairs
-// differed by 1 to 17 MiB. With it, a run accepts the largest batch of its plan.
-const addressSpread = 24 << 20
+// addressSpread is the largest difference, in bytes, between the addresses that plan and a run reserve. Pairs differed
+// by 1 to 17 MiB, and by up to 26 MiB with images, which a run reads before its account. With it, a run accepts the
+// largest batch of its plan.
+const addressSpread = 36 << 20
 
 // setLimits determines the memory that a rank may use. size is the value of --memory: the memory of the device, or of
 // the process if the device computes in host memory; 0 means that of this machine.
