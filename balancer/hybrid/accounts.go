@@ -104,9 +104,10 @@ func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
 			shared, p.group = a.model.Shared(r, best[r])
 			p.shared = shared * p.best
 		}
+		p.room = float64(a.limits[r] - best[r])
 		if p.level = a.model.Level(r); p.level.Class > 0 {
 			next := best[r] + max(a.opts.Unit, 1)
-			p.next, p.room = curve.At(float64(next)), float64(a.limits[r]-best[r])
+			p.next = curve.At(float64(next))
 			if best[r] == d.Shares[r] {
 				p.nextClass = a.model.ClassWith(r, next)
 			}

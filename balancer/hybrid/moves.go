@@ -16,8 +16,9 @@ type moves struct {
 	times  []float64 // of these ranks with their best shares in the scenario, s
 	perSec []float64 // units that a rank takes in one more second; 0: it has no samples
 	first  []float64 // time that the first further unit of a rank takes beyond its slope in the scenario, s
-	most   []float64 // units that a rank can give
 	room   []float64 // units that a rank can take
+	give   []float64 // by rank, of all ranks: time of the units that it can give, s
+	least  float64   // time of the slowest rank with a single unit in the scenario, s
 }
 
 // newMoves returns moves that hold no rank if no rank has a large type.
@@ -28,7 +29,12 @@ func newMoves(ranks []prospect, common groups, unit float64) (m moves) {
 	n := min(len(ranks), movedRanks)
 	m.unit, m.ranks = unit, make([]int, n)
 	m.slots, m.times, m.perSec = make([]int, len(ranks)), make([]float64, n), make([]float64, n)
-	m.first, m.most, m.room = make([]float64, n), make([]float64, n), make([]float64, n)
+	m.first, m.room, m.give = make([]float64, n), make([]float64, n), make([]float64, len(ranks))
+	for r := range ranks {
+		if p := &ranks[r]; p.best > 0 {
+			m.give[r] = (math.Floor(p.samples/unit) - 1) * p.slope * unit
+		}
+	}
 	for i := range n {
 		r := i
 		if n < len(ranks) { // the golden ratio avoids the period in which types of ranks may alternate
@@ -38,7 +44,7 @@ func newMoves(ranks []prospect, common groups, unit float64) (m moves) {
 		m.ranks[i] = r
 		if p := &ranks[r]; p.best > 0 && m.slots[r] == 0 {
 			m.slots[r], m.perSec[i] = i+1, 1/(p.slope*unit)
-			m.most[i], m.room[i] = math.Floor(p.samples/unit)-1, math.Floor(p.room/unit)
+			m.room[i] = math.Floor(p.room / unit)
 		}
 	}
 	return m
@@ -49,6 +55,7 @@ func (m *moves) many() bool { return m.slots != nil }
 // draw sets what the first further unit of each rank takes in a scenario. It may begin a tile. If other ranks of the
 // type have this share in use, they tell its time better than the curve.
 func (m *moves) draw(ranks []prospect, common groups) {
+	m.least = 0
 	for i, r := range m.ranks {
 		p := &ranks[r]
 		switch slope := p.slope * m.unit; {
@@ -63,8 +70,12 @@ func (m *moves) draw(ranks []prospect, common groups) {
 
 // set sets the time of the best share of a rank in the scenario, in s.
 func (m *moves) set(rank int, seconds float64) {
-	if m.slots != nil && m.slots[rank] > 0 {
-		m.times[m.slots[rank]-1] = seconds
+	if m.slots == nil {
+		return
+	}
+	m.least = max(m.least, seconds-m.give[rank])
+	if at := m.slots[rank]; at > 0 {
+		m.times[at-1] = seconds
 	}
 }
 
@@ -88,15 +99,19 @@ func (m *moves) shortest(slowest float64) float64 {
 	return high
 }
 
-// fit reports whether the ranks can finish all units within a time, in s.
+// fit reports whether the ranks can finish all units within a time, in s. Each rank keeps at least one unit, as in each
+// division.
 func (m *moves) fit(seconds float64) bool {
+	if seconds < m.least {
+		return false
+	}
 	units := 0.0 // that the ranks can take, minus those that they must give
 	for i, t := range m.times {
 		left := seconds - t
 		if left > 0 {
 			left = max(left-m.first[i], 0)
 		}
-		units += min(max(math.Floor(left*m.perSec[i]), -m.most[i]), m.room[i])
+		units += min(math.Floor(left*m.perSec[i]), m.room[i])
 	}
 	return units >= 0
 }

@@ -49,3 +49,37 @@ func TestTheOracleOfLargeTypesObeysMemoryLimits(t *testing.T) {
 		}
 	}
 }
+
+// Each rank keeps at least one unit in each division, so a rank with one unit cannot become faster.
+func TestTheOracleOfLargeTypesLeavesEachRankAUnit(t *testing.T) {
+	const ranks = 128
+	for name, slow := range map[string]float64{"equal ranks": 1, "a slow rank": 2.5} {
+		o := balancer.Options{Batch: divide.Batch{Total: ranks}, Ranks: ranks, Interval: 10,
+			Types: slices.Repeat([]string{"one"}, ranks)}
+		c := newCluster(1, 0.01)
+		for r := range ranks {
+			level := 1.0
+			if r == ranks-1 {
+				level = slow
+			}
+			c.seconds = append(c.seconds, line(0.01*level, 0.002*level))
+		}
+		p, err := policies.New("hybrid", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		windows := 0
+		for step, d := range c.run(p, 60, nil) {
+			if d.Unknown != "" {
+				continue
+			}
+			windows++
+			if d.OfOracle.Value < 0.97 || d.OfOracle.High != 1 {
+				t.Errorf("%s, step %d: got %+v of the oracle, want about 1", name, step, d.OfOracle)
+			}
+		}
+		if windows < 3 {
+			t.Errorf("%s: got %d windows, want at least 3", name, windows)
+		}
+	}
+}
