@@ -103,6 +103,9 @@ for name, image in (("rgb.bmp", rough), ("grey.bmp", grey), ("palette.bmp", img.
     save(name, image)
 for name, compression in (("raw", None), ("lzw", "tiff_lzw"), ("deflate", "tiff_adobe_deflate"), ("packbits", "packbits")):
     save(f"{name}.tiff", rough, compression=compression)
+for name, compression in (("lzw", "tiff_lzw"), ("deflate", "tiff_adobe_deflate")):  # predictor 2, strips of 4 rows
+    save(f"{name}-strips.tiff", rough, compression=compression, tiffinfo={317: 2, 278: 4})
+save("lzw-grey.tiff", grey, compression="tiff_lzw", tiffinfo={317: 2, 278: 4})
 save("grey.tiff", grey)
 save("bilevel.tiff", grey.convert("1"))
 save("fax.tiff", grey.convert("1"), compression="group4")
