@@ -94,7 +94,7 @@ func TestLZWDecodesAsThePackageDoes(t *testing.T) {
 		if table.decode(got, damaged) {
 			want, err = io.ReadAll(reference.NewReader(bytes.NewReader(damaged), reference.MSB, 8))
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%d damaged bytes: accepted with other bytes than those of the package, %v", len(contents), err)
+				t.Errorf("%d damaged bytes: accepted, but the package differs: %v", len(contents), err)
 			}
 		}
 	}
