@@ -80,12 +80,7 @@ func logPath(flag string) (string, error) {
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	state = filepath.Join(state, "hetero-train")
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return "", exit.With(exit.IO,
-			fmt.Errorf("schedule advise: folder of the log of changes: %w; want --log FILE", err))
-	}
-	return filepath.Join(state, "advise.jsonl"), nil
+	return filepath.Join(state, "hetero-train", "advise.jsonl"), nil
 }
 
 // patience is the time for which a command waits for another one that uses the same log.
@@ -96,6 +91,12 @@ func openChanges(ctx context.Context, flag string) (*changes, error) {
 	path, err := logPath(flag)
 	if err != nil {
 		return nil, err
+	}
+	if flag == "" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, exit.With(exit.IO,
+				fmt.Errorf("schedule advise: folder of the log of changes: %w; want --log FILE", err))
+		}
 	}
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
