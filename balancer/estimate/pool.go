@@ -152,9 +152,8 @@ func (m *Model) members(group []int) (ranks []int) {
 		return ranks
 	}
 	sample := make([]int, pooledRanks)
-	for i := range sample { // the golden ratio avoids the period in which ranks may alternate
-		_, part := math.Modf(float64(i) * (math.Phi - 1))
-		sample[i] = ranks[int(part*float64(len(ranks)))]
+	for i := range sample {
+		sample[i] = ranks[stat.Sample(i, len(ranks))]
 	}
 	return sample
 }

@@ -150,8 +150,7 @@ func (t *deviceTypes) spreadsOf(levels []Level, ranks []int) (quantiles []Spread
 	n, best := min(len(ranks), spreadRanks), math.Inf(-1)
 	chosen := make([]*Level, 0, n)
 	for i := range n {
-		_, part := math.Modf(float64(i) * (math.Phi - 1)) // as in members
-		if l := &levels[ranks[int(part*float64(len(ranks)))]]; t.classes[l.Class-1].ranks >= 2 {
+		if l := &levels[ranks[stat.Sample(i, len(ranks))]]; t.classes[l.Class-1].ranks >= 2 {
 			chosen = append(chosen, l)
 		}
 	}

@@ -1,6 +1,10 @@
 package hybrid
 
-import "math"
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
 
 // movedRanks is the number of ranks of a large cluster whose samples move in a scenario. Larger: the times of the best
 // shares are more exact, and a decision takes longer.
@@ -37,9 +41,8 @@ func newMoves(ranks []prospect, common groups, unit float64) (m moves) {
 	}
 	for i := range n {
 		r := i
-		if n < len(ranks) { // the golden ratio avoids the period in which types of ranks may alternate
-			_, part := math.Modf(float64(i) * (math.Phi - 1))
-			r = int(part * float64(len(ranks)))
+		if n < len(ranks) {
+			r = stat.Sample(i, len(ranks))
 		}
 		m.ranks[i] = r
 		if p := &ranks[r]; p.best > 0 && m.slots[r] == 0 {

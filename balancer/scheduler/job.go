@@ -44,7 +44,7 @@ type Job struct {
 	Priority float64 // between 0 and 1; 1 is the most urgent
 	Guessed  bool    // Work is an upper bound, because the true work is unknown
 
-	// What policies know of the work, for package uncertain. At most one of the two is above 0.
+	// Input of package uncertain, which replaces Work for policies. At most one of the two fields is above 0.
 	Estimate float64 // steps; 0: no estimate is stated
 	Error    float64 // standard deviation of the logarithm of an estimate's error; 0: none is stated
 }

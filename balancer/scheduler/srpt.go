@@ -49,7 +49,7 @@ func (p *srpt) Decide(s *State) Action {
 		return p.shapes.of[job], p.seconds[job]
 	})
 	p.begin()
-	nobody := false // yields to this job or to a longer one
+	nobody := false // true: no running job yields to this job or to a longer one
 	for p.order.merge(); p.order.more(); {
 		shape := p.shapes.of[p.order.heads[0].id]
 		if p.waits[shape] && (nobody || p.stays[shape]) {

@@ -55,7 +55,7 @@ type Study struct {
 	Rows       []Row      `json:"policies"` // in the order of the runs
 	Against    []Against  `json:"against"`  // by baseline
 	Regression Regression `json:"regression_of_utilization_on_completion"`
-	Estimates  string     `json:"estimates,omitempty"` // what the policies know of the work of jobs; "": the exact work
+	Estimates  string     `json:"estimates,omitempty"` // source of the work that policies see; "": exact
 }
 
 // New compares all policies with the baseline, which must be one of them. Each policy needs one run for each seed.

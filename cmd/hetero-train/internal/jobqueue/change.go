@@ -17,5 +17,5 @@ type Reversal struct {
 	Possible bool   `json:"possible"` // false: the job no longer exists, has started, or has another placement
 	Over     bool   `json:"over"`     // no later attempt can revert the change
 	Done     bool   `json:"done"`
-	What     string `json:"what"` // what the reversal does, or why it is not possible
+	What     string `json:"what"` // what undo changes in the queue, or why it cannot
 }

@@ -43,7 +43,7 @@ type event struct {
 	Policy string           `json:"policy,omitempty"`
 	Reason string           `json:"reason,omitempty"`
 	Change *jobqueue.Change `json:"change,omitempty"`
-	Note   string           `json:"note,omitempty"` // error of failed; what undo did
+	Note   string           `json:"note,omitempty"` // the error of a failed change, or what undo did
 }
 
 // changes is the log of the changes that advise made: a file of JSON lines to which events are appended. Its lock keeps
