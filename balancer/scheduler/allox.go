@@ -46,13 +46,9 @@ func (p *allox) Reset(c *Cluster, w *Workload, s Speeds) error {
 	types := len(c.Types)
 	p.places, p.busy, p.size = make([][]int, types), make([]float64, types), make([]float64, types)
 	p.rates = make([]float64, len(w.Jobs)*types)
-	var memory, host bool
 	for i := range w.Jobs {
-		j := &w.Jobs[i]
 		for t := range types {
-			if n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host); n >= j.GPUs {
-				p.rates[i*types+t] = s.Alone(j.Kind, t, j.GPUs, spread)
-			}
+			p.rates[i*types+t] = c.EmptySpeed(&w.Jobs[i], w, s, t)
 		}
 	}
 	return nil

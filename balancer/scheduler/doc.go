@@ -33,6 +33,7 @@
 //	las       the job with the least service first, in two queues; it stops jobs of the second queue (2D-LAS of Tiresias)
 //	allox     the assignment of jobs to types and places in their order with the least sum of completion times (AlloX)
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
+//	sia       in rounds of 60 s, the allocation with the largest sum of values of normalised goodputs (Sia, for rigid jobs)
 //	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
 //	          finishes first (mixed sets only on clusters of up to 8 types of GPUs)
 //	dqn       a network that was trained on the simulator
@@ -40,6 +41,6 @@
 // # Errors
 //
 // [Cluster.Check] and [Workload.Check] report all invalid numbers in one error. Each fault has a name, the number, and
-// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin
-// refuses jobs that run for more than 1e9 s, or arrive after 1e15 s ([*TooLongError]).
+// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policies
+// maxmin and sia refuse jobs that run for more than 1e9 s and 1.5e8 s, or arrive after 1e15 s ([*TooLongError]).
 package scheduler

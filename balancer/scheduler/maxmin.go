@@ -71,22 +71,36 @@ type entry struct {
 	speed    float64 // relative to the fastest type of the job
 }
 
-// TooLongError reports a job that policy maxmin cannot run: it is too long, or arrives too late, for rounds of 360 s.
+// TooLongError reports a job that policy maxmin or sia cannot run: it is too long, or arrives too late, for the rounds
+// of the policy.
 type TooLongError struct {
 	Job     int
 	Name    string
 	Arrival bool    // the time is that of the arrival, not the running time
 	Seconds float64 // shortest running time, or the time of arrival
 	Most    float64 // largest valid time, seconds
+	Round   float64 // length of a round, seconds
 }
 
 func (e *TooLongError) Error() string {
 	if e.Arrival {
-		return fmt.Sprintf("job %d (%q): arrival: got %.3g s, want at most %.3g s, because the policy decides every %d s; check the unit of the arrival",
-			e.Job, e.Name, e.Seconds, e.Most, maxminRound)
+		return fmt.Sprintf("job %d (%q): arrival: got %.3g s, want at most %.3g s, because the policy decides every %.0f s; check the unit of the arrival",
+			e.Job, e.Name, e.Seconds, e.Most, e.Round)
 	}
-	return fmt.Sprintf("job %d (%q): got a running time of %.3g s on its fastest GPUs, want at most %.3g s, because the policy decides every %d s; check the work of the job and the speeds of its kind, or choose another policy",
-		e.Job, e.Name, e.Seconds, e.Most, maxminRound)
+	return fmt.Sprintf("job %d (%q): got a running time of %.3g s on its fastest GPUs, want at most %.3g s, because the policy decides every %.0f s; check the work of the job and the speeds of its kind, or choose another policy",
+		e.Job, e.Name, e.Seconds, e.Most, e.Round)
+}
+
+// tooLong returns an error for a job that runs for longer than longest at its fastest speed, in steps/s, or arrives
+// after maxminLatest. longest and round are in seconds. Without a speed, the simulator refuses the job.
+func tooLong(job int, j *Job, fastest, longest, round float64) error {
+	if seconds := j.Work / fastest; fastest > 0 && !(seconds <= longest) {
+		return &TooLongError{Job: job, Name: j.Name, Seconds: seconds, Most: longest, Round: round}
+	}
+	if j.Arrival > maxminLatest {
+		return &TooLongError{Job: job, Name: j.Name, Arrival: true, Seconds: j.Arrival, Most: maxminLatest, Round: round}
+	}
+	return nil
 }
 
 func (p *maxmin) Name() string { return "maxmin" }
@@ -104,11 +118,8 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 		rates := p.rates[i*len(c.Types) : (i+1)*len(c.Types)]
 		fastest := 0.0
 		for t := range rates {
-			var memory, host bool
-			if n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host); n >= j.GPUs {
-				rates[t] = s.Alone(j.Kind, t, j.GPUs, spread)
-				fastest = max(fastest, rates[t])
-			}
+			rates[t] = c.EmptySpeed(j, w, s, t)
+			fastest = max(fastest, rates[t])
 		}
 		if fastest > 0 {
 			for t := range rates {
@@ -119,12 +130,8 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 				fastest = max(fastest, float64(j.GPUs)*s.Alone(j.Kind, t, 1, false))
 			}
 		}
-		if seconds := j.Work / fastest; fastest > 0 && !(seconds <= maxminLongest) {
-			// without a speed, the simulator refuses the job
-			return &TooLongError{Job: i, Name: j.Name, Seconds: seconds, Most: maxminLongest}
-		}
-		if j.Arrival > maxminLatest {
-			return &TooLongError{Job: i, Name: j.Name, Arrival: true, Seconds: j.Arrival, Most: maxminLatest}
+		if err := tooLong(i, j, fastest, maxminLongest, maxminRound); err != nil {
+			return err
 		}
 	}
 	speed := make([]float64, len(c.Types)) // sum over all jobs

@@ -194,3 +194,14 @@ func (c *Cluster) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
 	}
 	return false
 }
+
+// EmptySpeed returns the speed of a job on GPUs of a type of an empty cluster, in steps/s. It returns 0 if the job does
+// not fit there.
+func (c *Cluster) EmptySpeed(j *Job, w *Workload, s Speeds, typ int) float64 {
+	var memory, host bool
+	n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, typ, &memory, &host)
+	if n < j.GPUs {
+		return 0
+	}
+	return s.Alone(j.Kind, typ, j.GPUs, spread)
+}

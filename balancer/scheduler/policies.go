@@ -32,6 +32,7 @@ var policies = []struct {
 	{"las", func(o Options) Policy { return &las{preemptor: newPreemptor(o)} }},
 	{"allox", func(o Options) Policy { return &allox{placer: placer{explain: o.Explain}} }},
 	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}, byType: o.TypeByType} }},
+	{"sia", func(o Options) Policy { return &sia{placer: placer{explain: o.Explain}, keep: o.Keep} }},
 	{"gang", func(o Options) Policy {
 		return &gang{placer: placer{explain: o.Explain}, keep: o.Keep, short: o.ShortPlan}
 	}},

@@ -199,6 +199,14 @@ func TestDecisions(t *testing.T) {
 		{"a job for several types", "allox", still(Job{Work: 9, GPUs: 4, Kind: 2}),
 			Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job"},
 
+		{"the largest sum of values", "sia", still(Job{Work: 4000, GPUs: 2, Kind: 1}, Job{Work: 4000, GPUs: 2}),
+			Action{Verb: Start, Job: 0, GPUs: []int{2, 3}}, "its normalised goodput is 2.00, its value 0.39"},
+		{"two small jobs are worth more than a large one", "sia", still(Job{Work: 4000, GPUs: 2},
+			Job{Work: 4000, GPUs: 1}, Job{Work: 4000, GPUs: 1}).run(0, 4, 0, 1).down(2, 3),
+			Action{Verb: Stop, Job: 0}, "if other jobs get its GPUs"},
+		{"a job for several types", "sia", still(Job{Work: 9, GPUs: 4, Kind: 2}),
+			Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job"},
+
 		{"slow GPUs are worse than to wait", "gang", still(Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0,
 			1), Action{}, ""},
 		{"slow GPUs are better than to wait", "gang", still(Job{Work: 100, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4,
@@ -417,37 +425,44 @@ func TestChecksNameAllFaults(t *testing.T) {
 	}
 }
 
-// Policy maxmin must refuse jobs whose run would have too many rounds.
-func TestMaxminRefusesLongJobs(t *testing.T) {
+// Policies with rounds must refuse jobs whose run would have too many rounds.
+func TestRoundsRefuseLongJobs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		job   Job
 		speed float64 // of kind 0 on the fast type; steps/s
-		want  string  // part of the error; "": none
+		want  string  // part of the error of policy maxmin; "": none
+		sia   string  // of policy sia
 	}{
-		{"the longest job", Job{Name: "a", Work: 1e9, GPUs: 1}, 1, ""},
+		{"the longest job of sia", Job{Name: "a", Work: 1.5e8, GPUs: 1}, 1, "", ""},
+		{"the longest job", Job{Name: "a", Work: 1e9, GPUs: 1}, 1, "",
+			"running time of 1e+09 s on its fastest GPUs, want at most 1.5e+08 s, because the policy decides every 60 s"},
 		{"a larger work", Job{Name: "a", Work: 1e12, GPUs: 1}, 1,
-			`job 0 ("a"): got a running time of 1e+12 s on its fastest GPUs, want at most 1e+09 s`},
+			`job 0 ("a"): got a running time of 1e+12 s on its fastest GPUs, want at most 1e+09 s, because the policy decides every 360 s`,
+			"want at most 1.5e+08 s"},
 		{"a tiny speed", Job{Name: "a", Work: 5, GPUs: 2}, 1e-300,
-			"check the work of the job and the speeds of its kind"},
-		{"a slow mixed set", Job{Name: "a", Work: 1e10, GPUs: 4}, 2, "running time of 1.25e+09 s"},
-		{"no speed", Job{Name: "a", Work: 1, GPUs: 1}, 0, ""}, // the simulator refuses the job
+			"check the work of the job and the speeds of its kind", "running time of"},
+		{"a slow mixed set", Job{Name: "a", Work: 1e10, GPUs: 4}, 2, "running time of 1.25e+09 s",
+			"running time of 1.25e+09 s"},
+		{"no speed", Job{Name: "a", Work: 1, GPUs: 1}, 0, "", ""}, // the simulator refuses the job
 		{"a late arrival", Job{Name: "a", Work: 1, GPUs: 1, Arrival: 1e16}, 1,
-			"arrival: got 1e+16 s, want at most 1e+15 s"},
+			"arrival: got 1e+16 s, want at most 1e+15 s", "arrival: got 1e+16 s, want at most 1e+15 s"},
 	} {
 		s := still(c.job)
 		s.Speeds = table{[][2]float64{{c.speed, c.speed / 2}}}
-		p, err := New("maxmin", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = p.Reset(s.Cluster, s.Workload, s.Speeds)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
-		}
-		var long *TooLongError
-		if err != nil && !errors.As(err, &long) {
-			t.Errorf("%s: got %T, want a *TooLongError", c.name, err)
+		for policy, want := range map[string]string{"maxmin": c.want, "sia": c.sia} {
+			p, err := New(policy, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = p.Reset(s.Cluster, s.Workload, s.Speeds)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: %s: got %v, want an error with %q", policy, c.name, err, want)
+			}
+			var long *TooLongError
+			if err != nil && !errors.As(err, &long) {
+				t.Errorf("%s: %s: got %T, want a *TooLongError", policy, c.name, err)
+			}
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Contrast compares one policy with one baseline. All ratios are above 1 if the policy is better. A ratio of steady
-// figures is NaN if a run has no steady window.
+// figures is NaN if a run has no steady window, and that of the slowdown if it is unknown.
 type Contrast struct {
 	Policy            string `json:"policy"`
 	Completion        Ratio  `json:"completion_ratio"`
@@ -15,6 +15,7 @@ type Contrast struct {
 	Utilization       Ratio  `json:"utilization_ratio"`
 	SteadyThroughput  Ratio  `json:"steady_throughput_ratio"`
 	SteadyUtilization Ratio  `json:"steady_utilization_ratio"`
+	Slowdown          Ratio  `json:"bounded_slowdown_ratio"`
 }
 
 // Against contains the contrasts of all policies with one baseline.
@@ -35,6 +36,7 @@ var contrasted = []struct {
 	{utilization, false, func(c *Contrast) *Ratio { return &c.Utilization }},
 	{steadyThroughput, false, func(c *Contrast) *Ratio { return &c.SteadyThroughput }},
 	{steadyUtilization, false, func(c *Contrast) *Ratio { return &c.SteadyUtilization }},
+	{slowdown, true, func(c *Contrast) *Ratio { return &c.Slowdown }},
 }
 
 func steadyThroughput(f Figures) float64 {

@@ -19,10 +19,12 @@
 // divided by lambda * W is close to 1. It is below 1 while the queue grows, because jobs of the window still wait at
 // its end.
 //
-// [Figures.Judge] adds fairness and cost.
+// [Figures.Judge] adds fairness, cost and the bounded slowdown, the mean over jobs of the time from arrival to end,
+// relative to the running time alone on the fastest GPUs.
 //
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
-// [scheduler.HyperScore] is a function of V.
+// [scheduler.HyperScore] is a function of V. HyperScore is above 198 for all V above 3. The bounded slowdown needs no
+// baseline and has no largest value, so it also compares policies that are much better than the baseline.
 //
 // # Statistics
 //

@@ -24,10 +24,11 @@ type Figures struct {
 
 	Gangs []Gang `json:"waits"` // by number of GPUs, ascending
 
-	Steady   *Steady  `json:"steady"`    // null: the run has no steady window
-	GPUHours float64  `json:"gpu_hours"` // in which the GPUs had a job
-	Fairness *float64 `json:"fairness"`  // Jain's index of the speeds of jobs, see Judge; null: unknown
-	Cost     *float64 `json:"cost"`      // of the GPU hours; null: prices are unknown
+	Steady   *Steady  `json:"steady"`           // null: the run has no steady window
+	GPUHours float64  `json:"gpu_hours"`        // in which the GPUs had a job
+	Fairness *float64 `json:"fairness"`         // Jain's index of the speeds of jobs, see Judge; null: unknown
+	Slowdown *float64 `json:"bounded_slowdown"` // mean over jobs, see Judge; null: unknown
+	Cost     *float64 `json:"cost"`             // of the GPU hours; null: prices are unknown
 }
 
 // Gang contains the waiting times, from arrival to first start, of the jobs with one number of GPUs.

@@ -37,12 +37,15 @@ type oneSpeed struct{ scheduler.Speeds }
 func (oneSpeed) Alone(_, gpuType, _ int, _ bool) float64 { return 2 / float64(1+gpuType) }
 
 func TestFairnessAndCost(t *testing.T) {
-	c := &scheduler.Cluster{Types: make([]scheduler.GPUType, 2), GPUs: []scheduler.GPU{{Type: 0}, {Type: 1}}}
-	w := &scheduler.Workload{Jobs: []scheduler.Job{{Work: 100, GPUs: 1}, {Work: 200, GPUs: 1}}}
+	c := &scheduler.Cluster{Types: make([]scheduler.GPUType, 2), GPUs: []scheduler.GPU{{Type: 0}, {Type: 1}},
+		Machines: []scheduler.Machine{{GPUs: []int{0, 1}}}}
+	w := &scheduler.Workload{Kinds: make([]scheduler.Kind, 1),
+		Jobs: []scheduler.Job{{Work: 100, GPUs: 1}, {Work: 200, GPUs: 1}}}
 	for _, c2 := range []struct {
-		finish [2]float64
-		want   float64
-	}{{[2]float64{50, 100}, 1}, {[2]float64{500, 1000}, 1}, {[2]float64{50, 300}, 0.8}} {
+		finish   [2]float64
+		want     float64
+		slowdown float64
+	}{{[2]float64{50, 100}, 1, 1}, {[2]float64{500, 1000}, 1, 10}, {[2]float64{50, 300}, 0.8, 2}} {
 		r := &scheduler.Result{Jobs: []scheduler.Completion{{Finish: c2.finish[0]}, {Finish: c2.finish[1]}},
 			GPUHours: []float64{2, 3}}
 		var f Figures
@@ -50,10 +53,40 @@ func TestFairnessAndCost(t *testing.T) {
 		if f.Fairness == nil || !near(*f.Fairness, c2.want, 1e-9) || f.Cost == nil || *f.Cost != 23 {
 			t.Errorf("ends %v: got fairness %v and cost %v, want %v and 23", c2.finish, f.Fairness, f.Cost, c2.want)
 		}
+		if f.Slowdown == nil || !near(*f.Slowdown, c2.slowdown, 1e-9) {
+			t.Errorf("ends %v: got slowdown %v, want %v", c2.finish, f.Slowdown, c2.slowdown)
+		}
 		f = Figures{}
 		if f.Judge(c, w, oneSpeed{}, nil, r); f.Cost != nil {
 			t.Errorf("without prices: got cost %v", *f.Cost)
 		}
+	}
+}
+
+// Fairness and slowdown must use only GPUs that the cluster has, and leave out jobs that no type of them can run. Jobs
+// that are shorter than 10 s count as jobs of 10 s.
+func TestJudgeUsesGPUsOfTheCluster(t *testing.T) {
+	c := &scheduler.Cluster{Types: make([]scheduler.GPUType, 2), GPUs: []scheduler.GPU{{}, {Type: 1}, {Type: 1}},
+		Machines: []scheduler.Machine{{GPUs: []int{0, 1, 2}}}}
+	w := &scheduler.Workload{Kinds: make([]scheduler.Kind, 1), Jobs: []scheduler.Job{
+		{Work: 100, GPUs: 1}, // 50 s on the only GPU of type 0
+		{Work: 100, GPUs: 2}, // 100 s on GPUs of type 1
+		{Work: 100, GPUs: 3}, // no type has 3 GPUs
+		{Work: 2, GPUs: 1}}}  // 1 s
+	r := &scheduler.Result{Jobs: []scheduler.Completion{{Finish: 100}, {Finish: 200}, {Finish: 1000}, {Finish: 20}}}
+	var f Figures
+	f.Judge(c, w, oneSpeed{}, nil, r)
+	sum, squares := 0.5+0.5+0.05, 0.25+0.25+0.0025
+	if want := sum * sum / (3 * squares); f.Fairness == nil || !near(*f.Fairness, want, 1e-9) {
+		t.Errorf("got fairness %v, want %v", f.Fairness, want)
+	}
+	if f.Slowdown == nil || !near(*f.Slowdown, 2, 1e-9) { // 2, 2, and 20 s / 10 s
+		t.Errorf("got slowdown %v, want 2", f.Slowdown)
+	}
+	w.Jobs, r.Jobs = w.Jobs[2:3], r.Jobs[2:3]
+	f = Figures{}
+	if f.Judge(c, w, oneSpeed{}, nil, r); f.Fairness != nil || f.Slowdown != nil {
+		t.Errorf("no job fits: got fairness %v and slowdown %v, want none", f.Fairness, f.Slowdown)
 	}
 }
 

@@ -37,6 +37,7 @@ type Row struct {
 	SteadyUtilization Estimate `json:"steady_utilization"`
 	Little            Estimate `json:"little_l_over_lambda_times_w"`
 	Fairness          Estimate `json:"fairness"`          // Jain's index; NaN: unknown
+	Slowdown          Estimate `json:"bounded_slowdown"`  // less is better; NaN: unknown
 	Stops             Estimate `json:"stops_per_job"`     // by the policy, or because a GPU failed
 	GPUHours          Estimate `json:"gpu_hours_per_job"` // in which the GPUs had a job
 	Cost              Estimate `json:"cost_per_job"`      // NaN: prices are unknown
@@ -112,6 +113,7 @@ func NewAgainst(baselines []string, seeds []uint64, all []Runs) (*Study, error) 
 func completion(f Figures) float64  { return f.Completion }
 func throughput(f Figures) float64  { return f.Throughput }
 func utilization(f Figures) float64 { return f.Utilization }
+func slowdown(f Figures) float64    { return or(f.Slowdown) }
 
 func column(all []Figures, of func(Figures) float64) []float64 {
 	out := make([]float64, len(all))
@@ -139,6 +141,7 @@ func summarized(runs, base Runs, c *Contrast) (Row, error) {
 		{steadyUtilization, &row.SteadyUtilization},
 		{func(f Figures) float64 { return f.inWindow(func(s *Steady) float64 { return s.Little }) }, &row.Little},
 		{func(f Figures) float64 { return or(f.Fairness) }, &row.Fairness},
+		{slowdown, &row.Slowdown},
 		{func(f Figures) float64 { return float64(f.Stops) / float64(f.jobs()) }, &row.Stops},
 		{func(f Figures) float64 { return f.GPUHours / float64(f.jobs()) }, &row.GPUHours},
 		{func(f Figures) float64 { return or(f.Cost) / float64(f.jobs()) }, &row.Cost},
@@ -188,10 +191,11 @@ func or(figure *float64) float64 {
 }
 
 // Optional returns the figures that may be NaN, in this order: throughput and utilization of the steady window, L /
-// (lambda * W), fairness, GPU hours and cost.
+// (lambda * W), fairness, GPU hours, cost and bounded slowdown.
 func (f *Figures) Optional() []float64 {
 	return []float64{steadyThroughput(*f), steadyUtilization(*f),
-		f.inWindow(func(s *Steady) float64 { return s.Little }), or(f.Fairness), f.GPUHours, or(f.Cost)}
+		f.inWindow(func(s *Steady) float64 { return s.Little }), or(f.Fairness), f.GPUHours, or(f.Cost),
+		slowdown(*f)}
 }
 
 // jobs returns the number of jobs of a run.

@@ -19,6 +19,7 @@ type Options struct {
 	Sigma   float64 // standard deviation of the logarithm of an estimate's error, 0 to MostSigma
 	Drift   float64 // standard deviation over kinds of the logarithm of the systematic error at the end of the list
 	History bool    // correct estimates by finished jobs of the same kind
+	Running bool    // with History: also by jobs that have not finished, as censored values
 }
 
 // Check returns an error for invalid options.
@@ -95,6 +96,7 @@ type hidden struct {
 	runs      []bool    // by job: buffer, false between decisions
 	kinds     []history // by kind
 	arrived   int       // jobs that have an estimate from history
+	open      begun     // buffer
 }
 
 // Unwrap returns the policy that sees the estimates.
@@ -160,7 +162,11 @@ func (p *hidden) see(s *scheduler.State) *scheduler.State {
 	if p.options.History {
 		for ; p.arrived < s.Arrived; p.arrived++ {
 			j := &p.work.Jobs[p.arrived]
-			steps := p.kinds[j.Kind].estimate(p.stated[p.arrived], j.GPUs)
+			var open *begun
+			if p.options.Running {
+				open = p.begun(s, j.Kind)
+			}
+			steps := p.kinds[j.Kind].estimate(p.stated[p.arrived], j.GPUs, open)
 			p.shown.Jobs[p.arrived].Work, p.remaining[p.arrived] = steps, steps
 		}
 	}
@@ -178,6 +184,26 @@ func (p *hidden) see(s *scheduler.State) *scheduler.State {
 	p.view = *s
 	p.view.Workload, p.view.Remaining, p.view.Running = &p.shown, p.remaining, p.running
 	return &p.view
+}
+
+// begun returns the jobs of a kind that have computed and have not finished. It is valid until the next call.
+func (p *hidden) begun(s *scheduler.State, kind int) *begun {
+	b := &p.open
+	b.work, b.wrong = b.work[:0], b.wrong[:0]
+	add := func(job int, remaining float64) {
+		j := &p.work.Jobs[job]
+		if done := j.Work - remaining; j.Kind == kind && done > 0 {
+			b.work = append(b.work, math.Log(done/float64(j.GPUs)))
+			b.wrong = append(b.wrong, math.Log(done/p.stated[job]))
+		}
+	}
+	for i := range s.Running {
+		add(s.Running[i].Job, s.Running[i].Remaining)
+	}
+	for _, job := range s.Queue {
+		add(job, s.Remaining[job])
+	}
+	return b
 }
 
 // left returns the remaining steps of a job by its estimate, above 0. truth is the number of steps that really remain.

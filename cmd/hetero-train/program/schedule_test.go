@@ -129,7 +129,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"advise", "--slurm", "--apply", "--changes-per-hour", "0"}, 2, "got 0, want 1 to 1000000"},
 		{[]string{"advise", "undo"}, 2, "want exactly one of --slurm and --kubernetes"},
 		{[]string{"simulate", "--estimate-error", "-1"}, 2, "--estimate-error: got -1, want a number from 0 to 5"},
-		{[]string{"simulate", "--estimates", "guess"}, 2, `--estimates: got "guess", want stated or history`},
+		{[]string{"simulate", "--estimates", "guess"}, 2, `--estimates: got "guess", want stated, history or censored`},
 		{[]string{"compare", "--estimates", "history"}, 2, "--estimates has no effect, because the policies know the exact work"},
 		{[]string{"compare", "--baseline", "easy,best"}, 2, `--baseline: unknown policy: got "best"`},
 		{[]string{"compare", "--price", "volta=1"}, 2, "got no price of type turing"},

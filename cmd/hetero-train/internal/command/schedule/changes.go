@@ -94,7 +94,7 @@ func openChanges(ctx context.Context, flag string) (*changes, error) {
 	}
 	if flag == "" {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, exit.With(exit.IO,
+			return nil, exit.With(exit.FolderCode(err),
 				fmt.Errorf("schedule advise: folder of the log of changes: %w; want --log FILE", err))
 		}
 	}

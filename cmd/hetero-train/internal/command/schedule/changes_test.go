@@ -123,3 +123,67 @@ func TestLogOfChangesKeepsOtherFiles(t *testing.T) {
 		}
 	}
 }
+
+// A rotated log must have the changes of the last hour, and the other file all changes.
+func TestLogOfChangesRotates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.jsonl")
+	open := func(path string) *changes {
+		t.Helper()
+		c, err := openChanges(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.close() })
+		return c
+	}
+	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	c := open(path)
+	for i, end := range []string{applied, undone, applied, failed, ""} {
+		id, err := c.begin(event{Time: now.Add(time.Duration(i*20-90) * time.Minute), System: "slurm", On: "c1",
+			Change: &jobqueue.Change{Job: string(rune('a' + i))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end != "" {
+			if err := c.end(id, now, end, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := c.rotate(int64(len(before))+1, now); done || err != nil {
+		t.Errorf("a small log: got %v, %v, want no rotation", done, err)
+	}
+	if done, err := c.rotate(int64(len(before)), now); !done || err != nil {
+		t.Fatalf("got %v, %v, want a rotation", done, err)
+	}
+	if old, err := os.ReadFile(rotated(path)); err != nil || string(old) != string(before) {
+		t.Errorf("got the older changes %q, %v, want %q", old, err, before)
+	}
+	if id, err := c.begin(event{Time: now, System: "slurm", On: "c1", Change: &jobqueue.Change{Job: "f"}}); err != nil ||
+		id != 4 {
+		t.Errorf("got change %d, %v, want 4", id, err)
+	}
+	c.close()
+	c = open(path)
+	var jobs string
+	for _, l := range c.all {
+		jobs += l.Change.Job + " " + l.last + ", "
+	}
+	if want := "c applied, d failed, e begins, f begins, "; jobs != want {
+		t.Errorf("got changes %q, want %q", jobs, want)
+	}
+	if left, _ := c.room(5, now); left != 1 {
+		t.Errorf("got room for %d changes, want 1", left)
+	}
+	if list, _ := open(rotated(path)).open("slurm", "c1"); len(list) != 4 {
+		t.Errorf("got %d older changes to undo, want 4", len(list))
+	}
+	files, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(files) != 4 { // two logs with their locks
+		t.Errorf("got the files %v, %v, want 4", files, err)
+	}
+}

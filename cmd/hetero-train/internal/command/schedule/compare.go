@@ -39,7 +39,9 @@ Columns:
   p             probability of such a difference in completion time by chance: signed-rank test of Wilcoxon, corrected for the number of
                 policies by Holm's method
   HyperScore    100 * (1 + sigma(5 ln V - ln 2)^2.1), where sigma is the logistic function and V is the geometric mean of the three ratios
-                to the baseline, which has V = 1 and HyperScore 109.955
+                to the baseline, which has V = 1 and HyperScore 109.955; it is above 198 for all V above 3
+  slowdown      mean bounded slowdown: time from arrival to end, divided by the running time alone on the fastest GPUs (10 s for
+                shorter jobs), at least 1; less is better
 
 Columns of the second table:
 
@@ -52,10 +54,10 @@ Columns of the third table:
                             the jobs until the last arrival, because the cluster fills before it and empties after it
   L/(lambda W)              Little's law: jobs in the cluster, divided by arrival rate times mean time from arrival to end; about 1 in a
                             steady state, below 1 while the queue grows
-  fairness                  Jain's index of the speeds of jobs, relative to each job alone on its fastest GPUs: 1 if all jobs are slowed
-                            down by the same factor
+  fairness                  Jain's index of the speeds of jobs of the whole run, relative to each job alone on its fastest GPUs: 1 if all
+                            jobs are slowed down by the same factor
   stops/job                 times that the policy stopped a job, or a GPU failed
-  GPU h/job                 GPU time that a job occupied; with --price also its cost
+  GPU h/job                 GPU time that a job of the whole run occupied; with --price also its cost, without idle GPUs
 
 With several baselines, a table for each further baseline follows. All tests of a figure are corrected together.
 
@@ -66,8 +68,8 @@ Policy fcfs lets the first job block all others, so it is a weak baseline. --bas
 clusters use.
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
-It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policy maxmin if a job runs for
-more than 1e9 s or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
+It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policies maxmin and sia if a job
+runs for more than 1e9 s and 1.5e8 s, or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
 job is left out, too. All ratios need the baseline: if it cannot run the jobs, the comparison ends with an error.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
@@ -105,7 +107,7 @@ func newCompare(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
 	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
 	flags.StringVar(&f.csv, "csv", "", "write one line per run to this CSV `FILE`")
-	flags.StringVar(&f.plots, "plots", "", "draw the comparison into this `FOLDER`, as PNG and SVG files")
+	flags.StringVar(&f.plots, "plots", "", "draw the comparison into this `FOLDER`, as PNG and SVG files; gantt-POLICY only as SVG")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
 	f.addPrices(flags)
 	f.add(flags)
@@ -331,18 +333,18 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 // comparisonText returns the table for the terminal.
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x "+s.Baseline,
-		"throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore")
+	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s %15s\n", "policy", "completion s", "x "+s.Baseline,
+		"throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore", "slowdown")
 	rate := 2
 	if s.Rows[0].Throughput.Mean < 1 { // with long jobs, two decimals would all be 0
 		rate = 4
 	}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", r.Policy,
+		fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s %15s\n", r.Policy,
 			between(r.Completion, 1, 1), figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate),
 			figure(r.ThroughputRatio.Mean, 3),
 			between(r.Utilization, 100, 1), figure(r.UtilizationRatio.Mean, 3), probability(r.CompletionRatio.Wilcoxon),
-			interval(r.HyperScore, "%.1f"))
+			interval(r.HyperScore, "%.1f"), known(r.Slowdown, 1, 2))
 	}
 	b.WriteString(tails(s))
 	b.WriteString(steadyText(s))
@@ -448,7 +450,7 @@ func writeRuns(w io.Writer, s *compare.Study) error {
 	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s",
 		"completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops",
 		"steady_throughput_jobs_per_h", "steady_utilization", "little_l_over_lambda_times_w", "fairness", "gpu_hours",
-		"cost"})
+		"cost", "bounded_slowdown"})
 	for _, row := range s.Rows {
 		for i, f := range row.Runs {
 			line := []string{row.Policy, strconv.FormatUint(s.Seeds[i], 10)}

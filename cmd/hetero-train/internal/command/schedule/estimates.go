@@ -16,7 +16,7 @@ import (
 // estimates contains the flags for jobs whose exact work the policies do not know.
 type estimates struct {
 	uncertain.Options
-	from  string // stated or history
+	from  string // stated, history or censored
 	flags *pflag.FlagSet
 }
 
@@ -26,7 +26,8 @@ const estimatesLong = `
 With --estimate-error, the policies see an estimate of the work of each job, and only the simulator knows the work. The logarithm of the
 error is normal with standard deviation SIGMA: at 0.5, two of three estimates are within a factor of 1.65, at 1 within 2.7. If a job does
 more work than its estimate, the estimate doubles. Files state estimates in columns estimate and estimate_error of table jobs, which take
-precedence. With --estimates history, finished jobs of the same kind correct the estimates of later jobs.`
+precedence. With --estimates history, finished jobs of the same kind correct the estimates of later jobs. With --estimates censored, jobs
+that have not finished count, too, with the work that they have done as a lower limit of their work.`
 
 func (e *estimates) add(flags *pflag.FlagSet) {
 	e.flags = flags
@@ -35,17 +36,17 @@ func (e *estimates) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&e.Drift, "estimate-drift", 0,
 		"standard deviation over kinds of the logarithm of a systematic error that grows from 0 to its end value during the run")
 	flags.StringVar(&e.from, "estimates", "stated",
-		"estimates that the policies see, `stated|history`: as stated, or corrected by finished jobs of the same kind")
+		"estimates that the policies see, `stated|history|censored`: as stated, or corrected by finished jobs, or by finished and unfinished jobs of the same kind")
 	flags.Uint64Var(&e.Seed, "estimate-seed", 1, "seed of the errors of estimates")
 }
 
 // check refuses invalid values, and flags that have no effect on the jobs. Without flags and estimates in files, the
 // policies see the exact work.
 func (e *estimates) check(command string, listed []*scheduler.Workload) error {
-	if !slices.Contains([]string{"stated", "history"}, e.from) {
-		return exit.Usagef("%s: --estimates: got %q, want stated or history", command, e.from)
+	if !slices.Contains([]string{"stated", "history", "censored"}, e.from) {
+		return exit.Usagef("%s: --estimates: got %q, want stated, history or censored", command, e.from)
 	}
-	e.History = e.from == "history"
+	e.History, e.Running = e.from != "stated", e.from == "censored"
 	for _, f := range []struct {
 		flag  string
 		value float64
@@ -91,5 +92,6 @@ func (e *estimates) text(listed []*scheduler.Workload) string {
 		return ""
 	}
 	return fmt.Sprintf("the policies see estimates of the work (%s), %s", strings.Join(parts, ", "),
-		map[bool]string{false: "as stated", true: "corrected by finished jobs of the same kind"}[e.History])
+		map[string]string{"stated": "as stated", "history": "corrected by finished jobs of the same kind",
+			"censored": "corrected by finished and unfinished jobs of the same kind"}[e.from])
 }

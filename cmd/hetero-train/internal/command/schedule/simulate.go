@@ -209,6 +209,9 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 	if figures.Fairness != nil {
 		fmt.Fprintf(&b, "fairness     %.3f\n", *figures.Fairness)
 	}
+	if figures.Slowdown != nil {
+		fmt.Fprintf(&b, "slowdown     %s, mean bounded slowdown\n", figure(*figures.Slowdown, 2))
+	}
 	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
 	fmt.Fprintf(&b, "GPU time     %s\n", seconds(3600*figures.GPUHours))
 	if figures.Cost != nil {

@@ -417,6 +417,9 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
+// mostGap is the relative gap to the optimum above which a run prints a warning.
+const mostGap = 0.01
+
 // play runs the policy called name on the jobs of a seed. run is the name of the run in error messages. If watch is not
 // nil, it records the decisions of the policy, which sees estimates instead of the work of jobs.
 func (s *source) play(ctx context.Context, p *policies, run, name string, seed uint64, jobs *scheduler.Workload,
@@ -436,6 +439,10 @@ func (s *source) play(ctx context.Context, p *policies, run, name string, seed u
 		simulate.Options{Changes: s.events, Record: record})
 	if failure := p.failed(policy); failure != nil {
 		err = exit.With(exit.Device, failure)
+	}
+	if v, ok := policy.(scheduler.Approximate); ok && v.Gaps().Largest > mostGap {
+		p.warn(fmt.Sprintf("policy %s: the search for the best allocation reached its limit, and the value of an allocation may be more than %g %% below the optimum",
+			name, 100*mostGap))
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

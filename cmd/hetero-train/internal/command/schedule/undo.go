@@ -21,11 +21,12 @@ const undoLong = `Revert the changes that schedule advise --apply made, the newe
 
 The command reads the log of changes. Without --apply, it changes nothing and prints what it would do:
 
-  Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=)
+  Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=), or
+              sets its earlier nice value (scontrol update Nice=)
   Kubernetes  suspends the Job again, and removes the node affinity that advise added
 
-It leaves out a job that has started or has ended, that another user holds, or that has another node list or affinity by now, and
-states this reason. It leaves out the changes of other clusters. A change is reverted once.
+It leaves out a job that has started or has ended, that another user holds, or that has another node list, nice value or affinity by now,
+and states this reason. It leaves out the changes of other clusters. A change is reverted once.
 
 The next schedule advise --apply can place the same job again. To prevent this, first stop a timer that runs it, or remove the comment or
 the label of the job.`
@@ -130,6 +131,10 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 	return exit.With(exit.Communication, errors.Join(faults...))
 }
 
+// mostOver is the number of changes without a reversal that the text names. A log may have thousands of them: those of
+// all jobs that ran.
+const mostOver = 10
+
 func (f *undoFlags) print(a *cli.App, path string, reversals []jobqueue.Reversal) error {
 	if f.json {
 		return show.JSON(a.Env.Stdout, struct {
@@ -141,8 +146,14 @@ func (f *undoFlags) print(a *cli.App, path string, reversals []jobqueue.Reversal
 	if len(reversals) == 0 {
 		fmt.Fprintf(&b, "the log %s has no change of this cluster that is left to revert\n", path)
 	}
-	possible := false
+	possible, rest := false, 0
 	for _, r := range reversals {
+		if r.Over && len(f.jobs) == 0 {
+			rest++
+			if rest > mostOver {
+				continue
+			}
+		}
 		verb := "cannot be reverted"
 		switch {
 		case r.Done:
@@ -153,6 +164,10 @@ func (f *undoFlags) print(a *cli.App, path string, reversals []jobqueue.Reversal
 			verb = "needs no reversal"
 		}
 		fmt.Fprintf(&b, "job %s (%s) %s: %s\n", show.Foreign(r.Job), show.Foreign(r.Name), verb, show.Foreign(r.What))
+	}
+	if rest > mostOver {
+		fmt.Fprintf(&b, "no reversal is needed for %s of the log, whose jobs have started, have changed, or have left the queue\n",
+			show.Count(rest-mostOver, "more change"))
 	}
 	if possible && !f.apply {
 		b.WriteString("nothing changed; use --apply to revert the changes\n")

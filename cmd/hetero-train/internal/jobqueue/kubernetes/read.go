@@ -39,6 +39,8 @@ type Client struct {
 	versions  map[string]string // by job ID: the version that was read
 	uids      map[string]string // by job ID
 	hosts     map[string]string // by node: the value of its host name label
+	undos     int               // calls of Undo
+	exist     map[string]string // by job ID: the UID of the Jobs of the cluster, from the second call of Undo on
 }
 
 func (c *Client) kubectl(ctx context.Context, args ...string) ([]byte, error) {

@@ -156,9 +156,16 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	if !ok {
 		return out, fmt.Errorf("job %s: got no namespace, want NAMESPACE/NAME", ch.Job)
 	}
-	j, found, err := c.get(ctx, namespace, name)
+	gone, err := c.gone(ctx, ch)
 	if err != nil {
 		return out, err
+	}
+	var j changed
+	found := false
+	if !gone {
+		if j, found, err = c.get(ctx, namespace, name); err != nil {
+			return out, err
+		}
 	}
 	if !found {
 		out.Over, out.What = true, "the Job no longer exists"
@@ -184,6 +191,25 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	}
 	out.Done = true
 	return out, nil
+}
+
+// gone reports whether the Job of a change no longer exists. A log may have thousands of changes whose Jobs are gone, so
+// the second call reads a list of all Jobs, and no further call starts kubectl for a Job that is not in the list.
+func (c *Client) gone(ctx context.Context, ch jobqueue.Change) (bool, error) {
+	if c.undos++; c.undos < 2 {
+		return false, nil
+	}
+	if c.exist == nil {
+		jobs, err := fetch[job](ctx, c, "/apis/batch/v1/jobs", url.Values{})
+		if err != nil {
+			return false, err
+		}
+		c.exist = map[string]string{}
+		for _, j := range jobs {
+			c.exist[j.Metadata.Namespace+"/"+j.Metadata.Name] = j.Metadata.UID
+		}
+	}
+	return c.exist[ch.Job] != ch.Identity, nil
 }
 
 // The controller of Jobs writes the status of a Job that is suspended, so a patch may meet a newer version.

@@ -123,4 +123,20 @@ func TestUndo(t *testing.T) {
 	if id, err := (&Client{Context: "test"}).Cluster(context.Background()); err != nil || id != "c1" {
 		t.Errorf("identity of the cluster: got %q, %v, want c1", id, err)
 	}
+	// From the second change on, only a Job of the list is read.
+	web.failing, web.missing = "", ""
+	job := placedJob(`"host-volta1"`, "", "")
+	web.more = map[string]string{path: job, "/apis/batch/v1/jobs": `{"items":[` + job + `]}`,
+		pods: `{"items":[{"status":{"phase":"Pending"}}]}`}
+	client, later := &Client{Context: "test"}, change
+	later.Identity = "u6" // of an earlier Job with this name
+	for i, c := range []struct {
+		change         jobqueue.Change
+		possible, over bool
+	}{{change, true, false}, {gone, false, true}, {later, false, true}, {change, true, false}} {
+		if r, err := client.Undo(context.Background(), c.change, false); err != nil || r.Possible != c.possible ||
+			r.Over != c.over {
+			t.Errorf("change %d of a log: got %+v, %v, want possible %v, over %v", i, r, err, c.possible, c.over)
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 // Change describes what Apply will do with a placement of a job that Read returned.
 func (c *Client) Change(p jobqueue.Placement) jobqueue.Change {
 	return jobqueue.Change{Job: p.Job, Name: p.Name, Identity: c.submitted[p.Job], Nodes: p.Nodes,
-		Released: c.held[p.Job]}
+		Released: c.held[p.Job] && p.Nice == nil, Nice: p.Nice}
 }
 
 // identity distinguishes jobs with the same ID: Slurm's IDs begin again at 1 after the largest one.
@@ -64,6 +64,9 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 		return "another job has this ID now", true, false
 	case !strings.Contains(strings.ToUpper(strings.Join(j.State, " ")), "PENDING"):
 		return "the job has started: its state is " + strings.Join(j.State, " "), true, false
+	case ch.Nice != nil:
+		why, over = j.keptNice(ch)
+		return why, over, false
 	case len(now) == 0: // Apply sets the node list before it releases the job
 		return "the job has no node list, as before the change", true, false
 	case !slices.Equal(now, slices.Sorted(slices.Values(ch.Nodes))):
@@ -89,8 +92,8 @@ func waits(reason string) bool {
 	return strings.HasPrefix(reason, "ReqNodeNotAvail,") // and the names of the nodes
 }
 
-// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it. Without
-// apply, it changes nothing and reports what it would do. It does not stop a job that runs.
+// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it, or sets
+// the nice value of before the change. Without apply, it changes nothing and reports what it would do. It does not stop a job that runs.
 //
 // Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again,
 // because others may have changed the job since then.
@@ -115,6 +118,17 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 		if out.What, out.Over, held = queue.kept(ch); out.What != "" {
 			return out, nil
 		}
+	}
+	if ch.Nice != nil {
+		out.Possible, out.What = true, fmt.Sprintf("set its nice value from %d to %d", ch.Nice.To, ch.Nice.From)
+		if apply {
+			if err := undoNice(ctx, ch); err != nil {
+				return out, err
+			}
+			out.Done = true
+		}
+		c.queue.setNice(ch) // for an older change of the same job
+		return out, nil
 	}
 	hold := ch.Released && !held
 	steps := []string{"remove its node list " + strings.Join(ch.Nodes, ",")}
