@@ -71,6 +71,9 @@ type sia struct {
 	moves    map[int]int // by job of stopping: the type that it gets instead, or -1
 	stops    []int       // by job: times that the policy has stopped it
 	round    float64     // seconds: start of the next round
+	costless bool        // no restart takes time, so the values do not change with time
+	last     []int       // state at the start of the round, for equal
+	now      []int       // buffer
 	gaps     Gaps
 }
 
@@ -109,6 +112,7 @@ func (p *sia) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.listed, p.stops = make([]int, len(p.shapes.first)), make([]int, len(w.Jobs))
 	p.starts, p.stopping, p.moves = p.starts[:0], p.stopping[:0], map[int]int{}
 	p.round, p.gaps = math.Inf(-1), Gaps{}
+	p.costless = !slices.ContainsFunc(w.Kinds, func(k Kind) bool { return k.Save+k.Load > 0 })
 	fastest := make([]float64, len(p.shapes.first)) // steps/s
 	for shape, job := range p.shapes.first {
 		j, g := &w.Jobs[job], p.goodput[shape*types:(shape+1)*types]
@@ -170,7 +174,7 @@ func (p *sia) Decide(s *State) Action {
 			}
 		}
 	}
-	if p.keep || p.settled(s) {
+	if p.keep || p.settled(s) || p.costless && p.equal(s) {
 		return Action{} // the next event begins a round
 	}
 	return Action{Until: p.round}
@@ -192,6 +196,23 @@ func (p *sia) settled(s *State) bool {
 		}
 	}
 	return true
+}
+
+// equal reports whether the same jobs and GPUs are there as at the start of the round.
+func (p *sia) equal(s *State) bool {
+	p.now = p.snapshot(s, p.now)
+	return slices.Equal(p.now, p.last)
+}
+
+// snapshot writes what determines the integer program if no restart takes time: jobs, and available GPUs of each type.
+func (p *sia) snapshot(s *State, to []int) []int {
+	to = append(to[:0], make([]int, len(p.size))...)
+	for g, up := range s.Up {
+		if up {
+			to[s.Cluster.GPUs[g].Type]++
+		}
+	}
+	return append(to, s.Arrived, s.Finished)
 }
 
 // row returns the goodput of a job by type, without the restart factor.
@@ -222,12 +243,8 @@ func (p *sia) factor(s *State, r *Running) float64 {
 // begin solves the integer program of a round.
 func (p *sia) begin(s *State) {
 	p.round = s.Now + siaRound
-	clear(p.size)
-	for g, up := range s.Up {
-		if up {
-			p.size[s.Cluster.GPUs[g].Type]++
-		}
-	}
+	p.last = p.snapshot(s, p.last)
+	copy(p.size, p.last)
 	p.collect(s)
 	waiting := len(p.groups)
 	for i := range s.Running {

@@ -72,7 +72,8 @@ func TestSiaRounds(t *testing.T) {
 	s := still(Job{Work: 9e3, GPUs: 1}, Job{Work: 9e3, GPUs: 1}, Job{Work: 9e3, GPUs: 2, Kind: 1},
 		Job{Work: 9e3, GPUs: 2}, Job{Work: 9e3, GPUs: 2, Kind: 1}, Job{Work: 9e3, GPUs: 2})
 	s.run(0, 2, 0).run(1, 2, 1).run(2, 3.8, 2, 3)
-	s.Queue = nil // jobs 3 to 5 arrive later
+	s.Queue = nil                   // jobs 3 to 5 arrive later
+	s.Workload.Kinds[0].Save = 1e-9 // otherwise nothing changes between two events
 	p := reset(t, "sia", Options{}, s).(*sia)
 	// job 2 is 5 % faster on fast GPUs, so the policy decides again
 	if got := p.Decide(s); got.Verb != Wait || got.Until != 160 {
@@ -100,6 +101,23 @@ func TestSiaRounds(t *testing.T) {
 	s.Running, s.OnGPU[2], s.OnGPU[3] = s.Running[1:], nil, nil // job 2 ends, and job 3 has the fastest type
 	if got := p.at(s, 230); got.Verb != Wait || got.Until != 0 {
 		t.Errorf("nothing to improve: got %+v, want a wait until the next event", got)
+	}
+}
+
+// If restarts take no time, the policy must not decide again before the next event.
+func TestSiaWithoutRestartPenalty(t *testing.T) {
+	s := still(Job{Work: 9e3, GPUs: 2, Kind: 1}, Job{Work: 9e3, GPUs: 2}).run(0, 3.8, 2, 3).run(1, 4, 0, 1)
+	s.Workload.Kinds = s.Workload.Kinds[:3] // without kind loading
+	p := reset(t, "sia", Options{}, s).(*sia)
+	if got := p.at(s, 100); got.Verb != Wait || got.Until != 0 {
+		t.Errorf("got %+v, want a wait until the next event", got)
+	}
+	s.Arrived++
+	if got := p.at(s, 110); got.Verb != Wait || got.Until != 160 {
+		t.Errorf("after an event in a round: got %+v, want a wait until 160 s", got)
+	}
+	if got := p.at(s, 160); got.Verb != Wait || got.Until != 0 {
+		t.Errorf("after the next round: got %+v, want a wait until the next event", got)
 	}
 }
 

@@ -180,7 +180,9 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return exit.With(exit.Device, fmt.Errorf("schedule advise: policy %s: %w", f.name, failure))
 	}
 	if s, ok := c.(*slurm.Client); ok && f.nice {
-		s.Order(placements)
+		if err := s.Order(ctx, placements); err != nil {
+			return unanswered(ctx, fmt.Errorf("schedule advise: --nice: %w", err))
+		}
 	}
 	var faults error
 	if f.apply {

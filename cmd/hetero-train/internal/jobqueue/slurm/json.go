@@ -84,7 +84,6 @@ type job struct {
 	Start         number   `json:"start_time"`
 	TimeLimit     number   `json:"time_limit"` // minutes
 	Priority      number   `json:"priority"`
-	NiceValue     *number  `json:"nice"` // nil: Slurm does not report it
 	NodeCount     number   `json:"node_count"`
 	Tasks         number   `json:"tasks"`
 	Nodes         string   `json:"nodes"`

@@ -13,18 +13,29 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/programs"
 )
 
-// rank is what determines the place of a pending job in Slurm's queue.
+// rank is what determines the place of a pending job in Slurm's queue, without its nice value.
 type rank struct {
-	priority, nice float64 // NaN: Slurm does not report the number
-	skip           string  // reason why advise does not change the job
+	priority float64 // with the nice value; NaN: Slurm does not report it
+	skip     string  // reason why advise does not change the job
 }
 
-// nice returns the nice value, NaN if Slurm does not report it.
-func (j *job) nice() float64 {
-	if j.NiceValue == nil {
-		return math.NaN()
+// readNice returns the nice values of all jobs by ID. The JSON of squeue does not contain them.
+func readNice(ctx context.Context) (map[string]int, error) {
+	text, err := programs.Run(ctx, "squeue", "--noheader", "--format=%A %y")
+	if err != nil {
+		return nil, err
 	}
-	return float64(*j.NiceValue)
+	all := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		id, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		nice, err := strconv.Atoi(strings.TrimSpace(value))
+		if err != nil {
+			return nil, fmt.Errorf("squeue --format=%%A %%y: %w: got %q, want a job ID and a nice value", ErrOutput,
+				strings.TrimSpace(line))
+		}
+		all[id] = nice
+	}
+	return all, nil
 }
 
 // mostNice is the largest absolute nice value that Slurm accepts.
@@ -38,7 +49,17 @@ const mostNice = 2147483645
 // Slurm subtracts the nice value from the priority of a job. The jobs exchange their priorities without nice values, so
 // the sum of the priorities is about the same, and other jobs keep their places between them. If two of these priorities
 // are equal, the later job gets a priority below.
-func (c *Client) Order(placements []jobqueue.Placement) {
+func (c *Client) Order(ctx context.Context, placements []jobqueue.Placement) error {
+	nice, err := readNice(ctx)
+	if err != nil {
+		return err
+	}
+	c.order(placements, nice)
+	return nil
+}
+
+// order is Order with the nice values of the jobs.
+func (c *Client) order(placements []jobqueue.Placement, values map[string]int) {
 	var order []int // indices into placements
 	for i := range placements {
 		p := &placements[i]
@@ -47,8 +68,8 @@ func (c *Client) Order(placements []jobqueue.Placement) {
 		case !known || r.skip != "":
 		case c.held[p.Job]:
 			p.Reason = "its owner holds the job, so it has no priority; submit it without --hold to use nice values"
-		case math.IsNaN(r.priority) || math.IsNaN(r.nice):
-			p.Reason = "squeue --json reports no priority or no nice value of the job, want both"
+		case math.IsNaN(r.priority) || !has(values, p.Job):
+			p.Reason = "squeue reports no priority or no nice value of the job, want both"
 		case r.priority == 0:
 			p.Reason = "its priority is 0, so a user holds the job"
 		default:
@@ -71,7 +92,7 @@ func (c *Client) Order(placements []jobqueue.Placement) {
 	sorted := true
 	for k, i := range order {
 		r := c.ranks[placements[i].Job]
-		free = append(free, r.priority+r.nice)
+		free = append(free, r.priority+float64(values[placements[i].Job]))
 		sorted = sorted && (k == 0 || c.ranks[placements[order[k-1]].Job].priority > r.priority)
 	}
 	for _, i := range order {
@@ -89,17 +110,22 @@ func (c *Client) Order(placements []jobqueue.Placement) {
 	last := math.Inf(1)
 	for k, i := range order {
 		p := &placements[i]
-		r := c.ranks[p.Job]
+		from := values[p.Job]
 		last = max(1, min(free[k], last-1)) // a priority of 0 would hold the job
-		to := r.priority + r.nice - last
+		to := c.ranks[p.Job].priority + float64(from) - last
 		switch {
 		case math.Abs(to) > mostNice:
 			p.Reason = fmt.Sprintf("its nice value would be %.0f, want at most %d: the priorities of the jobs differ too much",
 				to, mostNice)
-		case math.Round(to) != r.nice:
-			p.Nice = &jobqueue.Nice{From: int(r.nice), To: int(math.Round(to))}
+		case math.Round(to) != float64(from):
+			p.Nice = &jobqueue.Nice{From: from, To: int(math.Round(to))}
 		}
 	}
+}
+
+func has(values map[string]int, job string) bool {
+	_, ok := values[job]
+	return ok
 }
 
 // renice sets the nice value of a pending job.
@@ -116,28 +142,52 @@ func refusal(err error, from, to int) error {
 	return err
 }
 
-// keptNice returns why the nice value of a pending job must stay as it is, or "".
-func (j *job) keptNice(ch jobqueue.Change) (why string, over bool) {
-	switch nice := j.nice(); {
-	case nice == float64(ch.Nice.From):
-		return fmt.Sprintf("the job has the nice value %d, as before the change", ch.Nice.From), true
-	case nice != float64(ch.Nice.To):
-		return fmt.Sprintf("the job has another nice value now: got %v, want %d", nice, ch.Nice.To), false
+// keptNice returns why the nice value of a pending job must stay as it is, or "". values are those of all jobs.
+func keptNice(ch jobqueue.Change, values map[string]int) (why string, over bool) {
+	switch nice, ok := values[ch.Job]; {
+	case !ok:
+		return "the job is no longer in the queue", true
+	case nice == ch.Nice.From:
+		return fmt.Sprintf("the job has the nice value %d, as before the change", nice), true
+	case nice != ch.Nice.To:
+		return fmt.Sprintf("the job has another nice value now: got %d, want %d", nice, ch.Nice.To), false
 	}
 	return "", false
 }
 
-// setNice changes the nice value of a job in this copy of the queue.
-func (q *answer) setNice(ch jobqueue.Change) {
-	for i := range q.Jobs {
-		if strconv.FormatInt(q.Jobs[i].ID, 10) == ch.Job {
-			value := number(ch.Nice.From)
-			q.Jobs[i].NiceValue = &value
+// reviseNice reverts a change of the nice value of a job that is pending. Like Undo, it decides by one copy of the
+// values for all changes, and reads them again before it makes a change.
+func (c *Client) reviseNice(ctx context.Context, ch jobqueue.Change, apply bool, out jobqueue.Reversal) (jobqueue.Reversal,
+	error) {
+	var err error
+	if c.nice == nil {
+		if c.nice, err = readNice(ctx); err != nil {
+			return out, err
 		}
 	}
+	if out.What, out.Over = keptNice(ch, c.nice); out.What != "" {
+		return out, nil
+	}
+	if apply {
+		if c.nice, err = readNice(ctx); err != nil {
+			return out, err
+		}
+		if out.What, out.Over = keptNice(ch, c.nice); out.What != "" {
+			return out, nil
+		}
+	}
+	out.Possible, out.What = true, fmt.Sprintf("set its nice value from %d to %d", ch.Nice.To, ch.Nice.From)
+	if apply {
+		if err := undoNice(ctx, ch); err != nil {
+			return out, err
+		}
+		out.Done = true
+	}
+	c.nice[ch.Job] = ch.Nice.From // for an older change of the same job
+	return out, nil
 }
 
-// undoNice sets the nice value of before a change. The queue was read just before.
+// undoNice sets the nice value of before a change.
 func undoNice(ctx context.Context, ch jobqueue.Change) error {
 	_, err := programs.Run(ctx, "scontrol", "update", "JobId="+ch.Job, "Nice="+strconv.Itoa(ch.Nice.From))
 	return refusal(err, ch.Nice.To, ch.Nice.From)

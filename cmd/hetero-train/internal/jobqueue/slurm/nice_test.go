@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -31,28 +32,31 @@ func TestOrder(t *testing.T) {
 		name       string
 		placements []jobqueue.Placement
 		ranks      map[string]rank
+		nice       map[string]int    // of before, if it is not 0
 		want       map[string]string // by job: nice value from and to
 		order      string
 	}{
 		{"in order", append(start("1"), wait("2", "3")...), map[string]rank{"1": {priority: 90}, "2": {priority: 80},
-			"3": {priority: 70}}, nil, "1 2 3"},
+			"3": {priority: 70}}, nil, nil, "1 2 3"},
 		{"the last one first", append(start("3"), wait("1", "2")...), map[string]rank{"1": {priority: 90},
-			"2": {priority: 80}, "3": {priority: 70}}, map[string]string{"3": "0 -20", "1": "0 10", "2": "0 10"}, "3 1 2"},
-		{"with nice values of before", append(start("2", "1"), wait("3")...), map[string]rank{"1": {priority: 85, nice: 5},
-			"2": {priority: 80}, "3": {priority: 70}}, map[string]string{"2": "0 -10", "1": "5 10"}, "2 1 3"},
+			"2": {priority: 80}, "3": {priority: 70}}, nil, map[string]string{"3": "0 -20", "1": "0 10", "2": "0 10"}, "3 1 2"},
+		{"with nice values of before", append(start("2", "1"), wait("3")...), map[string]rank{"1": {priority: 85},
+			"2": {priority: 80}, "3": {priority: 70}}, map[string]int{"1": 5}, map[string]string{"2": "0 -10", "1": "5 10"}, "2 1 3"},
 		{"back to the order without nice values", append(start("1"), wait("2")...),
-			map[string]rank{"1": {priority: 80, nice: 10}, "2": {priority: 90, nice: -10}},
+			map[string]rank{"1": {priority: 80}, "2": {priority: 90}}, map[string]int{"1": 10, "2": -10},
 			map[string]string{"1": "10 0", "2": "-10 0"}, "1 2"},
-		{"equal priorities", start("2", "1"), map[string]rank{"1": {priority: 50}, "2": {priority: 50}},
+		{"equal priorities", start("2", "1"), map[string]rank{"1": {priority: 50}, "2": {priority: 50}}, nil,
 			map[string]string{"1": "0 1"}, "2 1"},
-		{"waiting jobs keep their order", wait("1", "2"), map[string]rank{"1": {priority: 70}, "2": {priority: 90}}, nil,
+		{"waiting jobs keep their order", wait("1", "2"), map[string]rank{"1": {priority: 70}, "2": {priority: 90}}, nil, nil,
 			"2 1"},
 		{"jobs that do not take part", append(start("2", "4"), wait("1", "5")...), map[string]rank{"1": {priority: 90},
-			"2": {priority: 80}, "4": {priority: math.NaN()}, "5": {priority: 99, skip: "the job does not opt in"}},
+			"2": {priority: 80}, "4": {priority: math.NaN()}, "5": {priority: 99, skip: "the job does not opt in"}}, nil,
 			map[string]string{"2": "0 -10", "1": "0 10"}, "2 1"},
 	} {
 		client := Client{ranks: c.ranks}
-		client.Order(c.placements)
+		values := map[string]int{"1": 0, "2": 0, "3": 0, "4": 0, "5": 0}
+		maps.Copy(values, c.nice)
+		client.order(c.placements, values)
 		priority := map[string]float64{}
 		for _, p := range c.placements {
 			got, want := "", c.want[p.Job]
@@ -64,7 +68,7 @@ func TestOrder(t *testing.T) {
 			}
 			r := c.ranks[p.Job]
 			if priority[p.Job] = r.priority; p.Nice != nil {
-				priority[p.Job] += r.nice - float64(p.Nice.To)
+				priority[p.Job] += float64(values[p.Job] - p.Nice.To)
 			}
 		}
 		order := strings.Fields(c.order)
@@ -77,7 +81,7 @@ func TestOrder(t *testing.T) {
 	}
 	held := Client{ranks: map[string]rank{"1": {}, "2": {priority: 5}, "3": {}}, held: map[string]bool{"1": true}}
 	all := start("1", "2", "3")
-	held.Order(all)
+	held.order(all, map[string]int{"1": 0, "2": 0, "3": 0})
 	if !strings.Contains(all[0].Reason, "submit it without --hold") || !strings.Contains(all[2].Reason, "its priority is 0") ||
 		all[0].Nice != nil || all[2].Nice != nil {
 		t.Errorf("held jobs: got %+v", all)
@@ -108,8 +112,8 @@ func TestUndoOfNiceValues(t *testing.T) {
 		for _, apply := range []bool{false, true} {
 			dir := fake(t, map[string]string{
 				"scontrol": "cd $(dirname $0); echo \"$@\" >> calls; echo ${3#Nice=} > nice\n",
-				"squeue": "cd $(dirname $0); echo '{\"jobs\":[{\"job_id\":7,\"job_state\":\"" + c.state +
-					"\",\"priority\":1,\"submit_time\":100,\"nice\":'$(cat nice)'}]}'\n"})
+				"squeue": "cd $(dirname $0); if [ \"$1\" = --noheader ]; then echo 7 $(cat nice); exit; fi\n" +
+					"echo '{\"jobs\":[{\"job_id\":7,\"job_state\":\"" + c.state + "\",\"priority\":1,\"submit_time\":100}]}'\n"})
 			if err := os.WriteFile(filepath.Join(dir, "nice"), fmt.Append(nil, c.nice), 0o600); err != nil {
 				t.Fatal(err)
 			}

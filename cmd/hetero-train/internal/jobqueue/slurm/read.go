@@ -21,6 +21,7 @@ type Client struct {
 	submitted map[string]string // by job ID: its identity
 	ranks     map[string]rank   // by ID of a pending job: what Order needs
 	queue     *answer           // of the first call of Undo
+	nice      map[string]int    // the same, by job ID
 }
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
@@ -80,7 +81,7 @@ func (c *Client) snapshot(queue, nodes answer, now float64) (*jobqueue.Snapshot,
 			c.held[one.ID], c.submitted[one.ID] = j.StateReason == heldByOwner, j.identity()
 			s.Jobs = append(s.Jobs, one)
 			if one.Phase == jobqueue.Pending {
-				c.ranks[one.ID] = rank{float64(j.Priority), j.nice(), one.Skip}
+				c.ranks[one.ID] = rank{float64(j.Priority), one.Skip}
 			}
 		}
 	}

@@ -64,9 +64,8 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 		return "another job has this ID now", true, false
 	case !strings.Contains(strings.ToUpper(strings.Join(j.State, " ")), "PENDING"):
 		return "the job has started: its state is " + strings.Join(j.State, " "), true, false
-	case ch.Nice != nil:
-		why, over = j.keptNice(ch)
-		return why, over, false
+	case ch.Nice != nil: // reviseNice checks the rest
+		return "", false, false
 	case len(now) == 0: // Apply sets the node list before it releases the job
 		return "the job has no node list, as before the change", true, false
 	case !slices.Equal(now, slices.Sorted(slices.Values(ch.Nodes))):
@@ -120,15 +119,7 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 		}
 	}
 	if ch.Nice != nil {
-		out.Possible, out.What = true, fmt.Sprintf("set its nice value from %d to %d", ch.Nice.To, ch.Nice.From)
-		if apply {
-			if err := undoNice(ctx, ch); err != nil {
-				return out, err
-			}
-			out.Done = true
-		}
-		c.queue.setNice(ch) // for an older change of the same job
-		return out, nil
+		return c.reviseNice(ctx, ch, apply, out)
 	}
 	hold := ch.Released && !held
 	steps := []string{"remove its node list " + strings.Join(ch.Nodes, ",")}
