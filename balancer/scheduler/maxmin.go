@@ -98,7 +98,8 @@ func tooLong(job int, j *Job, fastest, longest, round float64) error {
 		return &TooLongError{Job: job, Name: j.Name, Seconds: seconds, Most: longest, Round: round}
 	}
 	if j.Arrival > maxminLatest {
-		return &TooLongError{Job: job, Name: j.Name, Arrival: true, Seconds: j.Arrival, Most: maxminLatest, Round: round}
+		return &TooLongError{Job: job, Name: j.Name, Arrival: true, Seconds: j.Arrival, Most: maxminLatest,
+			Round: round}
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func TestCensoredValues(t *testing.T) {
 
 func TestHazard(t *testing.T) {
 	// the values are those of scipy.stats.norm: pdf(a) / sf(a)
-	for a, want := range map[float64]float64{-3: 0.0044378, 0: 0.7978846, 2: 2.3732155, 29.999: 30.03227, 31: 31.03219} {
+	for a, want := range map[float64]float64{-3: 0.0044378, 0: 0.7978846, 2: 2.3732155, 29.999: 30.03227,
+		31: 31.03219} {
 		if got := hazard(a); math.Abs(got-want) > 1e-3*want {
 			t.Errorf("hazard(%v): got %v, want %v", a, got, want)
 		}

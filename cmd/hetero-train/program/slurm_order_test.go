@@ -16,7 +16,8 @@ import (
 
 // Command schedule advise --slurm --nice gives the jobs of a real Slurm the order of a policy, and undo reverts it.
 func TestScheduleOrdersARealSlurm(t *testing.T) {
-	startSlurm(t, "defer,sched_interval=3600")
+	// A change of a priority also starts the scheduler, so a second interval, in us, must keep it from starting jobs.
+	startSlurm(t, "defer,sched_interval=3600,sched_min_interval=2000000000")
 	var jobs []string
 	// Policy srf starts the second job first, because it is shorter. The last job does not opt in.
 	for _, args := range [][]string{{"--gres=gpu:2", "--comment", "hetero-train: kind=LM; steps=900"},

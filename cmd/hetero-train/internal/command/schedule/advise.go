@@ -318,8 +318,8 @@ func niceText(p jobqueue.Placement, id, name string) string {
 	case p.Nice == nil:
 		return fmt.Sprintf("job %s (%s) stays as it is: %s\n", id, name, show.Foreign(p.Reason))
 	case p.Applied:
-		return fmt.Sprintf("job %s (%s) now has the nice value %d instead of %d: %s\n", id, name, p.Nice.To, p.Nice.From,
-			show.Foreign(p.Reason))
+		return fmt.Sprintf("job %s (%s) now has the nice value %d instead of %d: %s\n", id, name, p.Nice.To,
+			p.Nice.From, show.Foreign(p.Reason))
 	}
 	return fmt.Sprintf("job %s (%s) can get the nice value %d instead of %d: %s\n", id, name, p.Nice.To, p.Nice.From,
 		show.Foreign(p.Reason))

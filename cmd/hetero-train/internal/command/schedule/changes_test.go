@@ -163,8 +163,8 @@ func TestLogOfChangesRotates(t *testing.T) {
 	if old, err := os.ReadFile(rotated(path)); err != nil || string(old) != string(before) {
 		t.Errorf("got the older changes %q, %v, want %q", old, err, before)
 	}
-	if id, err := c.begin(event{Time: now, System: "slurm", On: "c1", Change: &jobqueue.Change{Job: "f"}}); err != nil ||
-		id != 4 {
+	id, err := c.begin(event{Time: now, System: "slurm", On: "c1", Change: &jobqueue.Change{Job: "f"}})
+	if err != nil || id != 4 {
 		t.Errorf("got change %d, %v, want 4", id, err)
 	}
 	c.close()

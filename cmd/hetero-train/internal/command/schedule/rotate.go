@@ -19,8 +19,8 @@ func rotated(path string) string { return path + ".1" }
 const mostLog = 16 << 20
 
 // rotate copies the log to FILE.1, which it replaces, and leaves only the changes of the last hour in the log, because
-// they count for the limit. It does nothing and returns false if the log is smaller than most, in bytes. At each moment,
-// FILE or FILE.1 has each change of the log.
+// they count for the limit. It does nothing and returns false if the log is smaller than most, in bytes. At each
+// moment, FILE or FILE.1 has each change of the log.
 func (c *changes) rotate(most int64, now time.Time) (bool, error) {
 	info, err := c.file.Stat()
 	if err != nil {

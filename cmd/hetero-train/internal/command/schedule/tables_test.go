@@ -61,7 +61,8 @@ func TestUncertainTables(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			workers.Go(func() {
 				bound := scheduler.DefaultBound
-				own := &policies{command: "tables", device: "cpu", bound: &bound, warn: func(text string) { t.Log(text) }}
+				own := &policies{command: "tables", device: "cpu", bound: &bound,
+					warn: func(text string) { t.Log(text) }}
 				defer own.close()
 				for at := range work {
 					i, p, v := at%lists, at/lists/len(variants), at/lists%len(variants)
@@ -77,7 +78,8 @@ func TestUncertainTables(t *testing.T) {
 					}
 					o := variants[v].options
 					o.List = seeds[i]
-					r, err := simulate.Run(uncertain.Hide(policy, o), setup.Cluster, w, setup.Speeds, simulate.Options{})
+					r, err := simulate.Run(uncertain.Hide(policy, o), setup.Cluster, w, setup.Speeds,
+						simulate.Options{})
 					if err != nil {
 						t.Error(err)
 						continue
@@ -111,8 +113,8 @@ func TestUncertainTables(t *testing.T) {
 				fmt.Fprintf(&table, " %.0f, %.2f", row.Completion.Mean, row.Slowdown.Mean)
 				for b := range min(v, 2) {
 					r := study.Against[b].Policies[v].Completion
-					fmt.Fprintf(&table, "; x %s %.3f (%.3f to %.3f), p %s", study.Against[b].Baseline, r.Mean, r.Low, r.High,
-						probability(r.Student))
+					fmt.Fprintf(&table, "; x %s %.3f (%.3f to %.3f), p %s", study.Against[b].Baseline, r.Mean, r.Low,
+						r.High, probability(r.Student))
 				}
 				table.WriteString(" |")
 			}

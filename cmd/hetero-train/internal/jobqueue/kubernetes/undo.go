@@ -193,8 +193,8 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	return out, nil
 }
 
-// gone reports whether the Job of a change no longer exists. A log may have thousands of changes whose Jobs are gone, so
-// the second call reads a list of all Jobs, and no further call starts kubectl for a Job that is not in the list.
+// gone reports whether the Job of a change no longer exists. A log may have thousands of changes whose Jobs are gone.
+// The second call therefore reads a list of all Jobs, and no further call starts kubectl for a Job that is not listed.
 func (c *Client) gone(ctx context.Context, ch jobqueue.Change) (bool, error) {
 	if c.undos++; c.undos < 2 {
 		return false, nil

@@ -42,13 +42,11 @@ func readNice(ctx context.Context) (map[string]int, error) {
 const mostNice = 2147483645
 
 // Order proposes nice values with which Slurm prefers the pending jobs in the order of a policy: first those that it
-// places, in the order of placements, and then those that wait, in their current order. It sets [jobqueue.Placement.Nice]
-// for each job whose nice value has to change, and removes the nodes of all jobs. A job that cannot take part gets the
-// reason.
+// places, in the order of placements, and then those that wait, in their current order. It sets the field Nice of each
+// job whose nice value has to change, and removes the nodes of all jobs. A job that cannot take part gets the reason.
 //
 // Slurm subtracts the nice value from the priority of a job. The jobs exchange their priorities without nice values, so
-// the sum of the priorities is about the same, and other jobs keep their places between them. If two of these priorities
-// are equal, the later job gets a priority below.
+// other jobs keep their places between them. If two of these priorities are equal, the later job gets a smaller one.
 func (c *Client) Order(ctx context.Context, placements []jobqueue.Placement) error {
 	nice, err := readNice(ctx)
 	if err != nil {
@@ -157,8 +155,8 @@ func keptNice(ch jobqueue.Change, values map[string]int) (why string, over bool)
 
 // reviseNice reverts a change of the nice value of a job that is pending. Like Undo, it decides by one copy of the
 // values for all changes, and reads them again before it makes a change.
-func (c *Client) reviseNice(ctx context.Context, ch jobqueue.Change, apply bool, out jobqueue.Reversal) (jobqueue.Reversal,
-	error) {
+func (c *Client) reviseNice(ctx context.Context, ch jobqueue.Change, apply bool,
+	out jobqueue.Reversal) (jobqueue.Reversal, error) {
 	var err error
 	if c.nice == nil {
 		if c.nice, err = readNice(ctx); err != nil {

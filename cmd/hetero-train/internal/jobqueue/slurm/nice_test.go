@@ -47,7 +47,8 @@ func TestOrder(t *testing.T) {
 			map[string]string{"1": "10 0", "2": "-10 0"}, "1 2"},
 		{"equal priorities", start("2", "1"), map[string]rank{"1": {priority: 50}, "2": {priority: 50}}, nil,
 			map[string]string{"1": "0 1"}, "2 1"},
-		{"waiting jobs keep their order", wait("1", "2"), map[string]rank{"1": {priority: 70}, "2": {priority: 90}}, nil, nil,
+		{"waiting jobs keep their order", wait("1", "2"),
+			map[string]rank{"1": {priority: 70}, "2": {priority: 90}}, nil, nil,
 			"2 1"},
 		{"jobs that do not take part", append(start("2", "4"), wait("1", "5")...), map[string]rank{"1": {priority: 90},
 			"2": {priority: 80}, "4": {priority: math.NaN()}, "5": {priority: 99, skip: "the job does not opt in"}}, nil,
@@ -64,7 +65,8 @@ func TestOrder(t *testing.T) {
 				got = fmt.Sprint(p.Nice.From, " ", p.Nice.To)
 			}
 			if got != want || len(p.Nodes) > 0 || len(p.GPUs) > 0 {
-				t.Errorf("%s: job %s: got nice values %q and nodes %v, want %q and none", c.name, p.Job, got, p.Nodes, want)
+				t.Errorf("%s: job %s: got nice values %q and nodes %v, want %q and none", c.name, p.Job, got, p.Nodes,
+					want)
 			}
 			r := c.ranks[p.Job]
 			if priority[p.Job] = r.priority; p.Nice != nil {
@@ -74,8 +76,8 @@ func TestOrder(t *testing.T) {
 		order := strings.Fields(c.order)
 		for i := range order[1:] {
 			if a, b := order[i], order[i+1]; !(priority[a] > priority[b]) {
-				t.Errorf("%s: job %s gets the priority %v, and job %s gets %v, want a smaller one", c.name, a, priority[a],
-					b, priority[b])
+				t.Errorf("%s: job %s gets the priority %v, and job %s gets %v, want a smaller one", c.name, a,
+					priority[a], b, priority[b])
 			}
 		}
 	}
@@ -92,7 +94,8 @@ func TestOrder(t *testing.T) {
 // value is another one now.
 func TestUndoOfNiceValues(t *testing.T) {
 	change := func(from, to int) jobqueue.Change {
-		return jobqueue.Change{Job: "7", Name: "lm", Identity: "submitted at 100", Nice: &jobqueue.Nice{From: from, To: to}}
+		return jobqueue.Change{Job: "7", Name: "lm", Identity: "submitted at 100",
+			Nice: &jobqueue.Nice{From: from, To: to}}
 	}
 	for _, c := range []struct {
 		name, state string

@@ -304,8 +304,8 @@ func expand(text string) []string {
 	return names
 }
 
-// Apply restricts a pending job to the nodes of a placement, and releases it if its owner holds it. If the placement has
-// a nice value, Apply sets only this value.
+// Apply restricts a pending job to the nodes of a placement, and releases it if its owner holds it. If the placement
+// has a nice value, Apply sets only this value.
 func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	if p.Nice != nil {
 		return c.renice(ctx, p)

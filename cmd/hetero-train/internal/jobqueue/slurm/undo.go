@@ -92,7 +92,8 @@ func waits(reason string) bool {
 }
 
 // Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it, or sets
-// the nice value of before the change. Without apply, it changes nothing and reports what it would do. It does not stop a job that runs.
+// the nice value of before the change. Without apply, it changes nothing and reports what it would do. It does not stop
+// a job that runs.
 //
 // Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again,
 // because others may have changed the job since then.
