@@ -40,8 +40,8 @@
 // short jobs, they contain more jobs that are short or were estimated too long, and are too small.
 // [Options.Running] adds jobs that have not finished as censored values: the work that they have done is a lower limit.
 //
-// The combined estimate has the least error, but moves long jobs towards the mean work of their kind. Policy srpt then
-// starts long jobs too early, so its completion times become longer (docs/benchmarks/scheduling.md).
+// The mean work of a kind reduces the error of estimates, but makes the completion times of policy srpt longer.
+// Unfinished jobs as censored values do not change this (docs/benchmarks/scheduling.md).
 //
 // A policy that reads the work of all jobs at Reset sees the stated estimates there: static, rule, and the bound of
 // waiting times ([scheduler.Limit]).
