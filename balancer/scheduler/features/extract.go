@@ -150,13 +150,19 @@ func (x *Extractor) Fill(values, mask []float32, s *scheduler.State) {
 	}
 	at = clusterFacts + x.options.GPUs*gpuFacts
 	for _, job := range s.Queue[:min(x.options.Jobs, len(s.Queue))] {
-		copy(values[at:], x.jobValues[job*jobFacts:(job+1)*jobFacts])
-		copy(mask[at:], x.jobMask[job*jobFacts:(job+1)*jobFacts])
-		x.visitJob(s, job)
-		for _, f := range [...]int{jobWaited, jobWork, jobRunningTime} {
-			x.put(values[at:], mask[at:], f-firstJob, f)
-		}
+		x.FillJob(values[at:], mask[at:], s, job)
 		at += jobFacts
+	}
+}
+
+// FillJob writes the features of any job that has arrived: [PerJob] values and their masks. The job needs no slot.
+// FillJob does not allocate memory.
+func (x *Extractor) FillJob(values, mask []float32, s *scheduler.State, job int) {
+	copy(values, x.jobValues[job*jobFacts:(job+1)*jobFacts])
+	copy(mask, x.jobMask[job*jobFacts:(job+1)*jobFacts])
+	x.visitJob(s, job)
+	for _, f := range [...]int{jobWaited, jobWork, jobRunningTime} {
+		x.put(values, mask, f-firstJob, f)
 	}
 }
 

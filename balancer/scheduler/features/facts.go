@@ -92,6 +92,12 @@ const (
 	PerJob     = jobFacts
 )
 
+// Places of the measured facts among the features of a GPU. A simulated cluster has no measurements.
+const (
+	PlaceUtilization = gpuUtilization - firstGPU
+	PlaceTemperature = gpuTemperature - firstGPU
+)
+
 // facts lists all facts. The default ranges are for machines of 2016 to 2026 and jobs of seconds to weeks.
 var facts = [factCount]Fact{
 	clusterQueue: {"cluster.queue", "jobs", "waiting jobs", Range{0.5, 1000, true}},

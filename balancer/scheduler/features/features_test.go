@@ -325,3 +325,26 @@ func BenchmarkFill(b *testing.B) {
 		x.Fill(values, mask, sim.State())
 	}
 }
+
+// The features of a job without a slot are those that it has in a slot.
+func TestFeaturesOfAJobWithoutASlot(t *testing.T) {
+	sim := run(t, 60)
+	few, many := extractor(t, Options{GPUs: 16}, sim.State()), extractor(t, Options{Jobs: 8, GPUs: 16}, sim.State())
+	values, mask := make([]float32, many.Size()), make([]float32, many.Size())
+	one, known := make([]float32, PerJob), make([]float32, PerJob)
+	compared := 0
+	play(t, sim, func(s *scheduler.State) {
+		many.Fill(values, mask, s)
+		for k, job := range s.Queue[:min(8, len(s.Queue))] {
+			few.FillJob(one, known, s, job)
+			at := PerCluster + 16*PerGPU + k*PerJob
+			if compared++; !slices.Equal(one, values[at:at+PerJob]) || !slices.Equal(known, mask[at:at+PerJob]) {
+				t.Fatalf("job %d: got %v with mask %v, want %v with mask %v", job, one, known, values[at:at+PerJob],
+					mask[at:at+PerJob])
+			}
+		}
+	})
+	if compared < 20 {
+		t.Errorf("got %d waiting jobs, want at least 20", compared)
+	}
+}

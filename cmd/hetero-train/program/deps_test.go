@@ -304,7 +304,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/devices",
 		"cmd/hetero-train/internal/version",
 		"balancer/scheduler/simulate", "balancer/scheduler/uncertain", "balancer/scheduler/workload",
-		"engine/experiment", "profiler/drawing",
+		"engine/experiment", "profiler/drawing", "profiler/trace",
 		"cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/jobqueue",
 		"cmd/hetero-train/internal/jobqueue/...",

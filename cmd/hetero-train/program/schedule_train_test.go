@@ -66,7 +66,7 @@ func TestScheduleTrains(t *testing.T) {
 	if o := scores("64"); o.code != 0 {
 		t.Errorf("a training with scores: got exit code %d and %q", o.code, o.stderr)
 	}
-	if o := scores("0"); o.code != 2 || !strings.Contains(o.stderr, "another --random or --similarity") {
+	if o := scores("0"); o.code != 2 || !strings.Contains(o.stderr, "another --random, --similarity, ") {
 		t.Errorf("a training that resumes without scores: got exit code %d and %q", o.code, o.stderr)
 	}
 	large := []string{"schedule", "train", "--output", filepath.Join(t.TempDir(), "large"), "--speeds", speeds,
@@ -92,12 +92,81 @@ func TestScheduleTrains(t *testing.T) {
 		{[]string{"train", "--gpus", "v100=4"}, 2}, {[]string{"train", "--default", "jobs.cpus=4"}, 2},
 		{[]string{"train", "--output", filepath.Join(dir, "train.lock")}, 2},
 		{[]string{"train", "--similarity", "-1"}, 2}, {[]string{"train", "--similarity", "99999999"}, 2},
+		{[]string{"train", "--lambda", "1"}, 2}, {[]string{"train", "--lambda", "0"}, 2},
+		{[]string{"train", "--learning-rate", "0"}, 2}, {[]string{"train", "--learning-rate", "NaN"}, 2},
+		{[]string{"train", "--learning-rate", "1e-3,1e-5"}, 2}, {[]string{"train", "--epsilon", "1,0.1,0"}, 2},
+		{[]string{"train", "--epsilon", "1.1"}, 2}, {[]string{"train", "--returns", "0"}, 2},
+		{[]string{"train", "--imitate", "-1"}, 2}, {[]string{"train", "--imitate", "5", "--alone"}, 2},
+		{[]string{"train", "--double=false", "--output", dir}, 2},
+		{[]string{"train", "--learning-rate", "1e-4", "--output", dir}, 2},
+		{[]string{"train", "--alone", "--output", dir}, 2}, {[]string{"train", "--ingested", "--output", dir}, 2},
 		{[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2},
 		{[]string{"train", "--device", "tpu"}, 2},
 		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", t.TempDir()}, 3},
 	} {
 		if o := execute(append([]string{"schedule"}, c.args...)); o.code != c.code {
 			t.Errorf("%q: got exit code %d and %q, want %d", c.args, o.code, o.stderr, c.code)
+		}
+	}
+}
+
+// A network that is trained alone, with all facts, has training curves, and is compared by the name of its folder.
+func TestScheduleTrainsAlone(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	dir, plots := filepath.Join(t.TempDir(), "a", "alone"), filepath.Join(t.TempDir(), "plots")
+	args := []string{"schedule", "train", "--output", dir, "--alone", "--ingested", "--similarity", "64", "--lambda",
+		"0.5", "--learning-rate", "1e-4", "--epsilon", "1,0.1,10", "--double=false", "--prioritised=false", "--returns",
+		"1", "--plots", plots, "--episodes"}
+	for _, episodes := range []string{"10", "20"} {
+		if o := execute(append(args, episodes)); o.code != 0 ||
+			strings.Contains(o.stderr, "resuming from") != (episodes == "20") {
+			t.Fatalf("%s episodes: got exit code %d and %q", episodes, o.code, o.stderr)
+		}
+	}
+	for _, name := range []string{"training.png", "training.svg"} {
+		if info, err := os.Stat(filepath.Join(plots, name)); err != nil || info.Size() < 1000 {
+			t.Errorf("--plots: %s: got %v, %v", name, info, err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "tensorboard", "events.out.tfevents.*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("TensorBoard: got files %v, %v, want one for each of two runs", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		for _, tag := range []string{"dqn/reward", "dqn/error", "dqn/epsilon", "dqn/learning_rate"} {
+			if err != nil || !strings.Contains(string(text), tag) {
+				t.Errorf("%s: got no tag %s, %v", file, tag, err)
+			}
+		}
+	}
+	name := "dqn:" + dir
+	o := execute([]string{"schedule", "compare", "--policy", name + ",dqn", "--baseline", "fcfs," + name, "--jobs",
+		"20", "--seeds", "2", "--plots", plots})
+	if o.code != 0 || strings.Count(o.stdout, "\n"+name+" ") != 4 || !strings.Contains(o.stdout, "completion x "+name) {
+		t.Errorf("got exit code %d, %q and %q, want a row of policy %s in 4 tables", o.code, o.stdout, o.stderr, name)
+	}
+	file := "gantt-" + strings.NewReplacer("/", "-", ":", "-").Replace(name) + ".svg"
+	if _, err := os.Stat(filepath.Join(plots, file)); err != nil {
+		t.Error(err)
+	}
+	explain := func(alone ...string) outcome {
+		return execute(append([]string{"schedule", "explain", "--job", "job-3", "--policy", "dqn", "--load", "2"},
+			alone...))
+	}
+	if with, without := explain("--alone"), explain(); with.code != 0 || without.code != 0 ||
+		with.stdout == without.stdout || strings.Contains(with.stdout, "gang") {
+		t.Errorf("explain: got %d, %q with --alone, and %d, %q", with.code, with.stdout, without.code, without.stdout)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"simulate --policy srf --alone", "--alone has no effect without policy dqn: got --policy srf"},
+		{"simulate --policy dqn:" + dir + " --network " + dir, "--network has no effect without policy dqn"},
+		{"compare --policy dqn:", `unknown policy: got "dqn:"`},
+		{"compare --policy dqn:" + filepath.Join(dir, "none"), "does not exist"},
+	} {
+		if o := execute(append([]string{"schedule"}, strings.Fields(c.args)...)); o.code != 2 ||
+			!strings.Contains(o.stderr, c.want) {
+			t.Errorf("%s: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.want)
 		}
 	}
 }

@@ -73,6 +73,10 @@ func DefaultProblem() Problem {
 	return p
 }
 
+// SetAlone removes the baseline: the network decides about all starts, learns no moves of running jobs, and the trained
+// policy has no margin. Options.Imitate must be 0.
+func (p *Problem) SetAlone() { p.Encoding.Advice, p.Caution = "", 0 }
+
 func (p Problem) check() error {
 	if len(p.Arrivals) == 0 {
 		return errors.New("problem: got no kinds of episodes, want at least 1")

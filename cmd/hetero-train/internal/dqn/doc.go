@@ -12,6 +12,7 @@
 //	learner, err := dqn.Resume(ctx, dev, c, workers, environments, nil)  // continues exactly
 //	policy, err := dqn.OpenPolicy(dev, c, scheduler.Options{})      // policy "dqn" of package scheduler
 //	policy, err := dqn.OpenTrained(dev, scheduler.Options{})        // the same, with the built-in network
+//	policy.SetAlone()                                               // the network decides without its baseline
 //
 // [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] creates
 // the environments of a [Problem]: episodes of jobs on the cluster of a [Source], and on random clusters.
@@ -22,7 +23,8 @@
 // channels state planned utilization, time until free, and speed. The facts describe the queue: its length, work,
 // priorities and classes of jobs. The pairs describe each action: running time of the job there, speed relative to its
 // best GPUs, comparative advantage, effect of sharing, similarity score. All values are normalised to about [0, 1], and
-// no value identifies a machine, a type or a kind. [Encoding] defines the layout.
+// no value identifies a machine, a type or a kind. With Encoding.Ingested, the facts of package features are added: they
+// are absolute figures, such as the memory of a GPU. [Encoding] defines the layout.
 //
 // The numbers of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them,
 // so one network decides on any cluster. A training run pads all observations to the size of the largest one. Empty
@@ -48,7 +50,8 @@
 // decides for all of them. Only the value of the chosen action has a gradient.
 //
 // A [Policy] follows its baseline in states with more jobs than occurred in training (Progress.Jobs, which environments
-// report as a [Counter]). Q-values are sums over jobs, and the network has never seen the larger sums of more jobs.
+// report as a [Counter]). Q-values are sums over jobs, and the network has never seen the larger sums of more jobs. A
+// policy alone has no baseline, and always follows its network.
 //
 // Discounting follows the simulated time: a cost after Problem.Horizon units of time is discounted to 1/e. At learning
 // rates above 1e-4, successive networks of a training run differ much from each other. End a training run with a

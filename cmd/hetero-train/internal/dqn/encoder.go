@@ -71,7 +71,8 @@ type encoder struct {
 	partner []int     // by (slot, group): index of the running job to share with, -1: none
 	gpus    []int     // result of gang
 	ratios  []float64
-	values  []float32 // facts of package features
+	same    []float32 // numbers that all pairs of a job have in common
+	values  []float32 // facts of package features about the cluster and the GPUs
 	mask    []float32
 }
 
@@ -96,7 +97,7 @@ func newEncoder(e Encoding, keep bool) (*encoder, error) {
 }
 
 // SeveralTypesError reports a job that needs GPUs of several types, for a network without a baseline that can place it
-// (Encoding.Advice). Policy.Reset and NewEnvironments return it.
+// (Encoding.Advice, Policy.SetAlone). Policy.Reset and NewEnvironments return it.
 type SeveralTypesError struct {
 	Job  int // index into Workload.Jobs
 	Name string
@@ -106,8 +107,8 @@ type SeveralTypesError struct {
 // Error implements error.
 func (e *SeveralTypesError) Error() string {
 	return fmt.Sprintf(
-		"job %d (%q): %d GPUs of one type do not run it, and this network has no baseline that could place it: "+
-			"use another policy, or a network of schedule train, which has a baseline", e.Job, e.Name, e.GPUs)
+		"job %d (%q): %d GPUs of one type do not run it, and policy dqn has no baseline here that could place it: "+
+			"use another policy, or omit --alone and use a network that was trained without it", e.Job, e.Name, e.GPUs)
 }
 
 // reset prepares for a run.
@@ -151,7 +152,7 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 	}
 	if n.Ingested {
 		var err error
-		if n.ingested, err = features.New(features.Options{Jobs: n.shape.Jobs, GPUs: len(c.GPUs)}); err != nil {
+		if n.ingested, err = features.New(features.Options{GPUs: len(c.GPUs)}); err != nil {
 			return err
 		}
 		if err := n.ingested.Reset(c, w, speeds); err != nil {
@@ -194,6 +195,7 @@ func (n *encoder) layout(c *scheduler.Cluster) {
 		}
 	}
 	n.partner, n.ratios = make([]int, n.shape.Jobs*rows), make([]float64, n.shape.Jobs*rows)
+	n.same = make([]float32, n.shape.Pair)
 }
 
 // fastest is the speed of a job on the best type with available GPUs (upType). If whole is true, only types with enough

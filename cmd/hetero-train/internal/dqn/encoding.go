@@ -44,9 +44,12 @@ type Encoding struct {
 	// baseline of imitation. The network learns when to depart from it. While no job waits, the baseline alone decides:
 	// it may move running jobs. It must depend only on the present state, which excludes maxmin.
 	Advice string `json:"advice"`
-	// Ingested adds the normalised facts of package features, and the mask of known facts. Facts of GPUs are added to
-	// the image, all others to the facts.
+	// Ingested adds the normalised facts of package features, and the mask of known facts: those of GPUs to the image,
+	// those of the cluster to the facts, and those of a job to the pairs of its actions.
 	Ingested bool `json:"ingested"`
+	// Measured states that the cluster of the training had measured utilizations or temperatures of GPUs. Otherwise, the
+	// network has not learnt from them, and they stay unknown for it.
+	Measured bool `json:"measured,omitempty"`
 	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
 	// well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
 	Similarity int `json:"similarity"`
@@ -98,7 +101,7 @@ const (
 // Facts of each job: priority and one-hot class.
 const jobFacts = 1 + scheduler.Classes
 
-// Features of a pair.
+// Features of a pair. With Encoding.Ingested, the facts of package features about the job and their masks follow.
 const (
 	pairPossible = iota
 	pairTime     // running time on these GPUs
@@ -136,7 +139,8 @@ func (e Encoding) Shape(rows, slots int) Shape {
 	}
 	if e.Ingested { // each with its mask
 		s.Channels += 2 * features.PerGPU
-		s.Facts += 2 * (features.PerCluster + jobs*features.PerJob)
+		s.Facts += 2 * features.PerCluster
+		s.Pair += 2 * features.PerJob
 	}
 	return s
 }

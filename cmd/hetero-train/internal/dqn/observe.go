@@ -85,7 +85,7 @@ func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	}
 	action := n.shape.triples()
 	o.Mask[action] = true
-	p := o.Pairs[action*pairNumbers : (action+1)*pairNumbers]
+	p := o.Pairs[action*n.shape.Pair : (action+1)*n.shape.Pair]
 	p[pairPossible], p[pairAdvised] = 1, 1
 	a := &n.advice
 	rate, _ := s.Fit(a.Job, a.GPUs)
@@ -121,6 +121,9 @@ func (n *encoder) job(s *scheduler.State, job int, p []float32) {
 	p[pairGPUs] = float32(float64(j.GPUs) / float64(max(1, n.up)))
 	p[pairWaited], p[pairPriority] = n.squash(s.Now-j.Arrival), float32(j.Priority)
 	p[pairClass+int(n.work.Kinds[j.Kind].Class)] = 1
+	if n.ingested != nil {
+		n.ingested.FillJob(p[pairNumbers:], p[pairNumbers+features.PerJob:], s, job)
+	}
 }
 
 // speed writes the features of a pair that depend on the speed of the job on these GPUs.
@@ -189,6 +192,9 @@ func (n *encoder) ingest(s *scheduler.State, image []float32) {
 		for k := range n.ups[i] {
 			at := i*n.shape.Slots + k
 			for f := range features.PerGPU {
+				if !n.Measured && (f == features.PlaceUtilization || f == features.PlaceTemperature) {
+					continue
+				}
 				from := features.PerCluster + n.place[n.slotted[at]]*features.PerGPU + f
 				image[(imageChannels+f)*plane+at] = n.values[from]
 				image[(imageChannels+features.PerGPU+f)*plane+at] = n.mask[from]
@@ -224,11 +230,8 @@ func (n *encoder) facts(s *scheduler.State, facts []float32) {
 	}
 	if n.ingested != nil {
 		at := facts[factJobs+n.shape.Jobs*jobFacts:]
-		jobs := features.PerCluster + len(n.cluster.GPUs)*features.PerGPU
-		for _, list := range [][]float32{n.values, n.mask} {
-			at = at[copy(at, list[:features.PerCluster]):]
-			at = at[copy(at, list[jobs:]):]
-		}
+		copy(at, n.values[:features.PerCluster])
+		copy(at[features.PerCluster:], n.mask[:features.PerCluster])
 	}
 }
 
@@ -275,8 +278,9 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 				shorter++
 			}
 		}
-		var same [pairNumbers]float32
-		n.job(s, job, same[:])
+		same := n.same
+		clear(same)
+		n.job(s, job, same)
 		same[pairShorter] = float32(shorter) / float32(n.shape.Jobs)
 		for i := range rows {
 			spread := n.usable[i] < j.GPUs && n.spreads(i, j.GPUs)
@@ -297,8 +301,8 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 			}
 			for share := range n.shape.Ways {
 				action := (slot*n.shape.Ways+share)*n.shape.Rows + i
-				p := o.Pairs[action*pairNumbers : (action+1)*pairNumbers]
-				copy(p, same[:])
+				p := o.Pairs[action*n.shape.Pair : (action+1)*n.shape.Pair]
+				copy(p, same)
 				rate := speed
 				if share == 0 {
 					p[pairOwn], p[pairPartner] = 1, 1

@@ -14,11 +14,12 @@ import (
 // Policy is policy "dqn". It takes the possible action with the largest value, computed by a trained network.
 //
 // The network works on any cluster. Reset returns a [*SeveralTypesError] for a job that needs GPUs of several types if
-// the network has no baseline that could place it.
+// the policy has no baseline that could place it.
 type Policy struct {
 	net      *net
 	pass     *pass // for the shape of the present cluster; nil before Reset
 	encoder  *encoder
+	agents   *agents // nil: one network decides for the whole cluster
 	seen     *Observation
 	problem  Problem
 	progress Progress
@@ -89,6 +90,10 @@ func (p *Policy) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.
 	if err := p.encoder.reset(c, w, s); err != nil {
 		return err
 	}
+	if p.agents != nil {
+		p.seen = NewObservation(p.encoder.shape)
+		return p.agents.reset(p.encoder, p.net)
+	}
 	if p.pass != nil && p.pass.shape == p.encoder.shape {
 		return nil
 	}
@@ -126,6 +131,14 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	}
 	if possible == 0 || possible == 1 && p.seen.Mask[p.encoder.shape.Wait()] {
 		return scheduler.Action{}
+	}
+	if p.agents != nil {
+		action, bid, err := p.agents.decide(p.encoder, p.seen)
+		if err != nil || bid <= 0 && p.seen.Mask[p.encoder.shape.Wait()] {
+			p.failure = err
+			return scheduler.Action{}
+		}
+		return p.encoder.start(s, action)
 	}
 	p.pass.set(0, p.seen.State)
 	if err := p.pass.forward(); err != nil {
@@ -185,6 +198,16 @@ const maxIdle = 12
 //
 // Choose the margin on jobs that neither the training run nor a later comparison uses.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
+
+// SetAlone makes the network decide without the baseline of its encoding: in each state, the policy takes the possible
+// action with the largest value. No margin, no largest number of jobs and no largest number of free GPUs applies. The
+// policy moves no running job, and cannot run jobs that need GPUs of several types ([SeveralTypesError]). Call SetAlone
+// before Reset. It has no effect on a network without a baseline ([Problem.SetAlone]).
+func (p *Policy) SetAlone() {
+	n := p.encoder
+	n.Advice, n.adviser = "", nil
+	n.cluster = nil // the next Reset computes the shape again
+}
 
 // Err returns the failure of the device after which the policy only waits.
 func (p *Policy) Err() error { return p.failure }

@@ -365,7 +365,7 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: got no error", name)
 		}
-		if name == "format" && !strings.Contains(err.Error(), "got format 1, want 3: train it again") {
+		if name == "format" && !strings.Contains(err.Error(), "got format 1, want 4: train it again") {
 			t.Errorf("%s: got %v, want the formats and what to do", name, err)
 		}
 		if name == "widths" && !errors.As(err, new(*checkpoint.MismatchError)) {
@@ -373,14 +373,14 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 		}
 	}
 	other := *c
-	older := func(ingested bool) error {
+	older := func(format int, ingested bool) error {
 		state, err := readState(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		problem := smallProblem()
 		problem.Encoding.Ingested = ingested
-		state.Format, state.Training = olderFormat, 0
+		state.Format, state.Training = format, 0
 		if state.Problem, err = json.Marshal(problem); err != nil {
 			t.Fatal(err)
 		}
@@ -395,12 +395,14 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 		}
 		return err
 	}
-	if err := older(true); err == nil ||
-		!strings.Contains(err.Error(), "its inputs have changed: got format 2, want 3") {
-		t.Errorf("an older network with ingested facts: got %v, want the formats and what to do", err)
-	}
-	if err := older(false); err != nil {
-		t.Errorf("an older network without ingested facts: got %v", err)
+	for format := oldestFormat; format < networkFormat; format++ {
+		want := fmt.Sprintf("its inputs have changed: got format %d, want 4", format)
+		if err := older(format, true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("format %d with ingested facts: got %v, want the formats and what to do", format, err)
+		}
+		if err := older(format, false); err != nil {
+			t.Errorf("format %d without ingested facts: got %v", format, err)
+		}
 	}
 	if _, err := Resume(t.Context(), referenceDevice(t), &other, 1, nil, nil); err == nil ||
 		!strings.Contains(err.Error(), "its network can be used, but its training cannot be resumed") {

@@ -36,9 +36,9 @@ type saved struct {
 // Formats of saved. A change of the network's format makes older networks unusable. After a change of the training
 // format, older training runs cannot be resumed.
 const (
-	networkFormat = 3
-	// olderFormat differs from networkFormat only in the inputs of networks with Encoding.Ingested.
-	olderFormat    = 2
+	networkFormat = 4
+	// Formats from oldestFormat on differ from networkFormat only in the inputs of networks with Encoding.Ingested.
+	oldestFormat   = 2
 	trainingFormat = 3
 )
 
@@ -118,6 +118,15 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 		return nil, err
 	}
 	return state.Problem, nil
+}
+
+// SavedOptions returns the options of the learner that saved a checkpoint.
+func SavedOptions(c *checkpoint.Checkpoint) (Options, error) {
+	state, err := readState(c)
+	if err != nil {
+		return Options{}, err
+	}
+	return state.Options, nil
 }
 
 // Resume creates a learner that continues exactly where the saved learner stopped. On a device of the same kind, its
@@ -292,7 +301,7 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	if err := json.Unmarshal(text, &format); err != nil {
 		return nil, fmt.Errorf("%s: state.json: part %q: %w", c.Path, extraName, err)
 	}
-	if format.Format != networkFormat && format.Format != olderFormat {
+	if format.Format < oldestFormat || format.Format > networkFormat {
 		return nil, fmt.Errorf("%s: another version of the program saved this network: got format %d, want %d: train it again with schedule train",
 			c.Path, format.Format, networkFormat)
 	}
@@ -300,7 +309,7 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	if err := json.Unmarshal(text, state); err != nil {
 		return nil, fmt.Errorf("%s: state.json: part %q: %w", c.Path, extraName, err)
 	}
-	if format.Format == olderFormat {
+	if format.Format != networkFormat {
 		var problem Problem
 		if err := json.Unmarshal(state.Problem, &problem); err != nil {
 			return nil, fmt.Errorf("%s: state.json: problem: %w", c.Path, err)

@@ -289,3 +289,70 @@ func TestFactsOfAGPUShareASlot(t *testing.T) {
 		t.Errorf("got %d GPUs with jobs, want 6", busy)
 	}
 }
+
+// The facts of package features about a job are in the pairs of the actions that start this job.
+func TestFactsOfAJobAreInItsPairs(t *testing.T) {
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	n, err := newEncoder(allFacts(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObservation(n.shape)
+	n.observe(s, o)
+	x, err := features.New(features.Options{Jobs: 1, GPUs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	priority := slices.Index(x.Names(), "job[0].priority") - features.PerCluster - features.PerGPU
+	if slices.Equal(n.jobs, s.Queue[:len(n.jobs)]) {
+		t.Fatal("the shown jobs are the first jobs of the queue: this state cannot show a wrong order")
+	}
+	check := func(action, job int) {
+		p := o.Pairs[action*n.shape.Pair+pairNumbers:]
+		if got, want := p[priority], float32(w.Jobs[job].Priority); got != want || p[features.PerJob+priority] != 1 {
+			t.Errorf("action %d: got priority %v with mask %v, want %v with mask 1", action, got,
+				p[features.PerJob+priority], want)
+		}
+	}
+	for action := range n.shape.triples() {
+		slot, _, _ := n.triple(action)
+		check(action, n.jobs[slot])
+	}
+	if n.advice.Verb == scheduler.Start {
+		check(n.shape.triples(), n.advice.Job)
+	}
+}
+
+// A network that never saw measurements of GPUs in its training does not see them later.
+func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	for gpu := range setup.Cluster.GPUs {
+		setup.Cluster.GPUs[gpu].Utilization, setup.Cluster.GPUs[gpu].Temperature = 1, 70
+	}
+	for _, measured := range []bool{false, true} {
+		e := allFacts()
+		e.Measured = measured
+		n, err := newEncoder(e, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+			t.Fatal(err)
+		}
+		o := NewObservation(n.shape)
+		n.observe(s, o)
+		plane := n.shape.Rows * n.shape.Slots
+		for _, place := range []int{features.PlaceUtilization, features.PlaceTemperature} {
+			for _, channel := range []int{imageChannels + place, imageChannels + features.PerGPU + place} {
+				known := slices.ContainsFunc(o.Image[channel*plane:(channel+1)*plane],
+					func(v float32) bool { return v != 0 })
+				if known != measured {
+					t.Errorf("measured %v: channel %d has a value: got %v, want %v", measured, channel, known, measured)
+				}
+			}
+		}
+	}
+}

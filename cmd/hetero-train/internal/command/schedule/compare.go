@@ -101,7 +101,7 @@ func newCompare(a *cli.App) *cobra.Command {
 		Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.names, "policy", policyNames(),
-		"policies to compare, repeatable; the baseline is always included")
+		"policies to compare, repeatable; dqn:FOLDER is policy dqn with a network of schedule train; the baseline is always included")
 	flags.StringSliceVar(&f.bases, "baseline", []string{baseline}, policyUsage(
 		"policies with which the others are compared, repeatable; the first one gives the columns of ratios and HyperScore"))
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
@@ -129,9 +129,8 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	}
 	for i, name := range f.bases {
 		switch {
-		case !slices.Contains(policyNames(), name):
-			return exit.Usagef("%s: --baseline: unknown policy: got %q, want one of %s", f.command, name,
-				strings.Join(policyNames(), ", "))
+		case !isPolicy(name):
+			return unknownPolicy(f.command, "baseline", name)
 		case slices.Contains(f.bases[:i], name):
 			return exit.Usagef("%s: --baseline: got %s twice, want each policy once", f.command, name)
 		}
@@ -145,9 +144,8 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 		if slices.Contains(f.names[:i], name) {
 			return exit.Usagef("%s: --policy: got %s twice, want each policy once", f.command, name)
 		}
-		if !slices.Contains(policyNames(), name) {
-			return exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", f.command, name,
-				strings.Join(policyNames(), ", "))
+		if !isPolicy(name) {
+			return unknownPolicy(f.command, "policy", name)
 		}
 	}
 	if err := f.checkNetwork(f.names...); err != nil {
@@ -330,20 +328,31 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 	return f.judged(jobs, r)
 }
 
+// widths returns the widths of the columns that contain the name of a policy, and of those of ratios to the baseline.
+func widths(s *compare.Study) (name, ratio int) {
+	name = 8
+	for _, r := range s.Rows {
+		name = max(name, len(r.Policy))
+	}
+	return name, max(8, len("x "+s.Baseline))
+}
+
 // comparisonText returns the table for the terminal.
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s %15s\n", "policy", "completion s", "x "+s.Baseline,
-		"throughput jobs/h", "x "+s.Baseline, "utilization %", "x "+s.Baseline, "p", "HyperScore", "slowdown")
+	name, x := widths(s)
+	fmt.Fprintf(&b, "%-*s %21s %*s %19s %*s %16s %*s %9s %21s %15s\n", name, "policy", "completion s", x, "x "+s.Baseline,
+		"throughput jobs/h", x, "x "+s.Baseline, "utilization %", x, "x "+s.Baseline, "p", "HyperScore", "slowdown")
 	rate := 2
 	if s.Rows[0].Throughput.Mean < 1 { // with long jobs, two decimals would all be 0
 		rate = 4
 	}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s %15s\n", r.Policy,
-			between(r.Completion, 1, 1), figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate),
+		fmt.Fprintf(&b, "%-*s %21s %*s %19s %*s %16s %*s %9s %21s %15s\n", name, r.Policy,
+			between(r.Completion, 1, 1), x, figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate), x,
 			figure(r.ThroughputRatio.Mean, 3),
-			between(r.Utilization, 100, 1), figure(r.UtilizationRatio.Mean, 3), probability(r.CompletionRatio.Wilcoxon),
+			between(r.Utilization, 100, 1), x, figure(r.UtilizationRatio.Mean, 3),
+			probability(r.CompletionRatio.Wilcoxon),
 			interval(r.HyperScore, "%.1f"), known(r.Slowdown, 1, 2))
 	}
 	b.WriteString(tails(s))
@@ -381,12 +390,13 @@ func comparisonText(s *compare.Study) string {
 // tails returns the table of percentiles and longest waits.
 func tails(s *compare.Study) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%-8s %9s %9s %9s   longest wait s of jobs with", "policy", "p50 s", "p95 s", "p99 s")
+	name, _ := widths(s)
+	fmt.Fprintf(&b, "\n%-*s %9s %9s %9s   longest wait s of jobs with", name, "policy", "p50 s", "p95 s", "p99 s")
 	for _, g := range s.Rows[0].Gangs {
 		fmt.Fprintf(&b, " %9s", show.Count(g.GPUs, "GPU"))
 	}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "\n%-8s %9s %9s %9s   %27s", r.Policy, figure(r.P50.Mean, 0), figure(r.P95.Mean, 0),
+		fmt.Fprintf(&b, "\n%-*s %9s %9s %9s   %27s", name, r.Policy, figure(r.P50.Mean, 0), figure(r.P95.Mean, 0),
 			figure(r.P99.Mean, 0), "")
 		for _, g := range r.Gangs {
 			fmt.Fprintf(&b, " %9s", figure(g.Worst, 0))

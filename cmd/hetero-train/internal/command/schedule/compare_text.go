@@ -65,13 +65,14 @@ func (s *source) judged(w *scheduler.Workload, r *scheduler.Result) (compare.Fig
 func steadyText(s *compare.Study) string {
 	var b strings.Builder
 	cost := !math.IsNaN(s.Rows[0].Cost.Mean)
-	fmt.Fprintf(&b, "\n%-8s %17s %14s %13s %15s %13s %15s", "policy", "steady jobs/h", "steady %", "L/(lambda W)",
+	name, _ := widths(s)
+	fmt.Fprintf(&b, "\n%-*s %17s %14s %13s %15s %13s %15s", name, "policy", "steady jobs/h", "steady %", "L/(lambda W)",
 		"fairness", "stops/job", "GPU h/job")
 	if cost {
 		fmt.Fprintf(&b, " %17s", "cost/job")
 	}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "\n%-8s %17s %14s %13s %15s %13s %15s", r.Policy, known(r.SteadyThroughput, 1, 2),
+		fmt.Fprintf(&b, "\n%-*s %17s %14s %13s %15s %13s %15s", name, r.Policy, known(r.SteadyThroughput, 1, 2),
 			known(r.SteadyUtilization, 100, 1), known(r.Little, 1, 2), known(r.Fairness, 1, 3), known(r.Stops, 1, 3),
 			known(r.GPUHours, 1, 3))
 		if cost {
@@ -93,18 +94,20 @@ func known(e compare.Estimate, scale float64, digits int) string {
 // contrastsText returns one table for each baseline after the first one.
 func contrastsText(s *compare.Study) string {
 	var b strings.Builder
+	name, _ := widths(s)
 	for _, against := range s.Against[1:] {
 		x := "x " + against.Baseline
-		fmt.Fprintf(&b, "\n%-8s %22s %9s %22s %9s %22s %9s", "policy", "completion "+x, "p", "steady jobs/h "+x, "p",
-			"steady util. "+x, "p")
+		wide := max(22, len("steady jobs/h "+x))
+		fmt.Fprintf(&b, "\n%-*s %*s %9s %*s %9s %*s %9s", name, "policy", wide, "completion "+x, "p", wide,
+			"steady jobs/h "+x, "p", wide, "steady util. "+x, "p")
 		for _, c := range against.Policies {
-			fmt.Fprintf(&b, "\n%-8s", c.Policy)
+			fmt.Fprintf(&b, "\n%-*s", name, c.Policy)
 			for _, r := range []compare.Ratio{c.Completion, c.SteadyThroughput, c.SteadyUtilization} {
 				text := "-"
 				if !math.IsNaN(r.Mean) {
 					text = interval(r.Estimate, "%.3f")
 				}
-				fmt.Fprintf(&b, " %22s %9s", text, probability(r.Wilcoxon))
+				fmt.Fprintf(&b, " %*s %9s", wide, text, probability(r.Wilcoxon))
 			}
 		}
 		b.WriteString("\n")

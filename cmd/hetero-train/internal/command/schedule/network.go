@@ -25,9 +25,27 @@ import (
 // policyNames are the names of all policies.
 func policyNames() []string { return append(slices.Clone(scheduler.Names()), dqn.PolicyName) }
 
-// policyUsage is the help text of flag --policy.
+// networkMark separates policy dqn from the folder of its network in the name of a policy.
+const networkMark = dqn.PolicyName + ":"
+
+// learnt reports whether a name is policy dqn: with the network of --network, or dqn:FOLDER with that of a folder.
+func learnt(name string) bool {
+	folder, found := strings.CutPrefix(name, networkMark)
+	return name == dqn.PolicyName || found && folder != ""
+}
+
+// isPolicy reports whether a policy has this name.
+func isPolicy(name string) bool { return slices.Contains(scheduler.Names(), name) || learnt(name) }
+
+// unknownPolicy returns the error of a flag whose value is not the name of a policy.
+func unknownPolicy(command, flag, name string) error {
+	return exit.Usagef("%s: --%s: unknown policy: got %q, want one of %s, %sFOLDER", command, flag, name,
+		strings.Join(policyNames(), ", "), networkMark)
+}
+
+// policyUsage is the help text of a flag whose value is the name of a policy.
 func policyUsage(before string) string {
-	return fmt.Sprintf("%s: `%s`", before, strings.Join(policyNames(), "|"))
+	return fmt.Sprintf("%s: `%s|%sFOLDER`", before, strings.Join(policyNames(), "|"), networkMark)
 }
 
 // policies creates policies by name, and keeps them for later runs. It is not safe for concurrent use.
@@ -35,6 +53,7 @@ type policies struct {
 	command string // for errors
 	network string // folder with checkpoints of policy dqn; "" is the built-in network
 	device  string // device that computes the network
+	alone   bool   // policy dqn decides without gang
 	explain bool
 	keep    bool // never stop a running job
 	warn    func(text string)
@@ -54,25 +73,27 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 	p.bound = &bound
 	flags.Var(waitBound{&p.bound}, "wait-bound", "`FACTOR,SECONDS|none`: under gang and dqn, the job that has waited longest beyond FACTOR times its running time plus SECONDS gets a reservation")
 	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, or with one of its checkpoints, for policy dqn; default: the built-in network")
+	flags.BoolVar(&p.alone, "alone", false, "policy dqn decides without policy gang: it always takes the action with the largest value, and moves no running job")
 	flags.StringVar(&p.device, "device", "cpu",
 		"device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
-// checkNetwork refuses --network, --device and --wait-bound if no policy uses them.
+// checkNetwork refuses --network, --device, --alone and --wait-bound if no policy uses them.
 func (p *policies) checkNetwork(names ...string) error {
-	if !slices.Contains(policyNames(), names[0]) {
+	if !isPolicy(names[0]) {
 		return nil
 	}
 	if p.networkFlags.Changed("wait-bound") && !slices.ContainsFunc(names, limited) {
 		return exit.Usagef("%s: --wait-bound has no effect without policy gang or %s: got --policy %s", p.command,
 			dqn.PolicyName, strings.Join(names, ","))
 	}
-	if slices.Contains(names, dqn.PolicyName) {
-		return nil
-	}
-	for _, flag := range []string{"network", "device"} {
-		if p.networkFlags.Changed(flag) {
-			return exit.Usagef("%s: --%s has no effect without policy %s: got --policy %s", p.command, flag,
+	some := slices.ContainsFunc(names, learnt)
+	for _, f := range []struct {
+		name string
+		used bool
+	}{{"network", slices.Contains(names, dqn.PolicyName)}, {"device", some}, {"alone", some}} {
+		if p.networkFlags.Changed(f.name) && !f.used {
+			return exit.Usagef("%s: --%s has no effect without policy %s: got --policy %s", p.command, f.name,
 				dqn.PolicyName, strings.Join(names, ","))
 		}
 	}
@@ -81,8 +102,8 @@ func (p *policies) checkNetwork(names ...string) error {
 
 // own returns a copy without open policies, for another goroutine.
 func (p *policies) own() *policies {
-	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep,
-		warn: p.warn, bound: p.bound}
+	return &policies{command: p.command, network: p.network, device: p.device, alone: p.alone, explain: p.explain,
+		keep: p.keep, warn: p.warn, bound: p.bound}
 }
 
 // warnOnce returns a function that prints each different warning only once. It is safe for concurrent use.
@@ -105,14 +126,15 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	var err error
 	switch {
 	case name == dqn.PolicyName:
-		policy, err = p.learnt(o)
-	case !slices.Contains(policyNames(), name):
-		return nil, exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", p.command, name,
-			strings.Join(policyNames(), ", "))
+		policy, err = p.openNetwork("--network", p.network, o)
+	case learnt(name):
+		policy, err = p.openNetwork("--policy "+name, strings.TrimPrefix(name, networkMark), o)
+	case !isPolicy(name):
+		return nil, unknownPolicy(p.command, "policy", name)
 	default:
 		policy, err = scheduler.New(name, o)
 	}
-	if err != nil && p.keep && policy == nil && name != dqn.PolicyName {
+	if err != nil && p.keep && policy == nil && !learnt(name) {
 		return nil, exit.Usagef("%s: --policy: %w", p.command, err)
 	}
 	if err != nil {
@@ -128,33 +150,43 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	return policy, nil
 }
 
-func (p *policies) learnt(o scheduler.Options) (*dqn.Policy, error) {
-	var err error
+// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "". flag names the
+// folder in errors.
+func (p *policies) openNetwork(flag, folder string, o scheduler.Options) (policy *dqn.Policy, err error) {
 	if p.dev == nil {
 		if p.dev, err = devices.Open(p.device, devices.Alone(1)); err != nil {
 			return nil, err
 		}
 	}
-	if p.network == "" {
-		return dqn.OpenTrained(p.dev, o)
+	if folder == "" {
+		policy, err = dqn.OpenTrained(p.dev, o)
+	} else {
+		policy, err = p.loadNetwork(flag, folder, o)
 	}
-	switch info, err := os.Stat(p.network); {
+	if err == nil && p.alone {
+		policy.SetAlone()
+	}
+	return policy, err
+}
+
+// loadNetwork opens policy dqn with the newest network of a folder.
+func (p *policies) loadNetwork(flag, folder string, o scheduler.Options) (*dqn.Policy, error) {
+	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Usagef("--network: the folder %s does not exist; want the --output of schedule train",
-			p.network)
+		return nil, exit.Usagef("%s: the folder %s does not exist; want the --output of schedule train", flag, folder)
 	case err != nil:
-		return nil, exit.Usagef("--network: %w", err)
+		return nil, exit.Usagef("%s: %w", flag, err)
 	case !info.IsDir():
-		return nil, exit.Usagef("--network: got the file %s, want a folder: the --output of schedule train", p.network)
+		return nil, exit.Usagef("%s: got the file %s, want a folder: the --output of schedule train", flag, folder)
 	}
-	c, skipped, err := checkpoint.Latest(p.network)
+	c, skipped, err := checkpoint.Latest(folder)
 	if errors.Is(err, checkpoint.ErrNone) {
-		if _, missing := os.Stat(filepath.Join(p.network, "MANIFEST")); missing == nil {
-			c, err = checkpoint.Load(p.network) // the folder of one checkpoint
+		if _, missing := os.Stat(filepath.Join(folder, "MANIFEST")); missing == nil {
+			c, err = checkpoint.Load(folder) // the folder of one checkpoint
 		}
 	}
 	if err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("--network: %w", err))
+		return nil, exit.With(exit.Data, fmt.Errorf("%s: %w", flag, err))
 	}
 	for _, damaged := range skipped {
 		p.warn(damaged.String())
@@ -174,7 +206,7 @@ func (p *policies) failed(policy scheduler.Policy) error {
 
 // limited reports whether a policy limits the waiting time of jobs. The other policies order jobs by their arrival, or
 // are baselines from the literature.
-func limited(name string) bool { return name == "gang" || name == dqn.PolicyName }
+func limited(name string) bool { return name == "gang" || learnt(name) }
 
 // unlimited returns a policy without its bound.
 func unlimited(policy scheduler.Policy) scheduler.Policy {

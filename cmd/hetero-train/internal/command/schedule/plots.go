@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -52,7 +53,8 @@ func (f *compareFlags) draw(ctx context.Context, a *cli.App, s *compare.Study) e
 	for _, row := range s.Rows {
 		r, err := f.play(ctx, own, f.list(0, s.Seeds[0]), row.Policy, s.Seeds[0], jobs, true, nil)
 		if err == nil {
-			err = drawGantt(filepath.Join(f.plots, "gantt-"+row.Policy+".svg"), "Jobs on GPUs, policy "+row.Policy,
+			file := "gantt-" + strings.NewReplacer("/", "-", `\`, "-", ":", "-").Replace(row.Policy) + ".svg"
+			err = drawGantt(filepath.Join(f.plots, file), "Jobs on GPUs, policy "+row.Policy,
 				f.setup.Cluster, jobs, r)
 		}
 		if err != nil {

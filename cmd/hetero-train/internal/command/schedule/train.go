@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,18 +33,27 @@ An episode is a list of jobs on a cluster: 60 jobs for each 16 GPUs. In a fracti
 random: numbers of machines, types of GPUs, speeds, running times. The other episodes are on the cluster of --input or --gpus, with a
 random part of its jobs. Without files, they are on the default cluster, with generated jobs. The network works on any cluster.
 
-With --similarity, the network also reads the scores of a memory of earlier placements (docs/scheduling.md). They did not improve the
-built-in network; the flag serves to repeat this comparison.
+With --ingested, the network also reads the normalised facts of schedule ingest. With --similarity, it reads the scores of a memory of
+earlier placements (docs/scheduling.md). The built-in network uses neither; docs/benchmarks/scheduling.md compares networks with and
+without them.
 
-The learning rate falls over the first ` + thousands(dqn.Defaults().Rate.Over) + ` episodes. Later episodes train with the last, small rate.
+The built-in network decides when to deviate from policy gang. With --alone, the network decides without policy gang: it also learns
+which job starts first and where, moves no running job, and cannot run jobs that need GPUs of several types.
+
+The defaults are double DQN with prioritised replay and targets of ` + strconv.Itoa(dqn.Defaults().Steps) + ` rewards. The learning rate falls over the first ` + thousands(dqn.Defaults().Rate.Over) + `
+episodes; later episodes train with the last, small rate. For other numbers of episodes, use --learning-rate FROM,TO,EPISODES.
 
 The output folder gets a checkpoint at the end, every --save-minutes minutes, and when a signal stops the training. If the folder has a
 checkpoint, the training resumes from it, and the network is bit-equal to that without the interruption.
+
+Its subfolder ` + boardFolder + ` has the training curve for TensorBoard. --plots draws the curve.
 
 To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 
 const trainExample = `  hetero-train schedule train
   hetero-train schedule train --episodes 1000000 --output network --save-minutes 30
+  hetero-train schedule train --episodes 2000 --learning-rate 1e-3,1e-5,2000 --plots curves
+  hetero-train schedule train --output book --alone --double=false --prioritised=false --returns 1 --learning-rate 1e-4 --epsilon 0.1
   hetero-train schedule train --input cluster.toml --input jobs.csv --default jobs.network=0 --random 0.2
   hetero-train schedule train --speeds simulation_throughputs.json --gpus v100=36/36,p100=36/36,k80=36/36 --trace a.trace`
 
@@ -63,13 +71,12 @@ const replayBytes = 1 << 30
 
 type trainFlags struct {
 	source
+	learning learning
 	episodes int64
 	output   string
-	seed     uint64
+	plots    string // folder
 	threads  int
 	minutes  float64
-	random   float64
-	scores   int // number of dimensions of the vectors of package hyper; 0: no scores
 }
 
 func newTrain(a *cli.App) *cobra.Command {
@@ -79,14 +86,12 @@ func newTrain(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int64Var(&f.episodes, "episodes", dqn.Defaults().Rate.Over, "episodes in total, including those of the checkpoint; all episodes that end at the same time as the last one count too; the default is that of the built-in network")
 	flags.StringVar(&f.output, "output", "scheduler_network", "`FOLDER` of the checkpoints")
-	flags.Uint64Var(&f.seed, "seed", 1, "seed of weights, episodes and exploration")
 	flags.StringVar(&f.device, "device", "cpu", "device that trains the network: `auto|cpu|cuda|reference`")
 	flags.IntVar(&f.threads, "threads", 0, "threads of the simulator; 0: one per CPU")
 	flags.Float64Var(&f.minutes, "save-minutes", 5, "minutes between two checkpoints")
-	flags.Float64Var(&f.random, "random", dqn.DefaultProblem().Random,
-		"fraction of the episodes on random clusters, 0 to 1")
-	flags.IntVar(&f.scores, "similarity", 0, fmt.Sprintf("`DIMENSIONS` of the vectors that remember which jobs ran well on which GPUs; the network reads their scores; %d to %d, or 0: no scores",
-		dqn.MinSimilarity, dqn.MaxSimilarity))
+	flags.StringVar(&f.plots, "plots", "",
+		"draw the training curve into this `FOLDER`, as PNG and SVG files, when the training ends or stops")
+	f.learning.add(flags)
 	f.addFiles(flags, "each episode takes a part of one of them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
@@ -106,10 +111,10 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	options, problem := dqn.Defaults(), dqn.DefaultProblem()
+	options, problem := &f.learning.options, f.learning.problem
 	from := dqn.Source{Setup: f.setup, Lists: f.listed}
-	options.Seed, problem.Random, problem.Input = f.seed, f.random, from.Digest()
-	problem.Encoding.Similarity = f.scores
+	problem.Input = from.Digest()
+	problem.Encoding.Measured = problem.Encoding.Ingested && measured(f.setup.Cluster)
 	usual, numbers := options.Replay, problem.Shape(from).Floats()
 	if options.Replay = min(options.Replay, replayBytes/(4*numbers)); options.Replay < options.Warm {
 		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
@@ -123,7 +128,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err != nil {
 		return err
 	}
-	learner, err := f.learner(ctx, a, dev, options, environments, text)
+	learner, resumed, err := f.learner(ctx, a, dev, environments, text)
 	if err != nil {
 		return fmt.Errorf("schedule train: %w", err)
 	}
@@ -137,9 +142,13 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return f.train(ctx, a, learner, func(ctx context.Context) (checkpoint.Saved, error) {
+	err = f.train(ctx, a, learner, resumed, func(ctx context.Context) (checkpoint.Saved, error) {
 		return learner.Save(ctx, store, version.Text(), text)
 	})
+	if f.plots != "" && (err == nil || ctx.Err() != nil) { // a training that stopped has a curve, too
+		err = errors.Join(err, f.draw(a, learner))
+	}
+	return err
 }
 
 // check checks the flags, and reads the files that they name.
@@ -152,13 +161,11 @@ func (f *trainFlags) check(a *cli.App) error {
 			f.threads, runtime.NumCPU())
 	case !(f.minutes > 0 && f.minutes <= 1e6):
 		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0, at most 1e6", f.minutes)
-	case !(f.random >= 0 && f.random <= 1):
-		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
-	case f.scores != 0 && (f.scores < dqn.MinSimilarity || f.scores > dqn.MaxSimilarity):
-		return exit.Usagef("schedule train: --similarity: got %d dimensions, want 0, or %d to %d", f.scores,
-			dqn.MinSimilarity, dqn.MaxSimilarity)
 	case f.output == "":
 		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
+	}
+	if err := f.learning.check(); err != nil {
+		return err
 	}
 	if f.threads == 0 {
 		f.threads = runtime.NumCPU()
@@ -169,8 +176,13 @@ func (f *trainFlags) check(a *cli.App) error {
 	if stateEstimates(f.listed) {
 		a.WarnOf("columns estimate and estimate_error have no effect: the training uses the exact work of the jobs")
 	}
-	if f.random == 1 && f.listed != nil {
+	if f.learning.problem.Random == 1 && f.listed != nil {
 		return exit.Usagef("schedule train: --random: got 1 with files of a cluster and jobs, want a number below 1: at 1, all episodes are on random clusters and no episode uses the files")
+	}
+	if f.plots != "" {
+		if err := os.MkdirAll(f.plots, 0o755); err != nil {
+			return exit.With(exit.IO, fmt.Errorf("schedule train: --plots: %w", err))
+		}
 	}
 	return nil
 }
@@ -196,20 +208,20 @@ func (f *trainFlags) lock(ctx context.Context) (*filelock.Lock, error) {
 
 // learner resumes training from the newest checkpoint in the output folder. Without a checkpoint, it starts a new
 // training run.
-func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device, options dqn.Options,
-	environments []dqn.Environment, problem json.RawMessage) (*dqn.Learner, error) {
+func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device, environments []dqn.Environment,
+	problem json.RawMessage) (learner *dqn.Learner, resumed bool, err error) {
 	c, skipped, err := checkpoint.Latest(f.output)
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		return dqn.NewLearner(dev, options, f.threads, environments)
+		learner, err = dqn.NewLearner(dev, f.learning.options, f.threads, environments)
+		return learner, false, err
 	case err != nil:
-		return nil, exit.With(exit.Data, err)
+		return nil, false, exit.With(exit.Data, err)
 	}
 	for _, s := range skipped {
 		a.WarnOf(s.String())
 	}
-	var learner *dqn.Learner
-	if err = f.comparable(c, problem); err == nil {
+	if err = f.learning.comparable(c, problem); err == nil {
 		if learner, err = dqn.Resume(ctx, dev, c, f.threads, environments, nil); ctx.Err() == nil {
 			err = exit.With(exit.Data, err)
 		}
@@ -218,45 +230,30 @@ func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device,
 		if learner != nil {
 			err = errors.Join(err, learner.Close())
 		}
-		return nil, err
+		return nil, false, err
 	}
 	a.Progress(fmt.Sprintf("resuming from %s: %d episodes", c.Path, learner.Progress().Episodes))
-	return learner, nil
+	return learner, true, nil
 }
 
-// comparable returns an error if the checkpoint belongs to another training run, because the result would then differ
-// from that of an uninterrupted run.
-func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
-	if c.State.Seed != f.seed {
-		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training",
-			f.seed, c.State.Seed, c.Path)
-	}
-	saved, err := dqn.SavedProblem(c)
-	if err != nil {
-		return exit.With(exit.Data, err)
-	}
-	var one, other bytes.Buffer
-	if err := errors.Join(json.Compact(&one, saved), json.Compact(&other, problem)); err != nil {
-		return exit.With(exit.Data, fmt.Errorf("%s: %w", c.Path, err))
-	}
-	if one.String() != other.String() {
-		return exit.Usagef("%s was trained on other episodes: other files, another --random or --similarity, or another version of the program; choose another --output for a new training",
-			c.Path)
-	}
-	return nil
-}
-
-// train runs the learner, and saves it regularly and at the end.
-func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner,
-	save func(context.Context) (checkpoint.Saved, error)) error {
+// train runs the learner, and saves it regularly and at the end. resumed states that the output folder has the start of
+// this training.
+func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner, resumed bool,
+	save func(context.Context) (checkpoint.Saved, error)) (err error) {
 	if done := learner.Progress().Episodes; done >= f.episodes {
 		a.Progress(fmt.Sprintf("%s already has %d episodes; --episodes is %d", f.output, done, f.episodes))
 		return nil
 	}
+	events, err := openBoard(a, f.output, learner, resumed)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, events.close(a)) }()
 	began := time.Now()
 	next := progressEvery
 	now := func() time.Duration { return time.Since(began) }
 	report := func(p dqn.Progress) {
+		events.add(p)
 		if at := now(); at >= next {
 			next = at + progressEvery
 			a.Progress(trainText(p))
