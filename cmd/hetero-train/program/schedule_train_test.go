@@ -154,12 +154,16 @@ func TestScheduleTrainsAlone(t *testing.T) {
 		return execute(append([]string{"schedule", "explain", "--job", "job-3", "--policy", "dqn", "--load", "2"},
 			alone...))
 	}
+	if o := explain("--agents"); o.code != 0 || !strings.Contains(o.stdout, "largest bid of an agent") {
+		t.Errorf("explain: got %d, %q with --agents", o.code, o.stdout)
+	}
 	if with, without := explain("--alone"), explain(); with.code != 0 || without.code != 0 ||
 		with.stdout == without.stdout || strings.Contains(with.stdout, "gang") {
 		t.Errorf("explain: got %d, %q with --alone, and %d, %q", with.code, with.stdout, without.code, without.stdout)
 	}
 	for _, c := range []struct{ args, want string }{
 		{"simulate --policy srf --alone", "--alone has no effect without policy dqn: got --policy srf"},
+		{"simulate --policy srf --agents", "--agents has no effect without policy dqn: got --policy srf"},
 		{"simulate --policy dqn:" + dir + " --network " + dir, "--network has no effect without policy dqn"},
 		{"compare --policy dqn:", `unknown policy: got "dqn:"`},
 		{"compare --policy dqn:" + filepath.Join(dir, "none"), "does not exist"},

@@ -2,7 +2,7 @@ package dqn
 
 import (
 	"math"
-	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,11 +23,16 @@ func TestOneAgentIsThePolicyAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy := opened(t, dir, scheduler.Options{})
+		policy := opened(t, dir, scheduler.Options{Explain: true})
 		set(policy)
-		r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{})
+		r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
 		if err != nil || policy.Err() != nil {
 			t.Fatal(err, policy.Err())
+		}
+		for _, s := range r.Segments {
+			if agent := strings.Contains(s.Reason, "the largest bid of an agent"); agent != (policy.agents != nil) {
+				t.Errorf("reason: got %q with agents %v", s.Reason, policy.agents != nil)
+			}
 		}
 		for _, j := range r.Jobs {
 			sum += j.Finish
@@ -44,7 +49,8 @@ func TestOneAgentIsThePolicyAlone(t *testing.T) {
 	}
 }
 
-// TestAgentsAtAThousandGPUs prints the table of docs/benchmarks/scheduling.md about agents.
+// TestAgentsAtAThousandGPUs prints the table of docs/benchmarks/scheduling.md about agents. It checks that jobs under
+// agents need at most 3 % more time than under the network alone that sees the whole cluster.
 func TestAgentsAtAThousandGPUs(t *testing.T) {
 	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
@@ -54,48 +60,56 @@ func TestAgentsAtAThousandGPUs(t *testing.T) {
 	}
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types, machine(63, workload.Volta), machine(31, workload.Turing),
 		machine(31, workload.Radeon))
-	folder := os.Getenv("HETERO_TEST_NETWORK")
-	for seed := uint64(10000); seed < 10003; seed++ {
-		w, err := workload.Generate(setup, workload.Arrivals{Jobs: 3000, Load: 0.8, Seed: seed})
+	learnt := func(set func(*Policy)) scheduler.Policy {
+		p, err := OpenTrained(dev, scheduler.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"fcfs", "easy", "srf", "gang", "alone", "agents"} {
-			var policy scheduler.Policy
-			switch name {
-			case "alone", "agents":
-				var p *Policy
-				if folder == "" {
-					p, err = OpenTrained(dev, scheduler.Options{})
-				} else {
-					p, err = OpenPolicy(dev, latest(t, folder), scheduler.Options{})
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer end(t, &Learner{net: p.net})
-				if name == "alone" {
-					p.SetAlone()
-				} else {
-					p.SetAgents()
-				}
-				policy = p
-			default:
-				if policy, err = scheduler.New(name, scheduler.Options{}); err != nil {
-					t.Fatal(err)
-				}
+		t.Cleanup(func() {
+			if err := p.Close(); err != nil {
+				t.Error(err)
 			}
-			began := time.Now()
-			r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{})
+		})
+		set(p)
+		return p
+	}
+	for _, load := range []float64{0.8, 1.5} {
+		ratio, lists := 0.0, 3
+		for i := range lists {
+			w, err := workload.Generate(setup, workload.Arrivals{Jobs: 3000, Load: load, Seed: 10000 + uint64(i)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			sum := 0.0
-			for _, j := range r.Jobs {
-				sum += (j.Finish - j.Arrival) / float64(len(r.Jobs))
+			seconds := map[string]float64{}
+			for _, name := range []string{"easy", "srf", "gang", "alone", "agents"} {
+				var policy scheduler.Policy
+				switch name {
+				case "alone":
+					policy = learnt((*Policy).SetAlone)
+				case "agents":
+					policy = learnt((*Policy).SetAgents)
+				default:
+					if policy, err = scheduler.New(name, scheduler.Options{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began := time.Now()
+				r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, j := range r.Jobs {
+					seconds[name] += (j.Finish - j.Arrival) / float64(len(r.Jobs))
+				}
+				t.Logf("load %v, list %d, %s: mean completion %.0f s, the run took %.1f s", load, i, name, seconds[name],
+					time.Since(began).Seconds())
 			}
-			t.Logf("seed %d, %s: completion %.0f s, %d decisions in %.1f s", seed, name, sum, r.Decisions,
-				time.Since(began).Seconds())
+			ratio += math.Log(seconds["agents"]/seconds["alone"]) / float64(lists)
+		}
+		t.Logf("load %v: completion time of agents relative to the network alone: %.3f", load, math.Exp(ratio))
+		if math.Exp(ratio) > 1.03 {
+			t.Errorf("load %v: completion time of agents relative to the network alone: got %.3f, want at most 1.03",
+				load, math.Exp(ratio))
 		}
 	}
 }

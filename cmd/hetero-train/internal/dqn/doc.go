@@ -13,6 +13,7 @@
 //	policy, err := dqn.OpenPolicy(dev, c, scheduler.Options{})      // policy "dqn" of package scheduler
 //	policy, err := dqn.OpenTrained(dev, scheduler.Options{})        // the same, with the built-in network
 //	policy.SetAlone()                                               // the network decides without its baseline
+//	policy.SetAgents()                                              // the same, with one agent for each machine
 //
 // [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] creates
 // the environments of a [Problem]: episodes of jobs on the cluster of a [Source], and on random clusters.

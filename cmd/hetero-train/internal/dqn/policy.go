@@ -138,7 +138,11 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 			p.failure = err
 			return scheduler.Action{}
 		}
-		return p.encoder.start(s, action)
+		a := p.encoder.start(s, action)
+		if p.explain {
+			a.Reason = fmt.Sprintf("the largest bid of an agent: %.3f for %s", bid, p.describe(s, action))
+		}
+		return a
 	}
 	p.pass.set(0, p.seen.State)
 	if err := p.pass.forward(); err != nil {

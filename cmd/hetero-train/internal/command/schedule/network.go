@@ -54,6 +54,7 @@ type policies struct {
 	network string // folder with checkpoints of policy dqn; "" is the built-in network
 	device  string // device that computes the network
 	alone   bool   // policy dqn decides without gang
+	agents  bool   // policy dqn decides with one agent for each machine
 	explain bool
 	keep    bool // never stop a running job
 	warn    func(text string)
@@ -74,11 +75,12 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 	flags.Var(waitBound{&p.bound}, "wait-bound", "`FACTOR,SECONDS|none`: under gang and dqn, the job that has waited longest beyond FACTOR times its running time plus SECONDS gets a reservation")
 	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, or with one of its checkpoints, for policy dqn; default: the built-in network")
 	flags.BoolVar(&p.alone, "alone", false, "policy dqn decides without policy gang: it always takes the action with the largest value, and moves no running job")
+	flags.BoolVar(&p.agents, "agents", false, "policy dqn decides with one agent for each machine, which sees the queue and the GPUs of its machine; implies --alone")
 	flags.StringVar(&p.device, "device", "cpu",
 		"device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
-// checkNetwork refuses --network, --device, --alone and --wait-bound if no policy uses them.
+// checkNetwork refuses --network, --device, --alone, --agents and --wait-bound if no policy uses them.
 func (p *policies) checkNetwork(names ...string) error {
 	if !isPolicy(names[0]) {
 		return nil
@@ -91,7 +93,8 @@ func (p *policies) checkNetwork(names ...string) error {
 	for _, f := range []struct {
 		name string
 		used bool
-	}{{"network", slices.Contains(names, dqn.PolicyName)}, {"device", some}, {"alone", some}} {
+	}{{"network", slices.Contains(names, dqn.PolicyName)}, {"device", some}, {"alone", some},
+		{"agents", some}} {
 		if p.networkFlags.Changed(f.name) && !f.used {
 			return exit.Usagef("%s: --%s has no effect without policy %s: got --policy %s", p.command, f.name,
 				dqn.PolicyName, strings.Join(names, ","))
@@ -102,8 +105,8 @@ func (p *policies) checkNetwork(names ...string) error {
 
 // own returns a copy without open policies, for another goroutine.
 func (p *policies) own() *policies {
-	return &policies{command: p.command, network: p.network, device: p.device, alone: p.alone, explain: p.explain,
-		keep: p.keep, warn: p.warn, bound: p.bound}
+	return &policies{command: p.command, network: p.network, device: p.device, alone: p.alone, agents: p.agents,
+		explain: p.explain, keep: p.keep, warn: p.warn, bound: p.bound}
 }
 
 // warnOnce returns a function that prints each different warning only once. It is safe for concurrent use.
@@ -163,10 +166,15 @@ func (p *policies) openNetwork(flag, folder string, o scheduler.Options) (policy
 	} else {
 		policy, err = p.loadNetwork(flag, folder, o)
 	}
-	if err == nil && p.alone {
+	switch {
+	case err != nil:
+		return nil, err
+	case p.agents:
+		policy.SetAgents()
+	case p.alone:
 		policy.SetAlone()
 	}
-	return policy, err
+	return policy, nil
 }
 
 // loadNetwork opens policy dqn with the newest network of a folder.
