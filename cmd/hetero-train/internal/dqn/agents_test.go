@@ -45,7 +45,8 @@ func TestOneAgentIsThePolicyAlone(t *testing.T) {
 	several := workload.Default()
 	if agents, alone := finish((*Policy).SetAgents, several), finish((*Policy).SetAlone, several); agents == alone ||
 		math.IsNaN(agents) {
-		t.Errorf("4 machines: got sums of the finish times %v with agents and %v alone, want two numbers", agents, alone)
+		t.Errorf("4 machines: got sums of the finish times %v with agents and %v alone, want two numbers", agents,
+			alone)
 	}
 }
 
@@ -101,8 +102,8 @@ func TestAgentsAtAThousandGPUs(t *testing.T) {
 				for _, j := range r.Jobs {
 					seconds[name] += (j.Finish - j.Arrival) / float64(len(r.Jobs))
 				}
-				t.Logf("load %v, list %d, %s: mean completion %.0f s, the run took %.1f s", load, i, name, seconds[name],
-					time.Since(began).Seconds())
+				t.Logf("load %v, list %d, %s: mean completion %.0f s, the run took %.1f s", load, i, name,
+					seconds[name], time.Since(began).Seconds())
 			}
 			ratio += math.Log(seconds["agents"]/seconds["alone"]) / float64(lists)
 		}

@@ -24,8 +24,8 @@
 // channels state planned utilization, time until free, and speed. The facts describe the queue: its length, work,
 // priorities and classes of jobs. The pairs describe each action: running time of the job there, speed relative to its
 // best GPUs, comparative advantage, effect of sharing, similarity score. All values are normalised to about [0, 1], and
-// no value identifies a machine, a type or a kind. With Encoding.Ingested, the facts of package features are added: they
-// are absolute figures, such as the memory of a GPU. [Encoding] defines the layout.
+// no value identifies a machine, a type or a kind. With Encoding.Ingested, the facts of package features are added:
+// they are absolute figures, such as the memory of a GPU. [Encoding] defines the layout.
 //
 // The numbers of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them,
 // so one network decides on any cluster. A training run pads all observations to the size of the largest one. Empty
