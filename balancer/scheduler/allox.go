@@ -46,9 +46,10 @@ func (p *allox) Reset(c *Cluster, w *Workload, s Speeds) error {
 	types := len(c.Types)
 	p.places, p.busy, p.size = make([][]int, types), make([]float64, types), make([]float64, types)
 	p.rates = make([]float64, len(w.Jobs)*types)
+	empty := c.vacant()
 	for i := range w.Jobs {
 		for t := range types {
-			p.rates[i*types+t] = c.EmptySpeed(&w.Jobs[i], w, s, t)
+			p.rates[i*types+t] = empty.speed(&w.Jobs[i], w, s, t)
 		}
 	}
 	return nil
@@ -77,7 +78,7 @@ func (p *allox) Decide(s *State) Action {
 		}
 	}
 	for _, job := range s.Queue { // jobs that need several types are not in the assignment
-		if p.mixed[job] {
+		if p.mixed(job) {
 			if gpus, _, ok := p.any(s, job); ok {
 				a := Action{Verb: Start, Job: job, GPUs: gpus}
 				if p.explain {

@@ -17,19 +17,21 @@ type backfill struct {
 	reserved []int // GPUs
 
 	laterIndex, restIndex freeIndex
-	read                  reader // of later
-	undo                  []int  // GPUs of later that differ from the state of the last copyOf
-	hidden                []int  // GPUs that are reserved in rest
+	read, restRead        reader  // of later and of rest
+	undo                  []int   // GPUs of later that differ from the state of the last copyOf
+	hidden                []int   // GPUs that are reserved in rest
+	restAsked             answers // about restIndex and left
 
 	counts, now, left []int // by type: buffer of count; free GPUs now, and of them not reserved
 }
 
 func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.placer.reset(c, w, s)
-	p.ends.reset(c, w)
-	p.laterIndex.reset(c)
-	p.restIndex.reset(c)
-	p.read, p.undo, p.hidden = reader{}, p.undo[:0], p.hidden[:0]
+	p.ends.reset(c, w, &p.shapes)
+	p.laterIndex.reset(c, &p.shapes)
+	p.restIndex.reset(c, &p.shapes)
+	p.restAsked.reset(&p.shapes)
+	p.read, p.restRead, p.undo, p.hidden = reader{}, reader{}, p.undo[:0], p.hidden[:0]
 	p.later.OnGPU = make([][]int, len(c.GPUs))
 	p.reserved = make([]int, 0, len(c.GPUs))
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
@@ -56,17 +58,29 @@ func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why st
 // passing returns the first job of a list, in the order of its keys up to a limit, for which around finds GPUs, or -1.
 func (p *backfill) passing(s *State, q *waiting, limit, begins float64) int {
 	defer func() { p.free = p.counts }()
-	speed := 0.0
-	fits := func(job int) (some, all bool) {
+	p.asked.begin()
+	p.restAsked.begin()
+	most := func(class int) float64 {
 		p.free = p.now
-		if _, speed, some = p.fastest(s, job); !some {
-			return false, false
+		rate := p.fastestRate(class)
+		if rate == 0 {
+			return -1
+		}
+		if p.free = p.left; p.fastestRate(class) > 0 {
+			return math.Inf(1)
+		}
+		return begins * rate * (1 + endPrecision)
+	}
+	return q.search(limit, most, func(job int) bool {
+		p.free = p.now
+		speed, ok := p.ask(s, &p.index, &p.asked, job)
+		if !ok || p.load(s, job)+s.Remaining[job]/speed <= begins {
+			return ok
 		}
 		p.free = p.left
-		_, _, all = p.fastestOf(&p.rest, &p.restIndex, job)
-		return true, all
-	}
-	return q.search(limit, fits, func(job int) bool { return p.load(s, job)+s.Remaining[job]/speed <= begins })
+		_, ok = p.ask(&p.rest, &p.restIndex, &p.restAsked, job)
+		return ok
+	})
 }
 
 // load returns the time in s for which a resumed job loads its checkpoint.
@@ -164,11 +178,9 @@ func (p *backfill) release(r *Running) {
 // leave sets p.rest to the state without the reserved resources. These are the reserved GPUs, and the CPU cores and the
 // memory that the job needs with them and that no running job frees until the reservation.
 func (p *backfill) leave(s *State, job int) {
-	j, l, rest := &s.Workload.Jobs[job], &p.later, &p.rest
-	up, cpus, memory := append(rest.Up[:0], s.Up...), append(rest.FreeCPUs[:0], s.FreeCPUs...),
-		append(rest.FreeMem[:0], s.FreeMem...)
-	*rest = *s
-	rest.Up, rest.FreeCPUs, rest.FreeMem = up, cpus, memory
+	j, l := &s.Workload.Jobs[job], &p.later
+	p.restOf(s)
+	rest := &p.rest
 	for _, g := range p.reserved {
 		rest.Up[g] = false
 		m := s.Cluster.GPUs[g].Machine
@@ -187,6 +199,24 @@ func (p *backfill) leave(s *State, job int) {
 		}
 	}
 	p.hidden = append(p.hidden[:0], p.reserved...)
+}
+
+// restOf sets p.rest to the state. With a journal, it copies only GPUs and machines that have changed, and those of
+// p.hidden.
+func (p *backfill) restOf(s *State) {
+	up, cpus, memory := p.rest.Up, p.rest.FreeCPUs, p.rest.FreeMem
+	if list, ok := p.restRead.gpus(s); ok {
+		for _, gpus := range [][]int{list, p.hidden} {
+			for _, g := range gpus {
+				m := s.Cluster.GPUs[g].Machine
+				up[g], cpus[m], memory[m] = s.Up[g], s.FreeCPUs[m], s.FreeMem[m]
+			}
+		}
+	} else {
+		up, cpus, memory = append(up[:0], s.Up...), append(cpus[:0], s.FreeCPUs...), append(memory[:0], s.FreeMem...)
+	}
+	p.rest = *s
+	p.rest.Up, p.rest.FreeCPUs, p.rest.FreeMem = up, cpus, memory
 }
 
 // mark records in the journal that policies which read the state next to p.rest see other GPUs.

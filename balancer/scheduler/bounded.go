@@ -43,7 +43,7 @@ type bounded struct {
 	head    int       // the job that became overdue first
 	young   int       // jobs before it arrived at least bound.Seconds ago
 	old     waiting   // jobs that arrived at least bound.Seconds ago, by due
-	shorter waiting   // all jobs, by remaining steps; for each shape, a list of new jobs and one of resumed jobs
+	shorter waiting   // all jobs, by remaining steps
 }
 
 // Unwrap returns the policy without the bound.
@@ -58,8 +58,8 @@ func (p *bounded) Incremental() bool {
 func (p *bounded) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.backfill.reset(c, w, s)
 	p.young = 0
-	p.old.reset(len(w.Jobs), len(p.shapes.first))
-	p.shorter.reset(len(w.Jobs), 2*len(p.shapes.first))
+	p.old.reset(&p.shapes, true)
+	p.shorter.reset(&p.shapes, false)
 	p.due = make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -109,48 +109,37 @@ func (p *bounded) decide(s *State) Action {
 // sort updates p.old, p.head and p.next.
 func (p *bounded) sort(s *State) {
 	at := func(job int) float64 { return s.Workload.Jobs[job].Arrival + p.bound.Seconds }
-	place := func(job int) (list int, key float64) {
-		if job >= p.young {
-			return -1, 0
-		}
-		return p.shapes.of[job], p.due[job]
-	}
+	rank := func(job int) (key float64, listed bool) { return p.due[job], job < p.young }
 	p.next, p.head = math.Inf(1), -1
 	if s.Journal == nil { // such a state may have jobs in any order of arrival
-		p.old.sync(s, func(int) (int, float64) { return -1, 0 })
+		p.old.sync(s, func(int) (float64, bool) { return 0, false })
 		for _, q := range s.Queue {
 			if s.Now < at(q) {
 				p.next = min(p.next, at(q))
 				continue
 			}
-			p.old.add(q, func(job int) (int, float64) { return p.shapes.of[job], p.due[job] })
+			p.old.add(s, q, func(job int) (float64, bool) { return p.due[job], true })
 		}
 	} else {
-		p.old.sync(s, place)
+		p.old.sync(s, rank)
 		for n := len(p.due); p.young < n && !(s.Now < at(p.young)); {
 			p.young++
 			if s.queued(p.young - 1) {
 				p.old.drop(p.young - 1)
-				p.old.add(p.young-1, place)
+				p.old.add(s, p.young-1, rank)
 			}
 		}
 		if i, _ := slices.BinarySearch(s.Queue, p.young); i < len(s.Queue) {
 			p.next = at(s.Queue[i])
 		}
 	}
-	first := item{key: math.Inf(1)}
-	for i := range p.old.lists {
-		l := &p.old.lists[i]
-		if l.n == 0 {
-			continue
-		}
-		if x := l.at(0); x.key <= s.Now && (p.head < 0 || x.before(first)) {
-			first, p.head = x, x.id
-		}
-		after := l.from(item{s.Now, math.MaxInt})
-		if x, ok := after.get(); ok {
-			p.next = min(p.next, x.key)
-		}
+	first := p.old.all.first()
+	if x, ok := first.get(); ok && x.key <= s.Now {
+		p.head = x.id
+	}
+	after := p.old.all.from(item{s.Now, math.MaxInt})
+	if x, ok := after.get(); ok {
+		p.next = min(p.next, x.key)
 	}
 }
 
@@ -159,37 +148,12 @@ func (p *bounded) sort(s *State) {
 func (p *bounded) fill(s *State, begins float64) Action {
 	p.free = p.now
 	defer func() { p.free = p.counts }()
-	p.shorter.sync(s, func(job int) (list int, key float64) {
-		if list = 2 * p.shapes.of[job]; s.Remaining[job] < s.Workload.Jobs[job].Work {
-			list++
-		}
-		return list, s.Remaining[job]
+	p.shorter.sync(s, func(job int) (float64, bool) { return s.Remaining[job], true })
+	p.asked.begin()
+	job, shortest := p.shorter.shortest(begins, true, p.fastestRate, func(job int) (v float64, ok bool) {
+		speed, ok := p.ask(s, &p.index, &p.asked, job)
+		return p.load(s, job) + s.Remaining[job]/speed, ok
 	})
-	shortest, job := begins, -1
-	for i := range p.shorter.lists {
-		l := &p.shorter.lists[i]
-		if l.n == 0 {
-			continue
-		}
-		_, speed, ok := p.fastest(s, l.at(0).id)
-		if !ok {
-			continue
-		}
-		for at := l.first(); ; at.next() { // the last one of the jobs with the shortest time
-			x, ok := at.get()
-			if !ok {
-				break
-			}
-			v := p.load(s, x.id) + s.Remaining[x.id]/speed
-			if !(v < shortest || v == shortest && x.id > job) {
-				if v > shortest {
-					break
-				}
-				continue
-			}
-			shortest, job = v, x.id
-		}
-	}
 	if job < 0 {
 		return Action{}
 	}

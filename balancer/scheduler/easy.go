@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // easy is first come, first served with EASY backfilling (Lifka, The ANL/IBM SP Scheduling System, 1995). Jobs start in
@@ -11,9 +12,8 @@ import (
 // before the first one only if it does not delay the first one. Either it ends before the reservation begins, or it
 // uses neither the reserved GPUs nor the CPU cores and the host memory that the first job needs.
 //
-// The policy never stops a job. While GPUs are free and the first job does not fit, a decision copies the availability
-// of all GPUs and the free resources of all machines, and goes through all shapes of jobs in the workload. It also
-// releases the running jobs one after the other until the first job fits.
+// The policy never stops a job. While GPUs are free and the first job does not fit, a decision releases running jobs
+// one after the other until the first job fits, and goes through all classes of waiting jobs.
 type easy struct {
 	backfill
 	queue waiting
@@ -23,7 +23,7 @@ func (p *easy) Name() string { return "easy" }
 
 func (p *easy) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
-	p.queue.reset(len(w.Jobs), len(p.shapes.first))
+	p.queue.reset(&p.shapes, false)
 	return nil
 }
 
@@ -44,14 +44,13 @@ func (p *easy) Decide(s *State) Action {
 		}
 		return a
 	}
-	// in the order of arrival
-	p.queue.sync(s, func(job int) (int, float64) { return p.shapes.of[job], float64(job) })
-	small := false // some job may fit
-	for shape, job := range p.shapes.first {
-		small = small || p.queue.lists[shape].n > 0 && s.Workload.Jobs[job].GPUs <= free && shape != p.shapes.of[head]
-	}
-	if !small {
-		return Action{}
+	p.queue.sync(s, func(job int) (float64, bool) { return float64(job), true }) // in the order of arrival
+	p.asked.begin()
+	p.asked.refuse(p.shapes.of[head])
+	if !slices.ContainsFunc(p.queue.active, func(class int) bool {
+		return p.shapes.classes[class].gpus <= free && !p.asked.none(class)
+	}) {
+		return Action{} // no job fits
 	}
 	begins := p.reserve(s, head)
 	q := p.passing(s, &p.queue, math.Inf(1), begins)

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 )
 
 // endIndex lists the running jobs of a state, and the GPUs that they use, in the order in which they end. The zero
@@ -23,7 +25,7 @@ type endIndex struct {
 	freeAt []item   // by GPU: its item in gpus; id is -1 if no job uses it
 
 	groups map[groupKey]*group
-	bySize map[int][]*group // by number of GPUs
+	bySize [][]*group // by index into shapes.sizes: groups with jobs
 }
 
 // pace is what [State.Left] uses of a running job.
@@ -51,6 +53,8 @@ type groupKey struct {
 type group struct {
 	groupKey
 	jobs    sorted
+	size    int       // index into endIndex.bySize
+	place   int       // index into endIndex.bySize[size]; only valid while the group has jobs
 	pairing []pairing // by kind: with a job of this kind on the same GPUs; nil if no such pair is known
 	targets []int     // types on which the jobs may be faster
 	known   bool      // targets is valid
@@ -63,11 +67,12 @@ type pairing struct {
 	mine, alone, other float64 // steps/s
 }
 
-func (x *endIndex) reset(c *Cluster, w *Workload) {
+func (x *endIndex) reset(c *Cluster, w *Workload, v *shapes) {
 	x.read, x.freed = reader{}, reader{}
 	x.at, x.end, x.group = make([]int, len(w.Jobs)), make([]item, len(w.Jobs)), make([]*group, len(w.Jobs))
 	x.pace = make([]pace, len(w.Jobs))
 	x.gpus, x.freeAt = make([]sorted, len(c.Types)), make([]item, len(c.GPUs))
+	x.bySize = make([][]*group, len(v.sizes))
 	x.empty()
 }
 
@@ -82,7 +87,10 @@ func (x *endIndex) empty() {
 	for t := range x.gpus {
 		x.gpus[t].clear()
 	}
-	x.groups, x.bySize = map[groupKey]*group{}, map[int][]*group{}
+	x.groups = map[groupKey]*group{}
+	for i := range x.bySize {
+		x.bySize[i] = x.bySize[i][:0]
+	}
 }
 
 // find returns the index of a job in State.Running, or -1.
@@ -156,18 +164,18 @@ func (x *endIndex) add(s *State, v *shapes, i int) {
 	}
 	g := x.groups[k]
 	if g == nil {
-		g = &group{groupKey: k}
+		g = &group{groupKey: k, size: v.classes[v.classOf(r.Job)].size}
 		x.groups[k] = g
-		x.bySize[len(r.GPUs)] = append(x.bySize[len(r.GPUs)], g)
+	}
+	if g.jobs.n == 0 {
+		g.place = len(x.bySize[g.size])
+		x.bySize[g.size] = append(x.bySize[g.size], g)
 	}
 	g.jobs.insert(x.end[r.Job])
 	x.group[r.Job] = g
 }
 
-// maxGroups is the number of groups above which groups without jobs are dropped.
-const maxGroups = 4096
-
-// leave removes a job from its group.
+// leave removes a job from its group. Groups without jobs keep what is known about them, for later jobs.
 func (x *endIndex) leave(job int) {
 	g := x.group[job]
 	if g == nil {
@@ -175,16 +183,20 @@ func (x *endIndex) leave(job int) {
 	}
 	g.jobs.remove(x.end[job])
 	x.group[job] = nil
-	if g.jobs.n > 0 || len(x.groups) <= maxGroups {
+	if g.jobs.n > 0 {
+		return
+	}
+	list := x.bySize[g.size]
+	last := list[len(list)-1]
+	list[g.place], last.place = last, g.place
+	x.bySize[g.size] = list[:len(list)-1]
+	if len(x.groups) <= limits.Groups {
 		return
 	}
 	for k, g := range x.groups {
 		if g.jobs.n == 0 {
 			delete(x.groups, k)
 		}
-	}
-	for n, list := range x.bySize {
-		x.bySize[n] = slices.DeleteFunc(list, func(g *group) bool { return g.jobs.n == 0 })
 	}
 }
 

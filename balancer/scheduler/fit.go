@@ -183,14 +183,16 @@ func (s *State) hosts(j *Job, gpus []int) Refusal {
 }
 
 // Holds returns nil if the empty cluster can hold a job, otherwise an [*UnplaceableError].
-func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
-	j := &w.Jobs[job]
-	if c.holdsUniform(j, w.Kinds[j.Kind].GPUMemory, s) {
+func Holds(c *Cluster, w *Workload, s Speeds, job int) error { return c.vacant().holds(w, s, job) }
+
+func (v *vacant) holds(w *Workload, s Speeds, job int) error {
+	c, j := v.cluster, &w.Jobs[job]
+	if v.holdsUniform(j, w.Kinds[j.Kind].GPUMemory, s) {
 		return nil
 	}
 	total, sawMemory, sawHost, most := 0, false, false, 0
 	for t := range c.Types {
-		n, _ := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
+		n, _ := v.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
 		total += n
 		most = max(most, n)
 	}
@@ -226,34 +228,6 @@ func atMost(n int) string {
 		return gpus(n)
 	}
 	return "at most " + gpus(n)
-}
-
-// room returns the number of GPUs of a type that a job could use together in an empty cluster, and whether these GPUs
-// are on several machines.
-func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bool) (total int, spread bool) {
-	if gpuMemory > c.Types[typ].Memory {
-		*sawMemory = true
-		return 0, false
-	}
-	spread = true
-	for i := range c.Machines {
-		m := &c.Machines[i]
-		have := 0
-		for _, g := range m.GPUs {
-			if c.GPUs[g].Type == typ {
-				have++
-			}
-		}
-		n := min(have, Multiples(m.CPUs, j.CPUs), Multiples(m.Memory, j.Memory))
-		if n < have {
-			*sawHost = true
-		}
-		if n >= j.GPUs {
-			spread = false
-		}
-		total += n
-	}
-	return total, spread
 }
 
 // lacksMixed returns "" if a set of GPUs of several types can hold the job, otherwise the reason. The set consists of

@@ -34,8 +34,10 @@ type gang struct {
 	short  bool                 // plan for at most gangDepth jobs
 	prices map[gangKey]float64  // speeds of mixed sets, steps/s; a cache
 	sets   map[gangKey][]priced // mixed sets that can be the best; a cache
+	latest []gangSets           // by class: the last entry of sets
 
-	keys   []float64 // by job: remaining GPU time on its fastest type, seconds
+	keys   []float64 // by class: GPU time of a step on the fastest type, seconds
+	shares []sharing // by class: whether its jobs can share GPUs
 	counts []int     // by type
 	have   []int     // by type: GPUs that are free now in the plan
 	mix    []int     // by type: best mixed set
@@ -71,6 +73,21 @@ type gangKey struct {
 // maxGangSets limits the cache of mixed sets that can be the best.
 const maxGangSets = 1 << 14
 
+// gangSets is an entry of gang.sets.
+type gangSets struct {
+	key  gangKey // gpus is 0 if there is no entry yet
+	sets []priced
+}
+
+// sharing states whether jobs of a class can share GPUs with jobs of any kind on any type.
+type sharing uint8
+
+const (
+	sharingUnknown sharing = iota
+	sharingNever
+	sharingSometimes
+)
+
 // priced is a mixed set of GPUs.
 type priced struct {
 	speed  float64 // steps/s
@@ -81,19 +98,20 @@ func (p *gang) Name() string { return "gang" }
 
 func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.placer.reset(c, w, s)
-	p.ends.reset(c, w)
+	p.ends.reset(c, w, &p.shapes)
 	p.planner.reset(c, &p.placer.index, &p.ends)
-	p.queue.reset(len(w.Jobs), len(p.shapes.first))
+	p.queue.reset(&p.shapes, true)
 	p.prices, p.sets = map[gangKey]float64{}, map[gangKey][]priced{}
 	p.counts, p.have, p.mix = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
-	p.keys = make([]float64, len(w.Jobs))
-	for i := range w.Jobs {
-		j := &w.Jobs[i]
+	classes := p.shapes.classes
+	p.keys, p.shares, p.latest = make([]float64, len(classes)), make([]sharing, len(classes)),
+		make([]gangSets, len(classes))
+	for i, k := range classes {
 		best := 0.0
 		for t := range c.Types {
-			best = max(best, s.Alone(j.Kind, t, j.GPUs, false), s.Alone(j.Kind, t, j.GPUs, true))
+			best = max(best, s.Alone(k.kind, t, k.gpus, false), s.Alone(k.kind, t, k.gpus, true))
 		}
-		p.keys[i] = float64(j.GPUs) / best // +Inf if it runs on mixed sets only: planned last
+		p.keys[i] = float64(k.gpus) / best // +Inf if it runs on mixed sets only: planned last
 	}
 	return nil
 }
@@ -110,7 +128,7 @@ type plan struct {
 func (p *gang) Decide(s *State) Action {
 	free := p.count(s)
 	p.ends.sync(s, &p.shapes)
-	p.queue.sync(s, func(job int) (int, float64) { return p.shapes.of[job], p.keys[job] * s.Remaining[job] })
+	p.queue.sync(s, func(job int) (float64, bool) { return p.keys[p.shapes.classOf(job)] * s.Remaining[job], true })
 	if len(s.Queue) == 0 {
 		if free == 0 || p.keep {
 			return Action{}
@@ -118,12 +136,21 @@ func (p *gang) Decide(s *State) Action {
 		return p.move(s)
 	}
 	p.begin(s)
-	p.queue.merge() // the least remaining GPU time first
-	end := s.Now    // of the plan, seconds
-	for n := 0; p.queue.more() && (n < gangDepth || n < len(s.Up) && p.left > 0 && !p.short); n++ {
-		job := p.queue.next()
+	end := s.Now              // of the plan, seconds
+	at := p.queue.all.first() // the least remaining GPU time first
+	next, more := at.get()
+	full := false // no GPU is left, and a job may still start
+	for n := 0; more && (n < gangDepth || n < len(s.Up) && p.left > 0 && !p.short); n++ {
+		if p.left <= 0 && !full && !p.someIdle() {
+			if full = p.startsInUse(s, at, gangDepth-n); !full {
+				return Action{}
+			}
+		}
+		job := next.id
+		at.next()
+		next, more = at.get()
 		best := p.choose(s, job)
-		if best.start > s.Now && !(p.mixed[job] && math.IsInf(best.start, 1)) {
+		if best.start > s.Now && !(math.IsInf(best.start, 1) && p.mixed(job)) {
 			if best.typ >= 0 {
 				p.lanes[best.typ].reserve(s.Workload.Jobs[job].GPUs, best.finish)
 				end = max(end, best.finish)
@@ -134,10 +161,26 @@ func (p *gang) Decide(s *State) Action {
 			return a
 		}
 	}
-	if p.queue.more() && p.left > 0 && !p.short {
+	if more && p.left > 0 && !p.short {
 		return p.fill(s, end)
 	}
 	return Action{}
+}
+
+// startsInUse reports whether one of the next n jobs may start although the plan leaves no GPU free: it shares GPUs, or
+// it needs GPUs of several types, for which the plan does not reserve.
+func (p *gang) startsInUse(s *State, at cursor, n int) bool {
+	for ; n > 0; n-- {
+		x, ok := at.get()
+		if !ok {
+			return false
+		}
+		if class := p.shapes.classOf(x.id); p.shapes.classes[class].mixed || p.canShare(s, class) {
+			return true
+		}
+		at.next()
+	}
+	return false
 }
 
 // fill starts the job with the least remaining GPU time on GPUs that the plan leaves free, if the job ends there before
@@ -145,18 +188,22 @@ func (p *gang) Decide(s *State) Action {
 // the faster GPUs busy after the plan, and until then the other GPUs would be idle.
 func (p *gang) fill(s *State, end float64) Action {
 	p.idle(p.free)
-	ends := func(job int, speed float64) bool { return !(s.Now+s.Remaining[job]/speed > end) }
-	speed := 0.0
-	// In each list, the first job ends first.
-	fits := func(job int) (some, all bool) {
-		if p.mixed[job] { // fastest would give it GPUs that jobs of the plan have reserved
-			return false, false
+	p.asked.begin()
+	left := end - s.Now + margin(end, s.Now)
+	most := func(class int) float64 {
+		rate := p.fastestRate(class)
+		if rate == 0 {
+			return -1
 		}
-		_, speed = p.speediest(s, &p.placer.index, job)
-		fit := speed > 0 && ends(job, speed)
-		return fit, fit
+		return left * rate * (1 + endPrecision)
 	}
-	job := p.queue.search(math.Inf(1), fits, nil)
+	job := p.queue.search(math.Inf(1), most, func(job int) bool {
+		if p.mixed(job) { // fastest would give it GPUs that jobs of the plan have reserved
+			return false
+		}
+		speed, ok := p.ask(s, &p.placer.index, &p.asked, job)
+		return ok && !(s.Now+s.Remaining[job]/speed > end)
+	})
 	if job < 0 {
 		return Action{}
 	}
@@ -173,6 +220,16 @@ func (p *gang) fill(s *State, end float64) Action {
 	return a
 }
 
+// someIdle reports whether GPUs are free now in the plan.
+func (p *gang) someIdle() bool {
+	for t := range p.lanes {
+		if p.lanes[t].idle() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // idle counts the GPUs of each type that are free now in the plan.
 func (p *gang) idle(have []int) {
 	for t := range p.lanes {
@@ -186,9 +243,7 @@ func (p *gang) move(s *State) Action {
 	var best candidate
 	for _, groups := range p.ends.bySize {
 		for _, g := range groups {
-			if g.jobs.n > 0 {
-				p.leaves(s, g, &best)
-			}
+			p.leaves(s, g, &best)
 		}
 	}
 	if best.gain == 0 {
@@ -235,7 +290,7 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 		if p.free[t] < j.GPUs {
 			continue
 		}
-		speed := p.placer.index.speed(s, job, t, p.try[:0])
+		speed := p.placer.index.speed(s, p.shapes.of[job], t)
 		if !(speed > 0) {
 			continue
 		}
@@ -269,36 +324,61 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 
 // choose finds the earliest finish of a job in the plan.
 func (p *gang) choose(s *State, job int) plan {
-	j := &s.Workload.Jobs[job]
+	class := p.shapes.classOf(job)
+	k := &p.shapes.classes[class]
+	steps := s.Remaining[job]
 	best := plan{finish: math.Inf(1), start: math.Inf(1), typ: -1, shared: -1}
-	for t := range s.Cluster.Types {
-		if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[t].Memory {
+	for t := range p.lanes {
+		speed, slower := p.shapes.speeds(class, t)
+		if speed == 0 && slower == 0 {
 			continue
 		}
-		start, spread := p.lanes[t].earliest(j.GPUs)
-		speed := s.Speeds.Alone(j.Kind, t, j.GPUs, spread)
-		if math.IsInf(start, 1) || !(speed > 0) {
+		start, spread := p.lanes[t].earliest(k.gpus, k.size)
+		if spread {
+			speed = slower
+		}
+		if math.IsInf(start, 1) || speed == 0 {
 			continue
 		}
-		if finish := start + s.Remaining[job]/speed; finish < best.finish {
+		if finish := start + steps/speed; finish < best.finish {
 			best = plan{finish, start, t, speed, -1}
 		}
 	}
-	if j.GPUs > 1 && len(s.Cluster.Types) > 1 && len(s.Cluster.Types) <= maxMixedTypes {
-		p.mixtures(s, job, &best)
+	if k.gpus > 1 && len(p.lanes) > 1 && len(p.lanes) <= maxMixedTypes {
+		p.mixtures(s, job, class, &best)
 	}
-	p.share(s, job, &best)
+	if p.canShare(s, class) {
+		p.share(s, job, k.size, &best)
+	}
 	return best
+}
+
+// canShare reports whether jobs of a class can share GPUs with some job.
+func (p *gang) canShare(s *State, class int) bool {
+	is := &p.shares[class]
+	if *is != sharingUnknown {
+		return *is == sharingSometimes
+	}
+	*is = sharingNever
+	k := &p.shapes.classes[class]
+	for other := range s.Workload.Kinds {
+		for t := range s.Cluster.Types {
+			if speed, ok := s.Speeds.Shared(k.kind, other, t, k.gpus); ok && speed > 0 {
+				*is = sharingSometimes
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // share predicts the finish time on the GPUs of running jobs, and compares it with the best choice. In a group, the
 // gain is linear up to the job that ends when this job ends, and then constant. The loop reads all jobs of the constant
 // part, and all jobs next to which this job does not fit: up to all running jobs for each job of the plan.
-func (p *gang) share(s *State, job int, best *plan) {
-	j := &s.Workload.Jobs[job]
+func (p *gang) share(s *State, job, size int, best *plan) {
 	without, gain := best.finish, 0.0
-	for _, g := range p.ends.bySize[j.GPUs] {
-		if g.partner >= 0 || g.jobs.n == 0 || g.typ < 0 {
+	for _, g := range p.ends.bySize[size] {
+		if g.partner >= 0 || g.typ < 0 {
 			continue
 		}
 		pair := p.pair(s, g, job)
@@ -379,37 +459,48 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 }
 
 // mixtures predicts the finish times on the mixed sets of free GPUs, and compares them with the best choice.
-func (p *gang) mixtures(s *State, job int, best *plan) {
-	j := &s.Workload.Jobs[job]
-	key := gangKey{kind: j.Kind, gpus: j.GPUs}
+func (p *gang) mixtures(s *State, job, class int, best *plan) {
+	k := &p.shapes.classes[class]
 	types := 0
 	for t := range p.lanes {
-		if n := min(j.GPUs, p.lanes[t].idle()); n > 0 {
+		if p.lanes[t].idle() > 0 {
 			types++
-			key.counts[t] = int32(n)
 		}
 	}
 	if types < 2 {
 		return
 	}
-	sets, known := p.sets[key]
-	if !known {
-		if len(p.sets) >= maxGangSets {
-			clear(p.sets)
-		}
-		for t := range p.have {
-			p.have[t] = int(key.counts[t])
-		}
-		clear(p.counts)
-		sets = p.subsets(s, key.kind, 0, j.GPUs, nil)
-		p.sets[key] = sets
+	key := gangKey{kind: k.kind, gpus: k.gpus}
+	for t := range p.lanes {
+		key.counts[t] = int32(min(k.gpus, p.lanes[t].idle()))
 	}
-	for _, set := range sets {
+	if p.latest[class].key != key {
+		p.latest[class] = gangSets{key, p.setsOf(s, &key)}
+	}
+	for _, set := range p.latest[class].sets {
 		if finish := s.Now + s.Remaining[job]/set.speed; finish < best.finish {
 			*best = plan{finish, s.Now, -1, set.speed, -1}
 			copy(p.mix, set.counts)
 		}
 	}
+}
+
+// setsOf returns the mixed sets that can be the best for a key.
+func (p *gang) setsOf(s *State, key *gangKey) []priced {
+	sets, known := p.sets[*key]
+	if known {
+		return sets
+	}
+	if len(p.sets) >= maxGangSets {
+		clear(p.sets)
+	}
+	for t := range p.have {
+		p.have[t] = int(key.counts[t])
+	}
+	clear(p.counts)
+	sets = p.subsets(s, key.kind, 0, key.gpus, nil)
+	p.sets[*key] = sets
+	return sets
 }
 
 // subsets appends all sets of left GPUs among the types from typ on, together with p.counts, that are faster than all

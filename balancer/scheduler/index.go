@@ -5,27 +5,23 @@ import (
 	"slices"
 )
 
-// freeIndex finds free GPUs of a state in a time that hardly depends on the number of GPUs. The zero value is ready
-// after reset. Call sync before any other method, whenever the state may have changed.
+// freeIndex finds free GPUs of a state in a time that hardly depends on the number of GPUs. For the demands with the
+// most jobs, it has data structures. For other demands, it searches the machines with free GPUs. The zero value is
+// ready after reset. Call sync before any other method, whenever the state may have changed.
 type freeIndex struct {
 	reader
 	cluster *Cluster
+	shapes  *shapes
 	types   int
 	free    []int    // by type: free GPUs
 	count   []int    // by machine and type: free GPUs
 	is      []bitset // by type: whether a GPU is free
+	most    []int    // by type: GPUs of the machine with the most of them
 
-	moved   changes // machines on which free GPUs, CPU cores or memory have changed
-	demands map[demand]*rooms
-	any     *rooms // of jobs that need neither CPU cores nor memory
+	moved changes  // machines on which free GPUs, CPU cores or memory have changed
+	rooms []*rooms // by demand; nil: not used yet, or not among the demands with the most jobs
+	any   *rooms   // of jobs that need neither CPU cores nor memory
 }
-
-// demand is what a job needs on a machine for each GPU.
-type demand struct{ cpus, memory float64 }
-
-// maxDemands is the largest number of different demands with data structures of their own. Each takes time at each
-// change. Jobs with other demands search all machines.
-const maxDemands = 64
 
 // bitset is a set of numbers.
 type bitset []uint64
@@ -64,13 +60,22 @@ type rooms struct {
 	size   [][]int    // by type and number of usable GPUs: the number of machines
 }
 
-func (x *freeIndex) reset(c *Cluster) {
-	*x = freeIndex{cluster: c, types: len(c.Types), free: make([]int, len(c.Types)),
-		count: make([]int, len(c.Machines)*len(c.Types)), is: make([]bitset, len(c.Types)), moved: x.moved,
-		demands: map[demand]*rooms{}}
+func (x *freeIndex) reset(c *Cluster, v *shapes) {
+	*x = freeIndex{cluster: c, shapes: v, types: len(c.Types), free: make([]int, len(c.Types)),
+		count: make([]int, len(c.Machines)*len(c.Types)), is: make([]bitset, len(c.Types)),
+		most: make([]int, len(c.Types)), moved: x.moved, rooms: make([]*rooms, len(v.demands))}
 	x.moved.reset()
 	for t := range x.is {
 		x.is[t] = make(bitset, (len(c.GPUs)+63)/64)
+	}
+	have := make([]int, x.types)
+	for m := range c.Machines {
+		clear(have)
+		for _, g := range c.Machines[m].GPUs {
+			t := c.GPUs[g].Type
+			have[t]++
+			x.most[t] = max(x.most[t], have[t])
+		}
 	}
 	x.any = x.add(demand{})
 }
@@ -78,20 +83,9 @@ func (x *freeIndex) reset(c *Cluster) {
 func (x *freeIndex) add(d demand) *rooms {
 	r := &rooms{demand: d, at: -1, usable: make([]int, len(x.count)), total: make([]int, x.types),
 		sets: make([][]bitset, x.types), size: make([][]int, x.types)}
-	most := make([]int, x.types) // GPUs of a machine
-	have := make([]int, x.types)
-	for m := range x.cluster.Machines {
-		clear(have)
-		for _, g := range x.cluster.Machines[m].GPUs {
-			t := x.cluster.GPUs[g].Type
-			have[t]++
-			most[t] = max(most[t], have[t])
-		}
+	for t, n := range x.most {
+		r.sets[t], r.size[t] = make([]bitset, n+1), make([]int, n+1)
 	}
-	for t := range most {
-		r.sets[t], r.size[t] = make([]bitset, most[t]+1), make([]int, most[t]+1)
-	}
-	x.demands[d] = r
 	return r
 }
 
@@ -150,15 +144,20 @@ func (x *freeIndex) change(g, by int) {
 	}
 }
 
-// rooms returns the data structure for the demand of a job, or nil if there are too many different demands.
-func (x *freeIndex) rooms(s *State, j *Job) *rooms {
-	d := demand{j.CPUs, j.Memory}
-	r := x.demands[d]
+// of returns the data structure for the demand of a shape, or nil if the index has none.
+func (x *freeIndex) of(s *State, shape int) *rooms {
+	d := x.shapes.demand[shape]
+	r := x.rooms[d]
 	if r == nil {
-		if len(x.demands) >= maxDemands {
+		switch {
+		case x.shapes.demands[d] == demand{}:
+			r = x.any
+		case !x.shapes.frequent[d]:
 			return nil
+		default:
+			r = x.add(x.shapes.demands[d])
 		}
-		r = x.add(d)
+		x.rooms[d] = r
 	}
 	x.update(s, r)
 	return r
@@ -190,10 +189,7 @@ func (x *freeIndex) update(s *State, r *rooms) {
 func (r *rooms) move(x *freeIndex, s *State, m int) {
 	for t := range x.types {
 		at := m*x.types + t
-		n := x.count[at]
-		if n > 0 && !(r.cpus*float64(n) <= s.FreeCPUs[m] && r.memory*float64(n) <= s.FreeMem[m]) {
-			n = min(n, Multiples(s.FreeCPUs[m], r.cpus), Multiples(s.FreeMem[m], r.memory))
-		}
+		n := r.usableOf(s, m, x.count[at])
 		old := r.usable[at]
 		if n == old {
 			continue
@@ -212,6 +208,24 @@ func (r *rooms) move(x *freeIndex, s *State, m int) {
 		r.usable[at] = n
 		r.total[t] += n - old
 	}
+}
+
+// usableOf returns how many of n free GPUs of a machine a job with a demand can use at the same time.
+func (d *demand) usableOf(s *State, machine, n int) int {
+	if n > 0 && !(d.cpus*float64(n) <= s.FreeCPUs[machine] && d.memory*float64(n) <= s.FreeMem[machine]) {
+		return min(n, Multiples(s.FreeCPUs[machine], d.cpus), Multiples(s.FreeMem[machine], d.memory))
+	}
+	return n
+}
+
+// fits reports whether a machine has at least n usable GPUs of a type.
+func (r *rooms) fits(typ, n int) bool {
+	for ; n < len(r.size[typ]); n++ {
+		if r.size[typ][n] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // least returns the machine with the fewest usable GPUs of a type among those with at least n, or -1.
@@ -233,58 +247,105 @@ func (r *rooms) most(typ int) int {
 	return n
 }
 
+// search finds n GPUs of a type for a demand without data structures. packed reports whether one machine has them, and
+// ok whether several machines together have them. It reads machines with free GPUs until the answer is known.
+func (x *freeIndex) search(s *State, d *demand, typ, n int) (packed, ok bool) {
+	x.update(s, x.any)
+	total := 0
+	for free := len(x.any.size[typ]) - 1; free > 0; free-- {
+		if x.any.size[typ][free] == 0 {
+			continue
+		}
+		if free < n && total >= n {
+			break
+		}
+		set := x.any.sets[typ][free]
+		for m := set.next(0); m >= 0; m = set.next(m + 1) {
+			usable := d.usableOf(s, m, free)
+			if usable >= n {
+				return true, true
+			}
+			total += usable
+		}
+	}
+	return false, total >= n
+}
+
+// pick is [rooms.least] for a demand without data structures. Call search first.
+func (x *freeIndex) pick(s *State, d *demand, typ, n int) int {
+	best, fewest := -1, 0
+	for free := n; free < len(x.any.size[typ]); free++ {
+		if x.any.size[typ][free] == 0 {
+			continue
+		}
+		set := x.any.sets[typ][free]
+		for m := set.next(0); m >= 0 && !(fewest == n && m > best); m = set.next(m + 1) {
+			usable := d.usableOf(s, m, free)
+			if usable >= n && (best < 0 || usable < fewest || usable == fewest && m < best) {
+				best, fewest = m, usable
+			}
+		}
+	}
+	return best
+}
+
 // place is [State.Place] with the index.
 func (x *freeIndex) place(s *State, job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
-	j := &s.Workload.Jobs[job]
-	r := x.rooms(s, j)
+	shape := x.shapes.of[job]
+	n := x.shapes.classes[x.shapes.class[shape]].gpus
+	if speed = x.speed(s, shape, typ); speed == 0 {
+		return gpus, 0, false
+	}
+	r, machine := x.of(s, shape), -1
+	if r != nil {
+		machine = r.least(typ, n)
+	} else {
+		machine = x.pick(s, &x.shapes.demands[x.shapes.demand[shape]], typ, n)
+	}
+	if machine >= 0 {
+		return s.take(gpus, machine, typ, n), speed, true
+	}
 	if r == nil {
 		return s.Place(job, typ, gpus)
 	}
-	speed, machine := r.speed(s, j, typ)
-	if speed == 0 {
-		return gpus, 0, false
-	}
-	if machine >= 0 {
-		return s.take(gpus, machine, typ, j.GPUs), speed, true
-	}
 	start := len(gpus)
-	n := len(r.size[typ]) - 1
-	for left := j.GPUs; left > 0; n-- {
-		if r.size[typ][n] == 0 {
+	most := len(r.size[typ]) - 1
+	for left := n; left > 0; most-- {
+		if r.size[typ][most] == 0 {
 			continue
 		}
-		for m := r.sets[typ][n].next(0); m >= 0 && left > 0; m = r.sets[typ][n].next(m + 1) {
-			gpus = s.take(gpus, m, typ, min(left, n))
-			left -= min(left, n)
+		for m := r.sets[typ][most].next(0); m >= 0 && left > 0; m = r.sets[typ][most].next(m + 1) {
+			gpus = s.take(gpus, m, typ, min(left, most))
+			left -= min(left, most)
 		}
 	}
 	slices.Sort(gpus[start:])
 	return gpus, speed, true
 }
 
-// speed returns the speed of a job on the GPUs that [freeIndex.place] would choose, 0 if there are none, and the
-// machine of these GPUs, -1 if there are several.
-func (r *rooms) speed(s *State, j *Job, typ int) (speed float64, machine int) {
-	if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[typ].Memory || r.total[typ] < j.GPUs {
-		return 0, -1
-	}
-	machine = r.least(typ, j.GPUs)
-	if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, machine < 0); !(speed > 0) {
-		return 0, -1
-	}
-	return speed, machine
-}
-
-// speed returns the speed that place would return, or 0.
-func (x *freeIndex) speed(s *State, job, typ int, buffer []int) float64 {
-	j := &s.Workload.Jobs[job]
-	if r := x.rooms(s, j); r != nil {
-		speed, _ := r.speed(s, j, typ)
-		return speed
-	}
-	_, speed, ok := s.Place(job, typ, buffer)
-	if !ok {
+// speed returns the speed of the jobs of a shape on the GPUs that [freeIndex.place] would choose, or 0 if there are
+// none.
+func (x *freeIndex) speed(s *State, shape, typ int) float64 {
+	class := x.shapes.class[shape]
+	n := x.shapes.classes[class].gpus
+	packed, spread := x.shapes.speeds(class, typ)
+	if x.free[typ] < n || packed == 0 && spread == 0 {
 		return 0
 	}
-	return speed
+	if r := x.of(s, shape); r != nil {
+		switch {
+		case r.total[typ] < n:
+			return 0
+		case r.fits(typ, n):
+			return packed
+		}
+		return spread
+	}
+	switch one, ok := x.search(s, &x.shapes.demands[x.shapes.demand[shape]], typ, n); {
+	case one:
+		return packed
+	case ok:
+		return spread
+	}
+	return 0
 }

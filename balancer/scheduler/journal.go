@@ -1,5 +1,7 @@
 package scheduler
 
+import "github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
+
 // Journal lists the changes of a [State]. With it, a policy updates its data structures in a time proportional to the
 // changes. Without it, the policy reads the whole state at each decision. Package simulate keeps a journal.
 //
@@ -11,20 +13,16 @@ type Journal struct {
 	starts     int
 }
 
-// journalSize is the number of changes of a kind that a journal keeps at least. A reader that is further behind reads
-// the whole state.
-const journalSize = 1 << 14
-
-// changes is a list of numbers, of which the oldest are dropped.
+// changes is a list of numbers. It keeps at least limits.Journal of them, and drops the oldest.
 type changes struct {
 	base int // number of changes that were dropped
 	list []int
 }
 
 func (c *changes) add(v int) {
-	if len(c.list) >= 2*journalSize {
-		n := copy(c.list, c.list[journalSize:])
-		c.base, c.list = c.base+journalSize, c.list[:n]
+	if size := limits.Journal; len(c.list) >= 2*size {
+		n := copy(c.list, c.list[size:])
+		c.base, c.list = c.base+size, c.list[:n]
 	}
 	c.list = append(c.list, v)
 }

@@ -18,12 +18,15 @@ type lane struct {
 	front sorted // GPUs that a job or the plan uses, by the time at which they are free
 	rest  cursor // further GPUs that a job uses
 	edge  float64
-	known []promise // results of earliest since the last reservation
+	known []promise // by index into shapes.sizes: results of earliest
+	turn  int       // number of the plan and of its reservations of the type
+	job   int       // of the last GPU of pull that only one job uses, or -1
+	end   float64   // of this job
 }
 
 // promise is a result of lane.earliest.
 type promise struct {
-	n      int
+	turn   int // the result is valid in this turn of the lane
 	at     float64
 	spread bool
 }
@@ -42,7 +45,7 @@ type planner struct {
 func (p *planner) reset(c *Cluster, index *freeIndex, ends *endIndex) {
 	*p = planner{index: index, ends: ends, lanes: make([]lane, len(c.Types)), on: make([]int, len(c.Machines))}
 	for t := range p.lanes {
-		p.lanes[t].p, p.lanes[t].typ = p, t
+		p.lanes[t].p, p.lanes[t].typ, p.lanes[t].known = p, t, make([]promise, len(index.shapes.sizes))
 	}
 }
 
@@ -52,7 +55,8 @@ func (p *planner) begin(s *State) {
 	p.index.update(s, p.index.any)
 	for t := range p.lanes {
 		l := &p.lanes[t]
-		l.free, l.ready, l.known = p.index.free[t], 0, l.known[:0]
+		l.free, l.ready, l.job = p.index.free[t], 0, -1
+		l.turn++
 		p.left += l.free
 		l.front.clear()
 		l.rest = p.ends.gpus[t].first()
@@ -87,7 +91,14 @@ func (l *lane) pull() bool {
 	if !ok {
 		return false
 	}
-	l.front.insert(item{key(l.p.ends.until(l.p.s, x.id)), x.id})
+	if on := l.p.s.OnGPU[x.id]; len(on) != 1 {
+		l.front.insert(item{key(l.p.ends.until(l.p.s, x.id)), x.id})
+	} else {
+		if on[0] != l.job { // the GPUs of a job follow one after the other
+			l.job, l.end = on[0], key(l.p.ends.until(l.p.s, x.id))
+		}
+		l.front.insert(item{l.end, x.id})
+	}
 	l.rest.next()
 	l.aim()
 	return true
@@ -106,16 +117,14 @@ func (l *lane) need(n int) bool {
 
 // earliest returns the time at which n GPUs of the type are free in the plan, and whether they are on several machines.
 // It prefers GPUs of one machine if they are not free later than those of several machines. reserve may still take GPUs
-// of other machines: see reserve.
-func (l *lane) earliest(n int) (at float64, spread bool) {
-	for _, k := range l.known {
-		if k.n == n {
-			return k.at, k.spread
-		}
+// of other machines: see reserve. size is the index of n in shapes.sizes.
+func (l *lane) earliest(n, size int) (at float64, spread bool) {
+	k := &l.known[size]
+	if k.turn != l.turn {
+		at, spread = l.find(n)
+		*k = promise{l.turn, at, spread}
 	}
-	at, spread = l.find(n)
-	l.known = append(l.known, promise{n, at, spread})
-	return at, spread
+	return k.at, k.spread
 }
 
 func (l *lane) find(n int) (at float64, spread bool) {
@@ -138,24 +147,21 @@ func (l *lane) find(n int) (at float64, spread bool) {
 // together reports whether n GPUs of one machine are free at a time.
 func (l *lane) together(n int, at float64) bool {
 	p := l.p
-	defer func() {
-		for _, m := range p.touched {
-			p.on[m] = 0
-		}
-		p.touched = p.touched[:0]
-	}()
-	one := func(g int) bool {
-		m := p.s.Cluster.GPUs[g].Machine
-		if p.on[m] == 0 {
-			p.touched = append(p.touched, m)
-		}
-		p.on[m]++
-		return p.on[m] >= n
+	found := l.count(n, at)
+	for _, m := range p.touched {
+		p.on[m] = 0
 	}
+	p.touched = p.touched[:0]
+	return found
+}
+
+// count counts in p.on the GPUs of each machine that are free at a time, until a machine has n.
+func (l *lane) count(n int, at float64) bool {
+	p := l.p
 	if l.free > 0 {
 		free := p.index.is[l.typ]
 		for g := free.next(0); g >= 0; g = free.next(g + 1) {
-			if one(g) {
+			if p.add(g) >= n {
 				return true
 			}
 		}
@@ -165,10 +171,20 @@ func (l *lane) together(n int, at float64) bool {
 		if !ok || x.key > at {
 			return false
 		}
-		if one(x.id) {
+		if p.add(x.id) >= n {
 			return true
 		}
 	}
+}
+
+// add counts a GPU of a machine.
+func (p *planner) add(g int) int {
+	m := p.s.Cluster.GPUs[g].Machine
+	if p.on[m] == 0 {
+		p.touched = append(p.touched, m)
+	}
+	p.on[m]++
+	return p.on[m]
 }
 
 // idle returns the number of GPUs that are free now in the plan.
@@ -186,7 +202,7 @@ func (l *lane) reserve(n int, until float64) {
 		panic(fmt.Sprintf("scheduler: a plan reserves %d GPUs of a type, but want more than the %d that are free now",
 			n, l.idle()))
 	}
-	l.known = l.known[:0]
+	l.turn++
 	g := -1
 	if l.free > 0 {
 		g = l.p.index.is[l.typ].next(0)

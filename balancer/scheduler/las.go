@@ -64,19 +64,17 @@ func (p *las) Decide(s *State) Action {
 			if q == p.job || p.served(q) != second {
 				continue
 			}
-			shape := p.shapes.of[q]
-			if !p.waits[shape] {
-				p.countOf(view, p.indexOf(view))
-				if gpus, _, ok := p.fastestOf(view, p.indexOf(view), q); ok {
-					return p.start(s, q, gpus)
-				}
-				p.waits[shape] = true
+			if !p.waits(view, q) {
+				return p.start(s, q, p.gpusOf(view, q))
 			}
-			if !second && !p.stays[shape] {
+			if second {
+				continue
+			}
+			if _, stays := p.stays.of(p.shapes.of[q]); !stays {
 				if p.preempt(s, q, func(r *Running) bool { return p.served(r.Job) }) == stopSome {
 					return p.Decide(s)
 				}
-				p.stays[shape] = true
+				p.stays.refuseOnly(p.shapes.of[q])
 			}
 		}
 	}

@@ -60,7 +60,8 @@ type maxmin struct {
 	reset0  float64   // seconds: last allocation; NaN: none
 	arrived int
 	ended   int
-	refused []bool // by shape: its jobs do not fit
+	queue   waiting // all jobs, in the order of arrival
+	chosen  waiting // jobs with a target
 }
 
 // entry is a job on a type of GPU.
@@ -113,13 +114,16 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.used, p.left = make([]float64, len(c.Types)), make([]int, len(c.Types))
 	p.target, p.known = make([]int, len(w.Jobs)), make([]bool, len(w.Jobs))
 	p.last, p.round, p.reset0, p.arrived, p.ended = 0, math.Inf(-1), math.NaN(), -1, -1
+	p.queue.reset(&p.shapes, false)
+	p.chosen.reset(&p.shapes, true)
+	empty := c.vacant()
 	for i := range w.Jobs {
 		p.target[i] = -1
 		j := &w.Jobs[i]
 		rates := p.rates[i*len(c.Types) : (i+1)*len(c.Types)]
 		fastest := 0.0
 		for t := range rates {
-			rates[t] = c.EmptySpeed(j, w, s, t)
+			rates[t] = empty.speed(j, w, s, t)
 			fastest = max(fastest, rates[t])
 		}
 		if fastest > 0 {
@@ -155,7 +159,7 @@ func (p *maxmin) Decide(s *State) Action {
 	types := len(s.Cluster.Types)
 	for i := range s.Running {
 		r := &s.Running[i]
-		if math.IsInf(r.Leaves, 1) && !p.mixed[r.Job] && p.target[r.Job] != s.Cluster.GPUs[r.GPUs[0]].Type {
+		if math.IsInf(r.Leaves, 1) && !p.mixed(r.Job) && p.target[r.Job] != s.Cluster.GPUs[r.GPUs[0]].Type {
 			why := ""
 			if t := p.target[r.Job]; p.explain && t >= 0 {
 				why = "the job has GPUs of type " + s.Cluster.Types[t].Name + " in this round"
@@ -166,12 +170,14 @@ func (p *maxmin) Decide(s *State) Action {
 		}
 	}
 	if len(s.Queue) > 0 && p.count(s) > 0 {
-		for _, job := range s.Queue {
-			if t := p.target[job]; t >= 0 {
-				if gpus, _, ok := p.place(s, job, t); ok {
-					return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.fraction(p.x[job*types+t])}
-				}
+		p.chosen.sync(s, func(job int) (float64, bool) { return float64(job), p.target[job] >= 0 })
+		at := p.chosen.all.first()
+		for x, ok := at.get(); ok; x, ok = at.get() {
+			t := p.target[x.id]
+			if gpus, _, ok := p.place(s, x.id, t); ok {
+				return Action{Verb: Start, Job: x.id, GPUs: gpus, Reason: p.fraction(p.x[x.id*types+t])}
 			}
+			at.next()
 		}
 		if job := p.fill(s); job >= 0 {
 			if gpus, _, ok := p.fastest(s, job); ok {
@@ -300,6 +306,7 @@ func (p *maxmin) allocate(s *State) {
 // fraction, deficit and speed on two types.
 func (p *maxmin) choose(s *State) {
 	types := len(s.Cluster.Types)
+	p.chosen.read = reader{} // the targets change without a record in the journal
 	clear(p.left)
 	for g, up := range s.Up {
 		if up {
@@ -349,14 +356,15 @@ func (p *maxmin) fill(s *State) int {
 			return -1
 		}
 	}
-	p.refused = append(p.refused[:0], make([]bool, len(p.shapes.first))...)
-	for _, job := range s.Queue {
-		if shape := p.shapes.of[job]; !p.refused[shape] {
-			if _, _, ok := p.fastest(s, job); ok {
-				return job
-			}
-			p.refused[shape] = true
+	p.queue.sync(s, func(job int) (float64, bool) { return float64(job), true })
+	p.asked.begin()
+	return p.queue.search(math.Inf(1), func(class int) float64 {
+		if p.fastestRate(class) == 0 {
+			return -1
 		}
-	}
-	return -1
+		return math.Inf(1)
+	}, func(job int) bool {
+		_, ok := p.ask(s, &p.index, &p.asked, job)
+		return ok
+	})
 }

@@ -10,27 +10,22 @@ import (
 type placer struct {
 	explain bool
 	shapes  shapes
-	mixed   []bool // by job: the job does not fit on GPUs of one type
 	index   freeIndex
-	free    []int // by type: free GPUs
+	free    []int   // by type: free GPUs
+	asked   answers // about index and free
 	best    []int
-	try     []int
 }
 
 func (p *placer) reset(c *Cluster, w *Workload, s Speeds) {
 	p.free = make([]int, len(c.Types))
-	p.best, p.try = make([]int, 0, len(c.GPUs)), make([]int, 0, len(c.GPUs))
-	p.index.reset(c)
-	p.shapes.reset(w)
-	mixed := make([]bool, len(p.shapes.first))
-	for i, job := range p.shapes.first {
-		mixed[i] = !c.holdsUniform(&w.Jobs[job], w.Kinds[w.Jobs[job].Kind].GPUMemory, s)
-	}
-	p.mixed = make([]bool, len(w.Jobs))
-	for i, shape := range p.shapes.of {
-		p.mixed[i] = mixed[shape]
-	}
+	p.best = make([]int, 0, len(c.GPUs))
+	p.shapes.reset(c, w, s)
+	p.index.reset(c, &p.shapes)
+	p.asked.reset(&p.shapes)
 }
+
+// mixed reports whether a job does not fit on GPUs of one type.
+func (p *placer) mixed(job int) bool { return p.shapes.mixed[p.shapes.of[job]] }
 
 // Incremental implements [Incremental].
 func (p *placer) Incremental() bool { return true }
@@ -62,7 +57,7 @@ func (p *placer) fastestOf(s *State, x *freeIndex, job int) (gpus []int, speed f
 		p.best, speed, ok = x.place(s, job, typ, p.best[:0])
 		return p.best, speed, ok
 	}
-	if p.mixed[job] {
+	if p.mixed(job) {
 		return p.any(s, job)
 	}
 	return p.best, 0, false
@@ -70,19 +65,123 @@ func (p *placer) fastestOf(s *State, x *freeIndex, job int) (gpus []int, speed f
 
 // speediest returns the type of the free GPUs on which a job is fastest, and its speed; -1 if there are none.
 func (p *placer) speediest(s *State, x *freeIndex, job int) (typ int, speed float64) {
+	shape := p.shapes.of[job]
+	n := p.shapes.classes[p.shapes.class[shape]].gpus
 	typ = -1
 	for t, free := range p.free {
-		if free < s.Workload.Jobs[job].GPUs {
+		if free < n {
 			continue
 		}
-		if v := x.speed(s, job, t, p.try[:0]); v > speed {
+		if v := x.speed(s, shape, t); v > speed {
 			typ, speed = t, v
 		}
 	}
 	return typ, speed
 }
 
-// place is [State.Place] on the state of the last count.
+// fastestRate returns a speed in steps/s that no job of a class exceeds on the GPUs that fastest would choose. It is 0
+// if no job of the class fits, and +Inf if the speed is not known. Unlike fastest, it ignores CPU cores and memory.
+func (p *placer) fastestRate(class int) (best float64) {
+	k := &p.shapes.classes[class]
+	if k.mixed {
+		return math.Inf(1)
+	}
+	for t, free := range p.free {
+		if free >= k.gpus {
+			packed, spread := p.shapes.speeds(class, t)
+			best = max(best, packed, spread)
+		}
+	}
+	return best
+}
+
+// answers keeps for one decision which shapes of jobs are refused. If a job does not fit, no job of its class fits that
+// needs at least as many CPU cores and as much memory. The zero value is ready after reset.
+type answers struct {
+	shapes *shapes
+	turn   int // number of the decision
+	shape  []answer
+	class  []refusal
+}
+
+// answer is the answer for a shape.
+type answer struct {
+	turn  int // it is valid in this decision
+	ok    bool
+	speed float64 // steps/s
+}
+
+// refusal is a demand with which jobs of a class do not fit.
+type refusal struct {
+	turn int // it is valid in this decision
+	demand
+}
+
+func (a *answers) reset(v *shapes) {
+	*a = answers{shapes: v, turn: 1, shape: make([]answer, len(v.first)), class: make([]refusal, len(v.classes))}
+}
+
+// begin forgets all answers.
+func (a *answers) begin() { a.turn++ }
+
+// accept records that jobs of a shape fit.
+func (a *answers) accept(shape int, speed float64) { a.shape[shape] = answer{a.turn, true, speed} }
+
+// refuseOnly records that jobs of a shape are refused, for a reason that does not hold for larger demands.
+func (a *answers) refuseOnly(shape int) { a.shape[shape] = answer{turn: a.turn} }
+
+// refuse records that jobs of a shape do not fit.
+func (a *answers) refuse(shape int) {
+	v := a.shapes
+	a.refuseOnly(shape)
+	class := v.class[shape]
+	if v.classes[class].odd || v.mixed[shape] {
+		return
+	}
+	d, old := v.demands[v.demand[shape]], &a.class[class]
+	if old.turn != a.turn || old.covers(d) {
+		*old = refusal{a.turn, d}
+	}
+}
+
+// of returns the answer for a shape; known is false if there is none yet.
+func (a *answers) of(shape int) (is answer, known bool) {
+	v := a.shapes
+	if is = a.shape[shape]; is.turn == a.turn {
+		return is, true
+	}
+	if r := &a.class[v.class[shape]]; r.turn == a.turn && !v.mixed[shape] &&
+		v.demands[v.demand[shape]].covers(r.demand) {
+		return answer{}, true
+	}
+	return answer{}, false
+}
+
+// none reports whether all jobs of a class are refused.
+func (a *answers) none(class int) bool {
+	k, r := &a.shapes.classes[class], &a.class[class]
+	return r.turn == a.turn && !k.mixed && k.least.covers(r.demand)
+}
+
+// ask returns whether fastestOf finds GPUs for a job, and the speed of the job on them.
+func (p *placer) ask(s *State, x *freeIndex, a *answers, job int) (speed float64, ok bool) {
+	shape := p.shapes.of[job]
+	if is, known := a.of(shape); known {
+		return is.speed, is.ok
+	}
+	typ, speed := p.speediest(s, x, job)
+	if ok = typ >= 0; !ok && p.mixed(job) {
+		_, speed, ok = p.any(s, job)
+	}
+	if !ok {
+		a.refuse(shape)
+		return 0, false
+	}
+	a.accept(shape, speed)
+	return speed, true
+}
+
+// place is [State.Place] on the state of the last count. The slice is valid until the next call.
 func (p *placer) place(s *State, job, typ int) (gpus []int, speed float64, ok bool) {
 	return p.index.place(s, job, typ, p.best[:0])
 }
@@ -95,7 +194,7 @@ func (p *placer) first(s *State, job int) (gpus []int, speed float64, ok bool) {
 			return chosen, v, true
 		}
 	}
-	if p.mixed[job] {
+	if p.mixed(job) {
 		return p.any(s, job)
 	}
 	return nil, 0, false
@@ -125,7 +224,7 @@ func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 
 // why returns the reason for the GPUs of a job: usual, or that no single type can hold the job.
 func (p *placer) why(s *State, job int, gpus []int, usual string) string {
-	if p.mixed[job] {
+	if p.mixed(job) {
 		return "no type alone can hold the job, so it gets free GPUs of several types: " + s.types(gpus)
 	}
 	return usual
@@ -181,27 +280,4 @@ func slowestSpeed(c *Cluster, j *Job, s Speeds) float64 {
 		return 0
 	}
 	return slowest
-}
-
-// holdsUniform reports whether a job fits on GPUs of one type of an empty cluster.
-func (c *Cluster) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
-	var memory, host bool
-	for t := range c.Types {
-		n, spread := c.room(j, gpuMemory, t, &memory, &host)
-		if n >= j.GPUs && (s.Alone(j.Kind, t, j.GPUs, true) > 0 || !spread && s.Alone(j.Kind, t, j.GPUs, false) > 0) {
-			return true
-		}
-	}
-	return false
-}
-
-// EmptySpeed returns the speed of a job on GPUs of a type of an empty cluster, in steps/s. It returns 0 if the job does
-// not fit there.
-func (c *Cluster) EmptySpeed(j *Job, w *Workload, s Speeds, typ int) float64 {
-	var memory, host bool
-	n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, typ, &memory, &host)
-	if n < j.GPUs {
-		return 0
-	}
-	return s.Alone(j.Kind, typ, j.GPUs, spread)
 }

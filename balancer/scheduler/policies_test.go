@@ -374,7 +374,7 @@ func TestGangFillsWithoutReservedGPUs(t *testing.T) {
 	s := still(jobs...).sized(3, 3).run(0, 2, 0).run(1, 2, 1)
 	s.Speeds = table{[][2]float64{{2, 1e-30}, {2, 1}, {2, 1.5}}}
 	p := reset(t, "gang", Options{}, s)
-	if !p.(*gang).mixed[len(jobs)-1] {
+	if !p.(*gang).mixed(len(jobs) - 1) {
 		t.Fatal("got a job that fits on GPUs of one type")
 	}
 	if got := p.Decide(s); got.Verb != Wait {

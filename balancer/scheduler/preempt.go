@@ -8,11 +8,12 @@ import (
 // preemptor stops running jobs for a job of the queue. The GPUs of the stopped jobs stay free until this job starts.
 type preemptor struct {
 	backfill
-	job     int    // for which jobs were stopped; -1: none
-	gpus    []int  // that this job gets
-	victims []int  // jobs that are yet to be stopped
-	waits   []bool // by shape: its jobs do not fit, in this decision
-	stays   []bool // by shape: no jobs can be stopped for its jobs, in this decision
+	job     int     // for which jobs were stopped; -1: none
+	gpus    []int   // that this job gets
+	victims []int   // jobs that are yet to be stopped
+	stays   answers // no jobs can be stopped for shapes that are refused
+	leaving []int   // indices into State.Running: buffer of preempt
+	yields  []int   // by type: GPUs of these jobs
 }
 
 func newPreemptor(o Options) preemptor {
@@ -22,12 +23,33 @@ func newPreemptor(o Options) preemptor {
 func (p *preemptor) reset(c *Cluster, w *Workload, s Speeds) {
 	p.backfill.reset(c, w, s)
 	p.job, p.victims = -1, p.victims[:0]
+	p.stays.reset(&p.shapes)
+	p.yields = make([]int, len(c.Types))
 }
 
 // begin forgets which shapes do not fit.
 func (p *preemptor) begin() {
-	p.waits = append(p.waits[:0], make([]bool, len(p.shapes.first))...)
-	p.stays = append(p.stays[:0], make([]bool, len(p.shapes.first))...)
+	p.asked.begin()
+	p.stays.begin()
+}
+
+// waits reports whether a job finds no free GPUs in a state that settle returned.
+func (p *preemptor) waits(view *State, job int) bool {
+	if is, known := p.asked.of(p.shapes.of[job]); known {
+		return !is.ok
+	}
+	x := p.indexOf(view)
+	p.countOf(view, x)
+	_, ok := p.ask(view, x, &p.asked, job)
+	return !ok
+}
+
+// gpusOf returns the GPUs for a job that does not wait. The slice is valid until the next call.
+func (p *preemptor) gpusOf(view *State, job int) []int {
+	x := p.indexOf(view)
+	p.countOf(view, x)
+	gpus, _, _ := p.fastestOf(view, x, job)
+	return gpus
 }
 
 // stop returns the next job to stop; ok is false if there is none.
@@ -101,16 +123,28 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) sto
 	if p.job >= 0 {
 		return stopTaken
 	}
-	p.copyOf(s)
+	clear(p.yields)
 	some := false
+	p.leaving = p.leaving[:0]
 	for i := range s.Running {
 		if r := &s.Running[i]; math.IsInf(r.Leaves, 1) && r.Ready <= s.Now && yields(r) {
-			p.release(r)
+			p.leaving = append(p.leaving, i)
+			for _, g := range r.GPUs {
+				p.yields[s.Cluster.GPUs[g].Type]++
+			}
 			some = true
 		}
 	}
 	if !some {
 		return stopNone
+	}
+	p.count(s)
+	if !p.mixed(job) && !p.enough(s.Workload.Jobs[job].GPUs) {
+		return stopFew
+	}
+	p.copyOf(s)
+	for _, i := range p.leaving {
+		p.release(&s.Running[i])
 	}
 	p.countOf(&p.later, &p.laterIndex)
 	gpus, _, ok := p.fastestOf(&p.later, &p.laterIndex, job)
@@ -131,4 +165,14 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) sto
 	}
 	p.job = job
 	return stopSome
+}
+
+// enough reports whether some type may have n GPUs when all jobs that yield have stopped.
+func (p *preemptor) enough(n int) bool {
+	for t, free := range p.free {
+		if free+p.yields[t] >= n {
+			return true
+		}
+	}
+	return false
 }

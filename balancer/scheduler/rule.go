@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Constants of policy rule.
@@ -19,10 +20,14 @@ const (
 // rule starts the job with the highest score that fits. The job gets the free GPUs on which it is fastest, in the
 // machine with the fewest free GPUs after the start (best fit). The score is the priority plus the waiting time divided
 // by the ageing time.
+//
+// The order of two jobs does not change while they wait, except by rounding errors of their scores. The list of waiting
+// jobs has the scores at time 0 as keys. A decision computes the exact scores of the jobs that it considers.
 type rule struct {
 	placer
-	ageing  float64 // seconds
-	refused []bool  // by shape: its jobs do not fit
+	ageing float64 // seconds
+	queue  waiting // by minus the score at time 0
+	batch  []ranked
 }
 
 func (p *rule) Name() string { return "rule" }
@@ -30,6 +35,7 @@ func (p *rule) Name() string { return "rule" }
 func (p *rule) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
 	p.ageing = ruleAgeing * meanSeconds(c, w, s)
+	p.queue.reset(&p.shapes, false)
 	return nil
 }
 
@@ -57,32 +63,59 @@ func (p *rule) score(s *State, job int) float64 {
 
 func (p *rule) Decide(s *State) Action {
 	total := p.count(s)
-	if total == 0 {
+	if total == 0 || len(s.Queue) == 0 {
 		return Action{}
 	}
-	p.refused = append(p.refused[:0], make([]bool, len(p.shapes.first))...)
-	for {
-		// The lowest key, minus the score, comes first. A job that does not fit and has a high score blocks the jobs
-		// after it.
-		best, block := ranked{math.Inf(1), -1}, ranked{math.Inf(1), -1}
-		for _, q := range s.Queue {
-			v := ranked{-p.score(s, q), q}
-			if !p.refused[p.shapes.of[q]] {
-				if best.job < 0 || v.before(best) {
-					best = v
-				}
-			} else if -v.key >= ruleOverdue && (block.job < 0 || v.before(block)) {
-				block = v
+	p.queue.sync(s, func(job int) (float64, bool) {
+		j := &s.Workload.Jobs[job]
+		return j.Arrival/p.ageing - j.Priority, true
+	})
+	p.asked.begin()
+	for p.queue.merge(); p.queue.more(); {
+		for _, v := range p.next(s) {
+			if speed, ok := p.ask(s, &p.index, &p.asked, v.job); ok {
+				gpus, _, _ := p.fastest(s, v.job)
+				return p.start(s, v.job, -v.key, gpus, speed)
+			}
+			if -v.key >= ruleOverdue { // blocks the jobs with lower scores
+				return Action{}
 			}
 		}
-		if best.job < 0 || block.job >= 0 && block.before(best) {
-			return Action{}
-		}
-		if gpus, speed, ok := p.fastest(s, best.job); ok {
-			return p.start(s, best.job, -best.key, gpus, speed)
-		}
-		p.refused[p.shapes.of[best.job]] = true
 	}
+	return Action{}
+}
+
+// next returns jobs of the queue in the order of their scores, the highest first, with minus the score as key. It
+// leaves out jobs of classes that are refused and do not block others. All later jobs have lower scores.
+func (p *rule) next(s *State) []ranked {
+	p.batch = p.batch[:0]
+	age := s.Now / p.ageing
+	// of the difference between a key plus the age and the exact score; Priority is at most 1
+	margin := func(key float64) float64 { return endPrecision * (math.Abs(key) + math.Abs(age) + 1) }
+	latest := math.Inf(-1)
+	for p.queue.more() {
+		h := &p.queue.heads[0]
+		if p.asked.none(h.class) && age-h.key+margin(h.key) < ruleOverdue {
+			p.queue.skip()
+			continue
+		}
+		if len(p.batch) > 0 && h.key-margin(h.key) > latest {
+			break
+		}
+		latest = max(latest, h.key+margin(h.key))
+		job := p.queue.next()
+		p.batch = append(p.batch, ranked{-p.score(s, job), job})
+	}
+	slices.SortFunc(p.batch, func(a, b ranked) int {
+		switch {
+		case a.before(b):
+			return -1
+		case b.before(a):
+			return 1
+		}
+		return 0
+	})
+	return p.batch
 }
 
 func (p *rule) start(s *State, job int, score float64, gpus []int, speed float64) Action {

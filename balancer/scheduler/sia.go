@@ -113,12 +113,13 @@ func (p *sia) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.starts, p.stopping, p.moves = p.starts[:0], p.stopping[:0], map[int]int{}
 	p.round, p.gaps = math.Inf(-1), Gaps{}
 	p.costless = !slices.ContainsFunc(w.Kinds, func(k Kind) bool { return k.Save+k.Load > 0 })
+	empty := c.vacant()
 	fastest := make([]float64, len(p.shapes.first)) // steps/s
 	for shape, job := range p.shapes.first {
 		j, g := &w.Jobs[job], p.goodput[shape*types:(shape+1)*types]
 		slowest := math.Inf(1)
 		for t := range g {
-			if g[t] = c.EmptySpeed(j, w, s, t); g[t] > 0 {
+			if g[t] = empty.speed(j, w, s, t); g[t] > 0 {
 				slowest, fastest[shape] = min(slowest, g[t]), max(fastest[shape], g[t])
 			}
 		}
@@ -126,7 +127,7 @@ func (p *sia) Reset(c *Cluster, w *Workload, s Speeds) error {
 			if g[t] > 0 {
 				g[t] = g[t] / slowest * float64(j.GPUs)
 			}
-			if p.mixed[job] { // at most the speed of that many of its fastest GPUs
+			if p.mixed(job) { // at most the speed of that many of its fastest GPUs
 				fastest[shape] = max(fastest[shape], float64(j.GPUs)*s.Alone(j.Kind, t, 1, false))
 			}
 		}
@@ -158,7 +159,7 @@ func (p *sia) Decide(s *State) Action {
 			return a
 		}
 		for _, job := range s.Queue {
-			if p.mixed[job] {
+			if p.mixed(job) {
 				if gpus, _, ok := p.any(s, job); ok {
 					a := Action{Verb: Start, Job: job, GPUs: gpus}
 					if p.explain {
@@ -188,7 +189,7 @@ func (p *sia) settled(s *State) bool {
 	}
 	for i := range s.Running {
 		r := &s.Running[i]
-		if !p.mixed[r.Job] {
+		if !p.mixed(r.Job) {
 			g := p.row(r.Job)
 			if g[s.Cluster.GPUs[r.GPUs[0]].Type] < slices.Max(g) {
 				return false
@@ -251,7 +252,7 @@ func (p *sia) begin(s *State) {
 		r := &s.Running[i]
 		switch {
 		case !math.IsInf(r.Leaves, 1): // its GPUs will be free
-		case p.mixed[r.Job] || r.Ready > s.Now: // it keeps its GPUs
+		case p.mixed(r.Job) || r.Ready > s.Now: // it keeps its GPUs
 			for _, g := range r.GPUs {
 				p.size[s.Cluster.GPUs[g].Type]--
 			}
@@ -316,7 +317,7 @@ func (p *sia) refill(s *State) bool {
 		j := &s.Workload.Jobs[job]
 		value := p.program.add(len(p.groups[i].jobs), j.GPUs)
 		for t, g := range p.row(job) {
-			if g > 0 && p.free[t] >= j.GPUs && p.index.speed(s, job, t, p.try[:0]) > 0 {
+			if g > 0 && p.free[t] >= j.GPUs && p.index.speed(s, p.shapes.of[job], t) > 0 {
 				value[t] = worth(g)
 				some = true
 			}
@@ -335,7 +336,7 @@ func (p *sia) refill(s *State) bool {
 func (p *sia) collect(s *State) {
 	p.groups = p.groups[:0]
 	for _, job := range s.Queue {
-		if p.mixed[job] {
+		if p.mixed(job) {
 			continue
 		}
 		shape := p.shapes.of[job]

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 )
 
 // A sorted list must have the items of a sorted slice after any inserts and removals, with blocks that are split,
@@ -67,6 +69,44 @@ func TestSortedEqualsASlice(t *testing.T) {
 	}
 }
 
+// After removals in any order, few blocks must remain, and blocks must know a number that is at most all values.
+func TestBlocksAreMerged(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	l := sorted{value: make([]float64, 20000)}
+	for id := range l.value {
+		l.value[id] = random.Float64()
+		l.insert(item{float64(id % 5000), id})
+	}
+	full := len(l.blocks)
+	for k, id := range random.Perm(len(l.value)) {
+		if !l.remove(item{float64(id % 5000), id}) {
+			t.Fatalf("the list has not item %d", id)
+		}
+		if most := 2 + 8*l.n/limits.Block; len(l.blocks) > most {
+			t.Fatalf("after %d removals, got %d blocks with %d items, want at most %d blocks", k+1, len(l.blocks), l.n,
+				most)
+		}
+		if k%1000 > 0 {
+			continue
+		}
+		n := 0
+		for i := range l.blocks {
+			for _, x := range l.blocks[i].items() {
+				if n++; l.value[x.id] < l.blocks[i].least {
+					t.Fatalf("block %d: got %v as the least value, but item %d has %v", i, l.blocks[i].least, x.id,
+						l.value[x.id])
+				}
+			}
+		}
+		if n != l.n {
+			t.Fatalf("got %d items in blocks, want %d", n, l.n)
+		}
+	}
+	if full < 100 {
+		t.Errorf("got %d blocks of the full list, want at least 100", full)
+	}
+}
+
 // check compares a list with a slice, in both directions and by index.
 func (l *sorted) check(t *testing.T, step int, want []item) {
 	t.Helper()
@@ -93,9 +133,9 @@ func TestReadersOfAJournalKnowWhatTheyMissed(t *testing.T) {
 	var c changes
 	at, late, added := 0, 0, 0
 	for range 200 {
-		n := random.IntN(journalSize)
+		n := random.IntN(limits.Journal)
 		if random.IntN(4) == 0 {
-			n = 3 * journalSize
+			n = 3 * limits.Journal
 		}
 		first := added
 		for range n {

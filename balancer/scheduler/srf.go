@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // srf starts the job with the shortest remaining running time on the free GPUs on which it is fastest. No GPU is idle
 // if a job of the queue can use it. The policy never stops a job.
@@ -13,7 +16,7 @@ func (p *srf) Name() string { return "srf" }
 
 func (p *srf) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
-	p.queue.reset(len(w.Jobs), len(p.shapes.first))
+	p.queue.reset(&p.shapes, false)
 	return nil
 }
 
@@ -21,29 +24,12 @@ func (p *srf) Decide(s *State) Action {
 	if p.count(s) == 0 {
 		return Action{}
 	}
-	p.queue.sync(s, func(job int) (int, float64) { return p.shapes.of[job], s.Remaining[job] })
-	job, least := -1, 0.0
-	for i := range p.queue.lists {
-		at := p.queue.lists[i].first()
-		x, ok := at.get()
-		if !ok {
-			continue
-		}
-		_, speed, fits := p.fastest(s, x.id)
-		if !fits {
-			continue
-		}
-		for ; ok; x, ok = at.get() { // the first one of the jobs with the shortest time
-			seconds := s.Remaining[x.id] / speed
-			if job >= 0 && seconds > least {
-				break
-			}
-			if job < 0 || seconds < least || x.id < job {
-				job, least = x.id, seconds
-			}
-			at.next()
-		}
-	}
+	p.queue.sync(s, func(job int) (float64, bool) { return s.Remaining[job], true })
+	p.asked.begin()
+	job, least := p.queue.shortest(math.Inf(1), false, p.fastestRate, func(job int) (v float64, ok bool) {
+		speed, ok := p.ask(s, &p.index, &p.asked, job)
+		return s.Remaining[job] / speed, ok
+	})
 	if job < 0 {
 		return Action{}
 	}

@@ -20,11 +20,11 @@ func (p *srpt) Name() string { return "srpt" }
 
 func (p *srpt) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
-	p.order.reset(len(w.Jobs), len(p.shapes.first))
+	p.order.reset(&p.shapes, false)
 	p.seconds, p.rates = make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
-		if p.rates[i] = fastestSpeed(c, j, s); p.mixed[i] {
+		if p.rates[i] = fastestSpeed(c, j, s); p.mixed(i) {
 			p.rates[i] = float64(j.GPUs) * slowestSpeed(c, j, s)
 		}
 	}
@@ -44,15 +44,14 @@ func (p *srpt) Decide(s *State) Action {
 	if first >= 0 {
 		return p.start(s, first, p.gpus, "the jobs on its GPUs need longer, so they were stopped")
 	}
-	p.order.sync(s, func(job int) (list int, key float64) {
+	p.order.sync(s, func(job int) (key float64, listed bool) {
 		p.seconds[job] = p.load(s, job) + s.Remaining[job]/p.rates[job]
-		return p.shapes.of[job], p.seconds[job]
+		return p.seconds[job], true
 	})
 	p.begin()
 	nobody := false // true: no running job yields to this job or to a longer one
 	for p.order.merge(); p.order.more(); {
-		shape := p.shapes.of[p.order.heads[0].id]
-		if p.waits[shape] && (nobody || p.stays[shape]) {
+		if class := p.order.heads[0].class; p.asked.none(class) && (nobody || p.stays.none(class)) {
 			p.order.skip()
 			continue
 		}
@@ -60,14 +59,11 @@ func (p *srpt) Decide(s *State) Action {
 		if q == p.job {
 			continue
 		}
-		if !p.waits[shape] {
-			p.countOf(view, p.indexOf(view))
-			if gpus, _, ok := p.fastestOf(view, p.indexOf(view), q); ok {
-				return p.start(s, q, gpus, "the job has the shortest remaining time of the jobs that fit")
-			}
-			p.waits[shape] = true
+		if !p.waits(view, q) {
+			return p.start(s, q, p.gpusOf(view, q), "the job has the shortest remaining time of the jobs that fit")
 		}
-		if nobody || p.stays[shape] {
+		shape := p.shapes.of[q]
+		if _, stays := p.stays.of(shape); nobody || stays {
 			continue
 		}
 		longer := func(r *Running) bool {
@@ -81,7 +77,7 @@ func (p *srpt) Decide(s *State) Action {
 		case stopNone, stopTaken:
 			nobody = true
 		case stopFew: // fewer jobs yield to a longer job
-			p.stays[shape] = true
+			p.stays.refuse(shape)
 		}
 	}
 	return Action{}

@@ -22,13 +22,14 @@ func (p *static) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.blocked = make([]bool, len(c.Types))
 	byKind := assign(c, w, s)
 	p.typ = make([]int, len(w.Jobs))
+	empty := c.vacant()
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
 		p.typ[i] = -1
 		best := 0.0
 		for t := range c.Types {
 			var memory, host bool
-			n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host)
+			n, spread := empty.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host)
 			speed := s.Alone(j.Kind, t, j.GPUs, spread)
 			if n < j.GPUs || !(speed > 0) {
 				continue

@@ -3,9 +3,10 @@
 package simulate_test
 
 import (
-	"math"
+	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
@@ -25,7 +26,9 @@ func cpuSeconds(b *testing.B) float64 {
 // counted counts calls of Decide.
 type counted struct {
 	scheduler.Policy
-	n int
+	n       int
+	timed   bool          // measure calls
+	longest time.Duration // of a call; it includes the time of other processes
 }
 
 // Incremental implements [scheduler.Incremental]: otherwise the simulator would update all jobs at each event.
@@ -36,7 +39,13 @@ func (p *counted) Incremental() bool {
 
 func (p *counted) Decide(s *scheduler.State) scheduler.Action {
 	p.n++
-	return p.Policy.Decide(s)
+	if !p.timed {
+		return p.Policy.Decide(s)
+	}
+	begun := time.Now()
+	a := p.Policy.Decide(s)
+	p.longest = max(p.longest, time.Since(begun))
+	return a
 }
 
 // BenchmarkPolicies simulates 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a
@@ -47,60 +56,78 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// BenchmarkManyJobs simulates gang with the default bound on large clusters. Jobs are of the default kinds and cannot
-// share GPUs. In one case all jobs arrive together.
+// BenchmarkManyJobs simulates gang with the default bound on large clusters. In case "together", all jobs arrive at the
+// same time.
 func BenchmarkManyJobs(b *testing.B) {
 	for _, c := range []struct {
 		name       string
 		gpus, jobs int
 		load       float64 // 0: all jobs arrive together
+		memory     bool    // each job needs another amount of memory
 		large      bool
 	}{
-		{"1000GPUs/together", 1000, 5000, 0, false},
-		{"10000GPUs/load0.5", 10000, 100000, 0.5, true},
+		{"1000GPUs/together", 1000, 5000, 0, false, false},
+		{"1000GPUs/together/memory", 1000, 5000, 0, true, false},
+		{"10000GPUs/load0.5", 10000, 100000, 0.5, false, true},
+		{"10000GPUs/load0.8", 10000, 100000, 0.8, false, true},
+		{"10000GPUs/load0.8/memory", 10000, 100000, 0.8, true, true},
+		{"10000GPUs/load1.3", 10000, 100000, 1.3, false, true},
+		{"10000GPUs/load1.3/memory", 10000, 100000, 1.3, true, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			if c.large && !needtest.Large.On() {
 				b.Skip("it simulates 100,000 jobs: set HETERO_LARGE=1")
 			}
-			setup := workload.Default()
-			setup.Cluster = workload.NewCluster(setup.Cluster.Types,
-				workload.MachineSpec{Count: c.gpus / 8, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 512 << 30,
-					Network: math.NaN()},
-				workload.MachineSpec{Count: c.gpus / 8, Type: workload.Turing, GPUs: 4, CPUs: 64, Memory: 512 << 30,
-					Network: math.NaN()})
-			w, err := workload.Generate(setup, workload.Arrivals{Jobs: c.jobs, Load: max(c.load, 0.5), Seed: 1})
-			if err != nil {
-				b.Fatal(err)
-			}
-			speeds := *setup.Speeds
-			speeds.Pairs = nil
-			if err := speeds.Build(len(setup.Cluster.Types)); err != nil {
-				b.Fatal(err)
-			}
-			for i := range w.Jobs {
-				if c.load == 0 {
-					w.Jobs[i].Arrival = 0
-				}
-			}
-			actions := 0
-			before := cpuSeconds(b)
-			for b.Loop() {
-				p, err := scheduler.New("gang", scheduler.Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				p = scheduler.Limit(p, scheduler.DefaultBound, false)
-				r, err := simulate.Run(p, setup.Cluster, w, &speeds, simulate.Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				actions += r.Decisions
-			}
-			b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "cpu-s/op")
-			b.ReportMetric(float64(actions)/float64(b.N), "actions/op")
+			many(b, "gang", true, c.gpus, c.jobs, c.load, c.memory)
 		})
 	}
+}
+
+// BenchmarkQueue starts with a long queue on 1,000 GPUs. With twice as many jobs, the time of a decision must not
+// double.
+func BenchmarkQueue(b *testing.B) {
+	for _, name := range []string{"fcfs", "easy", "rule", "srf", "srpt", "maxmin", "gang"} {
+		for _, jobs := range []int{5000, 10000} {
+			b.Run(fmt.Sprintf("%s/%d", name, jobs), func(b *testing.B) {
+				if jobs > 5000 && !needtest.Large.On() {
+					b.Skip("it simulates a longer queue: set HETERO_LARGE=1")
+				}
+				many(b, name, false, 1000, jobs, 0, false)
+			})
+			b.Run(fmt.Sprintf("%s/%d/memory", name, jobs), func(b *testing.B) {
+				if !needtest.Large.On() {
+					b.Skip("it simulates a queue of jobs with different demands: set HETERO_LARGE=1")
+				}
+				many(b, name, false, 1000, jobs, 0, true)
+			})
+		}
+	}
+}
+
+func many(b *testing.B, policy string, bounded bool, gpus, jobs int, load float64, memory bool) {
+	setup, w := manyJobs(b, gpus, jobs, load, memory)
+	actions, decisions, longest := 0, 0, time.Duration(0)
+	before := cpuSeconds(b)
+	for b.Loop() {
+		inner, err := scheduler.New(policy, scheduler.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if bounded {
+			inner = scheduler.Limit(inner, scheduler.DefaultBound, false)
+		}
+		p := &counted{Policy: inner, timed: true}
+		r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		actions, decisions, longest = actions+r.Decisions, decisions+p.n, max(longest, p.longest)
+	}
+	seconds := cpuSeconds(b) - before
+	b.ReportMetric(seconds/float64(b.N), "cpu-s/op")
+	b.ReportMetric(float64(actions)/float64(b.N), "actions/op")
+	b.ReportMetric(1e6*seconds/float64(decisions), "cpu-us/decision")
+	b.ReportMetric(1e3*longest.Seconds(), "longest-ms")
 }
 
 // BenchmarkEpisodes simulates episodes of 64 jobs, as a learner does. Each episode has another seed. The time includes

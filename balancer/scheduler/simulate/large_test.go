@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"cmp"
 	"math"
 	"testing"
 
@@ -31,6 +32,35 @@ func manyGPUs(t testing.TB, machines, jobs int, load float64) (*workload.Setup, 
 	w, err := workload.Generate(setup, workload.Arrivals{Jobs: jobs, Seed: 1, Load: load})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return setup, w
+}
+
+// manyJobs returns a cluster of half Volta and half Turing GPUs in machines of 4, with jobs of the default kinds that
+// cannot share GPUs. With load 0, all jobs arrive together. If memory is set, each job needs another amount of memory.
+func manyJobs(t testing.TB, gpus, jobs int, load float64, memory bool) (*workload.Setup, *scheduler.Workload) {
+	t.Helper()
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: gpus / 8, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 512 << 30,
+			Network: math.NaN()},
+		workload.MachineSpec{Count: gpus / 8, Type: workload.Turing, GPUs: 4, CPUs: 64, Memory: 512 << 30,
+			Network: math.NaN()})
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: jobs, Load: cmp.Or(load, 0.5), Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup.Speeds.Pairs = nil
+	if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.Jobs {
+		if load == 0 {
+			w.Jobs[i].Arrival = 0
+		}
+		if memory {
+			w.Jobs[i].Memory += float64(1+i) * (1 << 18) // less than 128 GiB, a quarter of a machine
+		}
 	}
 	return setup, w
 }

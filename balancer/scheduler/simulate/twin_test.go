@@ -173,23 +173,12 @@ func (p *twinBackfill) reserve(s *state, job int) (begins float64) {
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b ending) int { return cmp.Compare(a.left, b.left) })
+	p.copyOf(s)
 	l := &p.later
-	*l = *s
-	l.FreeCPUs, l.FreeMem = slices.Clone(s.FreeCPUs), slices.Clone(s.FreeMem)
-	l.OnGPU = make([][]int, len(s.OnGPU))
-	for g, on := range s.OnGPU {
-		l.OnGPU[g] = slices.Clone(on)
-	}
 	var reserved []int
 	begins = math.Inf(1)
 	for i, e := range ends {
-		r := &s.Running[e.running]
-		for _, g := range r.GPUs {
-			l.OnGPU[g] = slices.DeleteFunc(l.OnGPU[g], func(on int) bool { return on == r.Job })
-			m := l.Cluster.GPUs[g].Machine
-			l.FreeCPUs[m] += s.Workload.Jobs[r.Job].CPUs
-			l.FreeMem[m] += s.Workload.Jobs[r.Job].Memory
-		}
+		p.release(&s.Running[e.running])
 		if i+1 < len(ends) && ends[i+1].left == e.left {
 			continue
 		}
@@ -201,7 +190,39 @@ func (p *twinBackfill) reserve(s *state, job int) (begins float64) {
 			break
 		}
 	}
-	j, rest := &s.Workload.Jobs[job], &p.rest
+	p.leave(s, job, reserved)
+	p.count(s)
+	p.now = slices.Clone(p.free)
+	p.count(&p.rest)
+	p.left = slices.Clone(p.free)
+	return begins
+}
+
+// copyOf sets p.later to the state.
+func (p *twinBackfill) copyOf(s *state) {
+	l := &p.later
+	*l = *s
+	l.FreeCPUs, l.FreeMem = slices.Clone(s.FreeCPUs), slices.Clone(s.FreeMem)
+	l.OnGPU = make([][]int, len(s.OnGPU))
+	for g, on := range s.OnGPU {
+		l.OnGPU[g] = slices.Clone(on)
+	}
+}
+
+// release frees the resources of a running job in p.later.
+func (p *twinBackfill) release(r *scheduler.Running) {
+	l := &p.later
+	for _, g := range r.GPUs {
+		l.OnGPU[g] = slices.DeleteFunc(l.OnGPU[g], func(on int) bool { return on == r.Job })
+		m := l.Cluster.GPUs[g].Machine
+		l.FreeCPUs[m] += l.Workload.Jobs[r.Job].CPUs
+		l.FreeMem[m] += l.Workload.Jobs[r.Job].Memory
+	}
+}
+
+// leave sets p.rest to the state without the resources that are reserved for a job.
+func (p *twinBackfill) leave(s *state, job int, reserved []int) {
+	j, l, rest := &s.Workload.Jobs[job], &p.later, &p.rest
 	*rest = *s
 	rest.Up, rest.FreeCPUs, rest.FreeMem = slices.Clone(s.Up), slices.Clone(s.FreeCPUs), slices.Clone(s.FreeMem)
 	for _, g := range reserved {
@@ -213,11 +234,6 @@ func (p *twinBackfill) reserve(s *state, job int) (begins float64) {
 		m := s.Cluster.GPUs[g].Machine
 		rest.FreeCPUs[m], rest.FreeMem[m] = min(rest.FreeCPUs[m], l.FreeCPUs[m]), min(rest.FreeMem[m], l.FreeMem[m])
 	}
-	p.count(s)
-	p.now = slices.Clone(p.free)
-	p.count(rest)
-	p.left = slices.Clone(p.free)
-	return begins
 }
 
 func (p *twinBackfill) around(s *state, job int, begins float64) (gpus []int, ok bool) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -74,6 +75,41 @@ func TestPoliciesEqualTheirTwinsOnManyMachines(t *testing.T) {
 	compareTwins(t, "many machines", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
 }
 
+// With lower limits of the data structures, small worlds have lists of several blocks, which are split and merged, more
+// demands than data structures, more groups of running jobs than are kept, and readers that are too late for the
+// journal.
+func TestPoliciesEqualTheirTwinsWithLowLimits(t *testing.T) {
+	block, demands, groups, journal := limits.Block, limits.Demands, limits.Groups, limits.Journal
+	t.Cleanup(func() { limits.Block, limits.Demands, limits.Groups, limits.Journal = block, demands, groups, journal })
+	limits.Block, limits.Demands, limits.Groups = 8, 3, 2
+	random := rand.New(rand.NewPCG(5, 13))
+	worlds := 12
+	if needtest.Large.On() {
+		worlds = 300
+	}
+	for n := range worlds {
+		limits.Journal = journal
+		if n%3 == 0 {
+			limits.Journal = 4
+		}
+		w := newWorld(random)
+		if n%2 == 0 {
+			distinct(w.jobs)
+		}
+		compareTwins(t, fmt.Sprintf("world %d", n), w.cluster, w.jobs, w.speeds, w.options)
+	}
+	limits.Journal = 64
+	setup, w := manyJobs(t, 64, 150, 0, true)
+	compareTwins(t, "a queue", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+}
+
+// distinct lets jobs need different amounts of memory, at most what they needed before.
+func distinct(w *scheduler.Workload) {
+	for i := range w.Jobs {
+		w.Jobs[i].Memory *= 1 - float64(i)/float64(2*len(w.Jobs))
+	}
+}
+
 // eager hides that a policy is incremental.
 type eager struct{ scheduler.Policy }
 
@@ -138,6 +174,8 @@ func compareTwins(t *testing.T, name string, c *scheduler.Cluster, w *scheduler.
 		{"easy", named("easy"), &twinEasy{}},
 		{"srf", named("srf"), &twinSRF{}},
 		{"rule", named("rule"), &twinRule{}},
+		{"srpt", named("srpt"), &twinSRPT{}},
+		{"las", named("las"), &twinLAS{}},
 	} {
 		want := schedule(t, pair.want, c, w, speeds, o)
 		if got := schedule(t, pair.got, c, w, speeds, o); got != want {
