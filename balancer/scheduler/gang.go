@@ -38,6 +38,7 @@ type gang struct {
 
 	keys   []float64 // by class: GPU time of a step on the fastest type, seconds
 	shares []sharing // by class: whether its jobs can share GPUs
+	bounds []later   // by type: buffer of allWait
 	counts []int     // by type
 	have   []int     // by type: GPUs that are free now in the plan
 	mix    []int     // by type: best mixed set
@@ -136,6 +137,9 @@ func (p *gang) Decide(s *State) Action {
 		return p.move(s)
 	}
 	p.begin(s)
+	if p.allWait(s) {
+		return Action{}
+	}
 	end := s.Now              // of the plan, seconds
 	at := p.queue.all.first() // the least remaining GPU time first
 	next, more := at.get()

@@ -37,13 +37,18 @@ type planner struct {
 	index   *freeIndex
 	ends    *endIndex
 	lanes   []lane
-	left    int   // GPUs that are free now and that no job of the plan has reserved
-	on      []int // by machine: buffer
-	touched []int // machines
+	left    int     // GPUs that are free now and that no job of the plan has reserved
+	machine []int32 // by GPU
+	on      []int32 // by machine: buffer
+	touched []int32 // machines
 }
 
 func (p *planner) reset(c *Cluster, index *freeIndex, ends *endIndex) {
-	*p = planner{index: index, ends: ends, lanes: make([]lane, len(c.Types)), on: make([]int, len(c.Machines))}
+	*p = planner{index: index, ends: ends, lanes: make([]lane, len(c.Types)), on: make([]int32, len(c.Machines)),
+		machine: make([]int32, len(c.GPUs))}
+	for g := range c.GPUs {
+		p.machine[g] = int32(c.GPUs[g].Machine)
+	}
 	for t := range p.lanes {
 		p.lanes[t].p, p.lanes[t].typ, p.lanes[t].known = p, t, make([]promise, len(index.shapes.sizes))
 	}
@@ -92,12 +97,12 @@ func (l *lane) pull() bool {
 		return false
 	}
 	if on := l.p.s.OnGPU[x.id]; len(on) != 1 {
-		l.front.insert(item{key(l.p.ends.until(l.p.s, x.id)), x.id})
+		l.front.insertEarly(item{key(l.p.ends.until(l.p.s, x.id)), x.id})
 	} else {
 		if on[0] != l.job { // the GPUs of a job follow one after the other
 			l.job, l.end = on[0], key(l.p.ends.until(l.p.s, x.id))
 		}
-		l.front.insert(item{l.end, x.id})
+		l.front.insertEarly(item{l.end, x.id})
 	}
 	l.rest.next()
 	l.aim()
@@ -179,12 +184,12 @@ func (l *lane) count(n int, at float64) bool {
 
 // add counts a GPU of a machine.
 func (p *planner) add(g int) int {
-	m := p.s.Cluster.GPUs[g].Machine
+	m := p.machine[g]
 	if p.on[m] == 0 {
 		p.touched = append(p.touched, m)
 	}
 	p.on[m]++
-	return p.on[m]
+	return int(p.on[m])
 }
 
 // idle returns the number of GPUs that are free now in the plan.

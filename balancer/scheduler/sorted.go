@@ -126,6 +126,27 @@ func (l *sorted) insert(x item) {
 	}
 }
 
+// insertEarly is insert for an item that probably belongs to the first items of the list.
+func (l *sorted) insertEarly(x item) {
+	const few = 8
+	if len(l.blocks) == 0 || l.value != nil {
+		l.insert(x)
+		return
+	}
+	b := &l.blocks[0]
+	items := b.items()
+	if len(items) > few && len(items) < limits.Block && x.before(items[few]) {
+		at := 0
+		for items[at].before(x) {
+			at++
+		}
+		l.n++
+		b.insert(at, x)
+		return
+	}
+	l.insert(x)
+}
+
 // measure computes the least value of a block.
 func (l *sorted) measure(b *block) {
 	if l.value == nil {

@@ -99,8 +99,11 @@ func TestPoliciesEqualTheirTwinsWithLowLimits(t *testing.T) {
 		compareTwins(t, fmt.Sprintf("world %d", n), w.cluster, w.jobs, w.speeds, w.options)
 	}
 	limits.Journal = 64
-	setup, w := manyJobs(t, 64, 150, 0, true)
-	compareTwins(t, "a queue", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+	for i, load := range []float64{0, 0.9, 1.3} { // no jobs can share GPUs
+		setup, w := manyJobs(t, 64, 150, load, i%2 == 0)
+		compareTwins(t, fmt.Sprintf("a queue at load %v", load), setup.Cluster, w, setup.Speeds,
+			simulate.Options{Record: true})
+	}
 }
 
 // distinct lets jobs need different amounts of memory, at most what they needed before.
