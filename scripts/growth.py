@@ -77,45 +77,29 @@ def jobs(folder):
         yield n, [*row, ("gang, MiB", memory)]
 
 
-def write_cluster(path, n, jobs, arrival, memory):
-    """Writes n GPUs and jobs of one to four GPUs. arrival and memory return the seconds and the GiB of a job."""
-    kinds = {"small": {"V100": 8, "T4": 4, "K80": 1.5}, "large": {"V100": 3, "T4": 1, "K80": 0.4}}
-    rows = [{"table": "gpu_types", "name": name, "memory": "16 GiB", "bandwidth": "500 GB/s"}
-            for name in kinds["small"]]
-    rows += [{"table": "machines", "name": f"m{i}", "cpus": 32, "memory": "256 GiB", "network": "10 Gbit/s",
-              "gpu_type": ("V100", "T4", "K80")[i % 3], "gpus": 4} for i in range(n // 4)]
-    for kind, speeds in kinds.items():
-        rows.append({"table": "kinds", "name": kind, "class": "learning", "gpu_memory": "9 GiB", "save": 5, "load": 15})
-        rows += [{"table": "speeds", "kind": kind, "gpu_type": gpu, "gpus": g, "speed": round(speed * g ** 0.9, 3)}
-                 for gpu, speed in speeds.items() for g in (1, 2, 4)]
-    rows += [{"table": "jobs", "name": f"j{i}", "kind": ("small", "large")[i % 2], "arrival": arrival(i),
-              "work": 2000 + 37 * (i % 101), "gpus": (1, 2, 1, 4)[i % 4], "cpus": 4, "memory": f"{memory(i)} GiB",
-              "network": 0, "priority": 0.5} for i in range(jobs)]
-    with open(path, "w") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-def policies(folder, *names):
-    row = []
-    for policy in names:
-        arguments = ["schedule", "simulate", "--policy", policy, "--input", "gpus.jsonl", "--json"]
-        seconds, memory, _ = run(arguments, folder)
-        row += [(f"{policy}, CPU s", seconds)]
-    return [*row, (f"{names[-1]}, MiB", memory)]
-
-
 def gpus(folder):
-    """1,000 jobs; they arrive faster on a larger cluster, so its load is equal."""
+    """1,000 jobs of one to four GPUs; they arrive faster on a larger cluster, so its load is equal."""
+    kinds = {"small": {"V100": 8, "T4": 4, "K80": 1.5}, "large": {"V100": 3, "T4": 1, "K80": 0.4}}
     for n in (16, 160, 1000, 8000):
-        write_cluster(f"{folder}/gpus.jsonl", n, 1000, lambda i: round(9600 * i / n, 3), lambda i: 16)
-        yield n, policies(folder, "fcfs", "gang")
-
-
-def queue(folder):
-    """All jobs wait from the start, and each needs another amount of memory."""
-    for n in (1000, 2000, 4000, 8000):
-        write_cluster(f"{folder}/gpus.jsonl", 160, n, lambda i: 0, lambda i: round(16 + i / 1000, 3))
-        yield n, policies(folder, "fcfs", "easy", "rule", "srf", "gang")
+        rows = [{"table": "gpu_types", "name": name, "memory": "16 GiB", "bandwidth": "500 GB/s"}
+                for name in kinds["small"]]
+        rows += [{"table": "machines", "name": f"m{i}", "cpus": 32, "memory": "256 GiB", "network": "10 Gbit/s",
+                  "gpu_type": ("V100", "T4", "K80")[i % 3], "gpus": 4} for i in range(n // 4)]
+        for kind, speeds in kinds.items():
+            rows.append({"table": "kinds", "name": kind, "class": "learning", "gpu_memory": "9 GiB", "save": 5, "load": 15})
+            rows += [{"table": "speeds", "kind": kind, "gpu_type": gpu, "gpus": g, "speed": round(speed * g ** 0.9, 3)}
+                     for gpu, speed in speeds.items() for g in (1, 2, 4)]
+        rows += [{"table": "jobs", "name": f"j{i}", "kind": ("small", "large")[i % 2],
+                  "arrival": round(9600 * i / n, 3), "work": 2000 + 37 * (i % 101), "gpus": (1, 2, 1, 4)[i % 4],
+                  "cpus": 4, "memory": "16 GiB", "network": 0, "priority": 0.5} for i in range(1000)]
+        with open(f"{folder}/gpus.jsonl", "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        row = []
+        for policy in ("fcfs", "gang"):
+            arguments = ["schedule", "simulate", "--policy", policy, "--input", "gpus.jsonl", "--json"]
+            seconds, memory, _ = run(arguments, folder)
+            row += [(f"{policy}, CPU s", seconds)]
+        yield n, [*row, ("gang, MiB", memory)]
 
 
 def folders(folder):
@@ -157,7 +141,6 @@ PARTS = {
     "simulated": ("Ranks of `balance simulate`, policy hybrid", "Ranks", simulated),
     "jobs": ("Jobs of `schedule simulate`, 16 GPUs", "Jobs", jobs),
     "gpus": ("GPUs of `schedule simulate`, 1,000 jobs at equal load", "GPUs", gpus),
-    "queue": ("Jobs that wait at the start of `schedule simulate`, 160 GPUs", "Jobs", queue),
     "folders": ("Runs in a folder, `runs`", "Runs", folders),
     "steps": ("Steps of one run, `analyze` and `status`", "Steps", steps),
     "layers": ("Transformer blocks, `plan`", "Blocks", layers),
