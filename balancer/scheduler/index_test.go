@@ -88,7 +88,7 @@ func TestIndexChoosesTheGPUsOfPlace(t *testing.T) {
 				t.Fatalf("job %+v: got the answer %v steps/s (%v), want %v steps/s", w.Jobs[job], speed, ok, fastest)
 			}
 			if rate := p.fastestRate(p.shapes.classOf(job)); rate < fastest || math.IsNaN(rate) {
-				t.Fatalf("job %+v: got %v steps/s as a bound of the speed, want at least %v", w.Jobs[job], rate, fastest)
+				t.Fatalf("job %+v: got a bound of %v steps/s, want at least %v", w.Jobs[job], rate, fastest)
 			}
 		}
 	}
