@@ -8,8 +8,8 @@ type stretch struct {
 	n  int
 }
 
-// later is an upper bound of the times at which the GPUs of one type become free in a plan. The plan itself may use
-// fewer of them, and shorter.
+// later is an upper bound of the times at which the GPUs of one type become free in a plan: for each n, the n-th GPU is
+// free in the plan at this time or earlier. The plan itself may use fewer GPUs, and shorter.
 type later struct {
 	rest    cursor // GPUs that running jobs use, by their predicted ends
 	planned []stretch
@@ -21,7 +21,8 @@ type later struct {
 func (l *later) take(n int, now float64) (at float64) {
 	for n > 0 {
 		x, ok := l.rest.get()
-		if l.first < len(l.planned) && (!ok || l.planned[l.first].at < x.key) {
+		end := x.key + margin(x.key, now)
+		if l.first < len(l.planned) && (!ok || l.planned[l.first].at < end) {
 			v := &l.planned[l.first]
 			m := min(n, v.n)
 			at, n, v.n = max(at, v.at), n-m, v.n-m
@@ -33,7 +34,7 @@ func (l *later) take(n int, now float64) (at float64) {
 		if !ok {
 			return math.Inf(1)
 		}
-		at, n = max(at, x.key+margin(x.key, now)), n-1
+		at, n = max(at, end), n-1
 		l.rest.next()
 	}
 	return at
@@ -97,20 +98,24 @@ func (p *gang) waits(s *State, job int) bool {
 			}
 			continue
 		}
+		if k.gpus == 1 {
+			spread = packed
+		}
+		if packed == 0 && spread == 0 {
+			continue // the plan reserves no GPU of this type
+		}
 		b := &p.bounds[t]
 		start := b.take(k.gpus, s.Now)
-		slowest := min(packed, spread)
-		if k.gpus == 1 {
-			slowest = packed
-		}
 		if math.IsInf(start, 1) {
-			continue // nothing is known about this type
+			continue // nothing is known about this type from here on
 		}
-		if !(slowest > 0) { // the job may not run there
-			b.give(k.gpus, start)
+		// The plan knows whether the GPUs are on one machine. If the job runs only there, or only on several machines,
+		// it may get no reservation. But if it gets one, later jobs wait for its end.
+		if packed == 0 || spread == 0 {
+			b.give(k.gpus, start+steps/max(packed, spread))
 			continue
 		}
-		end := start + steps/slowest
+		end := start + steps/min(packed, spread)
 		b.give(k.gpus, end)
 		waiting = min(waiting, end)
 	}

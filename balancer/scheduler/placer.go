@@ -144,6 +144,9 @@ func (a *answers) refuse(shape int) {
 	}
 }
 
+// refuseAll records that no job of a class fits on GPUs of one type, whatever CPU cores and memory it needs.
+func (a *answers) refuseAll(class int) { a.class[class] = refusal{turn: a.turn} }
+
 // of returns the answer for a shape; known is false if there is none yet.
 func (a *answers) of(shape int) (is answer, known bool) {
 	v := a.shapes
@@ -175,6 +178,9 @@ func (p *placer) ask(s *State, x *freeIndex, a *answers, job int) (speed float64
 	}
 	if !ok {
 		a.refuse(shape)
+		if class := p.shapes.class[shape]; p.fastestRate(class) == 0 {
+			a.refuseAll(class)
+		}
 		return 0, false
 	}
 	a.accept(shape, speed)

@@ -112,7 +112,8 @@ type stopping int
 const (
 	stopSome  stopping = iota // the jobs to stop are chosen
 	stopNone                  // no running job yields
-	stopFew                   // the jobs that yield have too few GPUs
+	stopFew                   // the jobs that yield have too few GPUs, or too few CPU cores or too little memory
+	stopFewGPUs               // the jobs that yield have too few GPUs of each type
 	stopUnfit                 // the job would also need CPU cores or memory of other jobs
 	stopTaken                 // another job still waits for the GPUs of stopped jobs
 )
@@ -140,7 +141,7 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) sto
 	}
 	p.count(s)
 	if !p.mixed(job) && !p.enough(s.Workload.Jobs[job].GPUs) {
-		return stopFew
+		return stopFewGPUs
 	}
 	p.copyOf(s)
 	for _, i := range p.leaving {

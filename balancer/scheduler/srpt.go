@@ -78,6 +78,9 @@ func (p *srpt) Decide(s *State) Action {
 			nobody = true
 		case stopFew: // fewer jobs yield to a longer job
 			p.stays.refuse(shape)
+		case stopFewGPUs:
+			p.stays.refuse(shape)
+			p.stays.refuseAll(p.shapes.class[shape])
 		}
 	}
 	return Action{}

@@ -106,6 +106,38 @@ func TestPoliciesEqualTheirTwinsWithLowLimits(t *testing.T) {
 	}
 }
 
+// A job that may not span machines reserves GPUs in a plan for as long as it runs on one machine. A later job that
+// would wait behind this job must start on a slower GPU.
+func TestPoliciesEqualTheirTwinsIfJobsDoNotSpanMachines(t *testing.T) {
+	setup := &workload.Setup{
+		Cluster: workload.NewCluster([]scheduler.GPUType{{Name: "fast"}, {Name: "slow"}},
+			workload.MachineSpec{Count: 1, Type: 0, GPUs: 2, Network: math.NaN()},
+			workload.MachineSpec{Count: 1, Type: 1, GPUs: 1, Network: math.NaN()}),
+		Speeds: &workload.Table{Kinds: []workload.Rates{{Types: [][]workload.Rate{
+			{{GPUs: 1, Packed: 1, Spread: 1}, {GPUs: 2, Packed: 1}}, {{GPUs: 1, Packed: 0.8, Spread: 0.8}}}}}},
+	}
+	if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+		t.Fatal(err)
+	}
+	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "one"}}, Jobs: []scheduler.Job{
+		{Name: "runs", GPUs: 2, Work: 10},
+		{Name: "waits", GPUs: 2, Work: 100, Arrival: 1},
+		{Name: "starts", GPUs: 1, Work: 210, Arrival: 1},
+	}}
+	compareTwins(t, "jobs on one machine", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+	p, err := scheduler.New("gang", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Jobs[2].Start; got != 1 {
+		t.Errorf("got a start at %v s, want 1 s", got)
+	}
+}
+
 // distinct lets jobs need different amounts of memory, at most what they needed before.
 func distinct(w *scheduler.Workload) {
 	for i := range w.Jobs {

@@ -1,0 +1,140 @@
+package scheduler
+
+import "slices"
+
+// maxMixedTypes is the number of types of GPUs in a cluster up to which the policy considers mixed sets. The number of
+// such sets grows exponentially with the number of types.
+const maxMixedTypes = 8
+
+// gangKey is a kind of job, its number of GPUs, and the number of GPUs of each type.
+type gangKey struct {
+	kind, gpus int
+	counts     [maxMixedTypes]int32
+}
+
+// maxGangSets limits the cache of mixed sets that can be the best.
+const maxGangSets = 1 << 14
+
+// gangSets is an entry of gang.sets.
+type gangSets struct {
+	key  gangKey // gpus is 0 if there is no entry yet
+	sets []priced
+}
+
+// priced is a mixed set of GPUs.
+type priced struct {
+	speed  float64 // steps/s
+	counts []int   // by type
+}
+
+// mixtures predicts the finish times on the mixed sets of free GPUs, and compares them with the best choice.
+func (p *gang) mixtures(s *State, job, class int, best *plan) {
+	k := &p.shapes.classes[class]
+	types := 0
+	for t := range p.lanes {
+		if p.lanes[t].idle() > 0 {
+			types++
+		}
+	}
+	if types < 2 {
+		return
+	}
+	key := gangKey{kind: k.kind, gpus: k.gpus}
+	for t := range p.lanes {
+		key.counts[t] = int32(min(k.gpus, p.lanes[t].idle()))
+	}
+	if p.latest[class].key != key {
+		p.latest[class] = gangSets{key, p.setsOf(s, &key)}
+	}
+	for _, set := range p.latest[class].sets {
+		if finish := s.Now + s.Remaining[job]/set.speed; finish < best.finish {
+			*best = plan{finish, s.Now, -1, set.speed, -1}
+			copy(p.mix, set.counts)
+		}
+	}
+}
+
+// setsOf returns the mixed sets that can be the best for a key.
+func (p *gang) setsOf(s *State, key *gangKey) []priced {
+	sets, known := p.sets[*key]
+	if known {
+		return sets
+	}
+	if len(p.sets) >= maxGangSets {
+		clear(p.sets)
+	}
+	for t := range p.have {
+		p.have[t] = int(key.counts[t])
+	}
+	clear(p.counts)
+	sets = p.subsets(s, key.kind, 0, key.gpus, nil)
+	p.sets[*key] = sets
+	return sets
+}
+
+// subsets appends all sets of left GPUs among the types from typ on, together with p.counts, that are faster than all
+// sets before them.
+func (p *gang) subsets(s *State, kind, typ, left int, sets []priced) []priced {
+	if typ == len(p.have)-1 {
+		if left > p.have[typ] {
+			return sets
+		}
+		p.counts[typ] = left
+		sets = p.price(s, kind, sets)
+		p.counts[typ] = 0
+		return sets
+	}
+	for n := range min(left, p.have[typ]) + 1 {
+		p.counts[typ] = n
+		sets = p.subsets(s, kind, typ+1, left-n, sets)
+	}
+	p.counts[typ] = 0
+	return sets
+}
+
+// price appends the mixed set p.counts if it is faster than the last one.
+func (p *gang) price(s *State, kind int, sets []priced) []priced {
+	types := 0
+	key := gangKey{kind: kind}
+	for t, n := range p.counts {
+		key.counts[t] = int32(n)
+		if n > 0 {
+			types++
+		}
+	}
+	if types < 2 {
+		return sets
+	}
+	speed, known := p.prices[key]
+	if !known {
+		if v, ok := s.Speeds.Mixed(kind, p.counts, true); ok {
+			speed = v
+		}
+		p.prices[key] = speed
+	}
+	if !(speed > 0) || len(sets) > 0 && speed <= sets[len(sets)-1].speed {
+		return sets
+	}
+	return append(sets, priced{speed, slices.Clone(p.counts)})
+}
+
+// collect takes the mixed set p.mix from the free GPUs, machine by machine.
+func (p *gang) collect(s *State, job int) []int {
+	j := &s.Workload.Jobs[job]
+	gpus := p.best[:0]
+	copy(p.counts, p.mix)
+	for m := range s.Cluster.Machines {
+		n := min(Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
+		for _, g := range s.Cluster.Machines[m].GPUs {
+			t := s.Cluster.GPUs[g].Type
+			if n > 0 && p.counts[t] > 0 && p.isIdle(s, g) {
+				gpus = append(gpus, g)
+				p.counts[t]--
+				n--
+			}
+		}
+	}
+	clear(p.counts)
+	slices.Sort(gpus)
+	return gpus
+}
