@@ -51,12 +51,16 @@ func TestPoliciesEqualTheirTwins(t *testing.T) {
 // This world has more machines than a word of a bitset has bits, and more different demands of jobs than the index of
 // free GPUs keeps.
 func TestPoliciesEqualTheirTwinsOnManyMachines(t *testing.T) {
+	jobs := 150
+	if needtest.Large.On() {
+		jobs = 400
+	}
 	setup := workload.Default()
 	spec := func(typ, machines int) workload.MachineSpec {
 		return workload.MachineSpec{Count: machines, Type: typ, GPUs: 2, CPUs: 20, Memory: 96 << 30, Network: 1.25e9}
 	}
-	setup.Cluster = workload.NewCluster(setup.Cluster.Types, spec(workload.Volta, 40), spec(workload.Turing, 35))
-	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 260, Load: 1, Seed: 3})
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, spec(workload.Volta, 36), spec(workload.Turing, 32))
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: jobs, Load: 1, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +73,8 @@ func TestPoliciesEqualTheirTwinsOnManyMachines(t *testing.T) {
 		}
 		demands[j.Memory] = true
 	}
-	if len(demands) < 80 {
-		t.Fatalf("got %d different demands, want at least 80", len(demands))
+	if len(demands) <= limits.Demands {
+		t.Fatalf("got %d different demands, want more than %d", len(demands), limits.Demands)
 	}
 	compareTwins(t, "many machines", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
 }
@@ -135,6 +139,28 @@ func TestPoliciesEqualTheirTwinsIfJobsDoNotSpanMachines(t *testing.T) {
 	}
 	if got := r.Jobs[2].Start; got != 1 {
 		t.Errorf("got a start at %v s, want 1 s", got)
+	}
+
+	random := rand.New(rand.NewPCG(17, 2))
+	worlds := 12
+	if needtest.Large.On() {
+		worlds = 1000
+	}
+	for n := range worlds {
+		setup, w := manyJobs(t, 16+8*random.IntN(4), 60, 0.7+random.Float64(), n%2 == 0)
+		for k := range setup.Speeds.Kinds {
+			for _, rates := range setup.Speeds.Kinds[k].Types {
+				for i := range rates {
+					if n := rates[i].GPUs; n > 1 && n <= 4 && random.IntN(2) == 0 {
+						rates[i].Spread = 0
+					}
+				}
+			}
+		}
+		if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+			t.Fatal(err)
+		}
+		compareTwins(t, fmt.Sprintf("world %d", n), setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
 	}
 }
 
