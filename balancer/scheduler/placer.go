@@ -144,7 +144,7 @@ func (a *answers) refuse(shape int) {
 	}
 }
 
-// refuseAll records that no job of a class fits on GPUs of one type, whatever CPU cores and memory it needs.
+// refuseAll records that no job of a class fits on GPUs of one type, independent of CPU cores and memory.
 func (a *answers) refuseAll(class int) { a.class[class] = refusal{turn: a.turn} }
 
 // of returns the answer for a shape; known is false if there is none yet.
