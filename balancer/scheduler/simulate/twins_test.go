@@ -144,7 +144,7 @@ func TestPoliciesEqualTheirTwinsIfJobsDoNotSpanMachines(t *testing.T) {
 	random := rand.New(rand.NewPCG(17, 2))
 	worlds := 12
 	if needtest.Large.On() {
-		worlds = 1000
+		worlds = 200
 	}
 	for n := range worlds {
 		setup, w := manyJobs(t, 16+8*random.IntN(4), 60, 0.7+random.Float64(), n%2 == 0)
