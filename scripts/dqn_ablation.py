@@ -4,9 +4,13 @@
     make && nice scripts/dqn_ablation.py FOLDER
     scripts/dqn_ablation.py FOLDER --episodes 15000 --only ours,facts --first 2000 --lists 100
 
-The networks train one after another, each on one CPU, in FOLDER/NAME. A network that already has all episodes is not
-trained again, and a stopped script continues where it stopped. Choose options by the lists of seeds 2000 to 2099
-(--first 2000 --lists 100), and report the lists from seed 10000 on, which is the default.
+The networks train one after another, each on one CPU, in FOLDER/EPISODES-SEED/NAME. A network that already has all
+episodes is not trained again, and a script that was stopped continues. Choose options by the lists of seeds 2000 to
+2099 (--first 2000 --lists 100), and report the lists from seed 10000 on, which is the default.
+
+The learning rate falls over --episodes. Exploration and imitation keep the defaults of schedule train, which are meant
+for 15,000 episodes. Networks with --alone imitate nothing and have no margin. One --seed compares networks, not
+options: several seeds are needed for a conclusion about an option.
 
 stdout: a Markdown table. A ratio above 1 is better than its baseline: gang, or the network "ours". Intervals have 95 %;
 p is the signed-rank test of Wilcoxon, corrected for all policies and both baselines by Holm's method.
@@ -23,7 +27,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASE = "ours"
-# By name: the options of schedule train. "book" is the DQN of Mnih et al. with the rate of the design of ADLRO.
+# By name: the options of schedule train. "book" is close to the DQN of Mnih et al., with the rate of the
+# design of ADLRO.
 NETWORKS = {
     BASE: [],
     "no-double": ["--double=false"],
@@ -42,22 +47,30 @@ NETWORKS = {
 def train(a, name):
     """Trains a network, and returns the CPU seconds of all its trainings."""
     folder = a.folder / name
-    usual = ["--learning-rate", f"1e-3,1e-5,{a.episodes}"]
+    falling = ["--learning-rate", f"1e-3,1e-5,{a.episodes}"]
     options = [o.format(half=a.episodes // 2) for o in NETWORKS[name]]
     command = [str(a.program), "schedule", "train", "--output", str(folder), "--episodes", str(a.episodes), "--seed",
                str(a.seed), "--threads", "1", "--plots", str(folder / "plots")]
-    command += options if "--learning-rate" in options else usual + options
+    command += options if "--learning-rate" in options else falling + options
     done = folder / "training.json"
     before = json.loads(done.read_text()) if done.exists() else {"command": None, "cpu_seconds": 0}
     if before["command"] == command:
         return before["cpu_seconds"]
     print(" ".join(command), file=sys.stderr, flush=True)
     child = subprocess.Popen(command, env={**os.environ, "GOMAXPROCS": "1"})
-    _, status, used = os.wait4(child.pid, 0)
+    stop = None
+    while True:
+        try:
+            _, status, used = os.wait4(child.pid, 0)
+            break
+        except KeyboardInterrupt as err:  # Ctrl-C reaches the child too, which saves its state and ends
+            stop = err
     code = os.waitstatus_to_exitcode(status)
     seconds = before["cpu_seconds"] + used.ru_utime + used.ru_stime
     if folder.exists():
         done.write_text(json.dumps({"command": command if code == 0 else None, "cpu_seconds": seconds}))
+    if stop:
+        raise stop
     if code:
         sys.exit(1)
     return seconds
@@ -118,7 +131,10 @@ def main():
         p.error(f"--only: got {', '.join(unknown)}, want some of {', '.join(NETWORKS)}")
     if a.episodes < 2 or a.lists < 2:
         p.error(f"got {a.episodes} episodes and {a.lists} job lists, want at least 2 of each")
-    a.folder, a.program = a.folder.resolve(), a.program.resolve()
+    a.folder = a.folder.resolve() / f"{a.episodes}-{a.seed}"  # resume refuses other episodes and seeds
+    a.program = a.program.resolve()
+    if library := os.environ.get("HETERO_LIB_DIR"):  # compare runs in another folder
+        os.environ["HETERO_LIB_DIR"] = os.path.abspath(library)
     if not a.program.exists():
         p.error(f"--program: {a.program} does not exist; run make, or name another program")
     a.folder.mkdir(parents=True, exist_ok=True)

@@ -81,11 +81,39 @@ func TestScheduleTrains(t *testing.T) {
 	if o := execute(append(large, "v100=12000")); o.code != 2 || !strings.Contains(o.stderr, "too many machines") {
 		t.Errorf("a training on 3000 machines: got exit code %d and %q", o.code, o.stderr)
 	}
+	short := filepath.Join(t.TempDir(), "short")
+	for _, c := range []struct{ args, want string }{
+		{"--learning-rate 0", "want rates from 0 to 1, and one above 0"},
+		{"--learning-rate NaN", "want rates from 0 to 1, and one above 0"},
+		{"--learning-rate 1e-3,1e-5", "want one number, or FROM,TO,EPISODES"},
+		{"--learning-rate 1e-3,0,1 --episodes 2", "a rate of 0 trains nothing"},
+		{"--epsilon 1,0.1,0", "want one number, or FROM,TO,EPISODES"},
+		{"--epsilon 1.1", "want probabilities from 0 to 1"},
+		{"--returns 0", "--returns: got 0, want 1 to"},
+		{"--imitate -1", "--imitate: got -1, want at least 0"},
+		{"--imitate 5 --alone", "--imitate: got 5 with --alone, want 0"},
+		{"--seed 9 --plots " + filepath.Join(short, "plots") + " --output " + dir, "--seed: got 9, want 1"},
+		{"--double=false --output " + dir, "--double: got false, want true"},
+		{"--learning-rate 1e-4 --output " + dir, "--learning-rate: got 0.0001, want 0.001,1e-05,15000"},
+		{"--alone --output " + dir, "was trained on other episodes"},
+		{"--ingested --output " + dir, "was trained on other episodes"},
+	} {
+		args := []string{"schedule", "train", "--episodes", "21"} // few episodes, in case the command is not refused
+		if !strings.Contains(c.args, "--output") {
+			args = append(args, "--output", short)
+		}
+		if o := execute(append(args, strings.Fields(c.args)...)); o.code != 2 || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("train %s: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.want)
+		}
+	}
+	if _, err := os.Stat(short); err == nil {
+		t.Error("a refused training created a folder")
+	}
 	for _, c := range []struct {
 		args []string
 		code int
 	}{
-		{[]string{"train", "--seed", "9", "--output", dir}, 2}, {[]string{"train", "--output", other}, 2},
+		{[]string{"train", "--output", other}, 2},
 		{[]string{"train", "--random", "0.1", "--output", dir}, 2},
 		{[]string{"train", "--random", "2"}, 2},
 		{append([]string{"train", "--random", "1", "--output", other}, files...), 2},
@@ -93,13 +121,6 @@ func TestScheduleTrains(t *testing.T) {
 		{[]string{"train", "--output", filepath.Join(dir, "train.lock")}, 2},
 		{[]string{"train", "--similarity", "-1"}, 2}, {[]string{"train", "--similarity", "99999999"}, 2},
 		{[]string{"train", "--lambda", "1"}, 2}, {[]string{"train", "--lambda", "0"}, 2},
-		{[]string{"train", "--learning-rate", "0"}, 2}, {[]string{"train", "--learning-rate", "NaN"}, 2},
-		{[]string{"train", "--learning-rate", "1e-3,1e-5"}, 2}, {[]string{"train", "--epsilon", "1,0.1,0"}, 2},
-		{[]string{"train", "--epsilon", "1.1"}, 2}, {[]string{"train", "--returns", "0"}, 2},
-		{[]string{"train", "--imitate", "-1"}, 2}, {[]string{"train", "--imitate", "5", "--alone"}, 2},
-		{[]string{"train", "--double=false", "--output", dir}, 2},
-		{[]string{"train", "--learning-rate", "1e-4", "--output", dir}, 2},
-		{[]string{"train", "--alone", "--output", dir}, 2}, {[]string{"train", "--ingested", "--output", dir}, 2},
 		{[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2},
 		{[]string{"train", "--device", "tpu"}, 2},
 		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", t.TempDir()}, 3},
@@ -146,9 +167,8 @@ func TestScheduleTrainsAlone(t *testing.T) {
 	if o.code != 0 || strings.Count(o.stdout, "\n"+name+" ") != 4 || !strings.Contains(o.stdout, "completion x "+name) {
 		t.Errorf("got exit code %d, %q and %q, want a row of policy %s in 4 tables", o.code, o.stdout, o.stderr, name)
 	}
-	file := "gantt-" + strings.NewReplacer("/", "-", ":", "-").Replace(name) + ".svg"
-	if _, err := os.Stat(filepath.Join(plots, file)); err != nil {
-		t.Error(err)
+	if files, err := filepath.Glob(filepath.Join(plots, "gantt-dqn-*alone.svg")); err != nil || len(files) != 1 {
+		t.Errorf("--plots: got files %q, %v, want the figure of policy %s", files, err, name)
 	}
 	explain := func(alone ...string) outcome {
 		return execute(append([]string{"schedule", "explain", "--job", "job-3", "--policy", "dqn", "--load", "2"},
@@ -166,6 +186,8 @@ func TestScheduleTrainsAlone(t *testing.T) {
 		{"simulate --policy srf --agents", "--agents has no effect without policy dqn: got --policy srf"},
 		{"simulate --policy dqn:" + dir + " --network " + dir, "--network has no effect without policy dqn"},
 		{"compare --policy dqn:", `unknown policy: got "dqn:"`},
+		{"compare --policy dqn:" + dir + ",dqn:" + dir + "/", "got dqn:" + dir + " twice"},
+		{"simulate --policy dqn --agents --alone=false", "--agents: got --alone=false"},
 		{"compare --policy dqn:" + filepath.Join(dir, "none"), "does not exist"},
 	} {
 		if o := execute(append([]string{"schedule"}, strings.Fields(c.args)...)); o.code != 2 ||

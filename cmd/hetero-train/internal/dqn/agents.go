@@ -6,8 +6,12 @@ import "errors"
 // agent sees the queue, the facts of the cluster and the GPUs of its own machine. Its bid is the largest value of a
 // start on its machine, minus the value of waiting. The agent with the largest bid acts, until no bid is above 0.
 //
-// The agents of a real cluster would run on their machines and exchange only bids. Here, the observation of an agent is
-// a part of the observation of the whole cluster, and one pass computes the bids of several agents.
+// For a job that fits on no machine, an agent also uses free GPUs of the same type on other machines. The numbers of its
+// pairs then depend on these GPUs, and its start takes them.
+//
+// For all other jobs, the agents of a real cluster could run on their machines and exchange only bids. Here, the
+// observation of an agent is a part of the observation of the whole cluster, and one pass computes the bids of several
+// agents.
 type agents struct {
 	shape    Shape   // of the observation of one agent
 	machines [][]int // by agent: the rows of its machine
@@ -61,7 +65,7 @@ func (a *agents) reset(n *encoder, net *net) (err error) {
 // decide returns the action of the agent with the largest bid, as an action of the whole cluster, and its bid. o is the
 // observation of the whole cluster.
 func (a *agents) decide(n *encoder, o *Observation) (action int, bid float32, err error) {
-	action = -1
+	action, a.whole = -1, a.whole[:0] // a pass that failed leaves agents in it
 	for agent := range a.machines {
 		if a.view(n, o, agent, a.seen[len(a.whole)]) {
 			a.whole = append(a.whole, agent)

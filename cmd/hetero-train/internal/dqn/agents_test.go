@@ -50,8 +50,33 @@ func TestOneAgentIsThePolicyAlone(t *testing.T) {
 	}
 }
 
+// For a job that fits on no machine, an agent takes free GPUs of the same type on other machines, too.
+func TestAnAgentStartsAGangOnSeveralMachines(t *testing.T) {
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: 3, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
+	const images = 2 // a kind that runs on several machines
+	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
+		{Name: "gang", Kind: images, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1}}}
+	policy := opened(t, trained(t, tinyOptions(), smallProblem()), scheduler.Options{Explain: true})
+	policy.SetAgents()
+	r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+	if err != nil || policy.Err() != nil {
+		t.Fatal(err, policy.Err())
+	}
+	machines := map[int]int{}
+	for _, gpu := range r.Segments[0].GPUs {
+		machines[setup.Cluster.GPUs[gpu].Machine]++
+	}
+	if len(r.Segments) != 1 || len(machines) != 2 || len(r.Segments[0].GPUs) != 8 ||
+		!strings.Contains(r.Segments[0].Reason, "the largest bid of an agent") {
+		t.Errorf("got %d segments, the first on GPUs of machines %v with reason %q; want one on 2 machines by an agent",
+			len(r.Segments), machines, r.Segments[0].Reason)
+	}
+}
+
 // TestAgentsAtAThousandGPUs prints the table of docs/benchmarks/scheduling.md about agents. It checks that jobs under
-// agents need at most 3 % more time than under the network alone that sees the whole cluster.
+// agents need less time than under the network alone that sees the whole cluster.
 func TestAgentsAtAThousandGPUs(t *testing.T) {
 	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
@@ -108,8 +133,8 @@ func TestAgentsAtAThousandGPUs(t *testing.T) {
 			ratio += math.Log(seconds["agents"]/seconds["alone"]) / float64(lists)
 		}
 		t.Logf("load %v: completion time of agents relative to the network alone: %.3f", load, math.Exp(ratio))
-		if math.Exp(ratio) > 1.03 {
-			t.Errorf("load %v: completion time of agents relative to the network alone: got %.3f, want at most 1.03",
+		if math.Exp(ratio) > 0.95 { // measured: 0.90 and 0.89; another compiler or processor changes single decisions
+			t.Errorf("load %v: completion time of agents relative to the network alone: got %.3f, want at most 0.95",
 				load, math.Exp(ratio))
 		}
 	}

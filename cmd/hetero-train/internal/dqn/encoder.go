@@ -36,7 +36,8 @@ func groupsOf(c *scheduler.Cluster) []group {
 // encoder converts states of one run to observations. It is not safe for concurrent use.
 type encoder struct {
 	Encoding
-	rows, slots int // least numbers of rows and slots
+	rows, slots int  // least numbers of rows and slots
+	partial     bool // leaves out the jobs in several without a baseline, instead of an error
 	shape       Shape
 	cluster     *scheduler.Cluster
 	work        *scheduler.Workload
@@ -106,9 +107,14 @@ type SeveralTypesError struct {
 
 // Error implements error.
 func (e *SeveralTypesError) Error() string {
+	return fmt.Sprintf("job %d (%q): %s", e.Job, e.Name, e.Reason())
+}
+
+// Reason is the error without the name of the job.
+func (e *SeveralTypesError) Reason() string {
 	return fmt.Sprintf(
-		"job %d (%q): %d GPUs of one type do not run it, and policy dqn has no baseline here that could place it: "+
-			"use another policy, or omit --alone and use a network that was trained without it", e.Job, e.Name, e.GPUs)
+		"no type has enough GPUs that run the job (it needs %d), and policy dqn has no baseline here that could place it: "+
+			"use another policy, or omit --alone and --agents and use a network that was trained without --alone", e.GPUs)
 }
 
 // reset prepares for a run.
@@ -137,8 +143,8 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 	}
 	n.several, n.moved = zeroed(n.several, len(w.Jobs)), zeroed(n.moved, len(w.Jobs))
 	for i := range w.Jobs {
-		if n.several[i] = n.fastest(i, true) == 0; n.several[i] && n.adviser == nil {
-			return &SeveralTypesError{Job: i, Name: w.Jobs[i].Name, GPUs: w.Jobs[i].GPUs}
+		if n.several[i] = n.fastest(i, true) == 0; n.several[i] && n.adviser == nil && !n.partial {
+			return n.severalTypes(i)
 		}
 	}
 	n.rate()
@@ -164,6 +170,12 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 		return n.adviser.Reset(c, w, speeds)
 	}
 	return nil
+}
+
+// severalTypes is the error of a job that needs GPUs of several types.
+func (n *encoder) severalTypes(job int) *SeveralTypesError {
+	j := &n.work.Jobs[job]
+	return &SeveralTypesError{Job: job, Name: j.Name, GPUs: j.GPUs}
 }
 
 // zeroed returns n zero values in the memory of v.
@@ -232,6 +244,9 @@ func (n *encoder) rate() {
 			n.best[i] = max(n.best[i], n.speeds.Alone(j.Kind, t, j.GPUs, false),
 				n.speeds.Alone(j.Kind, t, j.GPUs, true),
 				float64(j.GPUs)*n.speeds.Alone(j.Kind, t, 1, false))
+		}
+		if n.best[i] == 0 { // no GPU of the cluster runs the job; times relative to a speed of 0 would not be finite
+			n.best[i] = 1
 		}
 	}
 }

@@ -47,9 +47,10 @@ type Encoding struct {
 	// Ingested adds the normalised facts of package features, and the mask of known facts: those of GPUs to the image,
 	// those of the cluster to the facts, and those of a job to the pairs of its actions.
 	Ingested bool `json:"ingested"`
-	// Measured states that the cluster of the training had measured utilizations or temperatures of GPUs. Otherwise,
+	// Utilization and Temperature state that the cluster of the training had these measurements of a GPU. Otherwise,
 	// the network has not learnt from them, and they stay unknown for it.
-	Measured bool `json:"measured,omitempty"`
+	Utilization bool `json:"utilization,omitempty"`
+	Temperature bool `json:"temperature,omitempty"`
 	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
 	// well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
 	Similarity int `json:"similarity"`

@@ -17,10 +17,18 @@ func fraction(x float64) float32 { return float32(x / (1 + x)) }
 
 // choose selects the shown jobs.
 func (n *encoder) choose(s *scheduler.State) {
-	n.jobs = append(n.jobs[:0], s.Queue[:min(len(s.Queue), n.Oldest)]...)
-	rest := s.Queue[len(n.jobs):]
+	n.jobs = n.jobs[:0]
+	rest := s.Queue
+	for ; len(rest) > 0 && len(n.jobs) < n.Oldest; rest = rest[1:] {
+		if n.startable(rest[0]) {
+			n.jobs = append(n.jobs, rest[0])
+		}
+	}
 	from := len(n.jobs)
 	for _, job := range rest { // insertion into the sorted shortest jobs; ties keep the order of arrival
+		if !n.startable(job) {
+			continue
+		}
 		t := s.Remaining[job] / n.best[job]
 		at := len(n.jobs)
 		for at > from && t < s.Remaining[n.jobs[at-1]]/n.best[n.jobs[at-1]] {
@@ -36,6 +44,9 @@ func (n *encoder) choose(s *scheduler.State) {
 		n.jobs[at] = job
 	}
 }
+
+// startable reports whether a decision can start a job: GPUs of one type run it, or there is a baseline.
+func (n *encoder) startable(job int) bool { return n.adviser != nil || !n.several[job] }
 
 // watch learns from a state without a decision. The caller must pass each event of a run to watch or observe.
 func (n *encoder) watch(s *scheduler.State) {
@@ -192,7 +203,7 @@ func (n *encoder) ingest(s *scheduler.State, image []float32) {
 		for k := range n.ups[i] {
 			at := i*n.shape.Slots + k
 			for f := range features.PerGPU {
-				if !n.Measured && (f == features.PlaceUtilization || f == features.PlaceTemperature) {
+				if f == features.PlaceUtilization && !n.Utilization || f == features.PlaceTemperature && !n.Temperature {
 					continue
 				}
 				from := features.PerCluster + n.place[n.slotted[at]]*features.PerGPU + f

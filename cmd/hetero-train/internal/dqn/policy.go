@@ -204,13 +204,28 @@ const maxIdle = 12
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // SetAlone makes the network decide without the baseline of its encoding: in each state, the policy takes the possible
-// action with the largest value. No margin, no largest number of jobs and no largest number of free GPUs applies. The
-// policy moves no running job, and cannot run jobs that need GPUs of several types ([SeveralTypesError]). Call SetAlone
-// before Reset. It has no effect on a network without a baseline ([Problem.SetAlone]).
+// action with the largest value. No margin, no largest number of jobs and no largest number of free GPUs applies.
+//
+// The policy moves no running job, and cannot run jobs that need GPUs of several types ([SeveralTypesError]).
+//
+// Call SetAlone before Reset. It has no effect on a network that was trained without a baseline ([Problem.SetAlone]).
 func (p *Policy) SetAlone() {
 	n := p.encoder
 	n.Advice, n.adviser = "", nil
 	n.cluster = nil // the next Reset computes the shape again
+}
+
+// SetPartial makes Reset accept jobs that need GPUs of several types although the policy has no baseline that could
+// place them. The policy never starts these jobs. A real cluster has such jobs, and they must not stop the others. Call
+// SetPartial before Reset.
+func (p *Policy) SetPartial() { p.encoder.partial = true }
+
+// Unable returns the reason why the policy never starts a job of the present workload, or "" ([Policy.SetPartial]).
+func (p *Policy) Unable(job int) string {
+	if p.encoder.startable(job) {
+		return ""
+	}
+	return p.encoder.severalTypes(job).Reason()
 }
 
 // Err returns the failure of the device after which the policy only waits.

@@ -321,9 +321,10 @@ func TestFactsOfAJobAreInItsPairs(t *testing.T) {
 		slot, _, _ := n.triple(action)
 		check(action, n.jobs[slot])
 	}
-	if n.advice.Verb == scheduler.Start {
-		check(n.shape.triples(), n.advice.Job)
+	if n.advice.Verb != scheduler.Start {
+		t.Fatal("the baseline starts no job: this state cannot show the pair of its action")
 	}
+	check(n.shape.triples(), n.advice.Job)
 }
 
 // A network that never saw measurements of GPUs in its training does not see them later.
@@ -332,9 +333,9 @@ func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 	for gpu := range setup.Cluster.GPUs {
 		setup.Cluster.GPUs[gpu].Utilization, setup.Cluster.GPUs[gpu].Temperature = 1, 70
 	}
-	for _, measured := range []bool{false, true} {
+	for _, measured := range [][2]bool{{false, false}, {true, false}, {false, true}} {
 		e := allFacts()
-		e.Measured = measured
+		e.Utilization, e.Temperature = measured[0], measured[1]
 		n, err := newEncoder(e, false)
 		if err != nil {
 			t.Fatal(err)
@@ -345,12 +346,13 @@ func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 		o := NewObservation(n.shape)
 		n.observe(s, o)
 		plane := n.shape.Rows * n.shape.Slots
-		for _, place := range []int{features.PlaceUtilization, features.PlaceTemperature} {
+		for i, place := range []int{features.PlaceUtilization, features.PlaceTemperature} {
 			for _, channel := range []int{imageChannels + place, imageChannels + features.PerGPU + place} {
 				known := slices.ContainsFunc(o.Image[channel*plane:(channel+1)*plane],
 					func(v float32) bool { return v != 0 })
-				if known != measured {
-					t.Errorf("measured %v: channel %d has a value: got %v, want %v", measured, channel, known, measured)
+				if known != measured[i] {
+					t.Errorf("measured %v: channel %d has a value: got %v, want %v", measured, channel, known,
+						measured[i])
 				}
 			}
 		}

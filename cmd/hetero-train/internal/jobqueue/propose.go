@@ -23,6 +23,9 @@ const unlimited = 365 * 24 * 3600
 // Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that must wait,
 // or that the package cannot place, follow in the order of the snapshot, without nodes. table may be nil.
 //
+// A policy may have a method Unable(job int) string. It returns why the policy never starts a job, or "". The placement
+// of the job then has this reason.
+//
 // The policy sees the jobs in the order of the queue system: by urgency, then by submission. It sees running jobs with
 // the GPUs that they use. It must not stop jobs; a stop is an error.
 func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
@@ -31,7 +34,7 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 		return nil, fmt.Errorf("policy %s: %w", policy.Name(), err)
 	}
 	var out []Placement
-	refused := map[int]string{}
+	refused := unable(policy, b.state.Queue)
 	for {
 		a := policy.Decide(&b.state)
 		switch a.Verb {
@@ -48,6 +51,27 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 		}
 		return append(out, b.waiting(refused)...), nil
 	}
+}
+
+// unable returns the reasons for the jobs of a queue that a policy never starts.
+func unable(policy scheduler.Policy, queue []int) map[int]string {
+	reasons := map[int]string{}
+	for policy != nil {
+		if p, ok := policy.(interface{ Unable(job int) string }); ok {
+			for _, job := range queue {
+				if why := p.Unable(job); why != "" {
+					reasons[job] = why
+				}
+			}
+			break
+		}
+		outer, ok := policy.(interface{ Unwrap() scheduler.Policy })
+		if !ok {
+			break
+		}
+		policy = outer.Unwrap()
+	}
+	return reasons
 }
 
 // board is a snapshot converted to the types of package scheduler. GPUs of the same model have different types if a job

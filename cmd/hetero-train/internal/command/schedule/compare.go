@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +69,8 @@ Policy fcfs lets the first job block all others, so it is a weak baseline. --bas
 clusters use.
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
-It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policies maxmin and sia if a job
+It also leaves out policy dqn with --alone, with --agents or with a network of schedule train --alone, if a job needs GPUs of several
+types, and policies maxmin and sia if a job
 runs for more than 1e9 s and 1.5e8 s, or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
 job is left out, too. All ratios need the baseline: if it cannot run the jobs, the comparison ends with an error.
 
@@ -131,9 +133,14 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 		switch {
 		case !isPolicy(name):
 			return unknownPolicy(f.command, "baseline", name)
-		case slices.Contains(f.bases[:i], name):
-			return exit.Usagef("%s: --baseline: got %s twice, want each policy once", f.command, name)
 		}
+		f.bases[i] = cleaned(name)
+		if slices.Contains(f.bases[:i], f.bases[i]) {
+			return exit.Usagef("%s: --baseline: got %s twice, want each policy once", f.command, f.bases[i])
+		}
+	}
+	for i, name := range f.names {
+		f.names[i] = cleaned(name)
 	}
 	for i := len(f.bases) - 1; i >= 0; i-- {
 		if !slices.Contains(f.names, f.bases[i]) {
@@ -332,9 +339,9 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 func widths(s *compare.Study) (name, ratio int) {
 	name = 8
 	for _, r := range s.Rows {
-		name = max(name, len(r.Policy))
+		name = max(name, utf8.RuneCountInString(r.Policy))
 	}
-	return name, max(8, len("x "+s.Baseline))
+	return name, max(8, utf8.RuneCountInString("x "+s.Baseline))
 }
 
 // comparisonText returns the table for the terminal.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
@@ -97,7 +98,7 @@ func contrastsText(s *compare.Study) string {
 	name, _ := widths(s)
 	for _, against := range s.Against[1:] {
 		x := "x " + against.Baseline
-		wide := max(22, len("steady jobs/h "+x))
+		wide := max(22, utf8.RuneCountInString("steady jobs/h "+x))
 		fmt.Fprintf(&b, "\n%-*s %*s %9s %*s %9s %*s %9s", name, "policy", wide, "completion "+x, "p", wide,
 			"steady jobs/h "+x, "p", wide, "steady util. "+x, "p")
 		for _, c := range against.Policies {

@@ -37,6 +37,14 @@ func learnt(name string) bool {
 // isPolicy reports whether a policy has this name.
 func isPolicy(name string) bool { return slices.Contains(scheduler.Names(), name) || learnt(name) }
 
+// cleaned returns the name of a policy with the shortest path of its folder, so that equal networks have equal names.
+func cleaned(name string) string {
+	if folder, found := strings.CutPrefix(name, networkMark); found && folder != "" {
+		return networkMark + filepath.Clean(folder)
+	}
+	return name
+}
+
 // unknownPolicy returns the error of a flag whose value is not the name of a policy.
 func unknownPolicy(command, flag, name string) error {
 	return exit.Usagef("%s: --%s: unknown policy: got %q, want one of %s, %sFOLDER", command, flag, name,
@@ -61,7 +69,7 @@ type policies struct {
 
 	bound *scheduler.Bound // limit on the waiting time of jobs under gang and dqn; nil: none
 
-	networkFlags *pflag.FlagSet // that have --network and --device; nil: none
+	networkFlags *pflag.FlagSet // that have the flags of addNetwork; nil: none
 
 	made map[string]scheduler.Policy
 	dev  device.Device
@@ -80,8 +88,12 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 		"device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
-// checkNetwork refuses --network, --device, --alone, --agents and --wait-bound if no policy uses them.
+// checkNetwork refuses --agents --alone=false, and refuses --network, --device, --alone, --agents and --wait-bound if no policy uses them.
 func (p *policies) checkNetwork(names ...string) error {
+	if p.agents && !p.alone && p.networkFlags.Changed("alone") {
+		return exit.Usagef("%s: --agents: got --alone=false, want no --alone or --alone=true: agents decide without policy gang",
+			p.command)
+	}
 	if !isPolicy(names[0]) {
 		return nil
 	}
@@ -131,7 +143,7 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	case name == dqn.PolicyName:
 		policy, err = p.openNetwork("--network", p.network, o)
 	case learnt(name):
-		policy, err = p.openNetwork("--policy "+name, strings.TrimPrefix(name, networkMark), o)
+		policy, err = p.openNetwork("policy "+name, strings.TrimPrefix(name, networkMark), o)
 	case !isPolicy(name):
 		return nil, unknownPolicy(p.command, "policy", name)
 	default:
@@ -153,9 +165,9 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	return policy, nil
 }
 
-// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "". flag names
+// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "". what names
 // the folder in errors.
-func (p *policies) openNetwork(flag, folder string, o scheduler.Options) (policy *dqn.Policy, err error) {
+func (p *policies) openNetwork(what, folder string, o scheduler.Options) (policy *dqn.Policy, err error) {
 	if p.dev == nil {
 		if p.dev, err = devices.Open(p.device, devices.Alone(1)); err != nil {
 			return nil, err
@@ -164,11 +176,15 @@ func (p *policies) openNetwork(flag, folder string, o scheduler.Options) (policy
 	if folder == "" {
 		policy, err = dqn.OpenTrained(p.dev, o)
 	} else {
-		policy, err = p.loadNetwork(flag, folder, o)
+		policy, err = p.loadNetwork(what, folder, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.keep { // a real cluster
+		policy.SetPartial()
 	}
 	switch {
-	case err != nil:
-		return nil, err
 	case p.agents:
 		policy.SetAgents()
 	case p.alone:
@@ -178,14 +194,14 @@ func (p *policies) openNetwork(flag, folder string, o scheduler.Options) (policy
 }
 
 // loadNetwork opens policy dqn with the newest network of a folder.
-func (p *policies) loadNetwork(flag, folder string, o scheduler.Options) (*dqn.Policy, error) {
+func (p *policies) loadNetwork(what, folder string, o scheduler.Options) (*dqn.Policy, error) {
 	switch info, err := os.Stat(folder); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Usagef("%s: the folder %s does not exist; want the --output of schedule train", flag, folder)
+		return nil, exit.Usagef("%s: the folder %s does not exist; want the --output of schedule train", what, folder)
 	case err != nil:
-		return nil, exit.Usagef("%s: %w", flag, err)
+		return nil, exit.Usagef("%s: %w", what, err)
 	case !info.IsDir():
-		return nil, exit.Usagef("%s: got the file %s, want a folder: the --output of schedule train", flag, folder)
+		return nil, exit.Usagef("%s: got the file %s, want a folder: the --output of schedule train", what, folder)
 	}
 	c, skipped, err := checkpoint.Latest(folder)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -194,7 +210,7 @@ func (p *policies) loadNetwork(flag, folder string, o scheduler.Options) (*dqn.P
 		}
 	}
 	if err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("%s: %w", flag, err))
+		return nil, exit.With(exit.Data, fmt.Errorf("%s: %w", what, err))
 	}
 	for _, damaged := range skipped {
 		p.warn(damaged.String())

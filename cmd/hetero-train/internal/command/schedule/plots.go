@@ -50,11 +50,15 @@ func (f *compareFlags) draw(ctx context.Context, a *cli.App, s *compare.Study) e
 		return nil
 	}
 	own := f.own()
-	for _, row := range s.Rows {
+	names := make([]string, len(s.Rows))
+	for i, row := range s.Rows {
+		names[i] = row.Policy
+	}
+	files := ganttFiles(names)
+	for i, row := range s.Rows {
 		r, err := f.play(ctx, own, f.list(0, s.Seeds[0]), row.Policy, s.Seeds[0], jobs, true, nil)
 		if err == nil {
-			file := "gantt-" + strings.NewReplacer("/", "-", `\`, "-", ":", "-").Replace(row.Policy) + ".svg"
-			err = drawGantt(filepath.Join(f.plots, file), "Jobs on GPUs, policy "+row.Policy,
+			err = drawGantt(filepath.Join(f.plots, files[i]), "Jobs on GPUs, policy "+row.Policy,
 				f.setup.Cluster, jobs, r)
 		}
 		if err != nil {
@@ -63,6 +67,27 @@ func (f *compareFlags) draw(ctx context.Context, a *cli.App, s *compare.Study) e
 		}
 	}
 	return own.close()
+}
+
+// ganttFiles returns the file name of each policy: short enough for all file systems, and different for all policies. A
+// policy whose name is too long, or equal to another one after the replacement of separators, has a number in it.
+func ganttFiles(policies []string) []string {
+	const most = 100 // bytes of the name of a policy
+	used := map[string]bool{}
+	files := make([]string, len(policies))
+	for i, policy := range policies {
+		name := strings.NewReplacer("/", "-", `\`, "-", ":", "-").Replace(policy)
+		if len(name) > most { // the end of a path differs most
+			name = "dqn-" + strings.ToValidUTF8(name[len(name)-most:], "")
+		}
+		file := name
+		for n := 2; used[strings.ToLower(file)]; n++ {
+			file = fmt.Sprintf("%s-%d", name, n)
+		}
+		used[strings.ToLower(file)] = true
+		files[i] = "gantt-" + file + ".svg"
+	}
+	return files
 }
 
 // barsOf returns one plot of bars with their intervals for each main figure.

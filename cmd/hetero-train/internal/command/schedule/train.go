@@ -53,7 +53,7 @@ To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 const trainExample = `  hetero-train schedule train
   hetero-train schedule train --episodes 1000000 --output network --save-minutes 30
   hetero-train schedule train --episodes 2000 --learning-rate 1e-3,1e-5,2000 --plots curves
-  hetero-train schedule train --output book --alone --double=false --prioritised=false --returns 1 --learning-rate 1e-4 --epsilon 0.1
+  hetero-train schedule train --output book --alone --double=false --prioritised=false --returns 1 --learning-rate 1e-4 --epsilon 1,0.05,7500
   hetero-train schedule train --input cluster.toml --input jobs.csv --default jobs.network=0 --random 0.2
   hetero-train schedule train --speeds simulation_throughputs.json --gpus v100=36/36,p100=36/36,k80=36/36 --trace a.trace`
 
@@ -114,8 +114,10 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	options, problem := &f.learning.options, f.learning.problem
 	from := dqn.Source{Setup: f.setup, Lists: f.listed}
 	problem.Input = from.Digest()
-	problem.Encoding.Measured = problem.Encoding.Ingested && measured(f.setup.Cluster)
-	usual, numbers := options.Replay, problem.Shape(from).Floats()
+	if problem.Encoding.Ingested {
+		problem.Encoding.Utilization, problem.Encoding.Temperature = measured(f.setup.Cluster)
+	}
+	wanted, numbers := options.Replay, problem.Shape(from).Floats()
 	if options.Replay = min(options.Replay, replayBytes/(4*numbers)); options.Replay < options.Warm {
 		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
 			numbers, replayBytes/(4*options.Warm))
@@ -133,9 +135,14 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return fmt.Errorf("schedule train: %w", err)
 	}
 	defer func() { err = errors.Join(err, learner.Close()) }()
-	if kept := learner.Options().Replay; kept < usual {
+	if kept := learner.Options().Replay; kept < wanted {
 		a.WarnOf(fmt.Sprintf("the replay memory keeps %d decisions instead of %d: a state of this cluster has %d numbers, and the memory is limited to %d MiB; "+
-			"the training may need more episodes", kept, usual, numbers, replayBytes>>20))
+			"the training may need more episodes", kept, wanted, numbers, replayBytes>>20))
+	}
+	if f.plots != "" { // after all checks, so that a refused command leaves no folder
+		if err := os.MkdirAll(f.plots, 0o755); err != nil {
+			return exit.With(exit.IO, fmt.Errorf("schedule train: --plots: %w", err))
+		}
 	}
 	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 2})
 	if err != nil {
@@ -164,7 +171,7 @@ func (f *trainFlags) check(a *cli.App) error {
 	case f.output == "":
 		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
 	}
-	if err := f.learning.check(); err != nil {
+	if err := f.learning.check(f.episodes); err != nil {
 		return err
 	}
 	if f.threads == 0 {
@@ -178,11 +185,6 @@ func (f *trainFlags) check(a *cli.App) error {
 	}
 	if f.learning.problem.Random == 1 && f.listed != nil {
 		return exit.Usagef("schedule train: --random: got 1 with files of a cluster and jobs, want a number below 1: at 1, all episodes are on random clusters and no episode uses the files")
-	}
-	if f.plots != "" {
-		if err := os.MkdirAll(f.plots, 0o755); err != nil {
-			return exit.With(exit.IO, fmt.Errorf("schedule train: --plots: %w", err))
-		}
 	}
 	return nil
 }
@@ -221,7 +223,7 @@ func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device,
 	for _, s := range skipped {
 		a.WarnOf(s.String())
 	}
-	if err = f.learning.comparable(c, problem); err == nil {
+	if err = f.learning.resumable(c, problem); err == nil {
 		if learner, err = dqn.Resume(ctx, dev, c, f.threads, environments, nil); ctx.Err() == nil {
 			err = exit.With(exit.Data, err)
 		}
@@ -244,7 +246,7 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 		a.Progress(fmt.Sprintf("%s already has %d episodes; --episodes is %d", f.output, done, f.episodes))
 		return nil
 	}
-	events, err := openBoard(a, f.output, learner, resumed)
+	events, err := openPoints(a, f.output, learner, resumed)
 	if err != nil {
 		return err
 	}

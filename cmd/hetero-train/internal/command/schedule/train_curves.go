@@ -24,16 +24,16 @@ const boardFolder = "tensorboard"
 // 50,000 points.
 const boardEvery = 20
 
-// board writes the progress of a training run for TensorBoard. Its steps are episodes.
-type board struct {
+// points writes the progress of a training run for TensorBoard. Its steps are episodes.
+type points struct {
 	out  *trace.Board
 	rate dqn.Schedule
 	next int64 // episodes of the next point
 }
 
-// openBoard opens the event files of a training run whose output folder is locked. A run that resumes replaces the
+// openPoints opens the event files of a training run whose output folder is locked. A run that resumes replaces the
 // points after its checkpoint.
-func openBoard(a *cli.App, output string, learner *dqn.Learner, resumed bool) (*board, error) {
+func openPoints(a *cli.App, output string, learner *dqn.Learner, resumed bool) (*points, error) {
 	done := learner.Progress().Episodes
 	out, err := trace.OpenBoard(filepath.Join(output, boardFolder),
 		trace.BoardOptions{Fresh: !resumed, Keep: done, OnFault: func(err error) {
@@ -44,11 +44,11 @@ func openBoard(a *cli.App, output string, learner *dqn.Learner, resumed bool) (*
 	if err != nil {
 		return nil, exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
 	}
-	return &board{out: out, rate: learner.Options().Rate, next: done + 1}, nil
+	return &points{out: out, rate: learner.Options().Rate, next: done + 1}, nil
 }
 
 // add writes the progress, if enough episodes have ended since the last point.
-func (b *board) add(p dqn.Progress) {
+func (b *points) add(p dqn.Progress) {
 	if p.Episodes < b.next || math.IsNaN(p.Return) {
 		return
 	}
@@ -63,7 +63,7 @@ func (b *board) add(p dqn.Progress) {
 }
 
 // close writes the rest of the events.
-func (b *board) close(a *cli.App) error {
+func (b *points) close(a *cli.App) error {
 	err := b.out.Close()
 	if n := b.out.Dropped(); n > 0 {
 		a.WarnOf(fmt.Sprintf("%d TensorBoard events were lost, because they could not be written to the disk", n))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -39,9 +38,9 @@ func (l *learning) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&l.alone, "alone", false, "train a network that decides without policy gang")
 	flags.Float64Var(&p.Lambda, "lambda", p.Lambda,
 		"cost of a second of an idle GPU, relative to a second of a job in the system; above 0, below 1")
-	flags.Var(course{&o.Rate}, "learning-rate",
+	flags.Var(episodic{&o.Rate}, "learning-rate",
 		"learning rate of Adam: `RATE`, or FROM,TO,EPISODES: it falls linearly over the first episodes")
-	flags.Var(course{&o.Exploration}, "epsilon",
+	flags.Var(episodic{&o.Exploration}, "epsilon",
 		"probability of a random action: `PROBABILITY`, or FROM,TO,EPISODES: it falls linearly over the first episodes")
 	flags.BoolVar(&o.Double, "double", o.Double, "double DQN: the trained weights select the action of a target, and the target weights compute its value")
 	flags.BoolVar(&o.Prioritised, "prioritised", o.Prioritised,
@@ -52,8 +51,8 @@ func (l *learning) add(flags *pflag.FlagSet) {
 		"`EPISODES` at the start in which the network imitates policy gang; 0: none, as with --alone")
 }
 
-// check checks the flags, and applies --alone.
-func (l *learning) check() error {
+// check checks the flags of a training of some episodes, and applies --alone.
+func (l *learning) check(episodes int64) error {
 	o, p := &l.options, &l.problem
 	switch {
 	case !(p.Random >= 0 && p.Random <= 1):
@@ -66,9 +65,12 @@ func (l *learning) check() error {
 		return exit.Usagef("schedule train: --lambda: got %v, want a number above 0 and below 1", p.Lambda)
 	case !within(o.Rate) || o.Rate.From == 0 && o.Rate.To == 0:
 		return exit.Usagef("schedule train: --learning-rate: got %s, want rates from 0 to 1, and one above 0",
-			course{&o.Rate})
+			episodic{&o.Rate})
+	case o.Rate.To == 0 && episodes > o.Rate.Over:
+		return exit.Usagef("schedule train: --learning-rate: got %s with %d episodes, want a last rate above 0, or at least %d episodes of falling rates: a rate of 0 trains nothing",
+			episodic{&o.Rate}, episodes, episodes)
 	case !within(o.Exploration):
-		return exit.Usagef("schedule train: --epsilon: got %s, want probabilities from 0 to 1", course{&o.Exploration})
+		return exit.Usagef("schedule train: --epsilon: got %s, want probabilities from 0 to 1", episodic{&o.Exploration})
 	case o.Steps < 1 || o.Steps > mostReturns:
 		return exit.Usagef("schedule train: --returns: got %d, want 1 to %d", o.Steps, mostReturns)
 	case o.Imitate < 0:
@@ -90,16 +92,18 @@ const mostReturns = 1000
 // within reports whether the values of a schedule are between 0 and 1.
 func within(s dqn.Schedule) bool { return s.From >= 0 && s.From <= 1 && s.To >= 0 && s.To <= 1 }
 
-// measured reports whether the utilization or the temperature of a GPU is known.
-func measured(c *scheduler.Cluster) bool {
-	return slices.ContainsFunc(c.GPUs, func(g scheduler.GPU) bool {
-		return !math.IsNaN(g.Utilization) || !math.IsNaN(g.Temperature)
-	})
+// measured reports whether the utilization, and whether the temperature, of any GPU is known.
+func measured(c *scheduler.Cluster) (utilization, temperature bool) {
+	for _, g := range c.GPUs {
+		utilization = utilization || !math.IsNaN(g.Utilization)
+		temperature = temperature || !math.IsNaN(g.Temperature)
+	}
+	return utilization, temperature
 }
 
-// comparable returns an error if the checkpoint belongs to another training run, because the result would then differ
+// resumable returns an error if the checkpoint belongs to another training run, because the result would then differ
 // from that of an uninterrupted run. l has the options with which the training would start.
-func (l *learning) comparable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
+func (l *learning) resumable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
 	if c.State.Seed != l.options.Seed {
 		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training",
 			l.options.Seed, c.State.Seed, c.Path)
@@ -125,8 +129,8 @@ func (l *learning) comparable(c *checkpoint.Checkpoint, problem json.RawMessage)
 		flag      string
 		got, want any
 	}{
-		{"learning-rate", course{&now.Rate}, course{&before.Rate}},
-		{"epsilon", course{&now.Exploration}, course{&before.Exploration}},
+		{"learning-rate", episodic{&now.Rate}, episodic{&before.Rate}},
+		{"epsilon", episodic{&now.Exploration}, episodic{&before.Exploration}},
 		{"double", now.Double, before.Double},
 		{"prioritised", now.Prioritised, before.Prioritised},
 		{"returns", now.Steps, before.Steps},
@@ -144,12 +148,12 @@ func (l *learning) comparable(c *checkpoint.Checkpoint, problem json.RawMessage)
 	return nil
 }
 
-// course is the value of a flag for a schedule over episodes.
-type course struct{ of *dqn.Schedule }
+// episodic is the value of a flag for a schedule over episodes.
+type episodic struct{ of *dqn.Schedule }
 
-func (c course) Type() string { return "schedule" }
+func (c episodic) Type() string { return "schedule" }
 
-func (c course) String() string {
+func (c episodic) String() string {
 	if c.of == nil {
 		return ""
 	}
@@ -159,7 +163,7 @@ func (c course) String() string {
 	return fmt.Sprintf("%g,%g,%d", c.of.From, c.of.To, c.of.Over)
 }
 
-func (c course) Set(text string) error {
+func (c episodic) Set(text string) error {
 	parts := strings.Split(text, ",")
 	values := make([]float64, min(2, len(parts)))
 	faulty := len(parts) != 1 && len(parts) != 3
