@@ -6,8 +6,8 @@ import "errors"
 // agent sees the queue, the facts of the cluster and the GPUs of its own machine. Its bid is the largest value of a
 // start on its machine, minus the value of waiting. The agent with the largest bid acts, until no bid is above 0.
 //
-// For a job that fits on no machine, an agent also uses free GPUs of the same type on other machines. The numbers of its
-// pairs then depend on these GPUs, and its start takes them.
+// For a job that fits on no machine, an agent also uses free GPUs of the same type on other machines. The numbers of
+// its pairs then depend on these GPUs, and its start takes them.
 //
 // For all other jobs, the agents of a real cluster could run on their machines and exchange only bids. Here, the
 // observation of an agent is a part of the observation of the whole cluster, and one pass computes the bids of several

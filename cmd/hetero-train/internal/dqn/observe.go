@@ -203,7 +203,8 @@ func (n *encoder) ingest(s *scheduler.State, image []float32) {
 		for k := range n.ups[i] {
 			at := i*n.shape.Slots + k
 			for f := range features.PerGPU {
-				if f == features.PlaceUtilization && !n.Utilization || f == features.PlaceTemperature && !n.Temperature {
+				if f == features.PlaceUtilization && !n.Utilization ||
+					f == features.PlaceTemperature && !n.Temperature {
 					continue
 				}
 				from := features.PerCluster + n.place[n.slotted[at]]*features.PerGPU + f

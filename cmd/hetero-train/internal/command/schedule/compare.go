@@ -70,9 +70,8 @@ clusters use.
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
 It also leaves out policy dqn with --alone, with --agents or with a network of schedule train --alone, if a job needs GPUs of several
-types, and policies maxmin and sia if a job
-runs for more than 1e9 s and 1.5e8 s, or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
-job is left out, too. All ratios need the baseline: if it cannot run the jobs, the comparison ends with an error.
+types, and policies maxmin and sia if a job runs for more than 1e9 s and 1.5e8 s, or arrives after 1e15 s. A policy that needs more than
+10 million starts and stops, or 3 million rounds, to finish a job is left out, too. All ratios need the baseline: if it cannot run the jobs, the comparison ends with an error.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -348,8 +347,9 @@ func widths(s *compare.Study) (name, ratio int) {
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
 	name, x := widths(s)
-	fmt.Fprintf(&b, "%-*s %21s %*s %19s %*s %16s %*s %9s %21s %15s\n", name, "policy", "completion s", x, "x "+s.Baseline,
-		"throughput jobs/h", x, "x "+s.Baseline, "utilization %", x, "x "+s.Baseline, "p", "HyperScore", "slowdown")
+	fmt.Fprintf(&b, "%-*s %21s %*s %19s %*s %16s %*s %9s %21s %15s\n", name, "policy", "completion s", x,
+		"x "+s.Baseline, "throughput jobs/h", x, "x "+s.Baseline, "utilization %", x, "x "+s.Baseline, "p",
+		"HyperScore", "slowdown")
 	rate := 2
 	if s.Rows[0].Throughput.Mean < 1 { // with long jobs, two decimals would all be 0
 		rate = 4

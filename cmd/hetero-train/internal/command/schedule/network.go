@@ -88,7 +88,8 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 		"device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
-// checkNetwork refuses --agents --alone=false, and refuses --network, --device, --alone, --agents and --wait-bound if no policy uses them.
+// checkNetwork refuses --agents --alone=false. It also refuses --network, --device, --alone, --agents and --wait-bound
+// if no policy uses them.
 func (p *policies) checkNetwork(names ...string) error {
 	if p.agents && !p.alone && p.networkFlags.Changed("alone") {
 		return exit.Usagef("%s: --agents: got --alone=false, want no --alone or --alone=true: agents decide without policy gang",

@@ -70,7 +70,8 @@ func (l *learning) check(episodes int64) error {
 		return exit.Usagef("schedule train: --learning-rate: got %s with %d episodes, want a last rate above 0, or at least %d episodes of falling rates: a rate of 0 trains nothing",
 			episodic{&o.Rate}, episodes, episodes)
 	case !within(o.Exploration):
-		return exit.Usagef("schedule train: --epsilon: got %s, want probabilities from 0 to 1", episodic{&o.Exploration})
+		return exit.Usagef("schedule train: --epsilon: got %s, want probabilities from 0 to 1",
+			episodic{&o.Exploration})
 	case o.Steps < 1 || o.Steps > mostReturns:
 		return exit.Usagef("schedule train: --returns: got %d, want 1 to %d", o.Steps, mostReturns)
 	case o.Imitate < 0:
