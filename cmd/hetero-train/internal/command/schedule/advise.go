@@ -173,6 +173,9 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return unanswered(ctx, fmt.Errorf("schedule advise: %w", err))
 	}
 	placements, err := jobqueue.Propose(snapshot, policy, table)
+	if leavesOut(err) {
+		return fmt.Errorf("schedule advise: %w", err)
+	}
 	if err != nil {
 		return exit.Usagef("schedule advise: %w", err)
 	}
