@@ -358,3 +358,47 @@ func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 		}
 	}
 }
+
+// without are speeds of a workload in which no GPU runs one kind.
+type without struct {
+	scheduler.Speeds
+	kind int
+}
+
+func (s without) Alone(kind, typ, n int, spread bool) float64 {
+	if kind == s.kind {
+		return 0
+	}
+	return s.Speeds.Alone(kind, typ, n, spread)
+}
+
+// A real cluster may have a job that no GPU runs. The inputs of the network stay finite, and other jobs have times.
+func TestAJobThatNoGPURunsKeepsTheInputsFinite(t *testing.T) {
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	job := s.Queue[0]
+	w.Kinds = append(slices.Clone(w.Kinds), w.Kinds[w.Jobs[job].Kind])
+	w.Jobs[job].Kind = len(w.Kinds) - 1
+	n, err := newEncoder(DefaultEncoding(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.reset(setup.Cluster, w, without{setup.Speeds, w.Jobs[job].Kind}); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObservation(n.shape)
+	n.observe(s, o)
+	for i, v := range o.State {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			t.Fatalf("number %d of the observation: got %v, want a finite number", i, v)
+		}
+	}
+	times := 0
+	for action := range n.shape.triples() {
+		if o.Mask[action] && o.Pairs[action*n.shape.Pair+pairTime] > 0 {
+			times++
+		}
+	}
+	if times == 0 {
+		t.Error("got a running time of 0 for all actions, want times above 0")
+	}
+}
