@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
@@ -25,9 +26,9 @@ func TestJobsThatDQNAloneCannotStartDoNotStopTheOthers(t *testing.T) {
 		{ID: "5", Name: "small", Submitted: 4, Limit: 60, GPUs: 1},
 	}}
 	for _, set := range []func(*policies){func(p *policies) { p.alone = true }, func(p *policies) { p.agents = true }} {
-		p := &policies{command: "schedule advise", device: "reference", keep: true, explain: true}
+		p := &policies{command: "schedule advise", device: "reference", keep: true, explain: true,
+			bound: &scheduler.Bound{Factor: 2, Seconds: 3600}}
 		set(p)
-		waitBound{&p.bound}.Set("2,3600")
 		policy, err := p.get("dqn")
 		if err != nil {
 			t.Fatal(err)
