@@ -172,6 +172,7 @@ look_libraries() {
 	may_install || [ "${HETERO_INSTALL:-on}" = off ] || return 0
 	local version
 	has_header turbojpeg.h || optional "libturbojpeg (without it Go decodes JPEG, at about half the speed)" "$(system libturbojpeg0-dev)"
+	has_library libwebp.so.7 || optional "libwebp (without it Go decodes WebP, at less than half the speed)" "$(system libwebp7)"
 	if ! has_header gloo/rendezvous/context.h; then
 		# The Gloo of Debian 11 does not compile with this program.
 		version=$(candidate libgloo-dev)
@@ -183,6 +184,9 @@ look_libraries() {
 
 # has_header NAME reports whether the C++ compiler finds the header.
 has_header() { have "${CXX:-c++}" && echo "#include <$1>" | cxx -E -x c++ - >/dev/null 2>&1; }
+
+# has_library NAME reports whether the C++ compiler finds a library that the program opens at run time.
+has_library() { have "${CXX:-c++}" && [ "$(cxx -print-file-name="$1" 2>/dev/null)" != "$1" ]; }
 
 # optional NAME WAY is want for an optional part: not a package that the system does not have, and not a part that
 # failed before.
@@ -211,6 +215,7 @@ advise() {
 	local names="$*"
 	if have dnf; then
 		names=${names//libturbojpeg0-dev/turbojpeg-devel}
+		names=${names//libwebp7/libwebp}
 		names=${names//libgloo-dev/gloo-devel}
 		names=${names//libdnnl-dev/onednn-devel}
 		names=${names//libomp-dev/libomp-devel}

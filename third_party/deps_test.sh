@@ -40,7 +40,7 @@ machine() {
 	m=$room/m
 	rm -rf "$m"
 	mkdir -p "$m"/{bin,lists,libraries,python,tree/third_party/onednn}
-	touch "$m/libraries/turbojpeg.h" "$m/libraries/gloo" "$m/log"
+	touch "$m"/libraries/{turbojpeg.h,libwebp.so.7,gloo} "$m/log"
 	for tool in bash sh sed grep cut mkdir cat uname sort rm mktemp cmp tail head awk env dirname touch ls cp mv chmod; do
 		ln -s "$(command -v $tool)" "$m/bin/$tool"
 	done
@@ -55,7 +55,8 @@ machine() {
 }
 
 have_compiler() {
-	program "$m/bin/c++" 'case " $* " in *" -E "*) read -r line; for library in turbojpeg.h gloo; do
+	program "$m/bin/c++" 'case " $* " in *" -print-file-name="*) name=${1#*=}
+		if [ -e "'"$m"'/libraries/$name" ]; then echo "'"$m"'/libraries/$name"; else echo "$name"; fi ;; *" -E "*) read -r line; for library in turbojpeg.h gloo; do
 		case $line in *$library*) [ -e "'"$m"'/libraries/$library" ]; exit ;; esac; done ;; esac'
 	cp "$m/bin/c++" "$m/bin/gcc"
 }
@@ -162,7 +163,7 @@ run() {
 logged() { [ "$(tr '\n' ',' <"$m/log")" = "$1" ] || complain "$2" "the package managers did $(tr '\n' ',' <"$m/log"), want $1"; }
 
 wheels
-all="g++=12 cmake=3.25.1 python3-pip=23 libturbojpeg0-dev=2 libgloo-dev=0.0~git20220518"
+all="g++=12 cmake=3.25.1 python3-pip=23 libturbojpeg0-dev=2 libwebp7=1.2.4 libgloo-dev=0.0~git20220518"
 
 # Versions of Go.
 go_version() { go=$1 machine compiler cmake go && run HETERO_INSTALL=off GOTOOLCHAIN=local; }
@@ -188,10 +189,11 @@ expect "$code" "C++17 compiler: package g++ (1.5 MB, 7 packages)" "a bare machin
 also "CMake 3.18 or later: package cmake (1.5 MB" "a bare machine: CMake"
 also "Go $go_wanted or later: package golang-go (1.5 MB" "a bare machine: Go"
 also "optional: libturbojpeg (without it Go decodes JPEG, at about half the speed): package libturbojpeg0-dev" "a bare machine: libturbojpeg"
+also "optional: libwebp (without it Go decodes WebP, at less than half the speed): package libwebp7" "a bare machine: libwebp"
 also "optional: Gloo (without it all ranks must be on one host): package libgloo-dev" "a bare machine: Gloo"
 also "HETERO_INSTALL=off" "a bare machine: the way out"
-logged "install g++,install cmake,install golang-go,toolchain,install libturbojpeg0-dev,install libgloo-dev," "a bare machine"
-touch "$m"/libraries/{turbojpeg.h,gloo}
+logged "install g++,install cmake,install golang-go,toolchain,install libturbojpeg0-dev,install libwebp7,install libgloo-dev," "a bare machine"
+touch "$m"/libraries/{turbojpeg.h,libwebp.so.7,gloo}
 expect 0 "" "the next make on this machine" run
 silent "the next make on this machine"
 

@@ -36,7 +36,7 @@ usage() {
 }
 . scripts/roots.sh
 system=trixie
-packages=(base-files ca-certificates libc6 tzdata)
+packages=(base-files ca-certificates libc6 libsharpyuv0 libwebp7 tzdata) # the program opens libwebp, which needs libsharpyuv
 place=$PWD/build/container
 root=$place/root-$system
 kind=cpu release='' engine=''
@@ -114,7 +114,7 @@ secure_root() {
 	touch "$root/.secure" "$root/.ready"
 }
 
-make_root $system "$root" ca-certificates
+make_root $system "$root" ca-certificates,libwebp7
 secure_root
 [ -e "$root/.secure" ] || echo "container: HETERO_DEBIAN_SECURITY is off: the image may lack security fixes of Debian" >&2
 echo "container: Debian $system of $(date -u -r "$root/.ready" +%Y-%m-%d); for newer packages, first run: rm -rf ${root#"$PWD/"}"

@@ -25,6 +25,8 @@ DEBIAN_LICENCES = {
     "base-files": "GPL-2.0-or-later",
     "ca-certificates": "MPL-2.0 AND GPL-2.0-or-later",
     "libc6": "LGPL-2.1-or-later AND LGPL-2.0-or-later AND GPL-2.0-or-later WITH GCC-exception-2.0 AND BSD-3-Clause AND ISC",
+    "libsharpyuv0": "BSD-3-Clause",
+    "libwebp7": "BSD-3-Clause",
     "tzdata": PUBLIC_DOMAIN,
     "zlib1g": "Zlib",
 }

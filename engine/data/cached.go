@@ -23,18 +23,45 @@ func Cached(ds Dataset, limit int64) Dataset { return cachedWithin(ds, limit, ni
 
 // Budget is an amount of memory that several caches share. A cache reserves memory in slabs of 4 MiB. It stops growing
 // when the budget is used up. The zero value has no memory. A Budget is safe for concurrent use.
-type Budget struct{ left atomic.Int64 }
+type Budget struct {
+	left, held, reserved atomic.Int64 // bytes: free, of caches, and kept from them
+}
 
 // Set sets the remaining memory in bytes. A lower value is permitted only until the caches are first used.
 func (b *Budget) Set(bytes int64) { b.left.Store(bytes) }
 
-// take subtracts bytes from the budget. It returns false if less than bytes remains.
-func (b *Budget) take(bytes int64) bool {
-	if b == nil || b.left.Add(-bytes) >= 0 {
-		return true
+// Held returns the memory of the caches, bytes.
+func (b *Budget) Held() int64 { return b.held.Load() }
+
+// Reserve keeps bytes of the budget from the caches, for another use of memory. It never gives back what an earlier
+// call has kept. It returns the bytes that are missing because the caches hold them, or because the budget is smaller.
+// Only one goroutine at a time may call it.
+func (b *Budget) Reserve(bytes int64) (missing int64) {
+	for {
+		more := bytes - b.reserved.Load()
+		left := b.left.Load()
+		if more <= 0 || left <= 0 {
+			return max(more, 0)
+		}
+		if more = min(more, left); b.left.CompareAndSwap(left, left-more) {
+			b.reserved.Add(more)
+		}
 	}
-	b.left.Add(bytes)
-	return false
+}
+
+// take moves bytes from the budget to a cache. It returns false if less than bytes remains.
+func (b *Budget) take(bytes int64) bool {
+	for b != nil {
+		left := b.left.Load()
+		if left < bytes {
+			return false
+		}
+		if b.left.CompareAndSwap(left, left-bytes) {
+			b.held.Add(bytes)
+			break
+		}
+	}
+	return true
 }
 
 func cachedWithin(ds Dataset, limit int64, budget *Budget) Dataset {

@@ -111,22 +111,14 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 // without use. limited is false if there is neither.
 func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 	own, _ := Resident(root, 0)
-	status := readStatus(root, 0)
-	stack, known := resourceLimit(root, "Max stack size")
-	if !known {
-		stack = unlimitedStack
-	}
-	data, other := o.later(status["Threads"], stack)
-	later := []int64{data + other, data} // of addressLimits
-	for i, r := range addressLimits {
+	for _, a := range ListAddresses(root, o) {
 		// Reserved but unused addresses count against these limits, too.
-		limit, ok := resourceLimit(root, r.name)
-		bytes := max(limit-status[r.held]+own-later[i], 1)
+		bytes := max(a.Limit-a.Held+own-a.Later, 1)
 		if o.Tensors {
 			bytes -= bytes / tensorSpread
 		}
-		if ok && (!limited || bytes < lowest.Bytes) {
-			lowest, limited = Limit{Bytes: bytes, Source: r.source, Ranks: 1, Addresses: true}, true
+		if !limited || bytes < lowest.Bytes {
+			lowest, limited = Limit{Bytes: bytes, Source: a.Source, Ranks: 1, Addresses: true}, true
 		}
 	}
 	return lowest, limited
@@ -138,6 +130,9 @@ type Addresses struct {
 	Flag   string // option of ulimit that sets the limit
 	Limit  int64  // bytes
 	Held   int64  // bytes
+	// Later are the bytes that the process still reserves without a model: stacks of threads that are still to start,
+	// and what Go's heap and malloc reserve without use. See Own.
+	Later int64
 }
 
 // Left returns the bytes that this process can still reserve.
@@ -146,15 +141,30 @@ func (a Addresses) Left() int64 { return max(a.Limit-a.Held, 0) }
 // ReadAddresses returns the state of RLIMIT_AS or RLIMIT_DATA, of which the process reaches first. limited is false if
 // there is neither.
 func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
-	status := readStatus(root, 0)
-	for _, r := range addressLimits {
-		limit, ok := resourceLimit(root, r.name)
-		a := Addresses{Source: r.source, Flag: r.flag, Limit: limit, Held: status[r.held]}
-		if ok && (!limited || a.Left() < lowest.Left()) {
+	for _, a := range ListAddresses(root, Own{}) {
+		if !limited || a.Left() < lowest.Left() {
 			lowest, limited = a, true
 		}
 	}
 	return lowest, limited
+}
+
+// ListAddresses returns the states of RLIMIT_AS and RLIMIT_DATA, as far as they limit this process.
+func ListAddresses(root fs.FS, o Own) (list []Addresses) {
+	status := readStatus(root, 0)
+	stack, known := resourceLimit(root, "Max stack size")
+	if !known {
+		stack = unlimitedStack
+	}
+	data, other := o.later(status["Threads"], stack)
+	later := []int64{data + other, data} // of addressLimits
+	for i, r := range addressLimits {
+		if limit, ok := resourceLimit(root, r.name); ok {
+			list = append(list, Addresses{Source: r.source, Flag: r.flag, Limit: limit, Held: status[r.held],
+				Later: later[i]})
+		}
+	}
+	return list
 }
 
 // addressLimits are the limits of addresses: names in proc/self/limits and proc/self/status.

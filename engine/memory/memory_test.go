@@ -155,7 +155,8 @@ func TestLimitIsTheSmallest(t *testing.T) {
 func TestAddressesOfTheProcess(t *testing.T) {
 	limits := "Max data size 209715200 unlimited bytes\nMax address space 314572800 unlimited bytes\n"
 	root := files(map[string]string{"proc/self/status": status, "proc/self/limits": limits})
-	want := Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 200 * mib, Held: 100 * mib} // both have 100 MiB left
+	want := Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 200 * mib, Held: 100 * mib, // both have 100 MiB left
+		Later: HeapSpread + unknownThreads*unlimitedStack}
 	if got, limited := ReadAddresses(root); !limited || got.Left() != want.Left() || got.Limit-got.Held != 100*mib {
 		t.Errorf("got %+v, %v, want %+v", got, limited, want)
 	}
@@ -166,6 +167,13 @@ func TestAddressesOfTheProcess(t *testing.T) {
 	}
 	if got, limited := ReadAddresses(files(map[string]string{"proc/self/status": status})); limited {
 		t.Errorf("no limit: got %+v", got)
+	}
+	// 14 threads, of which 6 exist, with stacks of 8 MiB
+	root = files(map[string]string{"proc/self/status": "VmSize: 204800 kB\nVmData: 102400 kB\nThreads: 6\n",
+		"proc/self/limits": limits + "Max stack size 8388608 unlimited bytes\n"})
+	list := ListAddresses(root, Own{Threads: 14, OneArena: true})
+	if later := int64(96 * mib); len(list) != 2 || list[1].Later != later || list[0].Later != later+ArenaBytes {
+		t.Errorf("got %+v, want 96 MiB of data later", list)
 	}
 }
 

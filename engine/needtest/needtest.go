@@ -28,6 +28,7 @@ var remedies = map[string]string{
 	"shm":  "run make",
 	"gloo": "apt-get install libgloo-dev, then make",
 	"jpeg": "apt-get install libturbojpeg0-dev, then make",
+	"webp": "apt-get install libwebp7",
 
 	// Programs.
 	"arm64":        "run third_party/arm64.sh and make ARCH=arm64; apt-get install qemu-user libstdc++6-arm64-cross",

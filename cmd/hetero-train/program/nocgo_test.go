@@ -59,7 +59,7 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	if err := json.Unmarshal([]byte(run("version", "--json").stdout), &version); err != nil {
 		t.Fatal(err)
 	}
-	there := map[string]bool{"jpeg": true, "reference device": true, "null device": true}
+	there := map[string]bool{"jpeg": true, "webp": true, "reference device": true, "null device": true}
 	for _, part := range version.Parts {
 		if part.Available != there[part.Name] || !part.Available &&
 			!strings.Contains(part.Reason, "built without cgo") {

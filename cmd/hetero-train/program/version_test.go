@@ -2,6 +2,9 @@ package program
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +39,7 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 			t.Errorf("got %+v, want that its library is not in %s", p, dir)
 		}
 	}
-	for _, name := range []string{"reference device", "null device", "jpeg"} {
+	for _, name := range []string{"reference device", "null device", "jpeg", "webp"} {
 		if !there[name] {
 			t.Errorf("%s: got that it is missing, want that no library is needed", name)
 		}
@@ -48,6 +51,29 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 	if short := execute([]string{"version", "--short"}).stdout; short != execute([]string{"--version"}).stdout {
 		t.Errorf("--short: got %q, want what --version says", short)
 	}
+}
+
+// HETERO_WEBP turns the system's libwebp off. Another value than "go" must not be ignored.
+func TestTheDecoderOfWebPCanBeChosen(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	run := func(value string, args ...string) ended {
+		cmd := exec.Command(p.path, args...)
+		cmd.Env = append(os.Environ(), "HETERO_WEBP="+value)
+		return finish(t, cmd, 0)
+	}
+	var got struct {
+		Parts []struct{ Name, Version, Reason string }
+	}
+	if err := json.Unmarshal([]byte(run("go", "version", "--json").stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(got.Parts, func(p struct{ Name, Version, Reason string }) bool { return p.Name == "webp" })
+	if at < 0 || got.Parts[at].Version != "Go" || got.Parts[at].Reason == "" {
+		t.Errorf("got %+v, want Go and the reason", got.Parts)
+	}
+	run("libwebp", "train", "-c", p.config, "--set", "experiment.output_dir="+t.TempDir()).check(t, exit.Usage,
+		`HETERO_WEBP: got "libwebp", want go, or no value`)
 }
 
 func TestDevicesNeedNoLibrary(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,6 +126,22 @@ func together(t *testing.T, contents []*stored, places []int, do func(team *Team
 func start(team *Team) error {
 	_, err := team.Compare(context.Background())
 	return err
+}
+
+// Each rank knows the decoders of all, also if all ranks read the same files.
+func TestDecodersOfAllRanksAreKnown(t *testing.T) {
+	m, want := newMeeting(2), []string{"libwebp 1.2.4", "Go"}
+	var wait sync.WaitGroup
+	for rank := range want {
+		wait.Go(func() {
+			team, err := Meet(t.Context(), Options{Content: &stored{}, Rank: rank, Place: "same", Decoder: want[rank],
+				Gather: m.gather(rank)})
+			if err != nil || !slices.Equal(team.Decoders(), want) {
+				t.Errorf("rank %d: got %v, want %q", rank, err, want)
+			}
+		})
+	}
+	wait.Wait()
 }
 
 func check(t *testing.T, err error, parts ...string) {

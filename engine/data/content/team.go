@@ -21,6 +21,8 @@ type Options struct {
 	Path  string // path of the data, for messages
 	// ValPath is the separate path of the evaluation part, if there is one, for messages.
 	ValPath string
+	// Decoder is the name of a decoder of this process whose choice depends on the machine, for a warning; "": none.
+	Decoder string
 
 	// Gather exchanges one value of each rank; see rendezvous.Group.
 	Gather func(ctx context.Context, name string, value []byte) ([][]byte, error)
@@ -44,11 +46,13 @@ type member struct {
 	Path  string `json:"path"`
 	Val   string `json:"val_path"`
 	Units int    `json:"units"`
+
+	Decoder string `json:"decoder"`
 }
 
 // Meet exchanges the descriptions of all ranks.
 func Meet(ctx context.Context, o Options) (*Team, error) {
-	word, err := json.Marshal(member{o.Place, o.Host, o.Path, o.ValPath, o.Content.Len()})
+	word, err := json.Marshal(member{o.Place, o.Host, o.Path, o.ValPath, o.Content.Len(), o.Decoder})
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +68,15 @@ func Meet(ctx context.Context, o Options) (*Team, error) {
 		t.first[rank] = slices.IndexFunc(t.members, func(m member) bool { return m.Place == t.members[rank].Place })
 	}
 	return t, nil
+}
+
+// Decoders returns Options.Decoder of all ranks.
+func (t *Team) Decoders() []string {
+	names := make([]string, len(t.members))
+	for rank, m := range t.members {
+		names[rank] = m.Decoder
+	}
+	return names
 }
 
 // Alone reports whether all ranks read the same files, so that no comparison is needed.

@@ -9,10 +9,9 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/image/vp8"
-
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
 
 // DecodeOptions configure a Decoder.
@@ -26,11 +25,11 @@ type DecodeOptions struct {
 type Decoder struct {
 	o      DecodeOptions
 	jpeg   *jpeg.Decoder
+	webp   *webp.Decoder
 	pix    []byte
 	turned []byte // buffer for the rotated image
 	// upright is the buffer for a TIFF, which is always rotated; Orient may need turned for another rotation
 	upright []byte
-	vp8     *vp8.Decoder // decoder of WebP images; nil before the first one
 
 	inflater inflater
 	lzw      *lzw   // nil before the first image that needs it
@@ -46,11 +45,15 @@ func NewDecoder(o DecodeOptions) (*Decoder, error) {
 	if o.MaxPixels == 0 {
 		o.MaxPixels = defaultMaxPixels
 	}
+	w, err := webp.NewDecoder()
+	if err != nil {
+		return nil, err
+	}
 	j, err := jpeg.NewDecoder()
 	if err != nil {
 		return nil, err
 	}
-	return &Decoder{o: o, jpeg: j}, nil
+	return &Decoder{o: o, jpeg: j, webp: w}, nil
 }
 
 // Close frees the decoder's buffers.

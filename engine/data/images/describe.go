@@ -2,7 +2,6 @@ package images
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"image"
 	"image/color"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/image/tiff"
 
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
 
 // Description contains the properties in the header of an image.
@@ -86,13 +86,12 @@ func describeJPEG(contents []byte) (Description, error) {
 }
 
 func describeWebP(contents []byte) (image.Config, error) {
-	w, err := readWebP(contents)
+	f, err := webp.Parse(contents)
 	if err != nil {
 		return image.Config{}, err
 	}
-	width, height, err := w.size()
-	return image.Config{ColorModel: color.RGBAModel, Width: cmp.Or(w.width, width),
-		Height: cmp.Or(w.height, height)}, err
+	width, height, err := f.Canvas()
+	return image.Config{ColorModel: color.RGBAModel, Width: width, Height: height}, err
 }
 
 func describePNM(contents []byte) (Description, error) {

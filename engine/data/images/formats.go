@@ -14,6 +14,7 @@ import (
 	"golang.org/x/image/tiff"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
 
 // format is a file format of images. The contents of a file determine the format, not the name.
@@ -66,7 +67,7 @@ func formatOf(b []byte) format {
 		return jpegFormat
 	case starts(pngStart):
 		return pngFormat
-	case starts("RIFF") && len(b) >= 12 && string(b[8:12]) == "WEBP":
+	case webp.Is(b):
 		return webpFormat
 	case starts("GIF87a"), starts("GIF89a"):
 		return gifFormat
@@ -130,7 +131,7 @@ func otherFormat(contents []byte) error {
 // variant completes the error for a variant of a format that the decoder does not support.
 func variant(f format, err error) error {
 	if unsupported := tiff.UnsupportedError(""); errors.Is(err, bmp.ErrUnsupported) || errors.As(err, &unsupported) ||
-		errors.Is(err, errWebPVariant) {
+		errors.Is(err, webp.ErrVariant) {
 		return fmt.Errorf("%w: the program does not read this kind of %s image; convert it, for example with %s", err,
 			map[format]string{webpFormat: "WebP", bmpFormat: "BMP", tiffFormat: "TIFF"}[f], anyConversion)
 	}

@@ -7,6 +7,8 @@ import (
 	"image"
 	"image/png"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -54,6 +56,30 @@ func TestHeadersOfLargeImagesPinNoMemory(t *testing.T) {
 		}
 		if err := d.Decode(contents, nil, &img); err == nil || d.held() > keptBytes {
 			t.Errorf("colour type %d: got %v, and keeps %d bytes", colour, err, d.held())
+		}
+	}
+}
+
+// A WebP header that promises more pixels than data.max_pixels is refused before their memory exists.
+func TestSizesOfWebPImagesAreLimited(t *testing.T) {
+	for name, header := range map[string]struct {
+		at   int // in the encoded image
+		size []byte
+	}{"lossy.webp": {6, []byte{0xFF, 0x3F, 0xFF, 0x3F}}, "lossless.webp": {1, []byte{0xFF, 0xFF, 0xFF, 0x0F}}} {
+		contents, err := os.ReadFile("testdata/formats/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(contents[20+header.at:], header.size) // behind the headers of the file and of its chunk
+		d, err := NewDecoder(DecodeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var img data.Image
+		if err := d.Decode(contents, nil, &img); err == nil || !strings.Contains(err.Error(), "of 1638") ||
+			!strings.Contains(err.Error(), "data.max_pixels") || d.held() > 0 {
+			t.Errorf("%s: got %v, and %d bytes", name, err, d.held())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
 
 // Orientation is the value of the EXIF tag 0x0112: the rotation and reflection that make a stored image upright.
@@ -44,11 +45,11 @@ func OrientationOf(contents []byte) Orientation {
 		}
 		xmp = textOf(contents, "XML:com.adobe.xmp")
 	case webpFormat:
-		w, err := readWebP(contents)
+		f, err := webp.Parse(contents)
 		if err != nil {
 			return Upright // Decode reports the error
 		}
-		exif, xmp = w.exif, w.xmp
+		exif, xmp = f.EXIF, f.XMP
 	}
 	o, found := orientationIn(exif)
 	if !found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/content"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
@@ -26,9 +28,15 @@ func (r *Run) compareData(ctx context.Context) error {
 	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Rank.Team.Place.Rank,
 		Seed:  r.Process.Cfg.Experiment.Seed,
 		Place: placeOf(r.Process.Cfg, own.Host), Host: own.Name, Path: r.Process.Cfg.Data.Path,
-		ValPath: r.Process.Cfg.Data.ValPath, Gather: r.Rank.Team.Group.Gather})
-	if err != nil || team.Alone() {
+		ValPath: r.Process.Cfg.Data.ValPath, Decoder: webp.InUse().Name, Gather: r.Rank.Team.Group.Gather})
+	if err != nil {
 		return err
+	}
+	if r.Data.Tokens == nil && r.Rank.Team.Leads() {
+		warnOfDecoders(r.Process.Opts.LogOf(logs.ComponentData), team.Decoders())
+	}
+	if team.Alone() {
+		return nil
 	}
 	compared, err := team.Compare(ctx)
 	if err != nil {
@@ -60,6 +68,20 @@ func (r *Run) compareData(ctx context.Context) error {
 		return nil
 	})
 	return nil
+}
+
+// warnOfDecoders warns if some ranks decode WebP images with libwebp, and others with Go. All versions of libwebp count
+// as equal. The decoders of JPEG need no comparison: they give the same pixels, and refuse the same images.
+func warnOfDecoders(log *slog.Logger, decoders []string) {
+	kind := func(name string) string { kind, _, _ := strings.Cut(name, " "); return kind }
+	for rank, name := range decoders {
+		if kind(name) == kind(decoders[0]) {
+			continue
+		}
+		log.Warn("the ranks decode WebP images with different decoders: intact images have equal pixels, but damaged ones may differ, or be refused on some ranks only; install libwebp on all machines (Debian: libwebp7), or set "+
+			webp.Variable+"=go on all", "rank_0", decoders[0], "other_rank", rank, "other", name)
+		return
+	}
 }
 
 // auditPatience is the time for which the end of a run waits for the audit of the data. The audit takes longer only if

@@ -1,12 +1,35 @@
 package assembly
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
+
+func TestRanksWithDifferentDecodersAreWarned(t *testing.T) {
+	for _, c := range []struct {
+		decoders []string
+		want     string // "": no warning
+	}{
+		{[]string{"Go", "Go"}, ""},
+		{[]string{"libwebp 1.2.4", "libwebp 1.6.0"}, ""},
+		{[]string{"libwebp 1.2.4", "libwebp 1.2.4", "Go"}, `rank_0="libwebp 1.2.4" other_rank=2 other=Go`},
+		{[]string{"Go", "libwebp 1.2.4"}, `rank_0=Go other_rank=1 other="libwebp 1.2.4"`},
+		{[]string{"Go", ""}, `rank_0=Go other_rank=1 other=""`},
+	} {
+		var out bytes.Buffer
+		warnOfDecoders(slog.New(slog.NewTextHandler(&out, nil)), c.decoders)
+		if got := out.String(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) ||
+			strings.Count(got, "level=WARN") > 1 {
+			t.Errorf("%q: got %q, want %q", c.decoders, got, c.want)
+		}
+	}
+}
 
 func TestThePlaceIsThatOfTheFiles(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()

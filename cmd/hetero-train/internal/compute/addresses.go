@@ -5,36 +5,40 @@ import (
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/memory"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-const (
-	// startBytes are the addresses that a process still reserves before it has a model: stacks of threads, native
-	// libraries, their kernels. simple_cnn on 2 CPUs took 70 to 105 MiB. With fewer, the C library aborts the process
-	// because it cannot start a thread.
-	startBytes = 96 << 20
-	// nearLimit are addresses that kernels of a small model take. If fewer are left, they are the probable reason of a
-	// failure of the device: libraries report no memory as an unknown failure.
-	nearLimit = 96 << 20
-)
+// nearLimit are addresses that native libraries and the kernels of a small model take. If fewer are left, they are the
+// probable reason of a failure of the device: libraries report no memory as an unknown failure.
+const nearLimit = 96 << 20
 
-// CheckAddresses returns an error if RLIMIT_AS or RLIMIT_DATA is too small for any model. It must precede OpenDevice.
-func CheckAddresses() error {
-	if a, limited := memory.ReadAddresses(memory.System()); limited {
-		return checkAddresses(a)
+// CheckAddresses returns an error if RLIMIT_AS or RLIMIT_DATA leaves less than the threads and heaps of this rank
+// reserve without any model. If it does, the C library aborts the process because it cannot start a thread. It must
+// precede OpenDevice, which starts most threads. The account of the rank subtracts the same addresses, so a run without
+// this error may still be refused.
+func (k *Rank) CheckAddresses() error {
+	opts := k.Process.Opts
+	threads := process.MostThreads(process.DeviceThreads(k.Process.Cfg, opts), opts.Assignment.WorldSize > 1)
+	for _, a := range memory.ListAddresses(memory.System(),
+		memory.Own{Threads: threads, OneArena: memory.OneArena()}) {
+		if err := checkAddresses(a, threads); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func checkAddresses(a memory.Addresses) error {
-	if a.Left() >= startBytes {
+// checkAddresses checks one limit. threads is the largest number of threads of the process.
+func checkAddresses(a memory.Addresses, threads int) error {
+	if a.Left() >= a.Later {
 		return nil
 	}
-	return exit.With(exit.Device, fmt.Errorf("open the device: %s permits %s of addresses, and this process has reserved %s at its start; threads and native libraries need about %s more, without any model: %s",
-		a.Source, memory.Size(a.Limit), memory.Size(a.Held), memory.Size(startBytes),
-		raise(a, a.Held+startBytes+nearLimit)))
+	return exit.With(exit.Device, fmt.Errorf("open the device: %s permits %s of addresses, and this process has reserved %s at its start; up to %d threads and the heaps need %s more, without any model: %s",
+		a.Source, memory.Size(a.Limit), memory.Size(a.Held), threads, memory.Size(a.Later),
+		raise(a, a.Held+a.Later+nearLimit)))
 }
 
 // raise returns the advice to raise a limit to at least this many bytes.

@@ -46,11 +46,22 @@ func TestAFailureNearTheLimitHasAdvice(t *testing.T) {
 	if err := adviseLimit(nil, full, 16); err != nil {
 		t.Errorf("without a failure: got %v", err)
 	}
-	if err := checkAddresses(full); exit.Code(err) != exit.Device ||
-		!strings.Contains(err.Error(), "ulimit -d 595968") {
-		t.Errorf("a full process at its start: got %v", err)
+}
+
+// A process is refused at its start if a byte is missing for its threads and heaps.
+func TestThreadsAndHeapsNeedAddresses(t *testing.T) {
+	const mib = 1 << 20
+	a := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 390 * mib, Later: 10 * mib}
+	if err := checkAddresses(a, 14); err != nil {
+		t.Errorf("exactly enough: got %v", err)
 	}
-	if err := checkAddresses(roomy); err != nil {
-		t.Errorf("a process with room at its start: got %v", err)
+	a.Held++
+	a.Later += 86 * mib
+	err := checkAddresses(a, 14)
+	for _, part := range []string{"RLIMIT_DATA permits 400.0 MiB", "up to 14 threads and the heaps need 96.0 MiB more",
+		"ulimit -d 595969"} {
+		if exit.Code(err) != exit.Device || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want %q", err, part)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
 
 // Opened is an open data set with the properties that a reader of the results needs.
@@ -109,6 +110,9 @@ func (o *Opened) AheadBytes() int64 { return o.ahead }
 // OpenStored opens the configured subset of the data set without caches. Each read accesses the stored file and returns
 // the error of that file.
 func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
+	if err := webp.CheckVariable(); err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
 	d := cfg.Data
 	splits, err := OpenSplits(ctx, cfg, log)
 	out := &Opened{Name: d.Dataset}

@@ -30,18 +30,7 @@ type threadNeed struct {
 
 func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	assigned, cpus := opts.Assignment, runtime.GOMAXPROCS(0)
-	rank := rankThreads + 1
-	if cfg.Device.Kind == "cpu" {
-		threads := cfg.Device.Threads
-		if threads == 0 {
-			threads = max(session.UsableCPUs()/session.RanksOfMachine(assigned), 1)
-			// The device reports an invalid limit when it opens.
-			if limit, err := cpu.ThreadLimit(opts.Env.Lookup); err == nil && limit > 0 {
-				threads = min(threads, limit)
-			}
-		}
-		rank = rankThreads + min(threads, runtime.NumCPU())
-	}
+	rank := rankThreads + DeviceThreads(cfg, opts)
 	starts := assigned.Launch && assigned.LocalWorldSize > 1
 	if assigned.WorldSize > 1 && (!starts || assigned.WorldSize > assigned.LocalWorldSize ||
 		cfg.Parallel.SharedMemory == "off") {
@@ -52,6 +41,22 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	}
 	n := assigned.LocalWorldSize
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
+}
+
+// DeviceThreads returns the number of threads of the device that a rank will open. Only a CPU has more than one.
+func DeviceThreads(cfg *config.Config, opts session.Options) int {
+	if cfg.Device.Kind != "cpu" {
+		return 1
+	}
+	threads := cfg.Device.Threads
+	if threads == 0 {
+		threads = max(session.UsableCPUs()/session.RanksOfMachine(opts.Assignment), 1)
+		// The device reports an invalid limit when it opens.
+		if limit, err := cpu.ThreadLimit(opts.Env.Lookup); err == nil && limit > 0 {
+			threads = min(threads, limit)
+		}
+	}
+	return min(threads, runtime.NumCPU())
 }
 
 // MostThreads returns the largest number of OS threads of a rank. deviceThreads is the number of threads of its device,

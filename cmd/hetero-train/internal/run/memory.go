@@ -9,8 +9,10 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/memory"
@@ -102,8 +104,8 @@ func (tr *training) recordMemory(ctx context.Context) error {
 // memoryInterval is the time between two readings of the use of memory.
 const memoryInterval = time.Second
 
-// watchMemory warns once when the kernel may soon kill a process because memory runs out, and once when image decoders
-// use more than the account leaves.
+// watchMemory warns once when the kernel may soon kill a process because memory runs out, and once when image decoders,
+// the cache of images and all other parts together exceed the limit.
 func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	gauge := memory.NewGauge(memory.System())
 	tick := time.NewTicker(memoryInterval)
@@ -116,13 +118,11 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 			return
 		case <-tick.C:
 		}
-		if _, used := images.DecoderBytes(); !larger && beyond(account, used) {
-			larger = true
-			tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
-				"image decoders need more memory than the plan of this rank leaves, so the rank may exceed its limit: store smaller images, lower data.workers or data.batch_size, or raise the limit",
-				"used_by_image_decoders", memory.Size(used), "planned_for_other_parts",
-				memory.Size(account.HostBytes()), "limit",
-				memory.Size(account.Limit.Bytes), "limit_from", account.Limit.Source)
+		if _, used := images.DecoderBytes(); !larger {
+			if over := overrun(account, used, &tr.run.Data.Cache); over > 0 {
+				larger = true
+				tr.warnOfImages(account, used, over)
+			}
 		}
 		pressure, known := gauge.Pressure()
 		resident, _ := memory.Resident(memory.System(), 0)
@@ -141,6 +141,28 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	}
 }
 
-// beyond reports whether a rank exceeds its limit if its image decoders use this memory. Optional parts fill what the
-// account leaves, so their size says nothing about the images.
-func beyond(a memory.Account, used int64) bool { return used > 0 && a.HostBytes()+used > a.Limit.Bytes }
+// overrun takes the memory that image decoders use from what the account leaves, and then from what the cache of
+// decoded images has not used yet. It returns the bytes by which the rank may exceed its limit nevertheless. The cache
+// keeps its images, because batches may refer to them.
+func overrun(a memory.Account, used int64, cache *data.Budget) (bytes int64) {
+	if used == 0 {
+		return 0
+	}
+	left := a.Limit.Bytes - a.HostBytes() - memory.Sum(a.Optional)
+	return cache.Reserve(max(used-left, 0))
+}
+
+// warnOfImages states the memory of a rank whose image decoders use this memory, and that exceeds its limit by over.
+func (tr *training) warnOfImages(a memory.Account, used, over int64) {
+	others := a.HostBytes()
+	for _, p := range a.Optional {
+		if p.Name != assembly.DataCache {
+			others += p.Bytes
+		}
+	}
+	tr.process.Opts.LogOf(logs.ComponentTrainer).Warn(
+		"image decoders, the cache of decoded images and the other parts of this rank together need more memory than it may use: store smaller images, lower data.workers or data.batch_size, or raise the limit",
+		"needed", memory.Size(a.Limit.Bytes+over), "limit", memory.Size(a.Limit.Bytes), "limit_from", a.Limit.Source,
+		"image_decoders", memory.Size(used), "cached_images", memory.Size(tr.run.Data.Cache.Held()), "other_parts",
+		memory.Size(others))
+}

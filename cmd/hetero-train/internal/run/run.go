@@ -159,7 +159,7 @@ func (tr *training) stages() []session.Stage {
 // openDevice limits the growth of Go's heap, and opens the device of this rank.
 func (tr *training) openDevice(ctx context.Context) error {
 	tr.rank.HoldHeap()
-	if err := compute.CheckAddresses(); err != nil {
+	if err := tr.rank.CheckAddresses(); err != nil {
 		return err
 	}
 	return tr.rank.OpenDevice(ctx)

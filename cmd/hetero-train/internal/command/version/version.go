@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/data/webp"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -43,7 +44,7 @@ func libraries() []part {
 	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(),
 		""),
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()),
-		jpegPart(),
+		jpegPart(), webpPart(),
 		{Name: "reference device", For: "checking others", Available: true, Version: "plain Go, slow"},
 		{Name: "null device", For: "planning and simulation", Available: true, Version: "computes nothing"},
 		libraryPart("cuda", "NVIDIA GPUs", cuda.LibraryName, cuda.Available(), cuda.Binding), ncclPart()}
@@ -108,6 +109,13 @@ func jpegPart() part {
 	c := jpeg.InUse()
 	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path,
 		Compiler: compilerOf(c.Path), Reason: c.Reason}
+}
+
+// webpPart describes the decoder of WebP. Its library belongs to the system, not to this program.
+func webpPart() part {
+	c := webp.InUse()
+	return part{Name: "webp", For: "decoding WebP images", Available: true, Version: c.Name, Path: c.Path,
+		Reason: c.Reason}
 }
 
 // compilerOf returns the compiler of the library at path, from its ELF section .comment. It returns "" if the section

@@ -1,0 +1,189 @@
+package webp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/image/vp8"
+	"golang.org/x/image/vp8l"
+)
+
+// Variable is the environment variable that turns libwebp off: its only value is "go".
+const Variable = "HETERO_WEBP"
+
+// Decoder decodes images. The zero value decodes with Go.
+type Decoder struct{ lib *library }
+
+// CheckVariable returns an error if HETERO_WEBP has an unknown value.
+func CheckVariable() error {
+	if value := os.Getenv(Variable); value != "" && value != "go" {
+		return fmt.Errorf("environment variable %s: got %q, want go, or no value", Variable, value)
+	}
+	return nil
+}
+
+// NewDecoder returns a Decoder that uses libwebp if it is available, and Go otherwise. It returns the error of
+// CheckVariable.
+func NewDecoder() (*Decoder, error) {
+	if err := CheckVariable(); err != nil {
+		return nil, err
+	}
+	lib, _ := chosen()
+	return &Decoder{lib}, nil
+}
+
+// Choice describes the decoder in use.
+type Choice struct {
+	Native bool
+	Name   string // "libwebp 1.2.4" or "Go"
+	Path   string // path of libwebp; "" for Go
+	Reason string // reason why libwebp is not in use; "" if it is
+}
+
+// InUse returns the decoder that decodes images, for the log.
+func InUse() Choice {
+	lib, err := chosen()
+	if lib == nil {
+		return Choice{Name: "Go", Reason: err.Error()}
+	}
+	return Choice{Native: true, Name: "libwebp " + versionText(lib.version), Path: lib.path}
+}
+
+// chosen returns libwebp, or nil and the reason why Go decodes. Only the first call reads the variable.
+var chosen = sync.OnceValues(func() (*library, error) {
+	if os.Getenv(Variable) == "go" {
+		return nil, fmt.Errorf("%s=go turns libwebp off", Variable)
+	}
+	lib, err := openLibrary()
+	if err != nil {
+		return nil, err
+	}
+	if lib.version < leastVersion {
+		return nil, fmt.Errorf("%s is version %s, want %s or later", lib.path, versionText(lib.version),
+			versionText(leastVersion))
+	}
+	return lib, nil
+})
+
+// leastVersion is the first version of libwebp with the name of library that this package opens.
+const leastVersion = 1 << 16 // 1.0.0
+
+// versionText formats a version of libwebp, which has 8 bits for each part.
+func versionText(v int) string { return fmt.Sprintf("%d.%d.%d", v>>16, v>>8&0xff, v&0xff) }
+
+// onlyGo reports whether Go must decode a lossy image that libwebp may read in another way: it has more than 16 MiB,
+// which Go may refuse, or a partition begins with the byte 0xFF. No encoder writes such a partition, because its first
+// value is outside the range of the arithmetic code: decoders then depend on the width of their registers.
+func onlyGo(encoded []byte) bool {
+	const header, long = 10, 1 << 24 // bytes
+	beyond := func(partition []byte) bool { return len(partition) > 0 && partition[0] == 0xFF }
+	if len(encoded) < header || len(encoded) >= long || beyond(encoded[header:]) {
+		return true
+	}
+	rest := encoded[min(header+uint24(encoded)>>5, len(encoded)):]
+	// The number of partitions is within the code. If their sizes do not fit for a number, both decoders refuse it.
+	for n := 1; n <= 8 && len(rest) >= 3*(n-1); n *= 2 {
+		sizes, partitions, found := rest, rest[3*(n-1):], false
+		for range n - 1 {
+			size := uint24(sizes)
+			if size > len(partitions) {
+				found, partitions = false, nil
+				break
+			}
+			found = found || beyond(partitions[:size])
+			sizes, partitions = sizes[3:], partitions[size:]
+		}
+		if found || beyond(partitions) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decode writes the image to pix (height, width, 3), where width x height is the Canvas. An image that is smaller than
+// its canvas is surrounded by black.
+func (d *Decoder) Decode(f *File, pix []byte) error {
+	width, height, err := f.size()
+	if err != nil {
+		return err
+	}
+	whole, high := width, height // of the canvas
+	if f.width > 0 {
+		whole, high = f.width, f.height
+	}
+	switch {
+	case width < 1 || height < 1:
+		return fmt.Errorf("webp: image of %d x %d pixels, want at least 1 x 1", width, height)
+	case f.x+width > whole || f.y+height > high:
+		return fmt.Errorf("webp: image of %d x %d pixels at (%d, %d), want at most the canvas of %d x %d", width,
+			height, f.x, f.y, whole, high)
+	case len(pix) != 3*whole*high:
+		return fmt.Errorf("webp: buffer of %d bytes, want %d", len(pix), 3*whole*high)
+	}
+	if width != whole || height != high {
+		clear(pix)
+	}
+	dst := rows{pix[3*(f.y*whole+f.x):], 3 * whole}
+	if d.lib != nil && (f.lossless || !onlyGo(f.pixels)) && d.lib.decode(f.pixels, dst.pix, dst.stride) {
+		return nil
+	}
+	if f.lossless {
+		return decodeLossless(f.pixels, dst, width, height)
+	}
+	return decodeLossy(f.pixels, dst, width, height)
+}
+
+func decodeLossless(encoded []byte, dst rows, width, height int) error {
+	decoded, err := vp8l.Decode(bytes.NewReader(encoded))
+	if err != nil {
+		if strings.Contains(err.Error(), "too many Huffman trees") {
+			return unsupported{err}
+		}
+		return err
+	}
+	picture, ok := decoded.(*image.NRGBA)
+	if !ok {
+		return fmt.Errorf("webp: the image has the type %T", decoded)
+	}
+	for y := range height {
+		dropAlpha(dst.row(y)[:3*width], picture.Pix[y*picture.Stride:][:4*width])
+	}
+	return nil
+}
+
+// decodeLossy uses a vp8.Decoder for this image alone: a Decoder would use strengths of filters of an earlier image if
+// this one has none.
+func decodeLossy(encoded []byte, dst rows, width, height int) error {
+	d := vp8.NewDecoder()
+	d.Init(bytes.NewReader(encoded), len(encoded))
+	h, err := d.DecodeFrameHeader()
+	if err != nil {
+		return err
+	}
+	if !h.ShowFrame || h.VersionNumber > 3 {
+		return errors.New("webp: the first image is not visible, or has an unknown version")
+	}
+	decoded, err := d.DecodeFrame()
+	if err != nil {
+		return err
+	}
+	fromVideo(dst, decoded, width, height)
+	return nil
+}
+
+// unsupported reports an image that libwebp may read. The data set must not replace it: ranks with libwebp would not.
+type unsupported struct{ err error }
+
+func (e unsupported) Error() string {
+	return e.err.Error() + ", of which only libwebp reads more: install it (Debian: libwebp7)"
+}
+
+func (e unsupported) Unwrap() error { return e.err }
+
+// Unavailable reports that another machine may read the image.
+func (unsupported) Unavailable() bool { return true }

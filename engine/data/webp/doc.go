@@ -1,0 +1,21 @@
+// Package webp decodes the first image of a WebP file to RGB bytes.
+//
+//	file, err := webp.Parse(contents)            // finds the parts of the file
+//	width, height, err := file.Canvas()          // refuse images that are too large before decoding
+//	err = decoder.Decode(&file, pix)             // RGB, width x height
+//
+// It uses libwebp, the library of Pillow, if the system has libwebp.so.7 from version 1.0 on. It opens this library at
+// run time, so the program contains no libwebp, and the system's fixes apply. Without it, or with HETERO_WEBP=go,
+// golang.org/x/image decodes, at less than half the speed. InUse reports the decoder in use and the reason.
+//
+// Both decoders give the pixels of Pillow for every image that an encoder writes. Where libwebp fails, Go decides. Both
+// therefore accept the same lossy images. Their results can differ for two kinds of damaged images, so ranks compare
+// their decoders:
+//
+//   - If coefficients of a lossy image exceed 16 bits, the pixels of libwebp depend on the processor.
+//   - libwebp accepts some lossless images that Go refuses: the last pixel lacks bits, or Huffman codes are of a form
+//     that encoders do not write. Of an image with more than 2,600 Huffman groups, Go says that another machine may
+//     read it (Unavailable).
+//
+// The alpha channel is not decoded, because images become RGB. Only one goroutine at a time may use a Decoder.
+package webp
