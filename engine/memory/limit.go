@@ -149,7 +149,7 @@ func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
 	return lowest, limited
 }
 
-// ListAddresses returns the states of RLIMIT_AS and RLIMIT_DATA, as far as they limit this process.
+// ListAddresses returns the states of those of RLIMIT_AS and RLIMIT_DATA that limit this process.
 func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 	status := readStatus(root, 0)
 	stack, known := resourceLimit(root, "Max stack size")
