@@ -14,8 +14,8 @@
 //
 //   - If coefficients of a lossy image exceed 16 bits, the pixels of libwebp depend on the processor.
 //   - libwebp accepts some lossless images that Go refuses, and gives other pixels of some: the last pixel lacks bits,
-//     or Huffman codes and predictors are of a form that encoders do not write. Of an image with more than 2,600 Huffman
-//     groups, Go says that another machine may read it (Unavailable).
+//     or Huffman codes and predictors are of a form that encoders do not write. Of an image with more than 2,600
+//     Huffman groups, Go says that another machine may read it (Unavailable).
 //
 // The alpha channel is not decoded, because images become RGB. Only one goroutine at a time may use a Decoder.
 package webp
