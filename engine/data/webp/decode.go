@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/image/vp8"
@@ -76,6 +75,16 @@ const leastVersion = 1 << 16 // 1.0.0
 // versionText formats a version of libwebp, which has 8 bits for each part.
 func versionText(v int) string { return fmt.Sprintf("%d.%d.%d", v>>16, v>>8&0xff, v&0xff) }
 
+// suitsLibrary reports whether libwebp may decode the image. It sends all images to Go that libwebp may read in another
+// way, and those that would need much more memory than their pixels.
+func (f *File) suitsLibrary() bool {
+	if f.lossless {
+		h, err := f.codes()
+		return err == nil && h.groups <= mostGroups
+	}
+	return !onlyGo(f.pixels)
+}
+
 // onlyGo reports whether Go must decode a lossy image that libwebp may read in another way: it has more than 16 MiB,
 // which Go may refuse, or a partition begins with the byte 0xFF. No encoder writes such a partition, because its first
 // value is outside the range of the arithmetic code: decoders then depend on the width of their registers.
@@ -129,7 +138,7 @@ func (d *Decoder) Decode(f *File, pix []byte) error {
 		clear(pix)
 	}
 	dst := rows{pix[3*(f.y*whole+f.x):], 3 * whole}
-	if d.lib != nil && (f.lossless || !onlyGo(f.pixels)) && d.lib.decode(f.pixels, dst.pix, dst.stride) {
+	if d.lib != nil && f.suitsLibrary() && d.lib.decode(f.pixels, dst.pix, dst.stride) {
 		return nil
 	}
 	if f.lossless {
@@ -141,9 +150,6 @@ func (d *Decoder) Decode(f *File, pix []byte) error {
 func decodeLossless(encoded []byte, dst rows, width, height int) error {
 	decoded, err := vp8l.Decode(bytes.NewReader(encoded))
 	if err != nil {
-		if strings.Contains(err.Error(), "too many Huffman trees") {
-			return unsupported{err}
-		}
 		return err
 	}
 	picture, ok := decoded.(*image.NRGBA)
@@ -175,15 +181,3 @@ func decodeLossy(encoded []byte, dst rows, width, height int) error {
 	fromVideo(dst, decoded, width, height)
 	return nil
 }
-
-// unsupported reports an image that libwebp may read. The data set must not replace it: ranks with libwebp would not.
-type unsupported struct{ err error }
-
-func (e unsupported) Error() string {
-	return e.err.Error() + ", of which only libwebp reads more: install it (Debian: libwebp7)"
-}
-
-func (e unsupported) Unwrap() error { return e.err }
-
-// Unavailable reports that another machine may read the image.
-func (unsupported) Unavailable() bool { return true }

@@ -8,14 +8,17 @@
 // run time, so the program contains no libwebp, and the system's fixes apply. Without it, or with HETERO_WEBP=go,
 // golang.org/x/image decodes, at less than half the speed. InUse reports the decoder in use and the reason.
 //
-// Both decoders give the pixels of Pillow for every image that an encoder writes. Where libwebp fails, Go decides. Both
-// therefore accept the same lossy images. Their results can differ for two kinds of damaged images, so ranks compare
-// their decoders:
+// Both decoders give the pixels of Pillow for the images of testdata: lossy with filters of cwebp's default kind,
+// lossless, palettes and animations. No test covers the simple filter and near-lossless images. Where libwebp fails, Go
+// decides, so libwebp refuses no image that Go accepts. Their results can differ for two kinds of damaged images, so
+// ranks compare their decoders:
 //
 //   - If coefficients of a lossy image exceed 16 bits, the pixels of libwebp depend on the processor.
 //   - libwebp accepts some lossless images that Go refuses, and gives other pixels of some: the last pixel lacks bits,
-//     or Huffman codes and predictors are of a form that encoders do not write. Of an image with more than 2,600
-//     Huffman groups, Go says that another machine may read it (Unavailable).
+//     or Huffman codes and predictors are of a form that encoders do not write.
+//
+// Both refuse a lossless image with more than 2,600 groups of Huffman codes, because their memory may be a thousand times
+// that of the pixels. For this, Go reads the start of each lossless image before libwebp does.
 //
 // The alpha channel is not decoded, because images become RGB. Only one goroutine at a time may use a Decoder.
 package webp

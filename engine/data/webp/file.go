@@ -23,6 +23,9 @@ type File struct {
 	x, y          int    // position of the image on the canvas
 	pixels        []byte // encoded image
 	lossless      bool   // the image has the format VP8L, otherwise VP8
+
+	huffman *huffman // of a lossless image; nil before codes
+	invalid error    // of codes
 }
 
 // riff calls visit for each chunk until visit returns false. It returns an error for a truncated chunk.
@@ -107,14 +110,28 @@ func (f *File) Canvas() (width, height int, err error) {
 	return cmp.Or(f.width, width), cmp.Or(f.height, height), err
 }
 
-// WorkBytes returns the memory that Decode needs in addition to the pixels, for an image of this canvas.
+// codes returns the result of readHuffman for a lossless image.
+func (f *File) codes() (huffman, error) {
+	if f.huffman == nil {
+		width, height, err := f.size()
+		if err != nil {
+			return huffman{}, err
+		}
+		f.huffman = new(huffman)
+		*f.huffman, f.invalid = readHuffman(f.pixels, width, height)
+	}
+	return *f.huffman, f.invalid
+}
+
+// WorkBytes returns the memory that Decode needs in addition to the pixels, for an image of this canvas. For a lossy
+// image, it is the memory of Go, which also decodes the images that libwebp refuses; libwebp needs less.
 func (f *File) WorkBytes(width, height int) int64 {
 	pixels := int64(width) * int64(height)
-	switch {
-	case f.lossless:
-		return 4 * pixels
-	case InUse().Native:
-		return 128 * int64(width) // rows of blocks of 16 x 16 pixels with their coefficients
+	if !f.lossless {
+		return 2 * pixels // luminance, and colours of half the size
 	}
-	return 2 * pixels // luminance, and colours of half the size
+	if InUse().Native && f.suitsLibrary() {
+		return 4*pixels + f.huffman.bytes()
+	}
+	return 4 * pixels
 }

@@ -2,6 +2,7 @@ package webp
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -193,12 +194,44 @@ func TestTheVariableIsChecked(t *testing.T) {
 	}
 }
 
-// An image with more Huffman groups than x/image accepts is no damaged image: another machine may read it.
-func TestManyHuffmanGroupsAreForAnotherMachine(t *testing.T) {
-	err := decodeLossless(manyGroups(), rows{make([]byte, 3*600*600), 3 * 600}, 600, 600)
-	var e interface{ Unavailable() bool }
-	if err == nil || !asUnavailable(err, &e) || !e.Unavailable() {
-		t.Errorf("got %v, want an error for another machine", err)
+// An image with more groups of Huffman codes than encoders write is refused before libwebp reserves their memory. The
+// error is final, so that data.corrupt = "skip" applies.
+func TestManyHuffmanGroupsAreRefused(t *testing.T) {
+	encoded := manyGroups()
+	if h, err := readHuffman(encoded, 600, 600); err != nil || h.groups != 11<<8+1 || h.bytes() < 30<<20 {
+		t.Fatalf("got %+v, %v, want %d groups", h, err, 11<<8+1)
+	}
+	for with, d := range decoders(t) {
+		f := File{pixels: encoded, lossless: true}
+		err := d.Decode(&f, make([]byte, 3*600*600))
+		if err == nil || !strings.Contains(err.Error(), "too many Huffman trees") || f.suitsLibrary() {
+			t.Errorf("%s: got %v", with, err)
+		}
+		if e := interface{ Unavailable() bool }(nil); errors.As(err, &e) {
+			t.Errorf("%s: %v is not final", with, err)
+		}
+	}
+}
+
+// The start of all lossless images is readable, so that libwebp decodes them.
+func TestTheHuffmanCodesOfImagesAreRead(t *testing.T) {
+	most := 0
+	for name, contents := range images(t) {
+		f, err := Parse(contents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !f.lossless {
+			continue
+		}
+		h, err := f.codes()
+		if err != nil || h.groups < 1 || h.groups > mostGroups || !f.suitsLibrary() {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+		most = max(most, h.groups)
+	}
+	if most < 2 {
+		t.Error("no image has several groups")
 	}
 }
 
