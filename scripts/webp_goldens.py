@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes engine/data/webp/testdata: small WebP images of every usual kind, each with the pixels that Pillow decodes
 (NAME.rgb: the result of Image.convert("RGB")). The script needs Pillow and numpy. $CWEBP is the path of cwebp of libwebp;
-without it, the images with simple filters remain as they are."""
+without it, the script writes no images with simple filters and no near-lossless ones. The tests have none of these."""
 import os
 import pathlib
 import subprocess

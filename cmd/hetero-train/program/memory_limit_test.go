@@ -35,11 +35,11 @@ func TestALimitOfTheProcessLimitsBatchesOfACPU(t *testing.T) {
 	p := buildProgram(t)
 	testLimitOfTheProcess(t, p, "cpu", "-d", 512<<10, "RLIMIT_DATA", "GOGC=400", "GOMEMLIMIT=64GiB")
 	testLimitOfTheProcess(t, p, "cpu", "-v", 2200<<10, "RLIMIT_AS", "GOGC=off")
-	// too little for threads and heaps
+	// too little for threads and libraries
 	out, err := exec.Command("/bin/sh", "-c", `ulimit -d 180000 && exec "$@"`, "sh", p.path, "plan", "-c", p.config,
 		"--set", "device.kind=cpu", "--set", "data.batch_size=64").CombinedOutput()
 	if code := exitOf(t, err); code != exit.Device ||
-		!regexp.MustCompile(`threads and the heaps need .* \(ulimit -d \d+\)`).Match(out) {
+		!regexp.MustCompile(`threads, heaps and native libraries need .* \(ulimit -d \d+\)`).Match(out) {
 		t.Errorf("a limit that is too small for any model: got exit code %d and %s", code, out)
 	}
 }

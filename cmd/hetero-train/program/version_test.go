@@ -72,6 +72,7 @@ func TestTheDecoderOfWebPCanBeChosen(t *testing.T) {
 	if at < 0 || got.Parts[at].Version != "Go" || got.Parts[at].Reason == "" {
 		t.Errorf("got %+v, want Go and the reason", got.Parts)
 	}
+	run("GO", "version").check(t, exit.Usage, `HETERO_WEBP: got "GO", want go, or no value`)
 	run("libwebp", "train", "-c", p.config, "--set", "experiment.output_dir="+t.TempDir()).check(t, exit.Usage,
 		`HETERO_WEBP: got "libwebp", want go, or no value`)
 }

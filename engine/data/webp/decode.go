@@ -55,6 +55,9 @@ func InUse() Choice {
 
 // chosen returns libwebp, or nil and the reason why Go decodes. Only the first call reads the variable.
 var chosen = sync.OnceValues(func() (*library, error) {
+	if err := CheckVariable(); err != nil {
+		return nil, err
+	}
 	if os.Getenv(Variable) == "go" {
 		return nil, fmt.Errorf("%s=go turns libwebp off", Variable)
 	}

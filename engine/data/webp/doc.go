@@ -17,8 +17,8 @@
 //   - libwebp accepts some lossless images that Go refuses, and gives other pixels of some: the last pixel lacks bits,
 //     or Huffman codes and predictors are of a form that encoders do not write.
 //
-// Both refuse a lossless image with more than 2,600 groups of Huffman codes, because their memory may be a thousand times
-// that of the pixels. For this, Go reads the start of each lossless image before libwebp does.
+// Both refuse a lossless image with more than 2,600 groups of Huffman codes, because libwebp may need up to 1.3 GB for
+// them. For this, Go reads the start of each lossless image before libwebp does.
 //
 // The alpha channel is not decoded, because images become RGB. Only one goroutine at a time may use a Decoder.
 package webp

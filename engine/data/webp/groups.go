@@ -168,7 +168,7 @@ func (r *bits) number(symbol int) int {
 	return (2+symbol&1)<<extra + r.read(extra) + 1
 }
 
-// near are the distances 1 to 120: rows above in the upper 4 bits, and 8 minus the pixels to the left in the lower ones.
+// near are the distances 1 to 120: rows above in the upper 4 bits, 8 minus the pixels to the left in the lower ones.
 const near = "\x18\x07\x17\x19\x28\x06\x27\x29\x16\x1a\x26\x2a\x38\x05\x37\x39\x15\x1b\x36\x3a" +
 	"\x25\x2b\x48\x04\x47\x49\x14\x1c\x35\x3b\x46\x4a\x24\x2c\x58\x45\x4b\x34\x3c\x03" +
 	"\x57\x59\x13\x1d\x56\x5a\x23\x2d\x44\x4c\x55\x5b\x33\x3d\x68\x02\x67\x69\x12\x1e" +

@@ -131,8 +131,8 @@ func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 		routed[1], refused[0], refused[1])
 	for kind, n := range decoded {
 		if known["libwebp"] != nil && (routed[kind] < n/2 || refused[kind] > max(routed[kind]/50, 1)) {
-			t.Errorf("kind %d: of %d images that Go decodes, libwebp may decode %d and refuses %d, want at most %d", kind,
-				n, routed[kind], refused[kind], routed[kind]/50)
+			t.Errorf("kind %d: of %d images that Go decodes, libwebp may decode %d and refuses %d, want at most %d",
+				kind, n, routed[kind], refused[kind], routed[kind]/50)
 		}
 		if n < done[kind]/20 {
 			t.Errorf("kind %d: only %d of %d were decoded: mutations are too harsh to test the decoders", kind, n,

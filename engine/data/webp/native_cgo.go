@@ -68,8 +68,8 @@ var openLibrary = sync.OnceValues(func() (*library, error) {
 	name := C.CString(libraryName) // not freed: it may be the path
 	var lib C.hetero_webp
 	if why := C.hetero_webp_open(name, &lib); why != nil {
-		return nil, fmt.Errorf("the system has no %s (Debian: apt-get install libwebp7): %s", libraryName,
-			C.GoString(why))
+		return nil, fmt.Errorf("the system has no %s (package libwebp7 from Debian 12 and Ubuntu 22.04 on): %s",
+			libraryName, C.GoString(why))
 	}
 	return &library{rgb: lib.rgb, version: int(lib.version), path: C.GoString(lib.path)}, nil
 })

@@ -24,15 +24,19 @@ func (r *Run) compareData(ctx context.Context) error {
 	if r.Data.Content == nil {
 		return nil
 	}
+	decoder := "" // only these data sets may contain WebP images
+	if d := r.Data.Name; r.Data.Tokens == nil && (d == "images" || d == "webdataset" || d == "huggingface") {
+		decoder = webp.InUse().Name
+	}
 	own := r.Rank.Team.Group.Members()[r.Rank.Team.Place.Rank]
 	team, err := content.Meet(ctx, content.Options{Content: r.Data.Content, Rank: r.Rank.Team.Place.Rank,
 		Seed:  r.Process.Cfg.Experiment.Seed,
 		Place: placeOf(r.Process.Cfg, own.Host), Host: own.Name, Path: r.Process.Cfg.Data.Path,
-		ValPath: r.Process.Cfg.Data.ValPath, Decoder: webp.InUse().Name, Gather: r.Rank.Team.Group.Gather})
+		ValPath: r.Process.Cfg.Data.ValPath, Decoder: decoder, Gather: r.Rank.Team.Group.Gather})
 	if err != nil {
 		return err
 	}
-	if r.Data.Tokens == nil && r.Rank.Team.Leads() {
+	if r.Rank.Team.Leads() {
 		warnOfDecoders(r.Process.Opts.LogOf(logs.ComponentData), team.Decoders())
 	}
 	if team.Alone() {
@@ -71,14 +75,15 @@ func (r *Run) compareData(ctx context.Context) error {
 }
 
 // warnOfDecoders warns if some ranks decode WebP images with libwebp, and others with Go. All versions of libwebp count
-// as equal. The decoders of JPEG need no comparison: they give the same pixels, and refuse the same images.
+// as equal, and "" stands for a rank without such images. The decoders of JPEG need no comparison: they give the same
+// pixels, and refuse the same images.
 func warnOfDecoders(log *slog.Logger, decoders []string) {
 	kind := func(name string) string { kind, _, _ := strings.Cut(name, " "); return kind }
 	for rank, name := range decoders {
-		if kind(name) == kind(decoders[0]) {
+		if name == "" || decoders[0] == "" || kind(name) == kind(decoders[0]) {
 			continue
 		}
-		log.Warn("the ranks decode WebP images with different decoders: intact images have equal pixels, but damaged ones may differ, or be refused on some ranks only; install libwebp on all machines (Debian: libwebp7), or set "+
+		log.Warn("the ranks decode WebP images, if the data has any, with different decoders: intact images have equal pixels, but damaged ones may differ, or be refused on some ranks only; install libwebp on all machines (libwebp7; not in Debian 11 and Ubuntu 20.04), or set "+
 			webp.Variable+"=go on all", "rank_0", decoders[0], "other_rank", rank, "other", name)
 		return
 	}

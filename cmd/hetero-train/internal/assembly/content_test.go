@@ -20,7 +20,7 @@ func TestRanksWithDifferentDecodersAreWarned(t *testing.T) {
 		{[]string{"libwebp 1.2.4", "libwebp 1.6.0"}, ""},
 		{[]string{"libwebp 1.2.4", "libwebp 1.2.4", "Go"}, `rank_0="libwebp 1.2.4" other_rank=2 other=Go`},
 		{[]string{"Go", "libwebp 1.2.4"}, `rank_0=Go other_rank=1 other="libwebp 1.2.4"`},
-		{[]string{"Go", ""}, `rank_0=Go other_rank=1 other=""`},
+		{[]string{"Go", ""}, ""}, {[]string{"", "libwebp 1.2.4"}, ""},
 	} {
 		var out bytes.Buffer
 		warnOfDecoders(slog.New(slog.NewTextHandler(&out, nil)), c.decoders)

@@ -48,20 +48,26 @@ func TestAFailureNearTheLimitHasAdvice(t *testing.T) {
 	}
 }
 
-// A process is refused at its start if a byte is missing for its threads and heaps.
+// A process is refused at its start if a byte is missing for its threads and heaps, or for its libraries.
 func TestThreadsAndHeapsNeedAddresses(t *testing.T) {
 	const mib = 1 << 20
-	a := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 390 * mib, Later: 10 * mib}
-	if err := checkAddresses(a, 14); err != nil {
-		t.Errorf("exactly enough: got %v", err)
-	}
-	a.Held++
-	a.Later += 86 * mib
-	err := checkAddresses(a, 14)
-	for _, part := range []string{"RLIMIT_DATA permits 400.0 MiB", "up to 14 threads and the heaps need 96.0 MiB more",
-		"ulimit -d 595969"} {
-		if exit.Code(err) != exit.Device || !strings.Contains(err.Error(), part) {
-			t.Errorf("got %v, want %q", err, part)
+	a := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 200 * mib, Later: 200 * mib}
+	check := func(a memory.Addresses, threads int, want ...string) {
+		t.Helper()
+		if err := checkAddresses(a, threads); err != nil {
+			t.Errorf("exactly enough: got %v", err)
+		}
+		a.Held++
+		err := checkAddresses(a, threads)
+		for _, part := range append(want, "RLIMIT_DATA permits 400.0 MiB") {
+			if exit.Code(err) != exit.Device || !strings.Contains(err.Error(), part) {
+				t.Errorf("got %v, want %q", err, part)
+			}
 		}
 	}
+	check(a, 14, "up to 14 threads, heaps and native libraries need about 200.0 MiB more", "ulimit -d 507905")
+	a.Held, a.Later = 304*mib, 10*mib // small stacks
+	check(a, 14, "native libraries need about 96.0 MiB more", "ulimit -d 507905")
+	a.Later = 0
+	check(a, 0, "start; threads, heaps and native libraries need about 96.0 MiB more")
 }

@@ -30,7 +30,7 @@ type threadNeed struct {
 
 func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	assigned, cpus := opts.Assignment, runtime.GOMAXPROCS(0)
-	rank := rankThreads + DeviceThreads(cfg, opts)
+	rank := rankThreads + DeviceThreads(cfg.Device.Kind, cfg, opts)
 	starts := assigned.Launch && assigned.LocalWorldSize > 1
 	if assigned.WorldSize > 1 && (!starts || assigned.WorldSize > assigned.LocalWorldSize ||
 		cfg.Parallel.SharedMemory == "off") {
@@ -43,9 +43,10 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 
-// DeviceThreads returns the number of threads of the device that a rank will open. Only a CPU has more than one.
-func DeviceThreads(cfg *config.Config, opts session.Options) int {
-	if cfg.Device.Kind != "cpu" {
+// DeviceThreads returns the number of threads of a device of this kind that a rank will open. It is 1 for every kind
+// but "cpu", also for "auto".
+func DeviceThreads(kind string, cfg *config.Config, opts session.Options) int {
+	if kind != "cpu" {
 		return 1
 	}
 	threads := cfg.Device.Threads

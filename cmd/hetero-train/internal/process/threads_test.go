@@ -20,7 +20,11 @@ func TestTheNeedOfThreadsFollowsOMPNumThreads(t *testing.T) {
 		one := discovery.Assignment{WorldSize: 1, LocalWorldSize: 1}
 		return needOfThreads(cfg, session.Options{Assignment: one, Env: session.Environment{Environ: environ}}).least
 	}
+	cfg, opts := &config.Config{}, session.Options{Assignment: discovery.Assignment{WorldSize: 1, LocalWorldSize: 1}}
+	cfg.Device.Kind = "auto"
 	for _, c := range []struct{ got, want int }{
+		{DeviceThreads("cpu", cfg, opts), max(session.UsableCPUs(), 1)},
+		{DeviceThreads("auto", cfg, opts), 1},
 		{need(0, "OMP_NUM_THREADS=1"), rankThreads + 1},
 		{need(0, "OMP_NUM_THREADS=1,2"), rankThreads + 1},
 		{need(2, "OMP_NUM_THREADS=1"), rankThreads + 2}, // device.threads overrides the variable

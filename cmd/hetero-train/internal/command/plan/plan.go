@@ -199,7 +199,7 @@ func (p *planning) open(ctx context.Context, size int64) error {
 			"because", err)
 	}
 	p.run.Rank.HoldHeap()
-	if err := p.run.Rank.CheckAddresses(); err != nil {
+	if err := compute.CheckStart(); err != nil {
 		return err
 	}
 	if err := p.run.Rank.OpenDevice(ctx); err != nil {

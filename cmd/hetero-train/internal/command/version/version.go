@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/cuda"
@@ -172,6 +173,9 @@ func New() *cobra.Command {
 	cmd.Flags().BoolVar(&short, "short", false, "print only release, commit, compiler and platform")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
+		if err := webp.CheckVariable(); err != nil && !short {
+			return exit.With(exit.Usage, err)
+		}
 		switch {
 		case asJSON:
 			return show.JSON(out, struct {
