@@ -8,13 +8,6 @@ type Change struct {
 	Nodes    []string `json:"nodes"`           // to which the job was restricted
 	Hosts    []string `json:"hosts,omitempty"` // Kubernetes: host names of these nodes, as in the affinity
 	Released bool     `json:"released"`        // the change also released the job, which its owner held
-	Nice     *Nice    `json:"nice,omitempty"`  // Slurm: the change is one of the nice value, and not of nodes
-}
-
-// Nice is a change of the nice value of a job of Slurm. A smaller value raises its priority.
-type Nice struct {
-	From int `json:"from"`
-	To   int `json:"to"`
 }
 
 // Reversal is the result of an attempt to revert a change.

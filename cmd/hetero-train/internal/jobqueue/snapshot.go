@@ -81,5 +81,4 @@ type Placement struct {
 	GPUs    map[string]int `json:"gpus,omitempty"`  // by type
 	Reason  string         `json:"reason"`
 	Applied bool           `json:"applied"`
-	Nice    *Nice          `json:"nice,omitempty"` // Slurm: the proposed change, instead of the nodes
 }

@@ -31,10 +31,6 @@ With --apply, the command places the jobs through the queue system:
   Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts only on these nodes; scontrol release N if its owner holds it
   Kubernetes  a suspended batch/v1 Job gets a required node affinity for these nodes, and is resumed
 
-With --slurm --nice, the command sets nice values instead of node lists (scontrol update JobId=N Nice=V): the jobs exchange their
-priorities, so that Slurm starts them in the order of the policy, on nodes that Slurm selects. Submit the jobs without --hold. Lower nice
-values need the rights of an operator of Slurm.
-
 --apply writes each change to a log before it makes the change, and makes at most --changes-per-hour changes. schedule advise undo
 reverts the changes of the log.
 
@@ -50,13 +46,11 @@ files"). Without a kind or its speeds, the policy treats all GPUs as equally fas
 const adviseExample = `  hetero-train schedule advise --slurm
   hetero-train schedule advise --slurm --speeds simulation_throughputs.json
   hetero-train schedule advise --slurm --policy rule --apply --changes-per-hour 20
-  hetero-train schedule advise --slurm --nice --apply
   hetero-train schedule advise undo --slurm
   hetero-train schedule advise --kubernetes --namespace ml --json`
 
 type adviseFlags struct {
 	slurm, kubernetes, apply, json bool
-	nice                           bool // set nice values instead of node lists
 	context, namespace             string
 	name                           string // of the policy
 	speeds                         string
@@ -101,7 +95,6 @@ func newAdvise(a *cli.App) *cobra.Command {
 	f.addNetwork(flags)
 	flags.StringVar(&f.speeds, "speeds", "",
 		"`FILE` with the speeds of kinds of jobs on types of GPUs: .json in Gavel's form, .toml or .jsonl")
-	flags.BoolVar(&f.nice, "nice", false, "set the order of Slurm's jobs by their nice values, instead of node lists")
 	flags.BoolVar(&f.apply, "apply", false, "place the jobs; without it, the command only prints the proposals")
 	flags.IntVar(&f.limit, "changes-per-hour", usualLimit, "`N` jobs that --apply may place per hour, over all runs with the same --log")
 	addLog(flags, &f.log)
@@ -120,9 +113,6 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	}
 	if f.slurm && (f.context != "" || f.namespace != "") {
 		return exit.Usagef("schedule advise: --context and --namespace have no effect without --kubernetes")
-	}
-	if f.nice && !f.slurm {
-		return exit.Usagef("schedule advise: --nice has no effect without --slurm: only Slurm has nice values")
 	}
 	for _, flag := range []string{"changes-per-hour", "log"} {
 		if !f.apply && f.flags.Changed(flag) {
@@ -182,11 +172,6 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if failure := f.failed(policy); failure != nil {
 		return exit.With(exit.Device, fmt.Errorf("schedule advise: policy %s: %w", f.name, failure))
 	}
-	if s, ok := c.(*slurm.Client); ok && f.nice {
-		if err := s.Order(ctx, placements); err != nil {
-			return unanswered(ctx, fmt.Errorf("schedule advise: --nice: %w", err))
-		}
-	}
 	var faults error
 	if f.apply {
 		faults = f.place(ctx, a, system, on, c, log, placements)
@@ -205,7 +190,7 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 	var next time.Time
 	for i := range placements {
 		p := &placements[i]
-		if !changing(p) {
+		if len(p.Nodes) == 0 {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -290,10 +275,6 @@ func (f *adviseFlags) print(a *cli.App, s *jobqueue.Snapshot, placements []jobqu
 	for _, p := range placements {
 		// Names of jobs can contain control characters.
 		name, id := show.Foreign(p.Name), show.Foreign(p.Job)
-		if f.nice {
-			b.WriteString(niceText(p, id, name))
-			continue
-		}
 		if len(p.Nodes) == 0 {
 			fmt.Fprintf(&b, "job %s (%s) waits: %s\n", id, name, show.Foreign(p.Reason))
 			continue
@@ -305,27 +286,11 @@ func (f *adviseFlags) print(a *cli.App, s *jobqueue.Snapshot, placements []jobqu
 		fmt.Fprintf(&b, "job %s (%s) %s %s with %s: %s\n", id, name, what, strings.Join(p.Nodes, ","), gpuText(p.GPUs),
 			show.Foreign(p.Reason))
 	}
-	if !f.apply && slices.ContainsFunc(placements, func(p jobqueue.Placement) bool { return changing(&p) }) {
+	if !f.apply && slices.ContainsFunc(placements, func(p jobqueue.Placement) bool { return len(p.Nodes) > 0 }) {
 		b.WriteString("nothing changed; use --apply to place the jobs\n")
 	}
 	_, err := io.WriteString(a.Env.Stdout, b.String())
 	return err
-}
-
-// changing reports whether --apply changes a job.
-func changing(p *jobqueue.Placement) bool { return len(p.Nodes) > 0 || p.Nice != nil }
-
-// niceText describes the proposal for a job with --nice.
-func niceText(p jobqueue.Placement, id, name string) string {
-	switch {
-	case p.Nice == nil:
-		return fmt.Sprintf("job %s (%s) stays as it is: %s\n", id, name, show.Foreign(p.Reason))
-	case p.Applied:
-		return fmt.Sprintf("job %s (%s) now has the nice value %d instead of %d: %s\n", id, name, p.Nice.To,
-			p.Nice.From, show.Foreign(p.Reason))
-	}
-	return fmt.Sprintf("job %s (%s) can get the nice value %d instead of %d: %s\n", id, name, p.Nice.To, p.Nice.From,
-		show.Foreign(p.Reason))
 }
 
 // gpuText lists GPUs, for example "2 t4 + 4 v100".

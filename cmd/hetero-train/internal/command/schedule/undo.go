@@ -21,12 +21,11 @@ const undoLong = `Revert the changes that schedule advise --apply made, the newe
 
 The command reads the log of changes. Without --apply, it changes nothing and prints what it would do:
 
-  Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=), or
-              sets its earlier nice value (scontrol update Nice=)
+  Slurm       holds a job again that advise released (scontrol uhold), and removes its node list (scontrol update ReqNodeList=)
   Kubernetes  suspends the Job again, and removes the node affinity that advise added
 
-It leaves out a job that has started or has ended, that another user holds, or that has another node list, nice value or affinity by now,
-and states this reason. It leaves out the changes of other clusters. A change is reverted once.
+It leaves out a job that has started or has ended, that another user holds, or that has another node list or affinity by now, and
+states this reason. It leaves out the changes of other clusters. A change is reverted once.
 
 The next schedule advise --apply can place the same job again. To prevent this, first stop a timer that runs it, or remove the comment or
 the label of the job.`

@@ -19,9 +19,7 @@ import (
 type Client struct {
 	held      map[string]bool   // by job ID: whether its owner holds the job, so that Apply must release it
 	submitted map[string]string // by job ID: its identity
-	ranks     map[string]rank   // by ID of a pending job: what Order needs
 	queue     *answer           // of the first call of Undo
-	nice      map[string]int    // the same, by job ID
 }
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
@@ -75,14 +73,11 @@ func (c *Client) snapshot(queue, nodes answer, now float64) (*jobqueue.Snapshot,
 		}
 		s.Nodes = append(s.Nodes, one)
 	}
-	c.held, c.submitted, c.ranks = map[string]bool{}, map[string]string{}, map[string]rank{}
+	c.held, c.submitted = map[string]bool{}, map[string]string{}
 	for _, j := range queue.Jobs {
 		if one, ok := j.job(); ok {
 			c.held[one.ID], c.submitted[one.ID] = j.StateReason == heldByOwner, j.identity()
 			s.Jobs = append(s.Jobs, one)
-			if one.Phase == jobqueue.Pending {
-				c.ranks[one.ID] = rank{float64(j.Priority), one.Skip}
-			}
 		}
 	}
 	return s, nil
@@ -304,12 +299,8 @@ func expand(text string) []string {
 	return names
 }
 
-// Apply restricts a pending job to the nodes of a placement, and releases it if its owner holds it. If the placement
-// has a nice value, Apply sets only this value.
+// Apply restricts a pending job to the nodes of a placement, and releases it if its owner holds it.
 func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
-	if p.Nice != nil {
-		return c.renice(ctx, p)
-	}
 	if len(p.Nodes) == 0 {
 		return fmt.Errorf("job %s: got a placement without nodes", p.Job)
 	}

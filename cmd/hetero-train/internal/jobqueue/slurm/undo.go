@@ -15,7 +15,7 @@ import (
 // Change describes what Apply will do with a placement of a job that Read returned.
 func (c *Client) Change(p jobqueue.Placement) jobqueue.Change {
 	return jobqueue.Change{Job: p.Job, Name: p.Name, Identity: c.submitted[p.Job], Nodes: p.Nodes,
-		Released: c.held[p.Job] && p.Nice == nil, Nice: p.Nice}
+		Released: c.held[p.Job]}
 }
 
 // identity distinguishes jobs with the same ID: Slurm's IDs begin again at 1 after the largest one.
@@ -64,8 +64,6 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 		return "another job has this ID now", true, false
 	case !strings.Contains(strings.ToUpper(strings.Join(j.State, " ")), "PENDING"):
 		return "the job has started: its state is " + strings.Join(j.State, " "), true, false
-	case ch.Nice != nil: // reviseNice checks the rest
-		return "", false, false
 	case len(now) == 0: // Apply sets the node list before it releases the job
 		return "the job has no node list, as before the change", true, false
 	case !slices.Equal(now, slices.Sorted(slices.Values(ch.Nodes))):
@@ -91,9 +89,8 @@ func waits(reason string) bool {
 	return strings.HasPrefix(reason, "ReqNodeNotAvail,") // and the names of the nodes
 }
 
-// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it, or sets
-// the nice value of before the change. Without apply, it changes nothing and reports what it would do. It does not stop
-// a job that runs.
+// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it. Without
+// apply, it changes nothing and reports what it would do. It does not stop a job that runs.
 //
 // Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again,
 // because others may have changed the job since then.
@@ -118,9 +115,6 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 		if out.What, out.Over, held = queue.kept(ch); out.What != "" {
 			return out, nil
 		}
-	}
-	if ch.Nice != nil {
-		return c.reviseNice(ctx, ch, apply, out)
 	}
 	hold := ch.Released && !held
 	steps := []string{"remove its node list " + strings.Join(ch.Nodes, ",")}
