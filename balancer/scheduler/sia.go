@@ -12,7 +12,8 @@ import (
 const (
 	// siaRound is the length of a round in seconds. At the start of a round, jobs may be stopped and started.
 	siaRound = 60
-	// siaPower is the fairness power p. With a smaller power, jobs without GPUs count more, and a high goodput less.
+	// siaPower is the fairness power p. With a smaller power, the value grows less with a goodput that is
+	// already high.
 	siaPower = -0.5
 	// siaIncentive is the allocation incentive lambda, the value of any GPUs for a job. It is above 1, the largest
 	// possible cost of an allocation that needs no restart, so GPUs are never idle while a job can use them.
@@ -21,6 +22,9 @@ const (
 	// fewest stops. It is larger than packingRounding and smaller than differences between goodputs.
 	siaStay = 1e-6
 )
+
+// siaTries is the number of integer programs of a round. With fewer, more rounds stop no job on fragmented clusters.
+const siaTries = 8
 
 // siaLongest is the longest job in seconds on its fastest GPUs, 4.7 years: as maxminLongest, for shorter rounds.
 const siaLongest = 1.5e8
@@ -47,8 +51,10 @@ const siaLongest = 1.5e8
 //   - The speeds are those of [Speeds]. Sia estimates them while the job runs.
 //   - The constraints of the integer program count GPUs of each type, as in Sia. Machines, CPU cores and memory are not
 //     part of it. Sia's placement never splits a job that fits on one machine, and evicts jobs if necessary. This
-//     policy places jobs by [State.Place]: on one machine if possible, otherwise on several. It evicts no job; a job
-//     that does not fit waits, and its GPUs go to others.
+//     policy places jobs by [State.Place]: on one machine if possible, otherwise on several. It evicts no job. Before
+//     it stops a job, it tries all starts of the round on a copy of the state. If a start has no room, it solves the
+//     integer program again without it. After siaTries attempts, the round stops no job. The trial places the starts in
+//     the order of arrival, so the result is not always optimal.
 //   - Between two rounds, Sia changes nothing. This policy gives GPUs that become free to waiting jobs, by the same
 //     integer program without the running jobs.
 //   - A job that does not fit on GPUs of one type is not part of the program. It runs on free GPUs of any types, and is
@@ -72,8 +78,10 @@ type sia struct {
 	stops    []int       // by job: times that the policy has stopped it
 	round    float64     // seconds: start of the next round
 	costless bool        // no restart takes time, so the values do not change with time
-	last     []int       // state at the start of the round, for equal
-	now      []int       // buffer
+	carried  []siaStart  // moves of earlier rounds whose jobs still save their checkpoints
+	trial    siaTrial
+	last     []int // state at the start of the round, for equal
+	now      []int // buffer
 	gaps     Gaps
 }
 
@@ -100,8 +108,8 @@ type siaGroup struct {
 	runs *Running // of a running job; nil: the jobs wait
 }
 
-// siaStart is a waiting job and the type that it gets.
-type siaStart struct{ job, typ int }
+// siaStart is a job and the type that it gets. group is that of the job, or -1 if an earlier round has selected it.
+type siaStart struct{ job, typ, group int }
 
 func (p *sia) Name() string { return "sia" }
 
@@ -111,6 +119,7 @@ func (p *sia) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.goodput, p.size = make([]float64, types*len(p.shapes.first)), make([]int, types)
 	p.listed, p.stops = make([]int, len(p.shapes.first)), make([]int, len(w.Jobs))
 	p.starts, p.stopping, p.moves = p.starts[:0], p.stopping[:0], map[int]int{}
+	p.carried = p.carried[:0]
 	p.round, p.gaps = math.Inf(-1), Gaps{}
 	p.costless = !slices.ContainsFunc(w.Kinds, func(k Kind) bool { return k.Save+k.Load > 0 })
 	empty := c.vacant()
@@ -159,7 +168,7 @@ func (p *sia) Decide(s *State) Action {
 			return a
 		}
 		for _, job := range s.Queue {
-			if p.mixed(job) {
+			if p.mixed(job) && !leaving(s) {
 				if gpus, _, ok := p.any(s, job); ok {
 					a := Action{Verb: Start, Job: job, GPUs: gpus}
 					if p.explain {
@@ -248,10 +257,14 @@ func (p *sia) begin(s *State) {
 	copy(p.size, p.last)
 	p.collect(s)
 	waiting := len(p.groups)
+	p.carried = p.carried[:0]
 	for i := range s.Running {
 		r := &s.Running[i]
 		switch {
 		case !math.IsInf(r.Leaves, 1): // its GPUs will be free
+			if to, ok := p.moves[r.Job]; ok && to >= 0 {
+				p.carried = append(p.carried, siaStart{r.Job, to, -1})
+			}
 		case p.mixed(r.Job) || r.Ready > s.Now: // it keeps its GPUs
 			for _, g := range r.GPUs {
 				p.size[s.Cluster.GPUs[g].Type]--
@@ -260,6 +273,14 @@ func (p *sia) begin(s *State) {
 			p.group().runs = r
 		}
 	}
+	p.carried = slices.DeleteFunc(p.carried, func(v siaStart) bool {
+		n := s.Workload.Jobs[v.job].GPUs
+		if n > p.size[v.typ] {
+			return true // GPUs have failed
+		}
+		p.size[v.typ] -= n
+		return false
+	})
 	p.program.reset(p.size)
 	for i := range p.groups {
 		if r := p.groups[i].runs; r == nil {
@@ -277,10 +298,34 @@ func (p *sia) begin(s *State) {
 			}
 		}
 	}
-	p.solve()
+	for tries, nodes := siaTries, packingNodes; ; tries-- {
+		nodes = p.solve(nodes)
+		p.plan(s, waiting)
+		if len(p.stopping) == 0 || p.room(s) {
+			return
+		}
+		if tries == 1 {
+			break
+		}
+		p.bar(waiting)
+	}
+	p.starts = slices.DeleteFunc(p.starts, func(v siaStart) bool { return v.group >= waiting })
+	for _, job := range p.stopping {
+		delete(p.moves, job)
+	}
+	p.stopping = p.stopping[:0]
+}
+
+// plan sets starts, stopping and moves to the solution of the integer program. The first groups are those of waiting
+// jobs.
+func (p *sia) plan(s *State, waiting int) {
 	p.take(waiting)
+	p.starts = append(p.starts, p.carried...)
 	p.stopping = p.stopping[:0]
 	clear(p.moves)
+	for _, v := range p.carried {
+		p.moves[v.job] = v.typ
+	}
 	for i := waiting; i < len(p.groups); i++ {
 		r, to := p.groups[i].runs, -1
 		for t := range p.size {
@@ -293,20 +338,57 @@ func (p *sia) begin(s *State) {
 		}
 		p.stopping = append(p.stopping, r.Job)
 		if p.moves[r.Job] = to; to >= 0 {
-			p.starts = append(p.starts, siaStart{r.Job, to})
+			p.starts = append(p.starts, siaStart{r.Job, to, i})
 		}
 	}
 	p.sort()
 }
 
-// refill solves the integer program of free GPUs and waiting jobs, each on the types on which it can start now. It
-// returns false if no job can start. While a job saves its checkpoint, its GPUs and the free ones belong to the jobs of
-// this round.
-func (p *sia) refill(s *State) bool {
-	for i := range s.Running {
-		if !math.IsInf(s.Running[i].Leaves, 1) {
+// room reports whether all starts of the integer program have room after the stops.
+func (p *sia) room(s *State) bool {
+	p.trial.run(s, p.starts, func(job int) bool {
+		_, stops := p.moves[job]
+		return stops
+	})
+	for i, v := range p.starts {
+		if v.group >= 0 && !p.trial.done[i] {
 			return false
 		}
+	}
+	return true
+}
+
+// bar removes the starts without room from the integer program. If some jobs of a group have room on a type, the
+// program has as many jobs of the group fewer as have no room.
+func (p *sia) bar(waiting int) {
+	types := len(p.size)
+	for i, v := range p.starts {
+		if v.group < 0 || p.trial.done[i] {
+			continue
+		}
+		some := false // other jobs of the group have room on this type
+		for k, u := range p.starts {
+			some = some || u.group == v.group && u.typ == v.typ && p.trial.done[k]
+		}
+		if some && v.group < waiting {
+			p.program.jobs[v.group]--
+		} else {
+			p.program.value[v.group*types+v.typ] = 0
+		}
+	}
+}
+
+// leaving reports whether a job saves its checkpoint. Meanwhile, its GPUs and the free ones belong to the jobs of this
+// round.
+func leaving(s *State) bool {
+	return slices.ContainsFunc(s.Running, func(r Running) bool { return !math.IsInf(r.Leaves, 1) })
+}
+
+// refill solves the integer program of free GPUs and waiting jobs, each on the types on which it can start now. It
+// returns false if no job can start.
+func (p *sia) refill(s *State) bool {
+	if leaving(s) {
+		return false
 	}
 	p.collect(s)
 	copy(p.size, p.free)
@@ -326,7 +408,7 @@ func (p *sia) refill(s *State) bool {
 	if !some {
 		return false
 	}
-	p.solve()
+	p.solve(packingNodes)
 	p.take(len(p.groups))
 	p.sort()
 	return len(p.starts) > 0
@@ -365,13 +447,15 @@ func (p *sia) group() *siaGroup {
 	return g
 }
 
-func (p *sia) solve() {
-	value, bound := p.program.solve(packingNodes)
+// solve solves the integer program, and returns the rest of the limit for its search.
+func (p *sia) solve(nodes int) (rest int) {
+	value, bound := p.program.solve(nodes)
 	p.gaps.Problems++
 	if value < bound {
 		p.gaps.Cut++
 		p.gaps.Largest = max(p.gaps.Largest, (bound-value)/bound)
 	}
+	return max(0, p.program.nodes)
 }
 
 // take sets starts to the jobs of the first groups that get GPUs. Within a group, the oldest jobs get GPUs, those with
@@ -390,7 +474,7 @@ func (p *sia) take(groups int) {
 			return cmp.Compare(p.program.value[i*types+b], p.program.value[i*types+a])
 		})
 		for k, t := range p.types {
-			p.starts = append(p.starts, siaStart{p.groups[i].jobs[k], t})
+			p.starts = append(p.starts, siaStart{p.groups[i].jobs[k], t, i})
 		}
 	}
 }

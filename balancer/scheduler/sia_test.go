@@ -167,3 +167,68 @@ func TestSiaWithExtremeSpeeds(t *testing.T) {
 		t.Errorf("an infinite goodput: got the value %v, want %v", v, siaIncentive)
 	}
 }
+
+// A job that the machines cannot hold after the stops of a round must not cause stops: not in this round, and not in
+// the later ones.
+func TestSiaStopsNoJobInVain(t *testing.T) {
+	// GPUs 0 and 1 are fast, GPUs 2 to 5 slow, on machines with 8 cores: jobs 1 and 2 use the slow ones with 1 core for
+	// each GPU. Job 0 needs 2 slow GPUs with 4 cores each, or 2 fast ones. For it, slow GPUs are twice as fast.
+	busy := func(cpus float64) *State {
+		s := still(Job{Work: 9e3, GPUs: 2, CPUs: 4}, Job{Work: 9e3, GPUs: 2, CPUs: cpus, Kind: 1},
+			Job{Work: 9e3, GPUs: 2, CPUs: cpus, Kind: 1}, Job{Work: 9e3, GPUs: 2, CPUs: 1, Kind: 2}).sized(2, 4)
+		s.Speeds = table{[][2]float64{{1, 2}, {2, 2}, {2, 0}, {2, 1}}}
+		return s.run(1, 4, 2, 3).run(2, 4, 4, 5).run(3, 4, 0, 1)
+	}
+	for _, c := range []struct {
+		name   string
+		state  *State
+		inVain bool
+	}{
+		{"jobs without CPU cores", busy(0), false},
+		{"a neighbour with 1 core for each GPU", busy(1), true},
+	} {
+		p := reset(t, "sia", Options{Explain: true}, c.state).(*sia)
+		for now := 100.0; now < 1000; now += siaRound {
+			a := p.at(c.state, now)
+			if stops := a.Verb == Stop; stops == c.inVain || stops && a.Job == 3 {
+				t.Errorf("%s, %v s: got %+v, want a stop of job 1 or 2: %v", c.name, now, a, !c.inVain)
+			}
+			if !c.inVain {
+				break
+			}
+		}
+		if gaps := p.Gaps(); c.inVain && gaps.Problems < 30 {
+			t.Errorf("%s: got %d integer programs in 15 rounds, want at least 2 in each", c.name, gaps.Problems)
+		}
+	}
+	// Without the job that has no room, another one must still get the GPUs of job 1 or 2.
+	s := busy(1)
+	s.Workload.Jobs[0].CPUs = 1
+	s.Workload.Jobs = append(s.Workload.Jobs, Job{Work: 9e3, GPUs: 2, CPUs: 4})
+	s.Queue, s.Remaining, s.Arrived = append(s.Queue, 4), append(s.Remaining, 9e3), 5
+	if a := reset(t, "sia", Options{}, s).Decide(s); a.Verb != Stop || a.Job == 3 {
+		t.Errorf("another job has room: got %+v, want a stop of job 1 or 2", a)
+	}
+}
+
+// A job that moves and saves its checkpoint for longer than a round must get the GPUs of its move.
+func TestSiaRemembersMoves(t *testing.T) {
+	s := still(Job{Work: 9e3, GPUs: 2, Kind: 1}, Job{Work: 9e3, GPUs: 2}).run(0, 4, 0, 1)
+	p := reset(t, "sia", Options{}, s).(*sia)
+	if a := p.at(s, 100); a.Verb != Stop || a.Job != 0 {
+		t.Fatalf("got %+v, want a stop of job 0", a)
+	}
+	s.Running[0].Leaves = 250
+	for _, now := range []float64{100, 160, 220} {
+		if a := p.at(s, now); a.Verb != Wait {
+			t.Fatalf("%v s: got %+v, want a wait for job 0", now, a)
+		}
+	}
+	s.Running, s.Queue = nil, []int{0, 1}
+	for g := range s.OnGPU {
+		s.OnGPU[g] = nil
+	}
+	if a := p.at(s, 250); a.Verb != Start || a.Job != 0 || !slices.Equal(a.GPUs, []int{2, 3}) {
+		t.Errorf("got %+v, want job 0 on GPUs 2 and 3", a)
+	}
+}
