@@ -59,3 +59,17 @@ func OwnedByRoot(info os.FileInfo) (owned, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Uid == 0, ok
 }
+
+// KeepOwner gives an open file the owner and the group of another one. It does nothing if they are equal.
+func KeepOwner(f *os.File, other os.FileInfo) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	is, ok := info.Sys().(*syscall.Stat_t)
+	want, known := other.Sys().(*syscall.Stat_t)
+	if !ok || !known || is.Uid == want.Uid && is.Gid == want.Gid {
+		return nil
+	}
+	return f.Chown(int(want.Uid), int(want.Gid))
+}

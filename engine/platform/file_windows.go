@@ -57,3 +57,6 @@ func Links(os.FileInfo) uint64 { return 0 }
 
 // OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
 func OwnedByRoot(os.FileInfo) (owned, ok bool) { return false, false }
+
+// KeepOwner does nothing: a file inherits its rights from its folder.
+func KeepOwner(*os.File, os.FileInfo) error { return nil }

@@ -38,3 +38,49 @@ func TestSiaIsExactOnTheDefaultCluster(t *testing.T) {
 		}
 	}
 }
+
+// nodes are speeds on two types of GPU: type 1 is twice as fast for kind 0, and as fast for kind 1.
+type nodes struct{}
+
+func (nodes) Alone(kind, typ, n int, _ bool) float64 {
+	if kind == 0 && typ == 1 {
+		return 2 * float64(n)
+	}
+	return float64(n)
+}
+func (nodes) Shared(int, int, int, int) (float64, bool) { return 0, false }
+func (nodes) Mixed(int, []int, bool) (float64, bool)    { return 0, false }
+
+// A job waits for CPU cores on GPUs of other jobs. These jobs must make progress meanwhile, although a restart takes as
+// long as a round.
+func TestSiaLetsNeighboursWork(t *testing.T) {
+	types := []scheduler.GPUType{{Name: "slow", Memory: 10, Bandwidth: 1, Compute: 1},
+		{Name: "fast", Memory: 10, Bandwidth: 1, Compute: 1}}
+	c := workload.NewCluster(types, workload.MachineSpec{Count: 1, GPUs: 2, CPUs: 8, Memory: 100, Network: 10},
+		workload.MachineSpec{Count: 1, Type: 1, GPUs: 4, CPUs: 8, Memory: 100, Network: 10})
+	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "large", Save: 30, Load: 30}, {Name: "small", Save: 30,
+		Load: 30}}}
+	for range 3 { // they use all GPUs
+		w.Jobs = append(w.Jobs, scheduler.Job{Kind: 1, Work: 6000, GPUs: 2, CPUs: 1})
+	}
+	// 2 GPUs with 4 cores each: no room next to a small job
+	w.Jobs = append(w.Jobs, scheduler.Job{Kind: 0, Arrival: 10, Work: 6000, GPUs: 2, CPUs: 4})
+	p, err := scheduler.New("sia", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simulate.Run(p, c, w, nodes{}, simulate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops := 0
+	for i, job := range r.Jobs {
+		stops += job.Stops
+		if job.Finish > 6200 { // each of them runs for 3000 s without stops
+			t.Errorf("job %d ends at %v s after %d stops, want an end before 6200 s", i, job.Finish, job.Stops)
+		}
+	}
+	if stops > 1 {
+		t.Errorf("got %d stops, want at most 1", stops)
+	}
+}

@@ -21,6 +21,7 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/internal/command/schedule/advise.go":  "how long jobs of another program have run",
 	"cmd/hetero-train/internal/jobqueue/kubernetes/read.go": "likewise",
 	"cmd/hetero-train/internal/command/schedule/undo.go":    "when a change was undone, for people",
+	"cmd/hetero-train/internal/command/schedule/rotate.go":  "which changes are in both logs, by their times",
 	"cmd/hetero-train/internal/observe/exporter.go":         "when a step or a checkpoint was, for readers on other machines",
 	"cmd/hetero-train/internal/observe/tracking.go":         "when a point was, for readers in MLflow",
 	"cmd/hetero-train/internal/observe/tracing.go":          "when a trace began, for its reader",

@@ -300,7 +300,7 @@ var layers = []layer{
 		"engine/tensor", "engine/device", "engine/graph", "engine/plan", "engine/nn", "engine/nn/random",
 		"engine/optim", "engine/checkpoint")},
 	{"cmd/hetero-train/internal/command/schedule", imports("balancer/scheduler", "balancer/scheduler/compare",
-		"balancer/scheduler/features", "balancer/scheduler/ingest", "engine/regular",
+		"balancer/scheduler/features", "balancer/scheduler/ingest", "engine/platform", "engine/regular",
 		"profiler/hardware", "profiler/profiles", "profiler/system", "profiler/telemetry",
 		"cmd/hetero-train/internal/dqn", "engine/checkpoint", "engine/data/filelock", "engine/device",
 		"cmd/hetero-train/internal/devices",

@@ -98,6 +98,14 @@ func TestScheduleUndoesItsChanges(t *testing.T) {
 		!strings.Contains(o.stderr, "no change of this job") {
 		t.Errorf("a job without a change: got exit code %d and %q", o.code, o.stderr)
 	}
+	older := log + ".1"
+	set("log.jsonl.1", `{"id":1,"time":"2020-01-02T03:00:00Z","event":"begins","queue_system":"slurm","cluster":"one on h","change":{"job":"7","name":"j","identity":"submitted at 5","nodes":["n1"],"released":true}}`)
+	run(older+" has 1 older change of this cluster, which stay as they are; to revert them, use advise undo with --log "+older,
+		"undo", "--slurm", "--log", log)
+	if o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", log, "--job", "7"}); o.code != 2 ||
+		!strings.Contains(o.stderr, older+" has one, so use --log "+older) {
+		t.Errorf("a job with an older change: got exit code %d and %q", o.code, o.stderr)
+	}
 	missing := filepath.Join(dir, "chnages.jsonl")
 	for _, apply := range []string{"--apply=false", "--apply"} {
 		o := execute([]string{"schedule", "advise", "undo", "--slurm", "--log", missing, apply})

@@ -144,7 +144,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, log.close()) }()
-		if done, err := log.rotate(mostLog, time.Now().UTC()); err != nil {
+		if done, err := log.rotate(ctx, mostLog, time.Now().UTC()); err != nil {
 			return err
 		} else if done {
 			a.WarnOf(fmt.Sprintf("the log %s has reached %d MiB; its changes are now in %s; to revert them, use advise undo with --log %[3]s",

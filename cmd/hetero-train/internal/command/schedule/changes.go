@@ -98,20 +98,29 @@ func openChanges(ctx context.Context, flag string) (*changes, error) {
 				fmt.Errorf("schedule advise: folder of the log of changes: %w; want --log FILE", err))
 		}
 	}
-	limit, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	c := &changes{path: path}
-	if c.lock, err = filelock.Acquire(limit, path+".lock"); err != nil {
-		if ctx.Err() == nil && limit.Err() != nil {
-			err = fmt.Errorf("another schedule advise uses %s for more than %v; wait until it ends, or select another log with --log FILE",
-				path, patience)
-		}
-		return nil, logFault(err)
+	if c.lock, err = lockLog(ctx, path); err != nil {
+		return nil, err
 	}
 	if err := c.begun(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
+}
+
+// lockLog locks a log of changes.
+func lockLog(ctx context.Context, path string) (*filelock.Lock, error) {
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	lock, err := filelock.Acquire(limit, path+".lock")
+	if err == nil {
+		return lock, nil
+	}
+	if ctx.Err() == nil && limit.Err() != nil {
+		err = fmt.Errorf("another schedule advise uses %s for more than %v; wait until it ends, or select another log with --log FILE",
+			path, patience)
+	}
+	return nil, logFault(err)
 }
 
 // logFault is an error about the file of the log.

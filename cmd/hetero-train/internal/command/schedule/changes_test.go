@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,7 +128,7 @@ func TestLogOfChangesKeepsOtherFiles(t *testing.T) {
 
 // A rotated log must have the changes of the last hour, and the other file all changes.
 func TestLogOfChangesRotates(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.jsonl")
+	path, link := filepath.Join(t.TempDir(), "log.jsonl"), filepath.Join(t.TempDir(), "link")
 	open := func(path string) *changes {
 		t.Helper()
 		c, err := openChanges(t.Context(), path)
@@ -137,9 +139,18 @@ func TestLogOfChangesRotates(t *testing.T) {
 		return c
 	}
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	c := open(path)
-	for i, end := range []string{applied, undone, applied, failed, ""} {
-		id, err := c.begin(event{Time: now.Add(time.Duration(i*20-90) * time.Minute), System: "slurm", On: "c1",
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		t.Fatal(err)
+	}
+	c := open(link)
+	for i, end := range []string{applied, undone, applied, applied, applied, applied, applied, applied, failed, ""} {
+		id, err := c.begin(event{Time: now.Add(time.Duration(i*20-190) * time.Minute), System: "slurm", On: "c1",
 			Change: &jobqueue.Change{Job: string(rune('a' + i))}})
 		if err != nil {
 			t.Fatal(err)
@@ -154,36 +165,73 @@ func TestLogOfChangesRotates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := c.rotate(int64(len(before))+1, now); done || err != nil {
+	size := int64(len(before))
+	if done, err := c.rotate(t.Context(), size+1, now); done || err != nil {
 		t.Errorf("a small log: got %v, %v, want no rotation", done, err)
 	}
-	if done, err := c.rotate(int64(len(before)), now); !done || err != nil {
+	if done, err := c.rotate(t.Context(), size, now.Add(-100*time.Minute)); done || err != nil {
+		t.Errorf("8 of 10 changes are of the last hour: got %v, %v, want no rotation", done, err)
+	}
+	other := open(rotated(link))
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if done, err := c.rotate(short, size, now); done || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("another command uses the other file: got %v, %v, want no rotation", done, err)
+	}
+	other.close()
+	info, err := c.file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(rotated(link), before, info); err != nil { // a process that ends here leaves all changes twice
+		t.Fatal(err)
+	}
+	c.close()
+	c = open(link)
+	if left, _ := c.room(5, now); left != 2 {
+		t.Errorf("after half of a rotation: got room for %d changes, want 2", left)
+	}
+	if done, err := c.rotate(t.Context(), size, now); !done || err != nil {
 		t.Fatalf("got %v, %v, want a rotation", done, err)
 	}
-	if old, err := os.ReadFile(rotated(path)); err != nil || string(old) != string(before) {
+	if old, err := os.ReadFile(path + ".1"); err != nil || string(old) != string(before) {
 		t.Errorf("got the older changes %q, %v, want %q", old, err, before)
 	}
-	id, err := c.begin(event{Time: now, System: "slurm", On: "c1", Change: &jobqueue.Change{Job: "f"}})
+	id, err := c.begin(event{Time: now, System: "slurm", On: "c1", Change: &jobqueue.Change{Job: "k"}})
 	if err != nil || id != 4 {
 		t.Errorf("got change %d, %v, want 4", id, err)
 	}
 	c.close()
-	c = open(path)
+	c = open(link)
 	var jobs string
 	for _, l := range c.all {
 		jobs += l.Change.Job + " " + l.last + ", "
 	}
-	if want := "c applied, d failed, e begins, f begins, "; jobs != want {
+	if want := "h applied, i failed, j begins, k begins, "; jobs != want {
 		t.Errorf("got changes %q, want %q", jobs, want)
 	}
 	if left, _ := c.room(5, now); left != 1 {
 		t.Errorf("got room for %d changes, want 1", left)
 	}
-	if list, _ := open(rotated(path)).open("slurm", "c1"); len(list) != 4 {
-		t.Errorf("got %d older changes to undo, want 4", len(list))
+	for _, v := range []struct {
+		on   string
+		jobs []string
+		want int
+	}{{"c1", nil, 6}, {"c1", []string{"c", "h"}, 1}, {"c2", nil, 0}} {
+		if list, err := c.older("slurm", v.on, v.jobs); err != nil || len(list) != v.want {
+			t.Errorf("%v: got %d older changes, %v, want %d", v, len(list), err, v.want)
+		}
+	}
+	for _, file := range []string{path, path + ".1"} {
+		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o660 {
+			t.Errorf("%s: got %v, %v, want a file with the mode of the log", file, info, err)
+		}
+	}
+	if to, err := os.Readlink(link); err != nil || to != path {
+		t.Errorf("got a link to %q, %v, want that the link stays", to, err)
 	}
 	files, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(files) != 4 { // two logs with their locks
-		t.Errorf("got the files %v, %v, want 4", files, err)
+	if err != nil || len(files) != 3 { // two logs and the lock of the older one
+		t.Errorf("got the files %v, %v, want 3", files, err)
 	}
 }

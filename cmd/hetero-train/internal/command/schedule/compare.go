@@ -70,8 +70,9 @@ clusters use.
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
 It also leaves out policy dqn with --alone, with --agents or with a network of schedule train --alone, if a job needs GPUs of several
-types, and policies maxmin and sia if a job runs for more than 1e9 s and 1.5e8 s, or arrives after 1e15 s. A policy that needs more than
-10 million starts and stops, or 3 million rounds, to finish a job is left out, too. All ratios need the baseline: if it cannot run the jobs, the comparison ends with an error.
+types, policy maxmin if a job runs for more than 1e9 s, policy sia if a job runs for more than 1.5e8 s, and both if a job arrives after
+1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a job is left out, too. All ratios need
+the baseline: if it cannot run the jobs, the comparison ends with an error.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 

@@ -87,11 +87,25 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 		a.WarnOf(fmt.Sprintf("the log %s has %s of other clusters, which stay as they are; this cluster is %s",
 			log.path, show.Count(elsewhere, "more change"), show.Foreign(on)))
 	}
+	older, err := log.older(system, on, f.jobs)
+	if err != nil {
+		a.WarnOf(fmt.Sprintf("the older changes are not known: %v", err))
+	}
 	for _, id := range f.jobs {
-		if !slices.ContainsFunc(list, func(l *logged) bool { return l.Change.Job == id }) {
-			return exit.Usagef("schedule advise undo: --job %s: the log %s has no change of this job on this cluster that is left to revert",
-				id, log.path)
+		of := func(l *logged) bool { return l.Change.Job == id }
+		if slices.ContainsFunc(list, of) {
+			continue
 		}
+		where := ""
+		if slices.ContainsFunc(older, of) {
+			where = fmt.Sprintf("; %s has one, so use --log %[1]s", rotated(log.path))
+		}
+		return exit.Usagef("schedule advise undo: --job %s: the log %s has no change of this job on this cluster that is left to revert%s",
+			id, log.path, where)
+	}
+	if len(older) > 0 {
+		a.WarnOf(fmt.Sprintf("%s has %s of this cluster, which stay as they are; to revert them, use advise undo with --log %[1]s",
+			rotated(log.path), show.Count(len(older), "older change")))
 	}
 	reversals, faults := []jobqueue.Reversal{}, []error(nil)
 	for _, l := range list {
