@@ -77,8 +77,8 @@ type option struct {
 
 const (
 	// packingNodes is the largest number of visits of states in the searches of one round, some ms. Lists of jobs for
-	// the default cluster needed up to 3,300 at loads to 1.5, and 14,200 at load 3. With 1<<18, four lists for 108
-	// GPUs took 2.8 to 7.5 times as long, with about half the largest gap; mean completion times changed by up to 1.3 %.
+	// the default cluster needed up to 3,300 at loads to 1.5, and 14,200 at load 3. With 1<<18, four lists for 108 GPUs
+	// took 2.8 to 7.5 times as long, with about half the largest gap; mean completion times changed by up to 1.3 %.
 	packingNodes = 1 << 14
 	// packingColumns limits the columns of the linear program. In practice, 10 to 40 suffice.
 	packingColumns = 500

@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// rotated is the name of the file that has the older changes of a log. It is in the folder of the log, also if path is a
-// symbolic link to the log.
+// rotated is the name of the file that has the older changes of a log. It is in the folder of the log, also if path is
+// a symbolic link to the log.
 func rotated(path string) string { return target(path) + ".1" }
 
 // target is the file that a path names.
@@ -100,8 +100,8 @@ func (c *changes) rotate(ctx context.Context, most int64, now time.Time) (done b
 	return true, nil
 }
 
-// replace writes a file with the mode and the owner of another one, and waits until it is on disk. A reader sees the old
-// or the new contents.
+// replace writes a file with the mode and the owner of another one, and waits until it is on disk. A reader sees the
+// old or the new contents.
 func replace(path string, text []byte, like os.FileInfo) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // only the owner may read it
 	if err != nil {
