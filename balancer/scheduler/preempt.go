@@ -110,12 +110,12 @@ func (p *preemptor) indexOf(view *State) *freeIndex {
 type stopping int
 
 const (
-	stopSome  stopping = iota // the jobs to stop are chosen
-	stopNone                  // no running job yields
-	stopFew                   // the jobs that yield have too few GPUs, or too few CPU cores or too little memory
-	stopFewGPUs               // the jobs that yield have too few GPUs of each type
-	stopUnfit                 // the job would also need CPU cores or memory of other jobs
-	stopTaken                 // another job still waits for the GPUs of stopped jobs
+	stopSome    stopping = iota // the jobs to stop are chosen
+	stopNone                    // no running job yields
+	stopFew                     // the jobs that yield have too few GPUs, or too few CPU cores or too little memory
+	stopFewGPUs                 // the jobs that yield have too few GPUs of each type
+	stopUnfit                   // the job would also need CPU cores or memory of other jobs
+	stopTaken                   // another job still waits for the GPUs of stopped jobs
 )
 
 // preempt chooses running jobs to stop for a job, among those for which yields is true. It does not stop a job that
