@@ -48,10 +48,7 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 		runs := seeds(20, 400)
 		sum, unequal, worst := 0.0, 0, 1.0
 		for seed := range uint64(runs) {
-			res, err := simulate.Run(equalRanks(seed, test.kink, test.noise))
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := played(t, equalRanks(seed, test.kink, test.noise))
 			sum += lost(res)
 			worst = min(worst, res.LastQuarterShareOfOracle)
 			if res.LastQuarterShareOfOracle < 0.99 {
@@ -78,11 +75,8 @@ func TestASlowShareIsNotTriedAgainAndAgain(t *testing.T) {
 	}
 	most, sum := 0, 0
 	for seed := range uint64(20) {
-		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.05, Steps: 600,
+		res := played(t, simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.05, Steps: 600,
 			Interval: 10, Seed: seed})
-		if err != nil {
-			t.Fatal(err)
-		}
 		slow := 0 // changes to shares that are more than 15 % slower, after step 100
 		for _, h := range res.History {
 			if h.Step > 100 && h.ShareOfOracle < 0.85 {

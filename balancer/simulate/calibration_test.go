@@ -59,20 +59,15 @@ func (c *calibration) percent() (near, covered float64) {
 // other, so the figures need many seeds: with 20 instead of 40, saturating curves at 5 % noise reach 87 % instead of 91
 // %. An interval covers the truth if it is off by at most a thousandth: both ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
-	const policy, seeds = "hybrid", 40
+	const policy, seeds, steps = "hybrid", 40, 400
 	check := func(name string, noise, near, covered, earlyNear, earlyCovered float64,
-		cluster func(seed uint64) simulate.Options) {
+		run func(seed uint64) *simulate.Result) {
 		t.Helper()
 		var start, c calibration
 		for seed := range uint64(seeds) {
-			o := cluster(seed)
-			o.Policy = policy
-			res, err := simulate.Run(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			start.add(res.Windows, 0, early)
-			c.add(res.Windows, early, o.Steps)
+			windows := run(seed).Windows
+			start.add(windows, 0, early)
+			c.add(windows, early, steps)
 		}
 		startNear, startCovered := start.percent()
 		gotNear, gotCovered := c.percent()
@@ -101,7 +96,7 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	}
 	for f, family := range families {
 		noises := []float64{0.05}
-		if *full || family.name == "affine" {
+		if *full {
 			noises = []float64{0.01, 0.05, 0.2}
 		}
 		for _, noise := range noises {
@@ -120,14 +115,14 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 			case noise > 0.1:
 				near, covered = 84, 84
 			}
-			check(family.name, noise, near, covered, earlyNear, earlyCovered, func(seed uint64) simulate.Options {
+			check(family.name, noise, near, covered, earlyNear, earlyCovered, func(seed uint64) *simulate.Result {
 				r := rand.New(rand.NewPCG(seed, uint64(f)))
 				curves := make([]divide.Curve, 2+r.IntN(7))
 				for i := range curves {
 					curves[i] = family.curve(r, 64*len(curves))
 				}
-				return simulate.Options{Total: 64 * len(curves), Curves: curves, Noise: noise, Steps: 400, Interval: 10,
-					Seed: seed}
+				return played(t, simulate.Options{Policy: policy, Total: 64 * len(curves), Curves: curves, Noise: noise,
+					Steps: steps, Interval: 10, Seed: seed})
 			})
 		}
 	}
@@ -136,8 +131,8 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 		if !alike { // the tiles of one rank say nothing about those of another
 			near, covered = 86, 84
 		}
-		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, 12, 60, func(seed uint64) simulate.Options {
-			return zigzag(seed, alike, 0.05)
+		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, 12, 60, func(seed uint64) *simulate.Result {
+			return playedZigzag(t, seed, alike, 0.05)
 		})
 	}
 }

@@ -60,15 +60,12 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 
 // A disturbance must leave nothing behind. From ten windows after its end on, the shares are as good as without it.
 func TestHybridRecoversFromADisturbance(t *testing.T) {
-	const seeds = 60
+	seeds := seeds(30, 60)
 	var shares []float64
 	low := 0
 	for seed := range uint64(seeds) {
 		o, end := disturbed(seed)
-		res, err := simulate.Run(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := played(t, o)
 		mean := 0.0
 		for _, share := range res.Track[end+100:] {
 			mean += share / float64(len(res.Track)-end-100)

@@ -259,10 +259,7 @@ func TestInformedOnZigzags(t *testing.T) {
 						o.Maker = informedMaker(seed,
 							informed{noise: noise, prior: zigzagPrior, alike: alike, tiled: tiled, trials: 16})
 					}
-					res, err := simulate.Run(o)
-					if err != nil {
-						t.Fatal(err)
-					}
+					res := played(t, o)
 					shares, steps = append(shares, lastQuarter(res)), append(steps, lost(res))
 				}
 				slices.Sort(shares)

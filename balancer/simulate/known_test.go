@@ -46,12 +46,9 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 				for i := range curves {
 					curves[i] = family.curve(r, total)
 				}
-				res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.01,
+				res := played(t, simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.01,
 					Steps: 250, Interval: 10, Seed: seed,
 					Knows: func(o *balancer.Options) { tell(r, curves, o) }})
-				if err != nil {
-					t.Fatal(err)
-				}
 				last, changes, probe := 0, 0, false
 				for _, h := range res.History { // a probe and its end do not count: known speeds tell nothing of tiles
 					was := probe

@@ -60,10 +60,7 @@ func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 		last := 0.0
 		for seed := range uint64(runs) {
 			o := largeTypes(seed, test.spread, test.slowed)
-			res, err := simulate.Run(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := played(t, o)
 			c.add(res.Windows, early, o.Steps)
 			last += res.LastQuarterShareOfOracle / float64(runs)
 		}

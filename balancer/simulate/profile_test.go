@@ -41,7 +41,7 @@ func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 
 // The steps lost in the first 100, with and without a profile.
 func TestAProfileReplacesDiscovery(t *testing.T) {
-	seeds := seeds(40, 200)
+	seeds := seeds(20, 200)
 	for _, test := range []struct {
 		name    string
 		cluster func(seed uint64) simulate.Options

@@ -23,13 +23,25 @@ type endings struct {
 }
 
 // playAll simulates a run for each seed.
-func playAll(t *testing.T, seeds int, cluster func(seed uint64) simulate.Options) (e endings) {
+func playAll(t *testing.T, seeds int, cluster func(seed uint64) simulate.Options) endings {
 	t.Helper()
+	return endingsOf(seeds, func(seed uint64) *simulate.Result { return played(t, cluster(seed)) })
+}
+
+// played simulates a run.
+func played(t *testing.T, o simulate.Options) *simulate.Result {
+	t.Helper()
+	res, err := simulate.Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// endingsOf returns the ends of the runs of all seeds.
+func endingsOf(seeds int, run func(seed uint64) *simulate.Result) (e endings) {
 	for seed := range uint64(seeds) {
-		res, err := simulate.Run(cluster(seed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := run(seed)
 		e.shares, e.below = append(e.shares, lastQuarter(res)), append(e.below, res.StartShareOfOracle-lastQuarter(res))
 	}
 	slices.Sort(e.shares)

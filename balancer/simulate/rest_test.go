@@ -33,10 +33,7 @@ func TestDynamicComesToRest(t *testing.T) {
 							}
 						}
 					}
-					res, err := simulate.Run(o)
-					if err != nil {
-						t.Fatal(err)
-					}
+					res := played(t, o)
 					if runs++; res.Rebalances > 20 {
 						restless++
 					}

@@ -55,10 +55,7 @@ func TestRunIsDeterministic(t *testing.T) {
 	for _, policy := range policies.Names() {
 		o := simulate.Options{Policy: policy, Total: 300, Curves: []divide.Curve{proportionalTo(100),
 			proportionalTo(200), proportionalTo(300)}, Noise: 0.1, Steps: 300, Interval: 10, Seed: 3}
-		first, err := simulate.Run(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := played(t, o)
 		again, _ := simulate.Run(o)
 		if !reflect.DeepEqual(first, again) {
 			t.Errorf("%s: equal options gave shares %v and %v", policy, first.Shares, again.Shares)
@@ -72,20 +69,14 @@ func TestRunIsDeterministic(t *testing.T) {
 
 func TestRunReportsWhatHappened(t *testing.T) {
 	curves := []divide.Curve{proportionalTo(100), proportionalTo(300)}
-	r, err := simulate.Run(simulate.Options{Policy: "none", Total: 200, Curves: curves, Steps: 25, Interval: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := played(t, simulate.Options{Policy: "none", Total: 200, Curves: curves, Steps: 25, Interval: 10})
 	// Equal shares take 1 s, the best, 50 and 150, half of that.
 	if !slices.Equal(r.Shares, []int{100, 100}) || math.Abs(r.StepSeconds-1) > 1e-9 ||
 		math.Abs(r.OracleSeconds-0.5) > 1e-9 || math.Abs(r.ShareOfOracle-0.5) > 1e-9 || r.Rebalances != 0 ||
 		len(r.History) != 0 || len(r.Track) != 25 {
 		t.Errorf("policy none: got %+v", r)
 	}
-	r, err = simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 100, Interval: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = played(t, simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 100, Interval: 10})
 	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 1 ||
 		!slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
 		t.Errorf("policy hybrid: got %+v", r)
@@ -113,10 +104,7 @@ func TestRunFollowsDrift(t *testing.T) {
 	}
 	o := simulate.Options{Policy: "hybrid", Total: 200, Curves: []divide.Curve{
 		proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
-	r, err := simulate.Run(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := played(t, o)
 	for _, want := range []struct {
 		from, to    int
 		least, most float64 // fraction of the oracle

@@ -84,11 +84,8 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 		for i := range curves {
 			curves[i] = families[family].curve(r, total)
 		}
-		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise,
+		res := played(t, simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise,
 			Steps: steps, Interval: 10, Seed: seed, Drift: drift})
-		if err != nil {
-			t.Fatal(err)
-		}
 		settled := 0
 		for i, h := range res.History {
 			if h.ShareOfOracle < 0.99 {
@@ -219,12 +216,9 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 		curves := append(slices.Repeat([]divide.Curve{falls}, test.falling),
 			slices.Repeat([]divide.Curve{rises}, test.rising)...)
 		var shares []float64
-		for seed := range uint64(20) {
-			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05,
+		for seed := range uint64(seeds(8, 20)) {
+			res := played(t, simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05,
 				Steps: 400, Interval: 10, Seed: seed})
-			if err != nil {
-				t.Fatal(err)
-			}
 			shares = append(shares, lastQuarter(res))
 		}
 		slices.Sort(shares)
@@ -250,7 +244,7 @@ func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 			func(step int) float64 { return math.Pow(6, 0.5-0.5*math.Cos(float64(step)/40)) }, 150, 300},
 	} {
 		mean, most := 0.0, 0.0
-		const seeds = 20
+		seeds := seeds(8, 20)
 		for seed := range uint64(seeds) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			curves := make([]divide.Curve, 4)
@@ -258,21 +252,18 @@ func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 				slope := 0.001 * math.Exp(0.5*r.NormFloat64())
 				curves[i] = points(256, func(b float64) float64 { return 0.0005 + slope*b })
 			}
-			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.01,
+			res := played(t, simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.01,
 				Steps: 500, Interval: 10, Seed: seed, Drift: func(rank, step int) float64 {
 					if rank > 0 {
 						return 1
 					}
 					return test.factor(step)
 				}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			lost := 0.0
 			for _, share := range res.Track {
 				lost += 1/share - 1
 			}
-			mean, most = mean+lost/seeds, max(most, lost)
+			mean, most = mean+lost/float64(seeds), max(most, lost)
 		}
 		t.Logf("%s: %.0f steps lost, at most %.0f", name, mean, most)
 		if mean > test.mean || most > test.most {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/straggler"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
@@ -338,7 +339,10 @@ func falseAlarms(t *testing.T, ranks, windows int, noise float64, seed uint64) i
 
 // The comment of Detector states 2 in a million at 5 %, and 3 at 15 %; the limits leave a margin for chance.
 func TestFalseAlarmsAreRare(t *testing.T) {
-	const ranks, windows = 20, 10_000
+	ranks, windows := 20, 4000
+	if needtest.Large.On() {
+		windows = 10_000
+	}
 	for _, c := range []struct {
 		noise float64
 		most  int
