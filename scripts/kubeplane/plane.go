@@ -1,4 +1,4 @@
-// Kubeplane runs a real Kubernetes control plane on this machine in one process group: etcd (embedded),
+// Command kubeplane runs a real Kubernetes control plane on this machine in one process group: etcd (embedded),
 // kube-apiserver, kube-controller-manager and kube-scheduler. Nodes are simulated: their pods run for as long as an
 // annotation says, without containers. Tests apply manifests to it.
 //

@@ -1,6 +1,6 @@
-// Slowfs mounts a folder at another place, read only, with a delay in each call, as on network storage. Calls wait at
-// the same time, so it does not limit the number of calls in flight. Names and properties of files stay in the cache of
-// the kernel for 30 s, as with NFS. Contents do not. It needs /dev/fuse and the right to mount.
+// Command slowfs mounts a folder at another place, read only, with a delay in each call, as on network storage. Calls
+// wait at the same time, so it does not limit the number of calls in flight. Names and properties of files stay in the
+// cache of the kernel for 30 s, as with NFS. Contents do not. It needs /dev/fuse and the right to mount.
 //
 //	slowfs --delay 20ms FOLDER MOUNTPOINT
 //
