@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -15,8 +16,8 @@ import (
 type Caps struct {
 	// Types lists the activation types that every op must support. The suite does not run cases of other types.
 	Types []tensor.DType
-	// Brief lists types of Types whose cases run only under policy Free, to save time: a device whose kernels of two
-	// types differ only in the conversion of values has the same layouts for both.
+	// Brief lists types of Types whose cases run only once, under policy Free, to save time: a device whose kernels of
+	// two types differ only in the conversion of values has the same layouts for both, and repeats both alike.
 	Brief []tensor.DType
 	// Lacks lists kinds of ops that the device leaves to the planner's decomposition. If the device returns
 	// ErrUnsupported for such an op, the suite skips its cases with a log line. ErrUnsupported for another op is a
@@ -161,7 +162,7 @@ func (c valueCase) observed(t conformance.T, dev device.Device, caps Caps, ty Ty
 
 // alike requires that two runs have bit-equal results.
 func alike(got, want []Tensor) error {
-	for i := range got {
+	for i := range got { // got is empty if there was no second run
 		if err := equal(got[i], want[i]); err != nil {
 			return fmt.Errorf("output %d differs from the first: %w", i, err)
 		}
@@ -187,14 +188,15 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 	}
 }
 
-// check runs one case with one type under every policy, and compares the results of Free with those of a second run.
+// check runs one case with one type under every policy, and compares the results of Free with those of a second run. A
+// type of Caps.Brief has neither other policies nor a second run.
 //
 // If a device leaves all tensors in plain layout under Free and Settled, the requests of Settled are those of Pinned,
 // and the kernels for the requests of Carried are compiled, but do not run. Kernels of equal layouts usually have equal
 // results, so Settled is then also the second run.
 func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
-	values, policies := c.materialize(typesFor(dt)), numPolicies
-	if c.large || slices.Contains(caps.Brief, dt) {
+	values, policies, brief := c.materialize(typesFor(dt)), numPolicies, slices.Contains(caps.Brief, dt)
+	if c.large || brief {
 		policies = Free + 1
 	}
 	if caps.NoValues {
@@ -203,23 +205,35 @@ func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, 
 		}
 		return
 	}
-	truth := c.on(t, oracle, Caps{}, typesFor(tensor.F64), Pinned, values)
-	plain := c.on(t, oracle, Caps{}, typesFor(tensor.F32), Pinned, values)
-	same := plain
-	if dt != tensor.F32 {
-		same = c.on(t, oracle, Caps{}, typesFor(dt), Pinned, values)
+	oracleIn := func(dt tensor.DType) func() []Tensor {
+		return sync.OnceValue(func() []Tensor { return c.on(t, oracle, Caps{}, typesFor(dt), Pinned, values) })
+	}
+	truth, plain := oracleIn(tensor.F64), oracleIn(tensor.F32)
+	typed := oracleIn(dt)
+	switch dt {
+	case tensor.F64:
+		typed = truth
+	case tensor.F32:
+		typed = plain
 	}
 	judged := func(policy Policy) ([]Tensor, bool) {
 		got, elsewhere := c.observed(t, dev, caps, typesFor(dt), policy, values)
-		if len(got) != len(truth) {
-			t.Fatalf("layouts %v: got %d outputs, want %d", policy, len(got), len(truth))
-		}
 		for i := range got {
+			output := func(all func() []Tensor) func() Tensor {
+				return func() Tensor {
+					want := all()
+					if len(got) != len(want) {
+						t.Fatalf("layouts %v: got %d outputs, want %d", policy, len(got), len(want))
+					}
+					return want[i]
+				}
+			}
 			terms := 0.0
 			if c.terms != nil {
 				terms = c.terms(values, i)
 			}
-			if err := c.tolerance.judge(got[i], same[i], plain[i], truth[i], c.chain, terms); err != nil {
+			want := expected{typed: output(typed), plain: output(plain), truth: output(truth)}
+			if err := c.tolerance.judge(got[i], want, c.chain, terms); err != nil {
 				t.Errorf("layouts %v: output %d: %v", policy, i, err)
 			}
 		}
@@ -237,7 +251,7 @@ func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, 
 		}
 		judged(Shared)
 	}
-	if again == nil {
+	if again == nil && !brief {
 		again = c.on(t, dev, caps, typesFor(dt), Free, values)
 	}
 	if err := alike(again, first); err != nil {

@@ -24,12 +24,15 @@ func TestErrorsOfCancelledTermsAreAllowed(t *testing.T) {
 			found := find(t, c.name)
 			ct, oracle := conformance.Go(t), reference.New()
 			values := found.materialize(typesFor(c.dt))
-			truth := found.on(ct, oracle, Caps{}, typesFor(tensor.F64), Pinned, values)[0]
-			plain := found.on(ct, oracle, Caps{}, typesFor(tensor.F32), Pinned, values)[0]
-			same := found.on(ct, oracle, Caps{}, typesFor(c.dt), Pinned, values)[0]
+			on := func(dt tensor.DType) func() Tensor {
+				result := found.on(ct, oracle, Caps{}, typesFor(dt), Pinned, values)[0]
+				return func() Tensor { return result }
+			}
+			want := expected{typed: on(c.dt), plain: on(tensor.F32), truth: on(tensor.F64)}
+			truth := want.truth()
 			judge := func(off, terms float64) error {
 				got := Of(c.dt, truth.Spec.Shape, append([]float64{truth.Values[0] + off}, truth.Values[1:]...)...)
-				return found.tolerance.judge(got, same, plain, truth, found.chain, terms)
+				return found.tolerance.judge(got, want, found.chain, terms)
 			}
 			if err := judge(c.off, found.terms(values, 0)); err != nil {
 				t.Error(err)
