@@ -8,18 +8,20 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // roundoff is the largest relative error of one rounding to f32.
 const roundoff = 1.0 / (1 << 24)
 
-// cases is the number of cases of the property test. Each case has its own network, shares and seed.
-const cases = 300
-
+// Each case has its own network, shares and seed.
 func TestGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
-	n := cases
-	if testing.Short() {
+	n := 120
+	switch {
+	case needtest.Large.On():
+		n = 300
+	case testing.Short():
 		n = 40
 	}
 	for seed := range uint64(n) {
