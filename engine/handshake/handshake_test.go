@@ -16,31 +16,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 var test = Protocol{Name: [8]byte{'h', 't', 't', 'e', 's', 't', 's', 3}, Secret: []byte("a secret of many bytes"),
 	Claim: 4}
-
-// pair returns the two ends of a TCP connection, with a deadline.
-func pair(t testing.TB) (near, far net.Conn) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	if near, err = net.Dial("tcp", listener.Addr().String()); err == nil {
-		far, err = listener.Accept()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []net.Conn{near, far} {
-		c.SetDeadline(time.Now().Add(time.Minute))
-		t.Cleanup(func() { c.Close() })
-	}
-	return near, far
-}
 
 // accepted accepts any claim.
 func accepted([]byte) error { return nil }
@@ -76,7 +57,7 @@ func meet(caller, listener Protocol, near, far net.Conn, clientTLS, serverTLS *T
 
 func TestBothSidesGetTheSameKeys(t *testing.T) {
 	for name, encrypted := range map[string]bool{"plain": false, "encrypted": true} {
-		near, far := pair(t)
+		near, far := porttest.Connection(t)
 		var client, server *TLS
 		if encrypted {
 			client, server = &TLS{Client: true}, &TLS{}
@@ -103,7 +84,7 @@ func TestAnotherSecretIsRefused(t *testing.T) {
 	other, none := test, test
 	other.Secret, none.Secret = []byte("another secret"), nil
 	for _, p := range []Protocol{other, none} {
-		near, far := pair(t)
+		near, far := porttest.Connection(t)
 		if c, l := meet(p, test, near, far, nil, nil); !errors.Is(c.err, ErrSecret) || !errors.Is(l.err, ErrSecret) {
 			t.Errorf("got %v and %v, want ErrSecret twice", c.err, l.err)
 		}
@@ -112,8 +93,8 @@ func TestAnotherSecretIsRefused(t *testing.T) {
 
 // A change of the claim between the two sides must be detected.
 func TestAnotherClaimIsRefused(t *testing.T) {
-	near, between := pair(t)
-	out, far := pair(t)
+	near, between := porttest.Connection(t)
+	out, far := porttest.Connection(t)
 	go io.Copy(between, out)
 	go func() {
 		io.CopyN(out, between, GreetingBytes)
@@ -129,7 +110,7 @@ func TestAnotherClaimIsRefused(t *testing.T) {
 }
 
 func TestAListenerMayRefuseAClaim(t *testing.T) {
-	near, far := pair(t)
+	near, far := porttest.Connection(t)
 	no := errors.New("no")
 	done := make(chan error)
 	go func() {
@@ -155,7 +136,7 @@ func TestStrangersAreNamed(t *testing.T) {
 		"HTTP/1.1 400 Bad Request":                      `does not use protocol httests (got "HTTP/1.1")`,
 		"httests\x07" + strings.Repeat("x", NonceBytes): "uses version 7 of protocol httests, want version 3",
 	} {
-		near, far := pair(t)
+		near, far := porttest.Connection(t)
 		go far.Write([]byte(sent))
 		_, err := test.Call(near, make([]byte, 4))
 		var stranger *StrangerError
@@ -167,8 +148,8 @@ func TestStrangersAreNamed(t *testing.T) {
 
 // A man in the middle without the secret forwards the handshake, and ends TLS on both sides.
 func TestAnInterceptedConnectionIsFound(t *testing.T) {
-	near, between := pair(t)
-	out, far := pair(t)
+	near, between := porttest.Connection(t)
+	out, far := porttest.Connection(t)
 	go func() {
 		defer between.Close()
 		defer out.Close()
@@ -202,7 +183,7 @@ func TestAnInterceptedConnectionIsFound(t *testing.T) {
 func TestUnequalVersions(t *testing.T) {
 	next := test
 	next.Name[7]++
-	near, far := pair(t)
+	near, far := porttest.Connection(t)
 	c, l := meet(test, next, near, far, nil, nil)
 	for who, side := range map[string]struct {
 		err  error
@@ -227,8 +208,8 @@ func TestChangedBytesAreNoRefusedCertificate(t *testing.T) {
 	for name, c := range map[string]*Certificates{"certificates": certificates, "none": nil} {
 		for _, towardsListener := range []bool{true, false} {
 			for piece := range 2 {
-				near, between := pair(t)
-				out, far := pair(t)
+				near, between := porttest.Connection(t)
+				out, far := porttest.Connection(t)
 				for _, conn := range []net.Conn{near, between, out, far} {
 					conn.SetDeadline(time.Now().Add(time.Minute))
 				}
@@ -304,7 +285,7 @@ func testCertificates(t *testing.T) (host string, c *Certificates) {
 
 // No function may read beyond the handshake, because another reader then uses the connection.
 func TestNothingIsReadBeyondTheHandshake(t *testing.T) {
-	near, far := pair(t)
+	near, far := porttest.Connection(t)
 	go func() {
 		test.Call(near, make([]byte, 4))
 		near.Write([]byte("more"))
@@ -365,7 +346,7 @@ func BenchmarkStranger(b *testing.B) {
 
 func BenchmarkCaller(b *testing.B) {
 	for b.Loop() {
-		near, far := pair(b)
+		near, far := porttest.Connection(b)
 		if c, l := meet(test, test, near, far, &TLS{Client: true}, &TLS{}); c.err != nil || l.err != nil {
 			b.Fatal(c.err, l.err)
 		}

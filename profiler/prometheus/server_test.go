@@ -11,11 +11,11 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 func serve(t *testing.T, o ServerOptions) *Server {
@@ -229,32 +229,7 @@ func TestAFloodDoesNotStarveScrapers(t *testing.T) {
 		t.Skip("only the kernel of Linux blocks addresses")
 	}
 	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
-	ended := make(chan struct{})
-	var strangers sync.WaitGroup
-	var flood atomic.Int64
-	for range 32 {
-		strangers.Go(func() {
-			for {
-				select {
-				case <-ended:
-					return
-				default:
-				}
-				flood.Add(1)
-				conn, err := net.DialTimeout("tcp", s.Address(), 100*time.Millisecond)
-				if err != nil {
-					continue // the kernel drops the packets, or its queue is full
-				}
-				_ = conn.(*net.TCPConn).SetLinger(0)
-				conn.Close()
-			}
-		})
-	}
-	defer strangers.Wait()
-	defer close(ended)
-	for flood.Load() < 500 { // far above the pace
-		time.Sleep(time.Millisecond)
-	}
+	porttest.Flood(t, s.Address())
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	scraper := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
 		Timeout: answerTime}

@@ -1,5 +1,5 @@
-// Package porttest gives TCP ports of 127.0.0.1 to tests. A port that a listener of port 0 had and closed is not safe:
-// the system can give it to another test immediately. Only tests import the package.
+// Package porttest gives TCP ports of 127.0.0.1 and connections to tests. A port that a listener of port 0 had and
+// closed is not safe: the system can give it to another test immediately. Only tests import the package.
 package porttest
 
 import (

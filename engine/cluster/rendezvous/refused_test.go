@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/crowd"
 	"github.com/hetero-train/hetero-train/engine/handshake"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -87,32 +88,7 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	first := joinLater(rankZero)
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
 	defer closeAll([]*Group{groups[1], groups[0]})
-	ended := make(chan struct{})
-	var strangers sync.WaitGroup
-	var flood atomic.Int64
-	for range 32 {
-		strangers.Go(func() {
-			for {
-				select {
-				case <-ended:
-					return
-				default:
-				}
-				flood.Add(1)
-				conn, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
-				if err != nil {
-					continue // the kernel drops the packets, its queue is full, or the server has closed the connection
-				}
-				_ = conn.(*net.TCPConn).SetLinger(0)
-				conn.Close()
-			}
-		})
-	}
-	defer strangers.Wait()
-	defer close(ended)
-	for flood.Load() < 500 { // far above the pace
-		time.Sleep(time.Millisecond)
-	}
+	porttest.Flood(t, address)
 	late := 0 // handshakes that did not end in time, on a busy machine
 	for done := 0; done < 10; {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
@@ -202,7 +203,7 @@ func TestCertificatesOfConnections(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			near, far := connected(t)
+			near, far := porttest.Connection(t)
 			served := make(chan error, 1)
 			go func() {
 				_, err := encrypt(far, handshake.TLS{Certificates: test.server})
@@ -250,27 +251,6 @@ func encrypt(conn net.Conn, o handshake.TLS) (*tls.Conn, error) {
 	return session.Encrypt(conn, o)
 }
 
-// connected returns both ends of a connection.
-func connected(t *testing.T) (near, far net.Conn) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	if near, err = net.Dial("tcp", listener.Addr().String()); err == nil {
-		far, err = listener.Accept()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []net.Conn{near, far} {
-		c.SetDeadline(time.Now().Add(time.Minute))
-		t.Cleanup(func() { c.Close() })
-	}
-	return near, far
-}
-
 // Row S13: a client cannot make the server use an older version of TLS, or no TLS.
 func TestNoDowngrade(t *testing.T) {
 	own := made(t, time.Now(), "rank0", "rank1")
@@ -293,7 +273,7 @@ func TestNoDowngrade(t *testing.T) {
 			return len(answer) > 0 && answer[0] != alert
 		},
 	} {
-		near, far := connected(t)
+		near, far := porttest.Connection(t)
 		served := make(chan error, 1)
 		go func() {
 			_, err := encrypt(far, server)
