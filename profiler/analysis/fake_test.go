@@ -42,6 +42,20 @@ func (f fakeRun) batch() (sum int64) {
 	return sum
 }
 
+// begun returns a run that has begun, in a folder below root. It is closed when the test ends.
+func begun(t *testing.T, root, name string) *experiment.Run {
+	t.Helper()
+	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: name, Resume: experiment.ResumeNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run.Close() })
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
 // write writes the folder of the run below root.
 func (f fakeRun) write(t *testing.T, root string) string {
 	t.Helper()

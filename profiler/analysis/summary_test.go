@@ -146,14 +146,7 @@ func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 // previous process.
 func TestAKilledRunIsSummedUp(t *testing.T) {
 	root := t.TempDir()
-	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "killed", Resume: experiment.ResumeNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	run := begun(t, root, "killed")
 	if err := run.StoreConfig("[data]\nbatch_size = 32\n", "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -207,15 +200,7 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 
 // A process that ends before its first step leaves the records of an earlier process, or none at all.
 func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
-	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "stopped",
-		Resume: experiment.ResumeNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	run := begun(t, t.TempDir(), "stopped")
 	writeRecords(t, run.Dir, steadyRecords(6, 24, 1))
 	if err := run.WriteResult(experiment.Result{Exit: 130, Error: "stopped by Ctrl-C"}); err != nil {
 		t.Fatal(err)
@@ -234,15 +219,7 @@ func TestASummaryStatesTheEndOfTheNewestProcess(t *testing.T) {
 }
 
 func TestARankWithoutRecordsIsToldOf(t *testing.T) {
-	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "ranks",
-		Resume: experiment.ResumeNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	run := begun(t, t.TempDir(), "ranks")
 	records := steadyRecords(50, 8, 1)
 	writeRecords(t, run.Dir, records, records, records)
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(1))); err != nil {
@@ -463,15 +440,7 @@ func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
 
 // Only the events of a killed run contain its evaluations.
 func TestAKilledRunHasItsEvaluations(t *testing.T) {
-	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "killed",
-		Resume: experiment.ResumeNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
+	run := begun(t, t.TempDir(), "killed")
 	writeRecords(t, run.Dir, steadyRecords(50, 24, 1))
 	writeFile(t, filepath.Join(run.Dir, "logs", runtime.EventsFile), `{"step":0,"start":{"ranks":1,"best_metric":"top1","metrics":[{"key":"top1","title":"top-1","percent":true}]}}
 {"step":20,"evaluation":{"samples":8,"loss":2,"metrics":{"top1":0.5},"best":true}}

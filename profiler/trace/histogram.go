@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"sort"
+	"sync"
 	"time"
 )
 
@@ -31,8 +32,9 @@ var limits = func() []float64 {
 }()
 
 // firstBins returns, for the upper 16 bits of a float32, the bin of the smallest value with these bits. The values with
-// the same bits differ by less than 1 %, so they are in this bin or in the next one.
-var firstBins = func() []int32 {
+// the same bits differ by less than 1 %, so they are in this bin or in the next one. The table takes a millisecond, and
+// most processes have no histogram.
+var firstBins = sync.OnceValue(func() []int32 {
 	bins := make([]int32, 1<<16)
 	for i := range bins {
 		bits := uint32(i) << 16
@@ -43,7 +45,7 @@ var firstBins = func() []int32 {
 		bins[i] = int32(sort.Search(len(limits), func(k int) bool { return limits[k] > v }) - 1) // -1: below all bins
 	}
 	return bins
-}()
+})
 
 // Histogram counts values in the bins that torch.utils.tensorboard uses by default. It ignores NaN and Inf. Values
 // beyond 1e20 are in no bin. Create a Histogram with NewHistogram.
@@ -69,7 +71,7 @@ func (h *Histogram) Reset() {
 
 // Add adds the values, each multiplied by factor.
 func (h *Histogram) Add(values []float32, factor float64) {
-	last := len(limits) - 1
+	last, first := len(limits)-1, firstBins()
 	for _, value := range values {
 		v := float64(value) * factor
 		if v-v != 0 { // NaN or Inf
@@ -81,7 +83,7 @@ func (h *Histogram) Add(values []float32, factor float64) {
 		if v < limits[0] || v > limits[last] {
 			continue
 		}
-		at := max(int(firstBins[math.Float32bits(float32(v))>>16]), 0)
+		at := max(int(first[math.Float32bits(float32(v))>>16]), 0)
 		if at < last && v >= limits[at+1] {
 			at++
 		} else if v < limits[at] { // float32 has rounded the product

@@ -328,16 +328,22 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if err != nil {
 		return err
 	}
-	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, replica.Options{
-		Task: images.Classify{Model: model, Classes: m.classes, Independent: m.trained.MultiLabel,
-			Size: m.run.Process.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
-		Compute: m.run.Rank.Precision, BatchSize: n})
+	size := m.run.Process.Cfg.Data.ImageSize
+	return m.load(replica.Options{
+		Task: images.Classify{Model: model, Classes: m.classes, Independent: m.trained.MultiLabel, Size: size,
+			Mean: norm.Mean, Std: norm.Std},
+		BatchSize: n}, fmt.Sprintf("images of %d pixels (data.image_size)", size))
+}
+
+// load makes the predictor on the open device, and loads the weights. samples describes the samples of the model.
+func (m *savedModel) load(o replica.Options, samples string) (err error) {
+	o.Compute = m.run.Rank.Precision
+	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, o)
 	if errors.As(err, new(*replica.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.run.Process.Cfg.Model.Name,
-			m.run.Process.Cfg.Data.ImageSize, err)
+		return fmt.Errorf("model %s on %s: %w", m.run.Process.Cfg.Model.Name, samples, err)
 	}
 	m.run.Process.Later(m.predictor.Close)
 	if m.averaged {

@@ -2,7 +2,6 @@ package inference
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -126,19 +125,7 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 	if err != nil {
 		return err
 	}
-	m.predictor, err = replica.NewPredictor(m.run.Rank.Device,
-		replica.Options{Task: learns, Compute: m.run.Rank.Precision, BatchSize: n, ScoresOnly: scores})
-	if errors.As(err, new(*replica.MemoryError)) {
-		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
-	}
-	if err != nil {
-		return fmt.Errorf("model %s on %d tokens: %w", m.run.Process.Cfg.Model.Name, t.Length, err)
-	}
-	m.run.Process.Later(m.predictor.Close)
-	if m.averaged {
-		return m.predictor.LoadAverages(m.checkpoint)
-	}
-	return m.predictor.LoadWeights(m.checkpoint.Model)
+	return m.load(replica.Options{Task: learns, BatchSize: n, ScoresOnly: scores}, fmt.Sprintf("%d tokens", t.Length))
 }
 
 // tableSizes returns the number of rows of the token table and of the position table. For a model of another module,
