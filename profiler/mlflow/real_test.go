@@ -3,77 +3,29 @@
 package mlflow
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
-	"github.com/hetero-train/hetero-train/engine/needtest"
+	"github.com/hetero-train/hetero-train/profiler/mlflow/mlflowtest"
 )
-
-// mlflowProgram returns the program mlflow of the Python package, from $HETERO_MLFLOW or the path.
-func mlflowProgram(t *testing.T) string {
-	t.Helper()
-	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
-	return needtest.Program(t, "mlflow", cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
-}
-
-// startMLflow starts an MLflow server, and returns a function that kills it.
-func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
-	t.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(program, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(dir, "m.db"),
-		"--artifacts-destination", filepath.Join(dir, "files"),
-		"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--workers", "1")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	// job execution would start eight processes that tracking does not need
-	cmd.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
-	stop = func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-ended }
-	for range 1200 {
-		if resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/health", port)); err == nil {
-			resp.Body.Close()
-			return stop
-		}
-		select {
-		case <-ended:
-			t.Fatalf("mlflow server ended:\n%s", &out)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	stop()
-	t.Fatalf("mlflow server does not answer:\n%s", &out)
-	return nil
-}
 
 // A real MLflow server is slow, answers 500, loses replies, and is killed and restarted. The server then contains each
 // point once.
 func TestARealServerWithFaults(t *testing.T) {
-	program, dir, logs := mlflowProgram(t), t.TempDir(), t.TempDir()
+	program, dir, logs := mlflowtest.Program(t), t.TempDir(), t.TempDir()
 	port := porttest.Free(t)
-	stop := startMLflow(t, program, dir, port)
+	stop := mlflowtest.Start(t, program, dir, port)
 	defer func() { stop() }()
 	direct := "http://127.0.0.1:" + strconv.Itoa(port)
 	target, err := url.Parse(direct)
@@ -126,7 +78,7 @@ func TestARealServerWithFaults(t *testing.T) {
 	if _, _, err := Sync(context.Background(), o); err == nil || errors.As(err, new(*Refused)) {
 		t.Errorf("the server is down: got %v, want an error that another try may cure", err)
 	}
-	stop = startMLflow(t, program, dir, port)
+	stop = mlflowtest.Start(t, program, dir, port)
 	sync()
 	o.RunDir = runWithResults(t)
 	s, err := OpenSpool(logs, Start{}, false, nil, nil)

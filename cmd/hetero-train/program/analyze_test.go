@@ -2,27 +2,22 @@ package program
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"image/png"
 	"math"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
-	"github.com/hetero-train/hetero-train/engine/needtest"
-	"github.com/hetero-train/hetero-train/engine/platform"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/mlflow/mlflowtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -267,35 +262,11 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 // Command analyze --compare must read the records that training sends to a real MLflow server.
 func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 	t.Parallel()
-	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
-	tool := needtest.Program(t, "mlflow", cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
+	tool := mlflowtest.Program(t)
 	p, root := buildProgram(t), t.TempDir()
-	address := fmt.Sprintf("http://127.0.0.1:%d", porttest.Free(t))
-	server := exec.Command(tool, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(root, "m.db"),
-		"--artifacts-destination", filepath.Join(root, "files"),
-		"--host", "127.0.0.1", "--port", address[strings.LastIndexByte(address, ':')+1:], "--workers", "1")
-	var messages bytes.Buffer
-	server.Dir, server.Stdout, server.Stderr, server.WaitDelay = root, &messages, &messages, time.Second
-	// tracking needs no job execution, which starts eight processes
-	server.Env = append(os.Environ(), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
-	diesWithTest(server)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { server.Wait(); close(ended) }()
-	t.Cleanup(func() { platform.KillGroup(server.Process.Pid); <-ended })
-	for up := false; !up; {
-		select {
-		case <-ended:
-			t.Fatalf("mlflow server ended:\n%s", &messages)
-		case <-time.After(100 * time.Millisecond):
-			if reply, err := http.Get(address + "/health"); err == nil {
-				reply.Body.Close()
-				up = true
-			}
-		}
-	}
+	port := porttest.Free(t)
+	t.Cleanup(mlflowtest.Start(t, tool, root, port))
+	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	const name = "it's one"
 	var paths []string
 	for _, rate := range []string{"0.001", "0.01"} {

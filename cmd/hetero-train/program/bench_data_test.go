@@ -46,7 +46,7 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 	hasFastBF16(t) // skips the test without the CPU library
 	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
-		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
+		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1", "--json"})
 	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") ||
 		!strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
 		t.Errorf("got exit code %d and %q, want what it does", o.code, o.stderr)
@@ -61,7 +61,7 @@ func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 func TestBenchOpsSaysWhatItDoes(t *testing.T) {
 	hasFastBF16(t) // skips the test without the CPU library
 	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
-		"--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1"})
+		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1"})
 	for _, want := range []string{"measuring limit 1/6: f32 multiply-adds", "1 warm-up steps, then 2 timed steps",
 		"timing every op in 2 steps"} {
 		if o.code != exit.Done || !strings.Contains(o.stderr, want) || strings.Contains(o.stdout, want) {

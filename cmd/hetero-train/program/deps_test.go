@@ -155,6 +155,7 @@ var layers = []layer{
 		"engine/regular", "profiler/telemetry",
 		"profiler/runtime")},
 	{"profiler/mlflow", imports("engine/experiment", "engine/platform", "engine/regular", "profiler/spool")},
+	{"profiler/mlflow/mlflowtest", imports("engine/needtest", "engine/platform")}, // only tests import it
 	{"profiler/analysis", imports("balancer/policies", "profiler/account", "engine/regular", "profiler/telemetry",
 		"engine/experiment", "profiler/mlflow", "profiler/runtime", "profiler/runs")},
 	{"profiler/drawing", imports("engine/experiment", "engine/regular")},

@@ -209,14 +209,7 @@ func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 
 func TestEvalOfTokenFiles(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	shards := filepath.Join(dir, "shards")
-	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n", 60))
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
-		"0.2"}); o.code != 0 {
-		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
-	}
-	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16",
-		"text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	shards := p.trainOnTokens(t, dir, bestOfTimes)
 	out := finish(t, p.command(dir, "train.epochs=1"), 0)
 	out.check(t, exit.Done, "")
 	if want := "data text: evaluation on part validation, val-000000.bin"; !strings.Contains(out.stdout, want) {

@@ -71,11 +71,7 @@ func (o rotary) BuildLanguage(vocabulary, length int) (models.Language, error) {
 func trainRotary(t *testing.T, own []Part, name string, set ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	in, shards := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400)), filepath.Join(dir, "shards")
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
-		"0.2"}); o.code != 0 {
-		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
-	}
+	shards := tokenFiles(t, dir, strings.Repeat("abcdefgh", 400))
 	text := strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"",
 		"num_samples = 256\n", "",
 		"gpt2\"\nlayers = 1\nheads = 2\nembedding_size = 16\ndropout = 0.1", name+"\"").Replace(smallText)

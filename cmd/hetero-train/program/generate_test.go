@@ -16,14 +16,7 @@ import (
 func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
-	shards := filepath.Join(dir, "shards")
-	in := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400))
-	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
-		"0.2"}); o.code != 0 {
-		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
-	}
-	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16",
-		"text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	p.trainOnTokens(t, dir, strings.Repeat("abcdefgh", 400))
 	finish(t, p.command(dir, "train.epochs=12", "model.dropout=0.0", "optimizer.lr=0.03"), 0).check(t, exit.Done, "")
 	run := filepath.Join(dir, "run")
 	generate := func(args ...string) outcome { return execute(append([]string{"generate", run}, args...)) }

@@ -26,10 +26,11 @@ var (
 func TestKilledRunsResumeBitEqual(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
+	set := []string{"train.steps=600"}
 	if *killConfig != "" {
-		p.config = *killConfig
+		p.config, set = *killConfig, nil
 	}
-	command := func(output string) *exec.Cmd { return p.command(filepath.Join(dir, output)) }
+	command := func(output string) *exec.Cmd { return p.command(filepath.Join(dir, output), set...) }
 	begun := time.Now()
 	if out, err := command("whole").CombinedOutput(); err != nil {
 		t.Fatalf("undisturbed run: %v\n%s", err, out)

@@ -136,16 +136,33 @@ func TestPlanOfTextNamesItsSamples(t *testing.T) {
 	}
 }
 
-func TestGPT2TrainsOnTokenFiles(t *testing.T) {
-	p, dir := buildProgram(t), t.TempDir()
-	shards := filepath.Join(dir, "shards")
-	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n", 60))
+// bestOfTimes is a text that a small model learns soon.
+var bestOfTimes = strings.Repeat("It was the best of times, it was the worst of times.\n", 60)
+
+// tokenFiles writes a text as token files in a folder of dir.
+func tokenFiles(t *testing.T, dir, text string) (shards string) {
+	t.Helper()
+	shards = filepath.Join(dir, "shards")
+	in := writeText(t, dir, "a.txt", text)
 	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction",
 		"0.2"}); o.code != 0 {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
+	return shards
+}
+
+// trainOnTokens writes a text as token files in a folder of dir, and configures p to train a small GPT-2 on them.
+func (p *program) trainOnTokens(t *testing.T, dir, text string) (shards string) {
+	t.Helper()
+	shards = tokenFiles(t, dir, text)
 	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16",
 		"text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	return shards
+}
+
+func TestGPT2TrainsOnTokenFiles(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	shards := p.trainOnTokens(t, dir, bestOfTimes)
 	out := finish(t, p.command(dir, "train.epochs=2"), 0)
 	out.check(t, exit.Done, "")
 	if got := resultOf(t, filepath.Join(dir, "run")); got.loss(t) > 4 ||

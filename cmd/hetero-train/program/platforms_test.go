@@ -18,14 +18,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists. The
-// compiler would find no other faults, and takes ten times as long, because it would compile the standard library for
-// each system.
+// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists; make
+// test-long checks both architectures of a system. The compiler would find no other faults, and takes ten times as
+// long, because it would compile the standard library for each system.
 func TestAllPackagesSuitEachSystem(t *testing.T) {
-	needtest.NotShort(t, "checks all packages for five systems")
+	needtest.NotShort(t, "checks all packages for several systems")
 	t.Parallel()
 	read := sources{token.NewFileSet(), map[string]*ast.File{}}
-	for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"} {
+	platforms := []string{"linux/arm64", "darwin/arm64", "windows/amd64"}
+	if needtest.Large.On() {
+		platforms = append(platforms, "linux/amd64", "darwin/amd64")
+	}
+	for _, platform := range platforms {
 		t.Run(platform, func(t *testing.T) {
 			system, arch, _ := strings.Cut(platform, "/")
 			own, err := read.checkTypes(system, arch, func(err error) { t.Error(err) })
