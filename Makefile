@@ -182,7 +182,7 @@ test-race: build native-test ## Run every test under Go's race detector
 lint: ## gofmt, columns, go vet, go.mod, symbol check; golangci-lint and clang-format if installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
 	@.ci/columns.py
-	@$(CUDA_ENV) set -x; go vet ./...
+	@$(CUDA_ENV) set -x; go vet ./... && for module in examples/*/go.mod; do (cd "$${module%go.mod}" && GOWORK=off go vet -mod=readonly .) || exit 1; done
 	@mkdir -p '$(BUILD)'; diff=$$(go mod tidy -diff 2>'$(BUILD)/tidy.log') || [ -n "$$diff" ] || \
 		echo "lint: go mod tidy -diff could not be checked (offline?), skipped: $$(tail -n 1 '$(BUILD)/tidy.log')"; \
 		[ -z "$$diff" ] || { echo "go.mod or go.sum is not tidy; go mod tidy would change:"; echo "$$diff"; exit 1; }

@@ -54,7 +54,6 @@ func TestExamplesTrain(t *testing.T) {
 			dir := t.TempDir()
 			program := filepath.Join(dir, "train")
 			run(t, c.folder, nil, "go", "build", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-o", program, ".")
-			run(t, c.folder, nil, "go", "vet", ".")
 			var args []string
 			for _, set := range append(slices.Clone(common),
 				append(c.set, "experiment.output_dir="+dir, fmt.Sprint("parallel.ranks=", ranks))...) {
