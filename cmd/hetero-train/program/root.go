@@ -2,6 +2,7 @@ package program
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
@@ -79,17 +80,31 @@ func limits() string {
 }
 
 func newRoot(a *cli.App) *cobra.Command {
+	asked := false // --version, which has precedence over all else but --help
 	root := &cobra.Command{
-		Use:               cmp.Or(a.Env.Name, programName),
-		Short:             "Train deep-learning models on unequal devices",
-		Long:              rootLong + limits(),
-		Example:           rootExample,
-		Version:           version.Text(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cli.NoArguments,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return prepare(a, cmd) },
+		Use:           cmp.Or(a.Env.Name, programName),
+		Short:         "Train deep-learning models on unequal devices",
+		Long:          rootLong + limits(),
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if asked {
+				return nil
+			}
+			return cli.NoArguments(cmd, args)
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if asked {
+				return nil
+			}
+			return prepare(a, cmd)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asked {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Text())
+				return err
+			}
 			if a.File == "" && len(a.Overrides) == 0 && len(a.Allow) == 0 {
 				return cmd.Help()
 			}
@@ -105,7 +120,10 @@ func newRoot(a *cli.App) *cobra.Command {
 		cli.HideRefused(cmd)
 		help(cmd, args)
 	})
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Cobra's flag would need a template to print the text alone. With the package of templates, the linker keeps every
+	// method of every type, a fifth of the program.
+	root.Flags().BoolVarP(&asked, "version", "v", false, "version for "+root.Name())
+	_ = root.Flags().SetAnnotation("version", cobra.FlagSetByCobraAnnotation, []string{"true"})
 	flags := root.PersistentFlags()
 	flags.VarP(&cli.FileFlag{App: a}, "config", "c", "`FILE` (TOML) with the settings of the run")
 	flags.Var(&cli.SetFlag{App: a}, "set", "set one key and override the file, for example train.epochs=3; repeatable")
