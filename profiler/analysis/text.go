@@ -93,13 +93,20 @@ func (s *Study) Print(w io.Writer) error {
 			c.BatchSize)
 		rows, columns := c.resultRows(), slices.Clone(resultColumns)
 		columns, rows = withoutEmpty(columns, rows)
-		if err := writeTable(w, columns, rows); err != nil {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, row := range append([][]string{columns}, rows...) {
+			fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
+		}
+		if err := table.Flush(); err != nil {
 			return err
 		}
 		if c.expects() {
 			fmt.Fprintln(w, "\n  The five figures of each policy, measured and expected for four unequal workers (x: ratio to none):")
 			columns, rows := c.fiveFigures()
-			if err := writeTable(w, columns, rows); err != nil {
+			for _, row := range append([][]string{columns}, rows...) {
+				fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
+			}
+			if err := table.Flush(); err != nil {
 				return err
 			}
 		}
@@ -109,15 +116,6 @@ func (s *Study) Print(w io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	return nil
-}
-
-// writeTable writes a table with aligned columns.
-func writeTable(w io.Writer, columns []string, rows [][]string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{columns}, rows...) {
-		fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
-	}
-	return table.Flush()
 }
 
 // withoutEmpty removes columns without known values.

@@ -16,14 +16,15 @@ TRAINING = ["engine/device", "engine/plan", "engine/graph", "engine/optim", "eng
             # fmt: skip
             "scripts/compare_pytorch.sh", "scripts/peers/pytorch_step.py", "scripts/peers/summary.py",
             "third_party/cmake", "go.mod"]
-# Code in these folders that no training executes: the devices in Go, and bench data.
-TRAINING += [":(exclude)engine/device/internal/bookkeeping",
+# Code in these folders that no training executes: the devices in Go, the suites of conformance, and bench data.
+TRAINING += [":(exclude)engine/device/internal/bookkeeping", ":(exclude)engine/device/devicetest",
+             ":(exclude)engine/collective/collectivetest",
              ":(exclude)cmd/hetero-train/internal/command/bench/data.go"]
 RANKS = TRAINING + ["engine/collective", "engine/gradsync", "cmd/hetero-train/internal/run",
                     "cmd/hetero-train/internal/session", "scripts/peers/ranks_step.py"]
 BALANCE = [":(glob)balancer/*.go", "balancer/divide", "balancer/estimate", "balancer/hybrid", "balancer/internal",
            "balancer/policies", "balancer/straggler", "cmd/hetero-train/internal/rebalance", "engine/collective",
-           "engine/train", "engine/gradsync", "scripts/lab.sh"]
+           "engine/train", "engine/gradsync", "scripts/lab.sh", ":(exclude)engine/collective/collectivetest"]
 LOADING = ["engine/data/jpeg", "engine/data/images", ":(glob)engine/data/*.go",
            "cmd/hetero-train/internal/command/bench/data.go"]
 SCHEDULE = ["balancer/scheduler", "cmd/hetero-train/internal/dqn", "cmd/hetero-train/internal/command/schedule"]
@@ -210,7 +211,7 @@ def peaks(run):
 
 # Parts with the most important figures come first.
 PARTS = [
-    part("peak", 0.3, ["engine/device"], peaks),
+    part("peak", 0.3, ["engine/device", ":(exclude)engine/device/devicetest"], peaks),
     part("resnet224", 7, TRAINING + RESNET, compared("ResNet-50 training, 224x224, batch 32", "images/s",
                                                      *"--model resnet50 --image-size 224 --batch-size 32 --rounds 3 --steps 3 --warmup 1".split())),
     part("gpt2_256", 6.5, TRAINING + GPT2, compared("GPT-2 training, 124 M parameters, 4 x 256 tokens, AdamW",

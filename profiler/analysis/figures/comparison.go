@@ -48,21 +48,18 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	keep := func(name, title, caption string) {
 		drawn = append(drawn, analysis.Figure{Title: title, Caption: caption, Path: c.ID + "/" + name + ".png"})
 	}
-	save := func(name, title, caption string, p *plot.Plot, err error) error {
-		if err != nil {
-			return fmt.Errorf("draw %s of %s: %w", name, c.ID, err)
-		}
-		if p == nil {
-			return nil
-		}
-		keep(name, title, caption)
-		return drawing.Save(dir, name, drawing.Width, drawing.Height, p)
-	}
 	for _, f := range barFigures {
 		p, err := f.draw(c)
-		if err := save(f.name, f.title, f.caption, p, err); err != nil {
+		if err != nil {
+			return nil, fmt.Errorf("draw %s of %s: %w", f.name, c.ID, err)
+		}
+		if p == nil {
+			continue
+		}
+		if err := drawing.Save(dir, f.name, drawing.Width, drawing.Height, p); err != nil {
 			return nil, err
 		}
+		keep(f.name, f.title, f.caption)
 	}
 	for _, f := range []struct {
 		name, title, axis string
@@ -75,10 +72,16 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 			func(p analysis.CurvePoint) float64 { return p.Seconds }},
 	} {
 		p, err := lossPlot(c, f.title, f.axis, f.x)
-		if err := save(f.name, f.title, "Mean of 10 steps, mean over the runs of a policy; the whole run.", p,
-			err); err != nil {
+		if err != nil {
+			return nil, fmt.Errorf("draw %s of %s: %w", f.name, c.ID, err)
+		}
+		if p == nil {
+			continue
+		}
+		if err := drawing.Save(dir, f.name, drawing.Width, drawing.Height, p); err != nil {
 			return nil, err
 		}
+		keep(f.name, f.title, "Mean of 10 steps, mean over the runs of a policy; the whole run.")
 	}
 	if c.Ranks < 2 {
 		return drawn, nil
