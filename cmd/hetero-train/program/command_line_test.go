@@ -189,7 +189,9 @@ func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	want := version.Text() + "\n"
-	for _, args := range [][]string{{"version", "--short"}, {"--version"}} {
+	// --version has precedence over arguments and over faults of other flags.
+	for _, args := range [][]string{{"version", "--short"}, {"--version"}, {"-v"}, {"--version", "now"},
+		{"--version", "-c", "a", "-c", "b"}, {"--log-level", "x", "--version"}} {
 		if o := execute(args); o.code != exit.Done || o.stdout != want {
 			t.Errorf("%v: got exit code %d and %q, want %q", args, o.code, o.stdout, want)
 		}

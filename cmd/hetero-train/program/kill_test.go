@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -19,43 +20,69 @@ import (
 var (
 	killConfig = flag.String("kill-config", "",
 		"configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
-	killStart = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
+	killStart = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes, about")
 )
 
-// The test kills the program 20 times at random moments, also during saves. Then it lets the program finish.
+// The test kills the program 20 times at random moments, also during saves. Then it lets the program finish. At least 5
+// of the kills must come after a new checkpoint; otherwise, most would hit the start of the program.
 func TestKilledRunsResumeBitEqual(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
-	set := []string{"train.steps=600"}
+	var set []string
+	if !needtest.Large.On() {
+		set = []string{"train.steps=600"} // enough for 20 kills; the long test has the 1200 steps of smallRun
+	}
 	if *killConfig != "" {
 		p.config, set = *killConfig, nil
 	}
 	command := func(output string) *exec.Cmd { return p.command(filepath.Join(dir, output), set...) }
+	whole, killed := filepath.Join(dir, "whole", "run"), filepath.Join(dir, "killed", "run")
 	begun := time.Now()
 	if out, err := command("whole").CombinedOutput(); err != nil {
 		t.Fatalf("undisturbed run: %v\n%s", err, out)
 	}
-	pause := time.Since(begun) / 80 // lets 20 kills occur within the run on a machine of any speed
-	const seed = 11
+	end := resultOf(t, whole)
+	const kills, least, seed = 20, 5, 11
 	random := rand.New(rand.NewPCG(seed, 0))
-	kills := 0
-	for attempt := 1; kills < 20; attempt++ {
-		c := command("killed")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
+	pause := *killStart + time.Since(begun)/(4*kills) // mean time from a start to its kill
+	for attempt := 1; ; attempt++ {
+		hit, saves, newest := 0, 0, int64(0)
+		for hit < kills {
+			c := command("killed")
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(pause/2 + time.Duration(random.Int64N(int64(pause))))
+			c.Process.Kill() // an error means that the run has ended
+			if c.Wait() == nil {
+				break
+			}
+			hit++
+			step, _ := checkpoint.NewestStep(filepath.Join(killed, "checkpoints"))
+			if step > newest {
+				saves++
+			}
+			// The load of the machine changes the time of a start and of a step.
+			switch {
+			case 4*kills*step > 3*int64(hit)*end.Steps: // the run would end before the last kill
+				pause = max(pause*4/5, 2)
+			case step <= newest:
+				pause = pause * 5 / 4
+			}
+			newest = max(newest, step)
 		}
-		time.Sleep(*killStart + time.Duration(random.Int64N(int64(2*pause))))
-		c.Process.Kill() // an error means that the run has ended
-		if c.Wait() != nil {
-			kills++
-			continue
+		t.Logf("attempt %d: %d kills, %d of them after a new checkpoint; newest checkpoint: step %d of %d; mean pause: %v",
+			attempt, hit, saves, newest, end.Steps, pause)
+		if hit == kills && saves >= least {
+			break
 		}
-		// During the undisturbed run, the machine had other load that has ended since.
-		t.Logf("attempt %d: the run was done after %d kills, with a mean pause of %v", attempt, kills, pause)
-		if attempt == 4 {
-			t.Fatal("want 20 kills: give the run more steps")
+		if attempt == 3 {
+			t.Fatalf("want %d kills, and %d after a new checkpoint: give the run more steps, or change -kill-start",
+				kills, least)
 		}
-		kills, pause = 0, max(pause/3, 1)
+		if hit < kills {
+			pause = max(pause/2, 2)
+		}
 		if err := os.RemoveAll(filepath.Join(dir, "killed")); err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +90,6 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 	if out, err := command("killed").CombinedOutput(); err != nil {
 		t.Fatalf("after %d kills (seed %d): %v\n%s", kills, seed, err, out)
 	}
-	whole, killed := filepath.Join(dir, "whole", "run"), filepath.Join(dir, "killed", "run")
-	end := resultOf(t, whole)
 	if got := resultOf(t, killed); got != end {
 		t.Errorf("after %d kills: got %+v, undisturbed %+v", kills, got, end)
 	}

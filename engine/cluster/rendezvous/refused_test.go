@@ -87,7 +87,7 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	rankZero.Listener = listener
 	first := joinLater(rankZero)
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
-	defer closeAll([]*Group{groups[1], groups[0]})
+	t.Cleanup(func() { closeAll([]*Group{groups[1], groups[0]}) }) // after the flood, so that the port stays taken
 	porttest.Flood(t, address)
 	late := 0 // handshakes that did not end in time, on a busy machine
 	for done := 0; done < 10; {

@@ -8,7 +8,8 @@
 // # Checks
 //
 // Values: the suite compares every op with package reference, on shapes that are not multiples of block sizes. Each
-// case runs twice under several layout policies (see [Policy]), in fresh memory full of NaN patterns. Afterwards, the
+// case runs under several layout policies (see [Policy]), in fresh memory full of NaN patterns. A second run of a case
+// must have bit-equal results; the types in field Brief of [Caps] have one policy and no second run. Afterwards, the
 // padding of private layouts must be zero, and all memory must be freed. The results of optimizers and dropout masks
 // must be bit-equal to those of package reference.
 //

@@ -41,7 +41,12 @@ func Start(t *testing.T, program, dir string, port int) (stop func()) {
 	}
 	ended := make(chan struct{})
 	go func() { cmd.Wait(); close(ended) }()
-	stop = func() { platform.KillGroup(cmd.Process.Pid); <-ended }
+	stop = func() {
+		if platform.KillGroup(cmd.Process.Pid) != nil {
+			cmd.Process.Kill() // without the workers, if this system cannot kill a group
+		}
+		<-ended
+	}
 	for range 1200 {
 		if resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/health", port)); err == nil {
 			resp.Body.Close()

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// diesWithTest gives a command its own process group, which ends with this process.
+// diesWithTest puts a command into its own process group, and makes the kernel kill its process when the thread that
+// starts it ends. The workers of the server are then not killed.
 func diesWithTest(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

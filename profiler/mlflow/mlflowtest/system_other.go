@@ -2,6 +2,11 @@
 
 package mlflowtest
 
-import "os/exec"
+import (
+	"os/exec"
 
-func diesWithTest(*exec.Cmd) {}
+	"github.com/hetero-train/hetero-train/engine/platform"
+)
+
+// diesWithTest puts a command into its own process group. Only Linux can end it with the test.
+func diesWithTest(cmd *exec.Cmd) { platform.OwnGroup(cmd) }
