@@ -6,17 +6,29 @@ import (
 	"slices"
 )
 
-// Bound is the waiting time of a job after which [Limit] reserves GPUs for it. It is Factor times the running time of
-// the job on its fastest type of GPU, plus Seconds, from its arrival. Factor does not count for a job with
-// [Job.Guessed].
+// Bound is the waiting time of a job, from its arrival, after which it is overdue: see [Limit].
+//
+// If Easy is 0, the bound is Factor times the running time of the job on its fastest type of GPU, plus Seconds. Factor
+// does not count for a job with [Job.Guessed].
+//
+// If Easy is above 0, the bound is Easy times the longest wait that a job of as many GPUs would have had up to now
+// under policy easy, but at least Seconds. Factor does not count. A simulation of policy easy states these waits.
+// The jobs must be in the order of their arrival.
 type Bound struct {
 	Factor  float64
 	Seconds float64
+	Easy    float64
 }
 
-// DefaultBound suits jobs of minutes to hours. With a smaller bound, long jobs of many GPUs wait less, and short jobs
-// wait longer. docs/benchmarks/scheduling.md compares several bounds.
-var DefaultBound = Bound{Factor: 2, Seconds: 3600}
+// DefaultBound follows the waits under policy easy, so it needs no choice for a load or for a length of jobs. Easy
+// is below 2, because an overdue job may have to wait for others: the aim is to wait at most twice as long as under
+// easy. Seconds count only while no job waits for half an hour under easy: with fewer, jobs would be stopped in a
+// nearly empty cluster.
+var DefaultBound = Bound{Easy: 1.9, Seconds: 3600}
+
+// StaticBound needs no history. It suits jobs of minutes to hours. With a smaller bound, long jobs of many GPUs wait
+// less, and short jobs wait longer. docs/benchmarks/scheduling.md compares several bounds.
+var StaticBound = Bound{Factor: 2, Seconds: 3600}
 
 // Limit returns policy p with a bound of the waiting time of jobs. A job that has waited for longer than its bound is
 // overdue. The job that became overdue first gets a reservation, as the first job of policy easy does. The other
@@ -29,13 +41,26 @@ var DefaultBound = Bound{Factor: 2, Seconds: 3600}
 // These may end later than predicted: if the network slows them down, if a GPU fails, or if the reservation waits for
 // CPU cores or memory of a job on other GPUs, and p lets a further job share these GPUs.
 //
-// If explain is set, the actions have reasons. The result implements [Waiter]; its method Unwrap returns p.
-func Limit(p Policy, b Bound, explain bool) Policy {
-	return &bounded{backfill: backfill{placer: placer{explain: explain}}, Policy: p, bound: b}
+// If [Bound.Easy] is above 0 and Options.Keep is not set, the policy also stops running jobs that have not been
+// overdue:
+//
+//   - for the job that became overdue first, if it would wait for longer than a checkpoint takes
+//   - while no job is overdue: for a job that needs less GPU time than each of the stopped jobs, if it would wait for
+//     longer than the stop takes
+//
+// As such stops are possible, the oldest job that fits uses GPUs that p leaves free while no job is overdue.
+//
+// If Options.Explain is set, the actions have reasons. The result implements [Waiter]; its method Unwrap returns p.
+func Limit(p Policy, b Bound, o Options) Policy {
+	v := &bounded{preemptor: newPreemptor(o), Policy: p, bound: b, stops: b.Easy > 0 && !o.Keep}
+	if b.Easy > 0 {
+		v.shadow = &shadow{}
+	}
+	return v
 }
 
 type bounded struct {
-	backfill
+	preemptor
 	Policy
 	bound   Bound
 	due     []float64 // by job: time in s
@@ -44,6 +69,17 @@ type bounded struct {
 	young   int       // jobs before it arrived at least bound.Seconds ago
 	old     waiting   // jobs that arrived at least bound.Seconds ago, by due
 	shorter waiting   // all jobs, by remaining steps
+
+	// only if bound.Easy is above 0
+	shadow *shadow   // policy easy
+	stops  bool      // running jobs may be stopped
+	late   []int     // by index of shadow.sizes: the jobs of this size before it have been overdue
+	line   waiting   // all jobs, by arrival, one list for each size
+	age    waiting   // all jobs, by arrival
+	order  waiting   // all jobs, by remaining GPU time on their fastest type, in s, one list for each shape
+	tried  []bool    // by shape: buffer of swap
+	rates  []float64 // by job: steps/s on its fastest type, as in srpt
+	save   float64   // s: the longest time to write a checkpoint
 }
 
 // Unwrap returns the policy without the bound.
@@ -56,11 +92,17 @@ func (p *bounded) Incremental() bool {
 }
 
 func (p *bounded) Reset(c *Cluster, w *Workload, s Speeds) error {
-	p.backfill.reset(c, w, s)
+	p.preemptor.reset(c, w, s)
 	p.young = 0
 	p.old.reset(&p.shapes, true)
 	p.shorter.reset(&p.shapes, false)
 	p.due = make([]float64, len(w.Jobs))
+	if p.shadow != nil {
+		if err := p.resetShadow(c, w, s); err != nil {
+			return err
+		}
+		return p.Policy.Reset(c, w, s)
+	}
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
 		p.due[i] = j.Arrival + p.bound.Seconds
@@ -81,7 +123,14 @@ func (p *bounded) Decide(s *State) Action {
 
 // decide also sets p.next. No other job becomes overdue before this time.
 func (p *bounded) decide(s *State) Action {
-	if p.sort(s); p.head < 0 {
+	if p.shadow != nil {
+		if a, done := p.decideShadow(s); done {
+			return a
+		}
+	} else {
+		p.sort(s)
+	}
+	if p.head < 0 {
 		return p.Policy.Decide(s)
 	}
 	p.count(s)

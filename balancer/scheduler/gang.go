@@ -279,9 +279,10 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 			}
 			i := p.ends.find(s, x.id)
 			r := &s.Running[i]
-			// A job that started at this time stays. Otherwise it could move between equally good GPUs forever, without
-			// time passing.
-			if r.Since >= s.Now {
+			// A job that started at this time stays: it could move between equally good GPUs forever, without time
+			// passing. A job that has moved stays until it has computed for as long as it loaded: it could move
+			// forever without progress, if the GPUs that it gets are never as fast as predicted.
+			if r.Since >= s.Now || s.Now-r.Ready < r.Ready-r.Since {
 				continue
 			}
 			steps := s.Steps(r)
@@ -436,14 +437,16 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 	return endB + (workA-pairA*endB)/aloneA, endB
 }
 
-// start finds the GPUs of a choice. If the machines lack CPU cores or memory for them, it takes the fastest GPUs that
-// have both; ok is false if there are none.
+// start finds the GPUs of a choice. If the machines lack CPU cores or memory for them at the predicted speed, it takes
+// the fastest GPUs that have both; ok is false if there are none.
 func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 	var gpus []int
 	if best.shared >= 0 {
 		gpus, ok = s.Running[best.shared].GPUs, true
 	} else if best.typ >= 0 {
-		gpus, _, ok = p.place(s, job, best.typ)
+		var speed float64
+		gpus, speed, ok = p.place(s, job, best.typ)
+		ok = ok && speed >= best.speed // else the job would span machines, as one lacks CPU cores or memory
 	} else if !math.IsInf(best.start, 1) {
 		gpus = p.collect(s, job)
 		_, why := s.Fit(job, gpus)

@@ -63,7 +63,7 @@ func TestBoundSeesOverdueJobsBehindYoungOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Limit(inner, Bound{Seconds: 50}, false)
+	p := Limit(inner, Bound{Seconds: 50}, Options{})
 	if err := p.Reset(s.Cluster, s.Workload, s.Speeds); err != nil {
 		t.Fatal(err)
 	}

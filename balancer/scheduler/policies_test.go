@@ -287,7 +287,7 @@ func TestOverdueJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := Limit(inner, Bound{Factor: 2, Seconds: 50}, true)
+		p := Limit(inner, Bound{Factor: 2, Seconds: 50}, Options{Explain: true})
 		if err := p.Reset(c.state.Cluster, c.state.Workload, c.state.Speeds); err != nil {
 			t.Fatal(err)
 		}

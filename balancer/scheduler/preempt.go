@@ -88,7 +88,7 @@ func (p *preemptor) settle(s *State) (start int, view *State) {
 
 // held reports whether the GPUs for the job that stopped others are free, and whether the job can still use them.
 func (p *preemptor) held(s *State) (free, usable bool) {
-	if !slices.Contains(s.Queue, p.job) || slices.ContainsFunc(p.gpus, func(g int) bool { return !s.Up[g] }) {
+	if !s.queued(p.job) || slices.ContainsFunc(p.gpus, func(g int) bool { return !s.Up[g] }) {
 		return false, false
 	}
 	if slices.ContainsFunc(p.gpus, func(g int) bool { return len(s.OnGPU[g]) > 0 }) {

@@ -114,7 +114,7 @@ func many(b *testing.B, policy string, bounded bool, gpus, jobs int, load float6
 			b.Fatal(err)
 		}
 		if bounded {
-			inner = scheduler.Limit(inner, scheduler.DefaultBound, false)
+			inner = scheduler.Limit(inner, scheduler.DefaultBound, scheduler.Options{})
 		}
 		p := &counted{Policy: inner, timed: true}
 		r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})

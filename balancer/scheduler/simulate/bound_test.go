@@ -32,7 +32,7 @@ func TestNoJobStarves(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "limited" {
-				p = scheduler.Limit(p, scheduler.DefaultBound, false)
+				p = scheduler.Limit(p, scheduler.DefaultBound, scheduler.Options{})
 			}
 			r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
 			if err != nil {
@@ -138,7 +138,7 @@ func TestNoStartDelaysAnOverdueJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		bound := scheduler.Bound{Factor: 3 * random.Float64(), Seconds: 600 * random.Float64()}
-		p := &promised{Policy: scheduler.Limit(inner, bound, false), twin: twinBounded{bound: bound}}
+		p := &promised{Policy: scheduler.Limit(inner, bound, scheduler.Options{}), twin: twinBounded{bound: bound}}
 		r, err := simulate.Run(p, w.cluster, w.jobs, w.speeds, w.options)
 		if err != nil {
 			t.Fatal(err)

@@ -275,7 +275,7 @@ func TestProperties(t *testing.T) {
 					}
 				}
 				if name == "limited" { // a short bound, so that many jobs are overdue
-					p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, n%2 == 0)
+					p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, scheduler.Options{Explain: n%2 == 0})
 				}
 				look := &watched{Policy: p, t: t}
 				r, err := simulate.Run(look, w.cluster, w.jobs, w.speeds, w.options)

@@ -129,7 +129,7 @@ func (p *twinGang) move(s *state) action {
 	best, gain := -1, 0.0
 	for i := range s.Running {
 		r := &s.Running[i]
-		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) || r.Since >= s.Now {
+		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) || r.Since >= s.Now || s.Now-r.Ready < r.Ready-r.Since {
 			continue
 		}
 		kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
@@ -311,7 +311,9 @@ func (p *twinGang) start(s *state, job int, best twinPlan) (action, bool) {
 	if best.shared >= 0 {
 		gpus, ok = slices.Clone(s.Running[best.shared].GPUs), true
 	} else if best.typ >= 0 {
-		gpus, _, ok = s.Place(job, best.typ, nil)
+		var speed float64
+		gpus, speed, ok = s.Place(job, best.typ, nil)
+		ok = ok && speed >= best.speed
 	} else if !math.IsInf(best.start, 1) {
 		gpus = p.collect(s, job)
 		_, why := s.Fit(job, gpus)

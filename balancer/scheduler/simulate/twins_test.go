@@ -194,7 +194,7 @@ func TestPoliciesDoNotNeedTheJournal(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "limited" {
-				p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, false)
+				p = scheduler.Limit(p, scheduler.Bound{Factor: 0.2}, scheduler.Options{})
 			}
 			want := schedule(t, p, w.cluster, w.jobs, w.speeds, w.options)
 			if got := schedule(t, late{p}, w.cluster, w.jobs, w.speeds, w.options); got != want {
@@ -228,9 +228,9 @@ func compareTwins(t *testing.T, name string, c *scheduler.Cluster, w *scheduler.
 	}{
 		{"gang", gang(false), &twinGang{}},
 		{"gang, short", gang(true), &twinGang{short: true}},
-		{"gang, bounded", scheduler.Limit(gang(false), scheduler.DefaultBound, false),
-			&twinBounded{Policy: &twinGang{}, bound: scheduler.DefaultBound}},
-		{"gang, tightly bounded", scheduler.Limit(gang(false), tight, false),
+		{"gang, bounded", scheduler.Limit(gang(false), scheduler.StaticBound, scheduler.Options{}),
+			&twinBounded{Policy: &twinGang{}, bound: scheduler.StaticBound}},
+		{"gang, tightly bounded", scheduler.Limit(gang(false), tight, scheduler.Options{}),
 			&twinBounded{Policy: &twinGang{}, bound: tight}},
 		{"easy", named("easy"), &twinEasy{}},
 		{"srf", named("srf"), &twinSRF{}},

@@ -43,6 +43,7 @@
 // The mean work of a kind reduces the error of estimates, but makes the completion times of policy srpt longer.
 // Unfinished jobs as censored values do not change this (docs/benchmarks/scheduling.md).
 //
-// A policy that reads the work of all jobs at Reset sees the stated estimates there: static, rule, and the bound of
-// waiting times ([scheduler.Limit]).
+// A policy that reads the work of all jobs at Reset sees the stated estimates there: static, rule, and a bound of
+// waiting times with a factor of the running time ([scheduler.Limit]). When a job has finished, its work is known to
+// the policy.
 package uncertain

@@ -155,7 +155,7 @@ func (p *hidden) see(s *scheduler.State) *scheduler.State {
 		case s.Remaining[job] > 0: // stopped or failed
 			p.remaining[job] = p.left(job, s.Remaining[job])
 		default:
-			p.remaining[job] = 0
+			p.remaining[job], p.shown.Jobs[job].Work = 0, j.Work // a finished job shows its work
 			p.kinds[j.Kind].add(j.Work, p.stated[job], j.GPUs)
 		}
 	}

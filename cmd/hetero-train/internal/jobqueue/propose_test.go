@@ -256,7 +256,7 @@ func TestAGangDoesNotStarve(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bound {
-			policy = scheduler.Limit(policy, scheduler.DefaultBound, false)
+			policy = scheduler.Limit(policy, scheduler.StaticBound, scheduler.Options{Keep: true})
 		}
 		all, err := Propose(s, policy, nil)
 		if err != nil {

@@ -78,9 +78,12 @@ type policies struct {
 // addNetwork adds the flags of policies gang and dqn.
 func (p *policies) addNetwork(flags *pflag.FlagSet) {
 	p.networkFlags = flags
-	bound := scheduler.DefaultBound
+	bound, values, more := scheduler.DefaultBound, "easy|FACTOR,SECONDS|none", "easy stops running jobs for a job that has waited 1.9 times as long as any job of as many GPUs would have under policy easy; "
+	if p.keep {
+		bound, values, more = scheduler.StaticBound, "FACTOR,SECONDS|none", ""
+	}
 	p.bound = &bound
-	flags.Var(waitBound{&p.bound}, "wait-bound", "`FACTOR,SECONDS|none`: under gang and dqn, the job that has waited longest beyond FACTOR times its running time plus SECONDS gets a reservation")
+	flags.Var(waitBound{&p.bound, p.keep}, "wait-bound", fmt.Sprintf("`%s`: under gang and dqn, %sFACTOR,SECONDS gives a reservation to the job that has waited longest beyond FACTOR times its running time plus SECONDS", values, more))
 	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, or with one of its checkpoints, for policy dqn; default: the built-in network")
 	flags.BoolVar(&p.alone, "alone", false, "policy dqn decides without policy gang: it always takes the action with the largest value, and moves no running job")
 	flags.BoolVar(&p.agents, "agents", false, "policy dqn decides with one agent for each machine, which sees the queue and the GPUs of its machine; implies --alone")
@@ -157,7 +160,7 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 		return nil, fmt.Errorf("%s: %w", p.command, err)
 	}
 	if p.bound != nil && limited(name) {
-		policy = scheduler.Limit(policy, *p.bound, p.explain)
+		policy = scheduler.Limit(policy, *p.bound, o)
 	}
 	if p.made == nil {
 		p.made = map[string]scheduler.Policy{}
@@ -242,13 +245,19 @@ func unlimited(policy scheduler.Policy) scheduler.Policy {
 }
 
 // waitBound is the value of flag --wait-bound.
-type waitBound struct{ to **scheduler.Bound }
+type waitBound struct {
+	to   **scheduler.Bound
+	keep bool // the command has no history of waits, and never stops a job
+}
 
 func (w waitBound) Type() string { return "bound" }
 
 func (w waitBound) String() string {
 	if w.to == nil || *w.to == nil {
 		return "none"
+	}
+	if **w.to == scheduler.DefaultBound {
+		return "easy"
 	}
 	return fmt.Sprintf("%g,%g", (*w.to).Factor, (*w.to).Seconds)
 }
@@ -258,6 +267,11 @@ func (w waitBound) Set(text string) error {
 		*w.to = nil
 		return nil
 	}
+	if text == "easy" && !w.keep {
+		bound := scheduler.DefaultBound
+		*w.to = &bound
+		return nil
+	}
 	var b scheduler.Bound
 	factor, seconds, found := strings.Cut(text, ",")
 	var faults [2]error
@@ -265,7 +279,12 @@ func (w waitBound) Set(text string) error {
 	b.Seconds, faults[1] = strconv.ParseFloat(seconds, 64)
 	if !found || faults[0] != nil || faults[1] != nil || !(b.Factor >= 0 && b.Factor <= 1e9) ||
 		!(b.Seconds >= 0 && b.Seconds <= 1e15) {
-		return errors.New("want none, or FACTOR,SECONDS with numbers from 0 to 1e9 and from 0 to 1e15, such as 2,3600")
+		words := "easy, none"
+		if w.keep {
+			words = "none"
+		}
+		return fmt.Errorf("want %s, or FACTOR,SECONDS with numbers from 0 to 1e9 and from 0 to 1e15, such as 2,3600",
+			words)
 	}
 	*w.to = &b
 	return nil

@@ -1,0 +1,309 @@
+package scheduler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// This file contains what a policy of [Limit] does only if its bound follows policy easy ([Bound.Easy]).
+
+// resetShadow prepares a run.
+func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
+	if !slices.IsSortedFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Arrival, b.Arrival) }) {
+		return errors.New("the bound of waiting times follows policy easy: got jobs in another order than that of their arrival")
+	}
+	p.rates = make([]float64, len(w.Jobs))
+	if err := p.shadow.reset(c, w, s, p.rates); err != nil {
+		return err
+	}
+	p.late = make([]int, len(p.shadow.sizes))
+	p.line.reset(grouped(p.shadow.size, len(p.late)), false)
+	p.age.reset(&p.shapes, false)
+	p.tried = make([]bool, len(p.shapes.first))
+	p.order.reset(grouped(p.shapes.of, len(p.shapes.first)), false)
+	for i := range w.Jobs {
+		p.due[i] = math.Inf(1)
+		j := &w.Jobs[i]
+		if p.rates[i] = fastestSpeed(c, j, s); p.mixed(i) {
+			p.rates[i] = float64(j.GPUs) * slowestSpeed(c, j, s)
+		}
+	}
+	p.save = 0
+	for k := range w.Kinds {
+		p.save = max(p.save, w.Kinds[k].Save)
+	}
+	return nil
+}
+
+// grouped returns the groups of jobs as classes, so that a list of waiting jobs has one list for each group.
+func grouped(of []int, groups int) *shapes {
+	v := &shapes{of: of, class: make([]int, groups), classes: make([]class, groups)}
+	for i := range v.class {
+		v.class[i] = i
+	}
+	return v
+}
+
+// isLate reports whether a job has been overdue. A job that was overdue when it started is never stopped.
+func (p *bounded) isLate(job int) bool { return job < p.late[p.shadow.size[job]] }
+
+// sortShadow is sort for a bound that follows policy easy. A job that became overdue remains overdue, even if the bound
+// grows.
+func (p *bounded) sortShadow(s *State) {
+	v := p.shadow
+	v.follow(s)
+	rank := func(job int) (key float64, listed bool) {
+		if !p.isLate(job) {
+			return 0, false
+		}
+		if math.IsInf(p.due[job], 1) {
+			p.due[job] = s.Now
+		}
+		return p.due[job], true
+	}
+	p.line.sync(s, func(job int) (float64, bool) { return s.Workload.Jobs[job].Arrival, true })
+	p.old.sync(s, rank)
+	p.next, p.head = math.Inf(1), -1
+	for k := range p.late {
+		bound := max(p.bound.Seconds, p.bound.Easy*v.wait(k))
+		line, from := &p.line.lists[k], p.late[k]
+		n := from + sort.Search(s.Arrived-from,
+			func(i int) bool { return s.Now < s.Workload.Jobs[from+i].Arrival+bound })
+		if p.late[k] = n; n > from {
+			for at := line.from(item{s.Workload.Jobs[from].Arrival, from}); ; at.next() {
+				x, ok := at.get()
+				if !ok || x.id >= n {
+					break
+				}
+				p.old.drop(x.id)
+				p.old.add(s, x.id, rank)
+			}
+		}
+		if n < s.Arrived {
+			after := line.from(item{s.Workload.Jobs[n].Arrival, n})
+			if x, ok := after.get(); ok {
+				p.next = min(p.next, x.key+bound)
+			}
+		}
+	}
+	first := p.old.all.first()
+	if x, ok := first.get(); ok {
+		p.head = x.id
+	}
+}
+
+// decideShadow is the part of decide that stops jobs and uses GPUs that the policy leaves free. done is false if an
+// overdue job waits for GPUs that only overdue jobs use, so that it needs a reservation.
+func (p *bounded) decideShadow(s *State) (a Action, done bool) {
+	p.sortShadow(s)
+	if p.head >= 0 && p.job >= 0 && !p.isLate(p.job) { // the overdue job comes before the job that stopped others
+		p.job, p.victims = -1, p.victims[:0]
+	}
+	if v, ok := p.stop(s); ok {
+		return p.yield(s, v), true
+	}
+	first, view := p.settle(s)
+	if first >= 0 {
+		return p.startStopped(s, first), true
+	}
+	if view != s { // running jobs write their checkpoints for job p.job
+		p.mark(s)
+		a = p.Policy.Decide(view)
+		p.mark(s)
+		if a.Verb == Start && a.Job == p.job {
+			p.job = -1
+		}
+		return a, true
+	}
+	if p.head < 0 {
+		if a = p.Policy.Decide(s); a.Verb != Wait || !p.stops || len(s.Queue) == 0 {
+			return a, true
+		}
+		if b := p.use(s); b.Verb == Start {
+			return b, true
+		}
+		if v, ok := p.swap(s); ok {
+			return p.yield(s, v), true
+		}
+		return a, true
+	}
+	if !p.stops {
+		return Action{}, false
+	}
+	p.count(s)
+	if _, _, ok := p.fastest(s, p.head); ok {
+		return Action{}, false
+	}
+	if begins := p.reserve(s, p.head); !(begins > p.save) {
+		return Action{}, false
+	}
+	if p.preempt(s, p.head, func(r *Running) bool { return !p.isLate(r.Job) }) != stopSome {
+		return Action{}, false
+	}
+	v, _ := p.stop(s)
+	return p.yield(s, v), true
+}
+
+// yield stops a job for job p.job.
+func (p *bounded) yield(s *State, job int) Action {
+	a := Action{Verb: Stop, Job: job}
+	if p.explain {
+		why := "needs less GPU time"
+		if p.isLate(p.job) {
+			why = "has waited for longer than its bound"
+		}
+		a.Reason = fmt.Sprintf("job %q %s", s.Workload.Jobs[p.job].Name, why)
+	}
+	return a
+}
+
+// startStopped starts the job for which others have stopped.
+func (p *bounded) startStopped(s *State, job int) Action {
+	if p.isLate(job) {
+		return p.start(s, job, p.gpus, ", where other jobs stopped for it")
+	}
+	a := Action{Verb: Start, Job: job, GPUs: p.gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("the jobs that stopped on %s need more GPU time", s.types(p.gpus))
+	}
+	return a
+}
+
+// use starts the oldest job that fits on GPUs that the policy leaves free. The policy lets jobs wait for faster GPUs.
+// Here, a job can start on slow GPUs at a small cost: swap stops it when a shorter job needs these GPUs.
+func (p *bounded) use(s *State) Action {
+	if p.count(s) == 0 {
+		return Action{}
+	}
+	p.age.sync(s, func(job int) (float64, bool) { return s.Workload.Jobs[job].Arrival, true })
+	p.asked.begin()
+	most := func(class int) float64 {
+		if p.fastestRate(class) == 0 {
+			return -1
+		}
+		return math.Inf(1)
+	}
+	q := p.age.search(math.Inf(1), most, func(job int) bool {
+		_, ok := p.ask(s, &p.index, &p.asked, job)
+		return ok
+	})
+	if q < 0 {
+		return Action{}
+	}
+	gpus, _, _ := p.fastest(s, q)
+	a := Action{Verb: Start, Job: q, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("the policy leaves %s free, and this is the oldest job that fits there", s.types(gpus))
+	}
+	return a
+}
+
+// area returns the remaining GPU time of a job on its fastest type, in s.
+func (p *bounded) area(s *State, job int, steps float64) float64 {
+	return float64(s.Workload.Jobs[job].GPUs) * (steps / p.rates[job])
+}
+
+// swap stops running jobs for a job that waits. Each of them needs more GPU time than this job and the stop, so no two
+// jobs can stop each other, and the job would wait for longer than a stop takes.
+//
+// A job of more GPUs is stopped only if its GPUs suffice for all jobs that wait. Otherwise other jobs would use the
+// rest of its GPUs, and it could hardly start again.
+func (p *bounded) swap(s *State) (victim int, ok bool) {
+	p.order.sync(s, func(job int) (float64, bool) {
+		return p.area(s, job, s.Remaining[job]) + float64(s.Workload.Jobs[job].GPUs)*p.load(s, job), true
+	})
+	most := p.largest(s)
+	need := 0 // GPUs of all jobs that wait
+	for _, q := range s.Queue {
+		if need += s.Workload.Jobs[q].GPUs; need > len(s.Up) {
+			break
+		}
+	}
+	clear(p.tried)
+	for p.order.merge(); p.order.more(); {
+		shape := p.order.heads[0].class
+		if p.tried[shape] { // a longer job of a shape stops no job if the shortest one does not
+			p.order.skip()
+			continue
+		}
+		p.tried[shape] = true
+		q := p.order.next()
+		least := p.order.have[q].key
+		if most <= least {
+			break
+		}
+		free := p.count(s)
+		if _, _, fits := p.fastest(s, q); fits {
+			continue
+		}
+		begins := p.reserve(s, q)
+		if !p.suffice(s, q, free, need, least, begins) {
+			continue
+		}
+		larger := func(r *Running) bool {
+			n, kind := len(r.GPUs), &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
+			cost := kind.Save + kind.Load
+			return !p.isLate(r.Job) && (n <= s.Workload.Jobs[q].GPUs || need <= n) && begins > cost &&
+				p.area(s, r.Job, s.Steps(r)) > least+cost*float64(n)
+		}
+		if p.preempt(s, q, larger) == stopSome {
+			return p.stop(s)
+		}
+	}
+	return 0, false
+}
+
+// largest returns the largest remaining GPU time of a running job, in s.
+func (p *bounded) largest(s *State) (most float64) {
+	p.ends.sync(s, &p.shapes)
+	for _, groups := range p.ends.bySize {
+		for _, g := range groups {
+			if g.jobs.n > 0 {
+				at := g.jobs.last()
+				x, _ := at.get()
+				most = max(most, p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])))
+			}
+		}
+	}
+	return most
+}
+
+// suffice reports whether the running jobs that swap may stop for a job have enough GPUs, together with the free ones.
+// It reads only jobs with more GPU time than least, the longest ones first, so that swap does not read all running jobs
+// at each event. least is in s, and need is the number of GPUs of all jobs that wait. The job would wait for begins s.
+// Call largest first.
+func (p *bounded) suffice(s *State, job, free, need int, least, begins float64) bool {
+	want := s.Workload.Jobs[job].GPUs
+	for size, groups := range p.ends.bySize {
+		n := p.shapes.sizes[size]
+		if n > want && need > n {
+			continue
+		}
+		for _, g := range groups {
+			if g.jobs.n == 0 {
+				continue
+			}
+			kind := &s.Workload.Kinds[s.Workload.Jobs[p.shapes.first[g.shape]].Kind]
+			cost := kind.Save + kind.Load
+			if begins <= cost {
+				continue
+			}
+			least := least + cost*float64(n)
+			for at := g.jobs.last(); free < want; at.prev() {
+				// the list is in the order of remaining steps, except for rounding errors
+				x, ok := at.get()
+				if !ok || p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])) < least*(1-1e-6) {
+					break
+				}
+				if !p.isLate(x.id) {
+					free += n
+				}
+			}
+		}
+	}
+	return free >= want
+}

@@ -1,0 +1,265 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/uncertain"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// world returns a random cluster without limits of the network, and jobs of the default kinds.
+func world(random *rand.Rand) (*workload.Setup, *scheduler.Workload) {
+	setup := workload.Default()
+	specs := []workload.MachineSpec{
+		{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 256 << 30, Network: math.NaN()}}
+	for range random.IntN(4) {
+		specs = append(specs, workload.MachineSpec{Count: 1, Type: random.IntN(3), GPUs: 1 + random.IntN(4),
+			CPUs: float64(4 + random.IntN(30)), Memory: float64(16+random.IntN(200)) * (1 << 30), Network: math.NaN()})
+	}
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, specs...)
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 10 + random.IntN(50), Load: 0.3 + 1.5*random.Float64(),
+		Burst: 1 + 3*random.Float64(), Seed: random.Uint64()})
+	if err != nil {
+		panic(err)
+	}
+	for i := range w.Jobs {
+		if scheduler.Holds(setup.Cluster, w, setup.Speeds, i) != nil {
+			w.Jobs[i].GPUs = 1
+		}
+	}
+	return setup, w
+}
+
+// limited returns a policy whose bound follows policy easy.
+func limited(t *testing.T, name string, b scheduler.Bound) scheduler.Policy {
+	t.Helper()
+	p, err := scheduler.New(name, scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scheduler.Limit(p, b, scheduler.Options{})
+}
+
+// The bound follows the waits under policy easy. Each start of the simulation next to the policy must be that of a
+// simulation of policy easy alone, in each bit, and must not depend on the policy.
+func TestTheShadowIsPolicyEasy(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 23))
+	starts, waits := 0, 0
+	for n := range 200 {
+		setup, w := world(random)
+		p := limited(t, []string{"gang", "srf", "fcfs"}[n%3], scheduler.DefaultBound)
+		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		easy, err := scheduler.New("easy", scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := simulate.Run(easy, setup.Cluster, w, setup.Speeds, simulate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for job, at := range scheduler.Shadow(p) {
+			if at < 0 {
+				continue // the run has ended before
+			}
+			starts++
+			if at > w.Jobs[job].Arrival {
+				waits++
+			}
+			if at != want.Jobs[job].Start {
+				t.Fatalf("world %d: job %d starts at %v s in the simulation next to the policy, want %v s as under easy",
+					n, job, at, want.Jobs[job].Start)
+			}
+		}
+	}
+	if t.Logf("%d starts, %d after a wait", starts, waits); starts < 4000 || waits < 1000 {
+		t.Errorf("got %d starts, %d of them after a wait, want at least 4000 and 1000", starts, waits)
+	}
+}
+
+// If all estimates are three times the work, the simulation of easy must learn this from finished jobs. Otherwise its
+// cluster would be overloaded, and jobs would wait much longer than under easy with the same estimates.
+func TestTheShadowLearnsTheErrorOfEstimates(t *testing.T) {
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
+		workload.MachineSpec{Count: 3, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 512 << 30, Network: math.NaN()})
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 1000, Load: 0.6, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.Jobs {
+		w.Jobs[i].Estimate = 3 * w.Jobs[i].Work
+	}
+	easy, err := scheduler.New("easy", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := limited(t, "gang", scheduler.DefaultBound)
+	run := func(p scheduler.Policy) *scheduler.Result {
+		r, err := simulate.Run(uncertain.Hide(p, uncertain.Options{}), setup.Cluster, w, setup.Speeds,
+			simulate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	run(p)
+	want, mean, n := run(easy), [2]float64{}, 0.0
+	for job, at := range scheduler.Shadow(p) {
+		if at >= 0 {
+			mean[0], mean[1], n = mean[0]+at-w.Jobs[job].Arrival, mean[1]+want.Jobs[job].Start-w.Jobs[job].Arrival, n+1
+		}
+	}
+	t.Logf("%v jobs: mean wait %.1f s in the simulation, %.1f s under easy", n, mean[0]/n, mean[1]/n)
+	// the simulation does not know the error before the first job ends
+	if n < 900 || !(mean[0] > 0.9*mean[1] && mean[0] < 1.1*mean[1]) {
+		t.Errorf("%v jobs: got a mean wait of %v s, want that of easy, %v s, within 10 %%", n, mean[0]/n, mean[1]/n)
+	}
+}
+
+// keeping records what a policy of Limit promises to each job when it becomes the first of the overdue jobs.
+type keeping struct {
+	scheduler.Policy
+	limited scheduler.Policy
+	latest  map[int]float64 // by job: latest time of its start, in s
+	since   map[int]float64 // by job: when it became the first one, in s
+}
+
+func (p *keeping) Decide(s *scheduler.State) scheduler.Action {
+	a := p.Policy.Decide(s)
+	if a.Verb == scheduler.Wait || a.Verb == scheduler.Stop {
+		if head, at := scheduler.Promise(p.limited, s); head >= 0 {
+			if _, known := p.latest[head]; !known {
+				p.latest[head], p.since[head] = at, s.Now
+			}
+		}
+	}
+	return a
+}
+
+// The job that became overdue first must start at the latest when the running jobs whose GPUs it needs were predicted
+// to end at the moment at which it became the first one: no start of another job may delay it, and stops may only make
+// it start earlier. This holds if the network does not slow jobs down, and no GPU fails. Without sharing, it also holds
+// for a job that waits for CPU cores.
+func TestNoStartDelaysAJobThatEasyWouldHaveStarted(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 31))
+	heads, waited, sooner, stops := 0, 0, 0, 0
+	for n := range 300 {
+		setup, w := world(random)
+		if n%2 == 0 {
+			setup.Speeds.Pairs = nil
+			if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := scheduler.Bound{Easy: 2 * random.Float64(), Seconds: 200 * random.Float64()}
+		if b.Easy < 0.2 {
+			b.Easy = 0.2
+		}
+		inner := limited(t, []string{"gang", "srf", "allox"}[n%3], b)
+		p := &keeping{Policy: inner, limited: inner, latest: map[int]float64{}, since: map[int]float64{}}
+		r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+		if err != nil {
+			t.Fatalf("world %d: %v", n, err)
+		}
+		for i := range r.Jobs {
+			stops += r.Jobs[i].Stops
+		}
+		for job, latest := range p.latest {
+			heads++
+			got := math.Inf(1)
+			for i := range r.Segments {
+				if v := &r.Segments[i]; v.Job == job && v.From >= p.since[job] {
+					got = min(got, v.From)
+				}
+			}
+			if latest > p.since[job] {
+				waited++
+			}
+			if got < latest*(1-1e-9) {
+				sooner++
+			}
+			if got > latest*(1+1e-9) {
+				t.Errorf("world %d: job %d starts at %.6g s, want at most %.6g s; it became overdue at %.6g s", n, job,
+					got, latest, scheduler.Due(inner, job))
+			}
+		}
+	}
+	t.Logf("%d overdue jobs, of which %d waited and %d started sooner; %d stops", heads, waited, sooner, stops)
+	if waited < 300 || sooner < 100 || stops < 300 {
+		t.Errorf("got %d overdue jobs that waited, %d that started sooner and %d stops, want at least 300, 100 and 300",
+			waited, sooner, stops)
+	}
+}
+
+// late hides the journal from a policy, so that it reads the whole state at each decision.
+type late struct{ scheduler.Policy }
+
+func (p late) Decide(s *scheduler.State) scheduler.Action {
+	whole := *s
+	whole.Journal = nil
+	return p.Policy.Decide(&whole)
+}
+
+// A bound that follows policy easy must not depend on how a state is read: from a journal or not, with the remaining
+// steps of all jobs or only of those that changed. Two runs must be equal. The jobs have estimates in half of the
+// worlds, and GPUs fail.
+func TestTheFollowingBoundIsDeterministic(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 2))
+	for n := range 100 {
+		setup, w := world(random)
+		options := simulate.Options{Record: true}
+		at := w.Jobs[0].Arrival
+		for range random.IntN(6) {
+			at += 1000 * random.ExpFloat64()
+			options.Changes = append(options.Changes,
+				simulate.Change{At: at, GPU: random.IntN(len(setup.Cluster.GPUs))})
+		}
+		for g := range setup.Cluster.GPUs {
+			options.Changes = append(options.Changes, simulate.Change{At: at + 500, GPU: g, Up: true})
+		}
+		p := limited(t, "gang", scheduler.Bound{Easy: 1, Seconds: 100})
+		text := func(wrap func(scheduler.Policy) scheduler.Policy) string {
+			q := wrap(p)
+			if n%2 == 0 {
+				q = uncertain.Hide(q, uncertain.Options{Sigma: 1, Seed: uint64(n)})
+			}
+			r, err := simulate.Run(q, setup.Cluster, w, setup.Speeds, options)
+			if err != nil {
+				t.Fatalf("world %d: %v", n, err)
+			}
+			return fmt.Sprint(r.Segments, r.Jobs, r.End, r.Decisions, r.Events)
+		}
+		want := text(func(p scheduler.Policy) scheduler.Policy { return p })
+		if got := text(func(p scheduler.Policy) scheduler.Policy { return p }); got != want {
+			t.Fatalf("world %d: two runs differ", n)
+		}
+		if got := text(func(p scheduler.Policy) scheduler.Policy { return late{p} }); got != want {
+			t.Fatalf("world %d: the schedule differs without the journal", n)
+		}
+		eager := func(p scheduler.Policy) scheduler.Policy { return struct{ scheduler.Policy }{p} }
+		if got := text(eager); got != want {
+			t.Fatalf("world %d: the schedule differs if the simulator updates all jobs", n)
+		}
+	}
+}
+
+// The waits under easy are those of jobs that arrive one after the other.
+func TestLimitRefusesJobsInAnotherOrder(t *testing.T) {
+	setup := workload.Default()
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 5, Load: 1, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Jobs[0].Arrival = w.Jobs[4].Arrival + 1
+	p := limited(t, "gang", scheduler.DefaultBound)
+	if err := p.Reset(setup.Cluster, w, setup.Speeds); err == nil {
+		t.Error("got no error for jobs that are not in the order of their arrival")
+	}
+}

@@ -1,0 +1,406 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+)
+
+// shadow simulates policy easy next to another policy: on the same cluster, with the jobs that have arrived, and as if
+// easy had scheduled all jobs from the beginning. It states how long jobs would have waited under easy. The zero value
+// is ready after reset.
+//
+// The simulation is that of package simulate without a network that slows jobs down, and without lost work: a job on
+// a GPU that fails continues elsewhere from where it was. easy sees the work of a job as it was stated at its
+// arrival. The job ends as soon as the simulated easy has computed its work. On a state with estimates, the work of a
+// job that has finished in the true state is known. The other jobs have an estimate: [Job.Work] times the ratio of the
+// true work to the stated work of all finished jobs (scale). The mean of estimates may differ from the mean of the
+// work. Without the ratio, the simulated cluster could be overloaded, and its waits would grow without end.
+//
+// An arrival or an end costs as much as a decision of policy easy.
+type shadow struct {
+	policy  easy
+	state   State
+	work    Workload // with the work as stated at the arrival
+	journal Journal
+	news    reader // jobs of the true state
+	freed   reader // GPUs of the true state
+	events  sorted // the next event of each running job
+	runs    []ghost
+	sizes   []int     // numbers of GPUs, ascending
+	size    []int     // by job: index into sizes
+	waits   []sorted  // by size: jobs that have not started, by arrival
+	longest []float64 // by size: the longest wait of a job that has started, in s
+
+	rates  []float64 // by job: steps/s on its fastest type, as in bounded
+	ended  []bool    // by job: finished in the true state
+	actual float64   // GPU time of these jobs by their work, in s
+	stated float64   // GPU time of these jobs by the work stated at their arrival, in s
+	scale  float64   // actual / stated; exactly 1 if all estimates are exact, or if no job has finished
+	fresh  []int     // buffer of finish
+
+	queue   []int     // buffer of state.Queue
+	running []Running // buffer of state.Running
+}
+
+// ghost is a job in a shadow.
+type ghost struct {
+	started bool    // at least once
+	runs    bool    // now
+	since   float64 // s: when it got its GPUs
+	speed   float64 // steps/s
+	guess   float64 // steps from since, as easy believes
+	total   float64 // steps of the job
+	done    float64 // steps before since
+	at      float64 // s: its item in events
+}
+
+// reset prepares a run. rates has the speeds of jobs in steps/s, and stays in use.
+func (v *shadow) reset(c *Cluster, w *Workload, s Speeds, rates []float64) error {
+	n := len(w.Jobs)
+	v.rates, v.ended, v.actual, v.stated, v.scale = rates, make([]bool, n), 0, 0, 1
+	v.work = Workload{Kinds: w.Kinds, Jobs: append(v.work.Jobs[:0], w.Jobs...)}
+	v.journal.Reset(n)
+	v.news, v.freed = reader{}, reader{}
+	v.events.clear()
+	v.queue, v.running, v.runs = make([]int, n), make([]Running, len(c.GPUs)), make([]ghost, n)
+	v.state = State{Cluster: c, Workload: &v.work, Speeds: s, Queue: v.queue[:0], Running: v.running[:0],
+		Remaining: make([]float64, n), Up: make([]bool, len(c.GPUs)), OnGPU: make([][]int, len(c.GPUs)),
+		FreeCPUs: make([]float64, len(c.Machines)), FreeMem: make([]float64, len(c.Machines)), Journal: &v.journal,
+		StepsOf: v.steps}
+	if n > 0 {
+		v.state.Now = w.Jobs[0].Arrival
+	}
+	for g := range v.state.Up {
+		v.state.Up[g] = true
+	}
+	for m := range c.Machines {
+		v.state.FreeCPUs[m], v.state.FreeMem[m] = c.Machines[m].CPUs, c.Machines[m].Memory
+	}
+	v.sizes, v.size = sizesOf(w)
+	v.waits, v.longest = make([]sorted, len(v.sizes)), make([]float64, len(v.sizes))
+	return v.policy.Reset(c, &v.work, s)
+}
+
+// sizesOf returns the different numbers of GPUs of jobs, ascending, and by job the index of its number.
+func sizesOf(w *Workload) (sizes, of []int) {
+	var l sorted
+	known := map[int]bool{}
+	for i := range w.Jobs {
+		if n := w.Jobs[i].GPUs; !known[n] {
+			known[n] = true
+			l.insert(item{float64(n), n})
+		}
+	}
+	index := map[int]int{}
+	for at := l.first(); ; at.next() {
+		x, ok := at.get()
+		if !ok {
+			break
+		}
+		index[x.id] = len(sizes)
+		sizes = append(sizes, x.id)
+	}
+	of = make([]int, len(w.Jobs))
+	for i := range w.Jobs {
+		of[i] = index[w.Jobs[i].GPUs]
+	}
+	return sizes, of
+}
+
+// wait returns the longest wait of a job with a number of GPUs up to now, in s: of the jobs that easy has started, and
+// of those that it has not.
+func (v *shadow) wait(size int) float64 {
+	longest := v.longest[size]
+	if l := &v.waits[size]; l.n > 0 {
+		longest = max(longest, v.state.Now-l.at(0).key)
+	}
+	return longest
+}
+
+// follow advances to the time of the true state.
+func (v *shadow) follow(s *State) {
+	st := &v.state
+	for {
+		at := math.Inf(1)
+		if v.events.n > 0 {
+			at = v.events.at(0).key
+		}
+		if st.Arrived < s.Arrived {
+			at = min(at, s.Workload.Jobs[st.Arrived].Arrival)
+		}
+		if !(at <= s.Now) {
+			break
+		}
+		st.Now = max(st.Now, at)
+		v.happen(s)
+		v.decide(s)
+	}
+	st.Now = max(st.Now, s.Now)
+	if v.mirror(s) {
+		v.happen(s)
+		v.decide(s)
+	}
+}
+
+// happen handles all ends and arrivals up to now.
+func (v *shadow) happen(s *State) {
+	st := &v.state
+	for v.events.n > 0 && v.events.at(0).key <= st.Now {
+		x := v.events.pop()
+		r := &v.runs[x.id]
+		if !(x.key < v.end(x.id)) {
+			v.leave(x.id)
+			st.Finished++
+			continue
+		}
+		r.guess *= 2 // the work is more than easy believes
+		v.journal.Job(x.id)
+		v.plan(x.id)
+	}
+	for ; st.Arrived < s.Arrived && s.Workload.Jobs[st.Arrived].Arrival <= st.Now; st.Arrived++ {
+		job := st.Arrived
+		v.work.Jobs[job].Work = s.Workload.Jobs[job].Work
+		st.Remaining[job] = v.work.Jobs[job].Work
+		v.waits[v.size[job]].insert(item{s.Workload.Jobs[job].Arrival, job})
+		v.enqueue(job)
+	}
+}
+
+// mirror takes over what the true state says about GPUs and about the work of jobs that run here. It reports whether
+// easy must decide again.
+func (v *shadow) mirror(s *State) (changed bool) {
+	jobs, ok := v.news.jobs(s)
+	if v.finish(s, jobs, ok) {
+		ok = false // the estimates of all jobs have changed
+	}
+	if ok {
+		for _, job := range jobs {
+			changed = v.correct(s, job) || changed
+		}
+	} else {
+		for i := range v.state.Running {
+			changed = v.correct(s, v.state.Running[i].Job) || changed
+		}
+	}
+	gpus, ok := v.freed.gpus(s)
+	if ok {
+		for _, g := range gpus {
+			changed = v.turn(g, s.Up[g]) || changed
+		}
+		return changed
+	}
+	for g, up := range s.Up {
+		changed = v.turn(g, up) || changed
+	}
+	return changed
+}
+
+// finish records the jobs that have finished in the true state. jobs are those that have changed, if known is true. It
+// reports whether scale has changed.
+func (v *shadow) finish(s *State, jobs []int, known bool) bool {
+	v.fresh = v.fresh[:0]
+	add := func(job int) {
+		if job < s.Arrived && !v.ended[job] && s.Remaining[job] == 0 {
+			v.ended[job], v.fresh = true, append(v.fresh, job)
+		}
+	}
+	if known {
+		for _, job := range jobs {
+			add(job)
+		}
+		slices.Sort(v.fresh) // the sums must not depend on the order in the journal
+	} else {
+		for job := range s.Arrived {
+			add(job)
+		}
+	}
+	for _, job := range v.fresh {
+		second := float64(v.work.Jobs[job].GPUs) / v.rates[job]
+		v.actual += second * s.Workload.Jobs[job].Work
+		v.stated += second * v.work.Jobs[job].Work
+	}
+	before := v.scale
+	if v.stated > 0 {
+		v.scale = v.actual / v.stated
+	}
+	return v.scale != before
+}
+
+// total returns the steps of a job, as known now.
+func (v *shadow) total(s *State, job int) float64 {
+	work := s.Workload.Jobs[job].Work
+	if v.scale == 1 || v.ended[job] {
+		return work
+	}
+	if work > v.work.Jobs[job].Work { // the estimate has doubled, so the job has done half of it in the true state
+		return max(v.scale, 0.5) * work
+	}
+	return v.scale * work
+}
+
+// turn makes a GPU available or not, and reports whether that is a change.
+func (v *shadow) turn(g int, up bool) bool {
+	if up == v.state.Up[g] {
+		return false
+	}
+	for !up && len(v.state.OnGPU[g]) > 0 {
+		v.fail(v.state.OnGPU[g][0])
+	}
+	v.state.Up[g] = up
+	v.journal.GPU(g)
+	return true
+}
+
+// correct takes over the work of a job that runs here.
+func (v *shadow) correct(s *State, job int) bool {
+	r := &v.runs[job]
+	if !r.runs {
+		return false
+	}
+	if total := v.total(s, job); total != r.total {
+		r.total = total
+		v.events.remove(item{r.at, job})
+		v.plan(job)
+		return true
+	}
+	return false
+}
+
+// end returns the time at which a running job ends, in s.
+func (v *shadow) end(job int) float64 {
+	r := &v.runs[job]
+	return r.since + max(0, r.total-r.done)/r.speed
+}
+
+// plan adds the next event of a running job: its end, or the time at which it has computed what easy believes to be its
+// work.
+func (v *shadow) plan(job int) {
+	r := &v.runs[job]
+	r.at = key(max(v.state.Now, min(v.end(job), r.since+r.guess/r.speed)))
+	v.events.insert(item{r.at, job})
+}
+
+// steps returns the remaining steps of a running job, as easy believes.
+func (v *shadow) steps(job int) float64 {
+	r := &v.runs[job]
+	return max(0, r.guess-r.speed*(v.state.Now-r.since))
+}
+
+// decide applies the actions of easy.
+func (v *shadow) decide(s *State) {
+	for {
+		a := v.policy.Decide(&v.state)
+		if a.Verb != Start {
+			return
+		}
+		v.start(s, a.Job, a.GPUs)
+	}
+}
+
+func (v *shadow) start(s *State, job int, on []int) {
+	st, r := &v.state, &v.runs[job]
+	if !r.started {
+		wait := st.Now - v.work.Jobs[job].Arrival
+		v.longest[v.size[job]] = max(v.longest[v.size[job]], wait)
+		v.waits[v.size[job]].remove(item{v.work.Jobs[job].Arrival, job})
+	}
+	gpus := append([]int(nil), on...)
+	r.started, r.runs, r.since, r.speed = true, true, st.Now, st.Rate(job, gpus, -1)
+	r.guess, r.total = st.Remaining[job], v.total(s, job)
+	i, _ := v.find(job)
+	st.Queue = cut(st.Queue, i)
+	st.Running = append(roomy(st.Running, v.running), Running{Job: job, GPUs: gpus, Since: st.Now, Speed: r.speed,
+		Remaining: r.guess, Ready: st.Now, Leaves: math.Inf(1), Partner: -1, Order: v.journal.Start(job)})
+	for _, g := range gpus {
+		st.OnGPU[g] = append(st.OnGPU[g], job)
+		v.journal.GPU(g)
+	}
+	v.account(gpus)
+	v.plan(job)
+}
+
+// leave frees the GPUs of a job. Its event must not be in the list.
+func (v *shadow) leave(job int) {
+	st := &v.state
+	v.runs[job].runs = false
+	i := v.journal.Find(st.Running, job)
+	gpus := st.Running[i].GPUs
+	v.journal.Job(job)
+	for _, g := range gpus {
+		st.OnGPU[g] = st.OnGPU[g][:0]
+		v.journal.GPU(g)
+	}
+	v.account(gpus)
+	st.Running = cut(st.Running, i)
+}
+
+// fail puts a running job back into the queue.
+func (v *shadow) fail(job int) {
+	r := &v.runs[job]
+	v.events.remove(item{r.at, job})
+	left := v.steps(job)
+	r.done += r.guess - left
+	v.state.Remaining[job] = max(left, 1e-6*v.work.Jobs[job].Work) // not 0: the job may have more work than easy knows
+	v.leave(job)
+	v.enqueue(job)
+}
+
+// find returns the index of a job in the queue, or the index that it would have.
+func (v *shadow) find(job int) (i int, ok bool) {
+	q := v.state.Queue
+	low, high := 0, len(q)
+	for low < high {
+		if mid := (low + high) / 2; q[mid] < job {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low, low < len(q) && q[low] == job
+}
+
+func (v *shadow) enqueue(job int) {
+	i, _ := v.find(job)
+	q := append(roomy(v.state.Queue, v.queue), job)
+	copy(q[i+1:], q[i:])
+	q[i], v.state.Queue = job, q
+	v.journal.Job(job)
+}
+
+// account computes the free CPU cores and memory on the machines of GPUs.
+func (v *shadow) account(gpus []int) {
+	st := &v.state
+	for i, g := range gpus {
+		m := st.Cluster.GPUs[g].Machine
+		if i > 0 && m == st.Cluster.GPUs[gpus[i-1]].Machine {
+			continue
+		}
+		machine := &st.Cluster.Machines[m]
+		cpus, memory := 0.0, 0.0
+		for _, h := range machine.GPUs {
+			for _, job := range st.OnGPU[h] {
+				cpus += v.work.Jobs[job].CPUs
+				memory += v.work.Jobs[job].Memory
+			}
+		}
+		st.FreeCPUs[m], st.FreeMem[m] = max(0, machine.CPUs-cpus), max(0, machine.Memory-memory)
+	}
+}
+
+// cut removes element i of a list that is a part of a buffer. It moves the shorter part of the list.
+func cut[E any](list []E, i int) []E {
+	if i < len(list)/2 {
+		copy(list[1:i+1], list[:i])
+		return list[1:]
+	}
+	copy(list[i:], list[i+1:])
+	return list[:len(list)-1]
+}
+
+// roomy returns a list with room for one more element. Calls of cut move a list to the end of its buffer.
+func roomy[E any](list, buffer []E) []E {
+	if len(list) == cap(list) {
+		return buffer[:copy(buffer, list)]
+	}
+	return list
+}
