@@ -53,6 +53,7 @@ func TestSurveySaysWhatEveryRankDoes(t *testing.T) {
 		want[2] = "late"
 		ask(groups, 0)
 		groups[3].Close()
+		synctest.Wait() // rank 0 knows that the rank has left
 		want[3] = NoAnswer
 		ask(groups[:3], 0)
 		groups[0].Abort(errors.New("enough"))
