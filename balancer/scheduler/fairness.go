@@ -219,17 +219,23 @@ func (f *fairness) pivot(column int) {
 	if row < 0 {
 		return
 	}
-	for u := range f.tableau[row] {
-		f.tableau[row][u] /= f.turn[row]
+	pivot(f.tableau, f.turn, row)
+	f.basis[row] = column
+}
+
+// pivot is the step of the simplex method that brings a column into the basis and takes out that of a row. turn is
+// the column in the current basis, one value per row.
+func pivot(rows [][]float64, turn []float64, row int) {
+	for u := range rows[row] {
+		rows[row][u] /= turn[row]
 	}
-	for t := range f.tableau {
-		if t != row {
-			for u := range f.tableau[t] {
-				f.tableau[t][u] -= f.turn[t] * f.tableau[row][u]
+	for r := range rows {
+		if r != row {
+			for u := range rows[r] {
+				rows[r][u] -= turn[r] * rows[row][u]
 			}
 		}
 	}
-	f.basis[row] = column
 }
 
 // total returns the sum of z: the inverse of the load of the most loaded type.

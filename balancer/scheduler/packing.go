@@ -246,16 +246,7 @@ func (p *packing) pivot(cost float64) bool {
 	if row < 0 {
 		return false
 	}
-	for u := range p.rows[row] {
-		p.rows[row][u] /= p.turn[row]
-	}
-	for r := range p.rows {
-		if r != row {
-			for u := range p.rows[r] {
-				p.rows[r][u] -= p.turn[r] * p.rows[row][u]
-			}
-		}
-	}
+	pivot(p.rows, p.turn, row)
 	p.cost[row] = cost
 	return true
 }

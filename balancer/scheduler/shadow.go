@@ -315,7 +315,7 @@ func (v *shadow) start(s *State, job int, on []int) {
 		st.OnGPU[g] = append(st.OnGPU[g], job)
 		v.journal.GPU(g)
 	}
-	v.account(gpus)
+	v.state.Account(gpus)
 	v.plan(job)
 }
 
@@ -330,7 +330,7 @@ func (v *shadow) leave(job int) {
 		st.OnGPU[g] = st.OnGPU[g][:0]
 		v.journal.GPU(g)
 	}
-	v.account(gpus)
+	v.state.Account(gpus)
 	st.Running = cut(st.Running, i)
 }
 
@@ -365,26 +365,6 @@ func (v *shadow) enqueue(job int) {
 	copy(q[i+1:], q[i:])
 	q[i], v.state.Queue = job, q
 	v.journal.Job(job)
-}
-
-// account computes the free CPU cores and memory on the machines of GPUs.
-func (v *shadow) account(gpus []int) {
-	st := &v.state
-	for i, g := range gpus {
-		m := st.Cluster.GPUs[g].Machine
-		if i > 0 && m == st.Cluster.GPUs[gpus[i-1]].Machine {
-			continue
-		}
-		machine := &st.Cluster.Machines[m]
-		cpus, memory := 0.0, 0.0
-		for _, h := range machine.GPUs {
-			for _, job := range st.OnGPU[h] {
-				cpus += v.work.Jobs[job].CPUs
-				memory += v.work.Jobs[job].Memory
-			}
-		}
-		st.FreeCPUs[m], st.FreeMem[m] = max(0, machine.CPUs-cpus), max(0, machine.Memory-memory)
-	}
 }
 
 // cut removes element i of a list that is a part of a buffer. It moves the shorter part of the list.

@@ -49,7 +49,7 @@ func (p *srpt) Decide(s *State) Action {
 		return p.seconds[job], true
 	})
 	p.begin()
-	nobody := false // true: no running job yields to this job or to a longer one
+	nobody := false // true: no running job can be stopped for this job, nor for a longer one
 	for p.order.merge(); p.order.more(); {
 		if class := p.order.heads[0].class; p.asked.none(class) && (nobody || p.stays.none(class)) {
 			p.order.skip()

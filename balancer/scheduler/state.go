@@ -119,3 +119,23 @@ func WhyWaits(p Policy, s *State, job int) string {
 	}
 	return ""
 }
+
+// Account computes the free CPU cores and memory on the machines of GPUs. It always sums the requests of all jobs, so
+// that rounding errors do not accumulate. Who changes OnGPU calls it; policies do not.
+func (s *State) Account(gpus []int) {
+	for i, g := range gpus {
+		m := s.Cluster.GPUs[g].Machine
+		if i > 0 && m == s.Cluster.GPUs[gpus[i-1]].Machine {
+			continue
+		}
+		machine := &s.Cluster.Machines[m]
+		cpus, memory := 0.0, 0.0
+		for _, h := range machine.GPUs {
+			for _, job := range s.OnGPU[h] {
+				cpus += s.Workload.Jobs[job].CPUs
+				memory += s.Workload.Jobs[job].Memory
+			}
+		}
+		s.FreeCPUs[m], s.FreeMem[m] = max(0, machine.CPUs-cpus), max(0, machine.Memory-memory)
+	}
+}

@@ -86,7 +86,7 @@ func (s *Sim) start(a scheduler.Action) error {
 	if stay.spread {
 		s.spread = append(s.spread, a.Job)
 	}
-	s.account(a.GPUs)
+	s.state.Account(a.GPUs)
 	if partner >= 0 {
 		s.pair(partner, a.Job)
 	}
@@ -168,7 +168,7 @@ func (s *Sim) leave(job int, how scheduler.End) {
 		}
 		s.journal.GPU(g)
 	}
-	s.account(r.GPUs)
+	s.state.Account(r.GPUs)
 	s.drop(i)
 	if r.Partner >= 0 {
 		s.pair(r.Partner, -1)
@@ -197,25 +197,4 @@ func (s *Sim) slice() []int {
 		return v[:0]
 	}
 	return nil
-}
-
-// account computes the free CPU cores and memory on the machines of GPUs. It always sums the requests of all jobs, so
-// that rounding errors do not accumulate.
-func (s *Sim) account(gpus []int) {
-	st := &s.state
-	for i, g := range gpus {
-		m := st.Cluster.GPUs[g].Machine
-		if i > 0 && m == st.Cluster.GPUs[gpus[i-1]].Machine {
-			continue
-		}
-		machine := &st.Cluster.Machines[m]
-		cpus, memory := 0.0, 0.0
-		for _, h := range machine.GPUs {
-			for _, job := range st.OnGPU[h] {
-				cpus += st.Workload.Jobs[job].CPUs
-				memory += st.Workload.Jobs[job].Memory
-			}
-		}
-		st.FreeCPUs[m], st.FreeMem[m] = max(0, machine.CPUs-cpus), max(0, machine.Memory-memory)
-	}
 }

@@ -16,7 +16,7 @@ func TestDecodersAndCachesHaveOneLimit(t *testing.T) {
 		name               string
 		program, cache     int64 // planned
 		slabs              int   // of 4 MiB that the cache has filled before the decoders
-		used, over, growth int64 // growth: what the cache may still take
+		used, over, growth int64 // growth: the bytes by which the cache may still grow
 	}{
 		{"no images", 60 * mib, 40 * mib, 4, 0, 0, 24 * mib},
 		{"what the account leaves", 60 * mib, 20 * mib, 0, 20 * mib, 0, 20 * mib},
