@@ -23,7 +23,7 @@
 //
 // # The loop
 //
-// A [Policy] has initial shares, and then observes every step. After each interval it returns a [Decision]:
+// A [Policy] returns initial shares, and then observes every step. After each interval it returns a [Decision]:
 //
 //	policy, err := policies.New("hybrid", balancer.Options{Batch: divide.Batch{Total: 256, Limits: limits}, Ranks: 4, Interval: 10})
 //	if err != nil {
@@ -43,8 +43,8 @@
 // wrong, and the caller may set other shares than those of the policy. No policy panics on such steps, and its shares
 // always sum to the batch. A Policy is not safe for concurrent use.
 //
-// Equal steps give equal decisions on all processors of one architecture, so each rank decides without messages. On
-// different architectures, results can differ, because some compilers fuse multiplications and additions. Ranks of
+// Equal steps give equal decisions on all processors of one architecture, so each rank decides without messages.
+// Between architectures, decisions can differ, because some compilers fuse multiplications and additions. Ranks of
 // different architectures must therefore compare their decisions. Only [divide.Split] is exact everywhere.
 //
 // # Explanations

@@ -6,7 +6,7 @@
 // # Two data paths
 //
 // NCCL transfers GPU memory, on a stream of the communicator. [Config].Control, a host communicator, transfers host
-// memory. Control also performs Max and Min of floating-point numbers, because NCCL's versions lose NaN, which the
+// memory. Control also performs Max and Min of floating-point numbers, because NCCL's Max and Min lose NaN, which the
 // contract of package collective forbids. If all parts have the same size, all-gather and reduce-scatter use NCCL's own
 // operations. Otherwise they use a group of broadcasts or reductions.
 //

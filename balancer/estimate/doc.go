@@ -1,5 +1,5 @@
-// Package estimate learns the step times of ranks from measurements. It has a probabilistic model of the time of each
-// rank. From the model it computes the curves with which policies choose shares:
+// Package estimate learns the step times of ranks from measurements, with a probabilistic model of each rank. From the
+// model it computes the step-time curves on which policies choose shares:
 //
 //	model := estimate.New(options)
 //	for { // after each window of steps, in which shares are constant
@@ -25,11 +25,11 @@
 //   - A common-mode change is a change of the times of all ranks by the same factor. It does not count as a change of a
 //     rank (common.go).
 //
-// Ranks of one device type use each other's measured shares ("borrow" and "lend"). Their curves move towards their mean
-// by the part of their differences that noise explains (types.go). Curvature and tiles are learnt from all ranks
-// (empirical Bayes). Outliers within a window are clipped (reading.go; Huber, Robust Estimation of a Location
+// Ranks of one device type use each other's measured shares ("borrow" and "lend"). Their curves move towards the mean
+// curve of the type by the part of the differences that noise explains (types.go). Curvature and tiles are learnt from
+// all ranks (empirical Bayes). Outliers within a window are clipped (reading.go; Huber, Robust Estimation of a Location
 // Parameter, 1964).
 //
-// The constants were tuned by simulation; none depends on a machine. Each is next to the code that uses it. Times are
-// per step, and logs are natural, unless a comment says otherwise.
+// The constants were tuned by simulation; none depends on a machine. Each constant is next to the code that uses it.
+// Times are per step, and logarithms are natural, unless a comment says otherwise.
 package estimate

@@ -4,11 +4,12 @@
 //  1. The model of the ranks learns the times, and fits the curves ([estimate.Model]).
 //  2. The chooser finds the best shares within the reach of one decision (choose.go, exclude.go).
 //  3. The accounts explain how good the shares in use are (accounts.go, oracle.go).
-//  4. The shares change if the gain exceeds its doubt and the price of a change (gain.go, price.go).
+//  4. The shares change if the gain exceeds its uncertainty (called doubt) and the cost of a change (gain.go, price.go).
 //  5. Otherwise a probe tries shares that may be better, if its expected gain exceeds its expected cost (probe.go).
 //
-// One measured share says little about other shares. A decision therefore changes a share by a limited factor. If steps
-// with new shares lose more than a probe may cost, their window ends early, and the next decision has seen the loss.
+// The time at one share says little about the times at other shares, so a decision changes a share by a limited factor.
+// If steps with new shares lose more time than a probe may cost, their window ends early. The next decision then uses
+// their times.
 //
 // A probe tests a hypothesis: a rank gets faster with more samples (probe_falls.go), shares that fill tiles are faster
 // (probe_tiles.go), or a rank is faster than expected where its curve is uncertain (probe.go).
@@ -16,5 +17,5 @@
 // hybrid can also minimize energy or cost, and exclude ranks without which every step is shorter. It readmits excluded
 // ranks from time to time, to measure them.
 //
-// The files of testdata show decisions in typical situations, as text.
+// The files in testdata show decisions in typical situations, as text.
 package hybrid

@@ -25,7 +25,7 @@
 // (cmd/hetero-train/internal/dqn).
 //
 //	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
-//	easy      as fcfs, on the fastest free GPUs; a later job starts first if it does not delay the first one (EASY backfilling)
+//	easy      as fcfs, on the fastest free GPUs; a later job may start first if it does not delay the first one (EASY backfilling)
 //	static    each kind of job has one type of GPU, and waits for it
 //	rule      best fit by speed and priority; waiting time raises the priority
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
@@ -34,13 +34,14 @@
 //	allox     the assignment of jobs to types and places in their order with the least sum of completion times (AlloX)
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
 //	sia       in rounds of 60 s, the allocation with the largest sum of values of normalised goodputs (Sia, for rigid jobs)
-//	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
+//	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of package divide, and starts the job that
 //	          finishes first (mixed sets only on clusters of up to 8 types of GPUs)
 //	dqn       a network that was trained on the simulator
 //
 // # Errors
 //
 // [Cluster.Check] and [Workload.Check] report all invalid numbers in one error. Each fault has a name, the number, and
-// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policies
-// maxmin and sia refuse jobs that run for more than 1e9 s and 1.5e8 s, or arrive after 1e15 s ([*TooLongError]).
+// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses
+// jobs that run for more than 1e9 s, policy sia those above 1.5e8 s, and both refuse jobs that arrive after 1e15 s
+// ([*TooLongError]).
 package scheduler

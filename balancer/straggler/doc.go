@@ -1,4 +1,4 @@
-// Package straggler finds slow ranks and the causes.
+// Package straggler finds slow ranks and the causes of their slowness.
 //
 // [MedianRule] compares ranks with each other. A [Detector] distinguishes a slow type of device from a sick device,
 // which has become slow because of a problem. It uses each rank's earlier step times and the telemetry of its device.

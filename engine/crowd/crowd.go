@@ -1,11 +1,12 @@
-// Package crowd limits the open connections of a server, so that strangers cannot keep its clients out.
+// Package crowd limits the open connections of a server, so that unauthenticated connections cannot keep out its
+// clients.
 //
 //	c := crowd.New(256)
 //	for {
 //		conn, err := listener.Accept()
 //		…
 //		guest := c.Enter(conn)
-//		if guest == nil { continue } // there was no room
+//		if guest == nil { continue } // Enter has closed conn: all places are taken
 //		go func() {
 //			defer guest.Leave()
 //			… the client proves that it knows the secret of the server …
@@ -14,9 +15,9 @@
 //		}()
 //	}
 //
-// Enter never waits. If all places are taken, the new connection gets the place of another one: the oldest connection
-// of the address with the most connections. Only connections that have proved nothing give up their place. A client
-// that proves itself immediately therefore gets through, although others hold connections or open many.
+// Enter never waits. If all places are taken, Enter closes another connection: the oldest one of the address with the
+// most connections, but none whose client has proved that it knows the secret. A client that proves this immediately
+// therefore always gets a place, even if others hold or open many connections.
 //
 // IPv6 addresses of one network of 64 bits count as one address, because a single machine can use all of them.
 package crowd

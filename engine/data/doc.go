@@ -7,7 +7,7 @@
 //	Mix       combines two images into one with two labels
 //	Images    a Dataset with its Transform and Mix, as Samples for a Loader
 //	Samples   a fixed number of samples with the same fields, such as pixels and label; each worker reads them from its own Source
-//	Ahead     fetches the stored bytes of announced samples, so that slow storage costs no throughput; see Fetcher
+//	Ahead     fetches the stored bytes of announced samples in advance, to hide the latency of storage; see Fetcher
 //	Loader    chooses the samples of each batch and prefetches them with workers into reused buffers
 //
 // Only Images and the types above it process images. A Loader does not interpret fields, so it can load any kind of

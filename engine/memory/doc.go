@@ -6,9 +6,9 @@
 //	account := memory.Account{Samples: 32, Unified: true, Limit: limit, …}
 //	if !account.Fits() { … account.String() names the parts, the limit and its source … }
 //
-// An [Account] is a list of named parts. Package replica computes it from the plans of a number of samples, and is the
-// only place that does; the command plan, the refusal of a batch, the search for the largest batch, the limits of the
-// balancer and the records of a run use this account.
+// An [Account] is a list of named parts. Only package replica computes it, from the plans for a number of samples. The
+// command plan, the refusal of a batch, the search for the largest batch, the limits of the balancer and the records of
+// a run use this account.
 //
 // The part "program" is measured: it is the memory of the process at the moment before the model gets memory. It
 // contains the runtime, the native libraries, the open data set, threads and the buffers of open connections.

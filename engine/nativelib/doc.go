@@ -1,5 +1,5 @@
-// Package nativelib searches for the program's native libraries, and says whether the program can load any. It does not
-// open the libraries.
+// Package nativelib searches for the program's native libraries, and reports whether the program can load libraries. It
+// does not open the libraries.
 //
 //	path, err := nativelib.Find("libhetero_cpu.so")
 //
@@ -7,5 +7,6 @@
 // ../lib/hetero-train, relative to the folder of the executable after resolving links. `make` and packages install the
 // libraries there.
 //
-// A program without cgo, for another system than Linux, or on a CPU below x86-64-v2 cannot load libraries: [Loadable].
+// [Loadable] returns an error if the program cannot load libraries: without cgo, on another system than Linux, or on a
+// CPU below x86-64-v2.
 package nativelib

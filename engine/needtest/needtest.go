@@ -2,8 +2,8 @@
 // or a kind of hardware. Without the part, a test skips with the reason "needs PART: ...". If HETERO_REQUIRE names the
 // part, the test fails instead.
 //
-// The package also holds back long tests: those of tiers, which an environment variable turns on, and those that -short
-// leaves out.
+// The package also skips long tests, unless an environment variable turns on their tier, and tests that -short leaves
+// out.
 package needtest
 
 import (

@@ -2,7 +2,7 @@
 //
 //	listener, err := ports.Range{First: 29600, Last: 29663}.Listen(ctx, net.ListenConfig{}, "10.0.0.1")
 //
-// The zero Range stands for a port that the system chooses.
+// With the zero Range, the system chooses the port.
 package ports
 
 import (

@@ -1,4 +1,4 @@
-// Command text adds a language model and a data set of text to hetero-train. The text counts, with mistakes.
+// Command text adds a language model and a data set to hetero-train. Each text counts modulo 10, with random mistakes.
 package main
 
 import (

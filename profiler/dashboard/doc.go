@@ -6,7 +6,7 @@
 //
 // # Interface
 //
-//	GET  /                          the page; its address holds the whole state: runs, view, range, fields of the charts
+//	GET  /                          the page; its address contains the whole state: runs, view, range, fields of the charts
 //	GET  /api/runs                  list of runs
 //	GET  /api/runs/NAME             a run without figures over steps (runs.View); ?once: the client does not follow it
 //	GET  /api/runs/NAME/figures     figures over steps: columns=loss,own&from=1&to=0&points=800&ranks=0,3
@@ -40,7 +40,7 @@
 // The page loads nothing from other servers and contains no inline script. Browsers enforce this
 // (Content-Security-Policy). Names of runs have a fixed alphabet, and files are opened through os.Root. Only the key
 // experiment.log_dir of a run's settings leads out of the folder of runs, to the files of records in the folder that it
-// names. Clients that do not read their answers are disconnected.
+// names. The server disconnects clients that do not read its responses.
 //
 // # Proxies
 //

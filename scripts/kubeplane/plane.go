@@ -1,6 +1,6 @@
 // Command kubeplane runs a real Kubernetes control plane on this machine in one process group: etcd (embedded),
-// kube-apiserver, kube-controller-manager and kube-scheduler. Nodes are simulated: their pods run for as long as an
-// annotation says, without containers. Tests apply manifests to it.
+// kube-apiserver, kube-controller-manager and kube-scheduler. Nodes are simulated: a pod runs for the time in its
+// annotation, without containers, unless --image names its image. Tests apply manifests to this control plane.
 //
 //	kubeplane up DIR [NODE...]                       starts everything, writes DIR/kubeconfig, prints "ready", stops on SIGTERM
 //	kubeplane up --image NAME=FOLDER DIR [NODE...]   containers of this image run as processes (type kubelet)

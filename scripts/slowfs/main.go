@@ -1,10 +1,10 @@
-// Command slowfs mounts a folder at another place, read only, with a delay in each call, as on network storage. Calls
-// wait at the same time, so it does not limit the number of calls in flight. Names and properties of files stay in the
-// cache of the kernel for 30 s, as with NFS. Contents do not. It needs /dev/fuse and the right to mount.
+// Command slowfs mounts a folder at another place, read only, with a delay in each call, as on network storage. The
+// delays of concurrent calls overlap, so slowfs does not limit the number of calls in flight. As with NFS, the kernel
+// caches names and properties of files for 30 s, but not contents. slowfs needs /dev/fuse and the right to mount.
 //
 //	slowfs --delay 20ms FOLDER MOUNTPOINT
 //
-// A signal SIGUSR1 prints the number of calls of each kind since the last signal as a line of JSON. SIGTERM unmounts.
+// After SIGUSR1, it prints the number of calls of each kind since the last SIGUSR1 as a line of JSON. SIGTERM unmounts.
 package main
 
 import (

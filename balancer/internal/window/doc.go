@@ -1,3 +1,3 @@
-// Package window collects the steps between two decisions of a policy. It gives the part of an explanation that needs
-// no step-time curves.
+// Package window collects the steps between two decisions of a policy. It computes the parts of a
+// balancer.Explanation that need no step-time curves.
 package window

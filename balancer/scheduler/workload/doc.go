@@ -6,7 +6,7 @@
 //
 // [Table] implements [scheduler.Speeds] from measured speeds. It has the form of Gavel's measurements: steps per second
 // for each kind of job, type of GPU and number of GPUs, for jobs alone and in pairs. With step-time curves of a kind,
-// [Table.Mixed] predicts the speed on GPUs of several types with the solver of the trainer.
+// [Table.Mixed] predicts the speed on GPUs of several types with the solver of package divide.
 //
 // [Generate] is deterministic: equal arguments give equal jobs.
 package workload

@@ -1,5 +1,5 @@
-// Command composecheck loads Compose files as `docker compose` does, with the library that Docker publishes for it, and
-// prints what it read. It is a module of its own, so that hetero-train does not depend on this library.
+// Command composecheck loads Compose files with the library of `docker compose`, and prints the loaded configuration.
+// It is a separate module, so that hetero-train does not depend on this library.
 //
 //	go run . FILE...
 package main

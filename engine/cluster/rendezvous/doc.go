@@ -45,13 +45,13 @@
 // Options.Certificates, both sides also verify each other's certificate. Every later frame contains a truncated HMAC
 // under a key of this connection, which also covers the frame's number. No message contains a file name or a command.
 //
-// Strangers cannot stop a start, and use few resources. The server never waits for a connection. A handshake may take
-// at most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at the same time.
-// Above this limit the server drops the oldest connection of the address with the most connections (package crowd), but
-// no connection whose client has proved that it knows the token. Frames have at most 1 MiB, and memory is allocated
-// only as bytes arrive. The port stays open while the group exists, and the server sends late ranks the reason why they
-// cannot join. Once the group is complete, the server accepts connections through a crowd.Gate, so that a flood costs
-// little CPU time.
+// Clients without the token cannot prevent a start, and use few resources. The server never waits for a connection. A
+// handshake may take at most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at
+// the same time. Above this limit the server drops the oldest connection of the address with the most connections
+// (package crowd), but no connection whose client has proved that it knows the token. Frames have at most 1 MiB, and
+// memory is allocated only as bytes arrive. The port stays open while the group exists, and the server sends late ranks
+// the reason why they cannot join. Once the group is complete, the server accepts connections through a crowd.Gate, so
+// that a flood costs little CPU time.
 //
 // # Frames
 //

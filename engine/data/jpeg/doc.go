@@ -3,16 +3,17 @@
 // It uses libturbojpeg through libhetero_jpeg.so, which is built from src/ by CMake and opened at run time. Without
 // this library, it decodes in Go, at about half the speed. Both give the same pixels, at full and at reduced size:
 // those of Pillow with libjpeg-turbo 3. Only libturbojpeg reads images with arithmetic coding, and only libturbojpeg 3
-// those with lossless coding; otherwise the error says so, and implements Unavailable. InUse reports the decoder in use
-// and the reason.
+// reads images with lossless coding; otherwise the error says so, and implements Unavailable. InUse reports the decoder
+// in use and the reason.
 //
-// Both decoders also refuse the same damaged images, and give the same pixels of the others. Ranks with different
-// decoders therefore train the same samples. libturbojpeg does not warn of every damage, so Go accepts what it accepts
-// silently. Where libturbojpeg warns or fails, Go decides. Go also decodes the images of frame.unequal. An exception is
-// an image with coefficients that exceed 16 bits: Go gives the pixels of libturbojpeg on x86-64 with SSE2 or AVX2.
+// Both decoders refuse the same damaged images, and give the same pixels for all other damaged images. Ranks with
+// different decoders therefore train on the same samples. For this, the decoder in Go also decodes the images for which
+// libturbojpeg returns a warning or an error, and the images of frame.unequal; and it accepts damage for which
+// libturbojpeg returns no warning. An exception are images with coefficients that exceed 16 bits: Go gives the pixels of
+// libturbojpeg on x86-64 with SSE2 or AVX2.
 //
-// The decoder in Go is a picture: picture.go reads the segments, scan.go and progressive.go the coefficients,
-// inverse.go transforms these to samples, and upsample.go makes pixels of the samples.
+// Type picture is the decoder in Go: picture.go reads the segments, scan.go and progressive.go read the coefficients,
+// inverse.go transforms these to samples, and upsample.go converts the samples to pixels.
 //
 // If $HETERO_LIB_DIR is set, the package searches this folder for libhetero_jpeg.so. Otherwise it searches build/lib,
 // lib and ../lib/hetero-train, relative to the folder of the executable.

@@ -5,13 +5,13 @@
 //	err = decoder.Decode(&file, pix)             // RGB, width x height
 //
 // It uses libwebp, the library of Pillow, if the system has libwebp.so.7 from version 1.0 on. It opens this library at
-// run time, so the program contains no libwebp, and the system's fixes apply. Without it, or with HETERO_WEBP=go,
-// golang.org/x/image decodes, at less than half the speed. InUse reports the decoder in use and the reason.
+// run time, so security fixes of the system's library apply. Without libwebp, or with HETERO_WEBP=go, it uses
+// golang.org/x/image, at less than half the speed. InUse reports the decoder in use and the reason.
 //
 // Both decoders give the pixels of Pillow for the images of testdata: lossy with filters of cwebp's default kind,
-// lossless, palettes and animations. No test covers the simple filter and near-lossless images. Where libwebp fails, Go
-// decides, so libwebp refuses no image that Go accepts. Their results can differ for two kinds of damaged images, so
-// ranks compare their decoders:
+// lossless, palettes and animations. No test covers the simple filter and near-lossless images. If libwebp fails, Go
+// decodes the image, so no image is refused that Go accepts. The results of the decoders can differ for two kinds of
+// damaged images, so ranks compare their decoders:
 //
 //   - If coefficients of a lossy image exceed 16 bits, the pixels of libwebp depend on the processor.
 //   - libwebp accepts some lossless images that Go refuses, and gives other pixels of some: the last pixel lacks bits,

@@ -1,4 +1,4 @@
-// Package modelstest contains language models for tests. They are written like models of users of this project.
+// Package modelstest contains language models for tests. They use only the API that models of other modules can use.
 package modelstest
 
 import (

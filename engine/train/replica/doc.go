@@ -1,5 +1,5 @@
-// Package replica is one model on one device: its plans, parameters, optimizer and averages. It knows no loop, no
-// checkpoint folder and no policy.
+// Package replica is one model on one device: its plans, parameters, optimizer and averages. It does not depend on the
+// training loop, on checkpoint folders or on balancing policies.
 //
 //   - [Replica.Step] runs one optimizer step. Runs, golden tests and benchmarks use this one sequence.
 //   - [Replica.Evaluate] runs one batch of an evaluation.
@@ -10,10 +10,10 @@
 // # Several ranks
 //
 // [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an all-reduce
-// sums the gradients. An [Exchange] rides behind the last bucket of gradients, so ranks synchronize once per step.
+// sums the gradients. An [Exchange] directly follows the last bucket of gradients, so ranks synchronize once per step.
 //
 // New finds the largest share that fits into the memory of each rank. Peers.Divide then chooses the first shares.
-// Replica.Shares returns the owner of the shares, and Replica.Group the ranks. The replica asks both in each step, and
+// Replica.Shares returns the owner of the shares, and Replica.Group the ranks. The replica reads both in each step, and
 // keeps plans of recently used shares in a cache.
 //
 // # Duties of the caller

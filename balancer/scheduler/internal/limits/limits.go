@@ -1,5 +1,5 @@
-// Package limits holds the sizes of the data structures of package scheduler. Tests lower them, so that small clusters
-// reach them. No size changes a decision. Do not change a size while a policy or a simulation exists.
+// Package limits contains the sizes of the data structures of package scheduler. Tests lower the sizes, so that small
+// clusters reach them. No size changes a decision. Do not change a size while a policy or a simulation exists.
 package limits
 
 var (

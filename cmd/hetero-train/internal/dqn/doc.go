@@ -51,12 +51,11 @@
 // decides for all of them. Only the value of the chosen action has a gradient.
 //
 // A [Policy] follows its baseline in states with more jobs than occurred in training (Progress.Jobs, which environments
-// report as a [Counter]). Q-values are sums over jobs, and the network has never seen the larger sums of more jobs. A
-// policy alone has no baseline, and always follows its network.
+// report as a [Counter]). Q-values are sums over jobs, and the network was not trained on the larger sums of more jobs.
+// After SetAlone, a policy has no baseline, and always follows its network.
 //
-// Discounting follows the simulated time: a cost after Problem.Horizon units of time is discounted to 1/e. At learning
-// rates above 1e-4, successive networks of a training run differ much from each other. End a training run with a
-// smaller rate.
+// Discounting follows the simulated time: a cost after Problem.Horizon units of time is discounted to 1/e. End a
+// training run with a learning rate of at most 1e-4: at higher rates, successive networks differ much from each other.
 //
 // # Determinism
 //

@@ -1,4 +1,4 @@
 // Package run executes one process of a training run, from its configuration to its result.
 //
-// In [Train], this process is the only rank, one of several ranks, or the supervisor of the ranks.
+// [Train] runs this process as the only rank, as one of several ranks, or as the supervisor of the ranks.
 package run

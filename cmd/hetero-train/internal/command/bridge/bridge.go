@@ -1,4 +1,5 @@
-// Package bridge is the command that a program such as PyTorch starts next to each of its ranks.
+// Package bridge contains the command "hetero-train bridge", which a program such as PyTorch starts for each of its
+// ranks (package internal/bridge).
 package bridge
 
 import (
