@@ -4,7 +4,7 @@
 //  1. The model of the ranks learns the times, and fits the curves ([estimate.Model]).
 //  2. The chooser finds the best shares within the reach of one decision (choose.go, exclude.go).
 //  3. The accounts explain how good the shares in use are (accounts.go, oracle.go).
-//  4. The shares change if the gain exceeds its uncertainty (called doubt) and the cost of a change (gain.go, price.go).
+//  4. The shares change if the gain exceeds its uncertainty (doubt) and the cost of a change (gain.go, price.go).
 //  5. Otherwise a probe tries shares that may be better, if its expected gain exceeds its expected cost (probe.go).
 //
 // The time at one share says little about the times at other shares, so a decision changes a share by a limited factor.

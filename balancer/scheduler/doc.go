@@ -41,7 +41,7 @@
 // # Errors
 //
 // [Cluster.Check] and [Workload.Check] report all invalid numbers in one error. Each fault has a name, the number, and
-// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses
-// jobs that run for more than 1e9 s, policy sia those above 1.5e8 s, and both refuse jobs that arrive after 1e15 s
-// ([*TooLongError]).
+// the valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin
+// refuses jobs that run for more than 1e9 s, policy sia those above 1.5e8 s, and both refuse jobs that arrive after
+// 1e15 s ([*TooLongError]).
 package scheduler

@@ -181,7 +181,7 @@ var rules = []rule{
 	}},
 }
 
-// CheckRanks checks the settings that must agree with the number of ranks on all machines. Load does not know this
+// CheckRanks checks the settings that must agree with the number of ranks on all machines. Load does not have this
 // number. The error is an [*Error].
 func (c *Config) CheckRanks(ranks int) error {
 	var faults []Fault

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Script describes a run whose steps a script computes. The script saves the checkpoints, so this program knows only
+// Script describes a run whose steps a script computes. The script saves the checkpoints, so this program stores only
 // the checkpoints that the script reports.
 type Script struct {
 	Program string `json:"program"`    // program that runs the script, for example "PyTorch 2.15.0"

@@ -12,12 +12,12 @@ import (
 
 // Sharers are the processes that divide the limits of this process.
 type Sharers struct {
-	// PIDs are the other ranks of this machine that exist already. Hidden stands for a rank in another namespace of
-	// processes.
+	// PIDs are the other ranks of this machine that exist already. Hidden is the value of a rank in another namespace
+	// of processes.
 	PIDs []int
 	// Coming is the number of ranks that are still to start, in the control group of this process
 	Coming int
-	// Others is the memory of processes that are still to start and are no ranks, bytes
+	// Others is the memory in bytes of processes that will start later and are not ranks
 	Others int64
 	Own    Own
 }
@@ -206,7 +206,7 @@ func resourceLimit(root fs.FS, name string) (int64, bool) {
 }
 
 // meminfo returns the memory of the machine that is available without swapping, and with it, bytes. The latter also
-// contains caches that MemAvailable does not know, such as that of ZFS: it is all memory apart from that of processes.
+// contains caches that MemAvailable does not count, such as that of ZFS: all memory except that of processes.
 func meminfo(root fs.FS) (available, swappable int64, ok bool) {
 	m := keyed(root, "proc/meminfo")
 	available, ok = m["MemAvailable"]

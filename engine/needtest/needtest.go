@@ -194,7 +194,7 @@ const (
 // On reports whether the tests of the tier run.
 func (tier Tier) On() bool { return os.Getenv(string(tier)) != "" }
 
-// Need skips the test unless its tier is on. why says what the test costs.
+// Need skips the test unless its tier is on. why is the cost of the test, for the message.
 func (tier Tier) Need(t testing.TB, why string) {
 	t.Helper()
 	if !tier.On() {
@@ -202,10 +202,10 @@ func (tier Tier) Need(t testing.TB, why string) {
 	}
 }
 
-// Why returns the reason of a skipped test of the tier. cost is what the test costs.
+// Why returns the reason of a skipped test of the tier. cost is the cost of the test.
 func (tier Tier) Why(cost string) string { return fmt.Sprintf("long: %s; %s=1 runs it", cost, tier) }
 
-// NotShort skips the test if -short is set. why says what the test costs.
+// NotShort skips the test if -short is set. why is the cost of the test, for the message.
 func NotShort(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {

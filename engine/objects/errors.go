@@ -66,7 +66,7 @@ func (e *Error) Kind() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Requested marks the error as that of a request: it says nothing about the contents of the object. data.IsDamage asks.
+// Requested marks the error as that of a request, so that data.IsDamage does not treat it as damaged contents.
 func (e *Error) Requested() {}
 
 // Is reports that a missing object or bucket is fs.ErrNotExist.

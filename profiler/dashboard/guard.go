@@ -22,7 +22,8 @@ const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-
 
 const cookieName = "hetero_dashboard"
 
-// HealthPath is the path of the probe of containers. Its answer tells nothing about the runs, so it needs no token.
+// HealthPath is the path of the probe of containers. Its response contains nothing about the runs, so it needs no
+// token.
 const HealthPath = "/healthz"
 
 // below removes the base path from requests whose proxy has not removed it. Requests without it stay as they are: the

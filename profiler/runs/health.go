@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Health contains what a health check needs to know about a run.
+// Health contains the facts about a run on which a health check depends.
 type Health struct {
 	Name  string
 	State State

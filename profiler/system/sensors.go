@@ -76,7 +76,7 @@ func newSensorSampler(root fs.FS, now func() time.Time) *SensorSampler {
 	return s
 }
 
-// temperatureFile returns the file of the temperature sensor of a CPU package. It knows the names that drivers use.
+// temperatureFile returns the file of the temperature sensor of a CPU package. It tries the names that drivers use.
 func temperatureFile(root fs.FS) string {
 	for _, place := range []struct {
 		pattern, value string

@@ -74,7 +74,7 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 	const check, mark = "--check", "--mark"
 	row(commit)
 	run(false, "no row is stale", "scripts/headlines.sh", check)
-	write("engine/data/jpeg/jpeg_test.go", "package jpeg // a test is no code of the row\n")
+	write("engine/data/jpeg/jpeg_test.go", "package jpeg // the row does not depend on tests\n")
 	run(false, "no row is stale", "scripts/headlines.sh", check)
 	write("engine/data/jpeg/jpeg.go", "package jpeg // changed\n")
 	run(true, "JPEG: stale: 1 files changed since "+commit, "scripts/headlines.sh", check)

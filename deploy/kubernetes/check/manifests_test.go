@@ -1,6 +1,6 @@
 // Package check decodes the manifests of deploy/kubernetes by the Go types that Kubernetes, JobSet and Kubeflow Trainer
-// publish, and checks that values that occur in several manifests are equal. It is a separate module, because no program
-// needs these types.
+// publish, and checks that values that occur in several manifests are equal. It is a separate module, because no
+// program needs these types.
 package check
 
 import (

@@ -1,6 +1,6 @@
 // Package porttest assigns TCP ports of 127.0.0.1, and connections, to tests. A test must not take the port of a
-// listener on port 0 that it has closed, because the system can assign this port to another test immediately. Only tests
-// import the package.
+// listener on port 0 that it has closed, because the system can assign this port to another test immediately. Only
+// tests import the package.
 package porttest
 
 import (

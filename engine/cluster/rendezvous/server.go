@@ -238,7 +238,7 @@ func compare(reg, own registration) []Difference {
 	return found
 }
 
-// explained states what the two sides of a difference in the fact meetingName are.
+// explained describes the two values of a difference in the fact meetingName.
 func explained(d Difference) Difference {
 	const late, counting = "that of a rank",
 		"that of nodes that count their ranks (a node joined late, or another start uses this address)"
@@ -280,7 +280,7 @@ func (s *server) isFormed() bool {
 	return s.formed
 }
 
-// fillLocalRanks assigns a local rank to each rank that does not know its own. The ranks of a host get different
+// fillLocalRanks assigns a local rank to each rank that has reported none. The ranks of a host get different
 // numbers.
 func fillLocalRanks(members []Member) {
 	taken := map[string]map[int]bool{}

@@ -7,8 +7,8 @@
 // that values are bit-equal to those of a simple oracle: one loop over elements and ranks, in the order that the group
 // declares.
 //
-// Package processes drives ranks that are separate processes, through communicators that represent them in the test. The
-// suite cannot access the memory of such ranks; set [Options].Apart to skip the checks that need this access. A group
-// may leave the order of addition unspecified ([Group].Unordered). The suite then requires bit-equal results only for
-// sums that are the same in every order. For other sums, it checks the rounding error against a bound.
+// Package processes drives ranks that are separate processes, through communicators that represent them in the test.
+// The suite cannot access the memory of such ranks; set [Options].Apart to skip the checks that need this access. A
+// group may leave the order of addition unspecified ([Group].Unordered). The suite then requires bit-equal results only
+// for sums that are the same in every order. For other sums, it checks the rounding error against a bound.
 package collectivetest

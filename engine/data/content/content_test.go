@@ -128,7 +128,7 @@ func start(team *Team) error {
 	return err
 }
 
-// Each rank knows the decoders of all, also if all ranks read the same files.
+// Each rank gets the decoders of all ranks, even if all ranks read the same files.
 func TestDecodersOfAllRanksAreKnown(t *testing.T) {
 	m, want := newMeeting(2), []string{"libwebp 1.2.4", "Go"}
 	var wait sync.WaitGroup

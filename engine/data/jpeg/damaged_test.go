@@ -165,7 +165,7 @@ func noCodes() []byte {
 	b.Write(segment(0xC4, append(append([]byte{0x00, 1}, make([]byte, 15)...), 4)...)) // DC: 0 and 4 bits
 	b.Write(segment(0xC4, append(append([]byte{0x10, 1}, make([]byte, 15)...), 1)...)) // AC: 0 and 1 bit
 	b.Write(segment(0xDA, 1, 1, 0x00, 0, 63, 0))
-	// A block: 5 bits of DC; one coefficient of 2 bits; 17 bits from a 1 on, which are no code and end the block.
+	// A block: 5 bits of DC; one coefficient of 2 bits; 17 bits from a 1 on, which are not a code and end the block.
 	block := "0" + "1010" + "01" + "10101010101010101"
 	var bits, count uint
 	for range 64 {

@@ -9,8 +9,8 @@
 // Both decoders refuse the same damaged images, and give the same pixels for all other damaged images. Ranks with
 // different decoders therefore train on the same samples. For this, the decoder in Go also decodes the images for which
 // libturbojpeg returns a warning or an error, and the images of frame.unequal; and it accepts damage for which
-// libturbojpeg returns no warning. An exception are images with coefficients that exceed 16 bits: Go gives the pixels of
-// libturbojpeg on x86-64 with SSE2 or AVX2.
+// libturbojpeg returns no warning. Images with coefficients that exceed 16 bits are an exception: Go gives the pixels
+// of libturbojpeg on x86-64 with SSE2 or AVX2.
 //
 // Type picture is the decoder in Go: picture.go reads the segments, scan.go and progressive.go read the coefficients,
 // inverse.go transforms these to samples, and upsample.go converts the samples to pixels.

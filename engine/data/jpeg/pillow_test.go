@@ -47,7 +47,7 @@ func TestPixelsAreThoseOfPillow(t *testing.T) {
 	}
 }
 
-// must reports whether a decoder has to decode images of a foreign kind. Debian's libturbojpeg 2 decodes arithmetic
+// must reports whether a decoder must decode images of a foreign kind. Debian's libturbojpeg 2 decodes arithmetic
 // coding; lossless coding needs libturbojpeg 3.
 func must(d *Decoder, f frame) bool { return d.native != nil && f.kind != lossless }
 

@@ -136,7 +136,7 @@ func (p *picture) keepCoefficients() {
 	}
 }
 
-// direct decodes the only scan of an image, and transforms each block at once.
+// direct decodes the only scan of an image, and transforms each block immediately.
 func (s *scan) direct() error {
 	var b block
 	for y := range s.p.unitsHigh {

@@ -192,7 +192,7 @@ func clamp(v int32) uint8 {
 }
 
 // withBlack converts three inks in to, and black, to RGB with Pillow's arithmetic. Like Pillow, it takes the bytes as
-// inverted: 255 is no ink.
+// inverted: 255 means without ink.
 func withBlack(to, black []byte) {
 	for x, k := range black {
 		light := int(k)

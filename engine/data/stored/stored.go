@@ -36,7 +36,7 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
-// state is what this process knows about objects.
+// state contains the cache, the versions of the objects that this process has accessed, and the planned objects.
 var state struct {
 	sync.Mutex
 	within  context.Context // of the run; nil: none

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -378,3 +379,12 @@ func field(line []byte, name string) ([]byte, error) {
 }
 
 var errNoText = errors.New("no text: white space only")
+
+// list returns up to 20 sorted names as text.
+func list(names []string) string {
+	slices.Sort(names)
+	if len(names) > 20 {
+		names = append(names[:20:20], "…")
+	}
+	return fmt.Sprintf("%q", names)
+}

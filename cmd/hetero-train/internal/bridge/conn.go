@@ -20,7 +20,7 @@ type Welcome struct {
 	Program  string `json:"program"` // version of the program
 }
 
-// Gather asks the program to exchange a value of each rank. Its answer is a [Gathered].
+// Gather requests that the program exchanges a value of each rank. The reply is a [Gathered].
 type Gather struct {
 	Type  string          `json:"type"` // gather
 	What  string          `json:"what"`
@@ -183,7 +183,7 @@ func Expect[M Message](ctx context.Context, c *Conn) (M, error) {
 	return got, nil
 }
 
-// Exchange asks the other side for the values of all ranks. ranks is the number of values that the answer must contain.
+// Exchange requests the values of all ranks from the other side. ranks is the number of values in a valid reply.
 func (c *Conn) Exchange(ctx context.Context, what string, own []byte, ranks int) ([][]byte, error) {
 	if len(own) == 0 {
 		own = []byte("null")

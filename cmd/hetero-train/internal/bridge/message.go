@@ -53,7 +53,7 @@ type Start struct {
 	Curve     []Point `json:"curve"`                  // measured step times; empty: none
 }
 
-// Lookup asks for the cached step-time curve that belongs to the values of a [Start]. A rank may send it before the
+// Lookup requests the cached step-time curve for the values of a [Start]. A rank may send it before the
 // start.
 type Lookup struct{ Start }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// A failure near the limit of addresses says what the limit is, what is used, and how to continue.
+// The error of a failure near the limit of addresses states the limit, the addresses in use, and how to continue.
 func TestAFailureNearTheLimitHasAdvice(t *testing.T) {
 	const mib = 1 << 20
 	full := memory.Addresses{Source: "RLIMIT_DATA", Flag: "-d", Limit: 400 * mib, Held: 390 * mib}

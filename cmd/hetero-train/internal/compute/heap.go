@@ -15,7 +15,7 @@ import (
 // remain until memory is used up.
 const mostGrowth = 100
 
-// HoldHeap lets Go's heap grow by at most mostGrowth percent between two collections, also if GOGC permits more. The
+// HoldHeap lets Go's heap grow by at most mostGrowth percent between two collections, even if GOGC permits more. The
 // memory of a rank is measured with this setting. BoundHeap replaces it once the account of the rank is known.
 func (k *Rank) HoldHeap() {
 	k.growth = debug.SetGCPercent(mostGrowth)
@@ -25,7 +25,7 @@ func (k *Rank) HoldHeap() {
 	k.Process.Later(func() error { debug.SetGCPercent(k.growth); return nil })
 }
 
-// BoundHeap limits Go's heap to the memory that the account leaves, also if GOMEMLIMIT permits more. GOGC then applies
+// BoundHeap limits Go's heap to the memory that the account leaves, even if GOMEMLIMIT permits more. GOGC then applies
 // again, because Go collects garbage before it exceeds the limit. RLIMIT_AS and RLIMIT_DATA also count addresses whose
 // memory Go has returned, which Go's limit does not contain; the setting of HoldHeap therefore remains for them.
 func (k *Rank) BoundHeap(a memory.Account) {

@@ -55,7 +55,7 @@ func (k *Rank) TotalMemory() int64 {
 	return total / int64(max(k.Process.LocalRanks(), 1))
 }
 
-// met reports whether this rank knows the other ranks.
+// met reports whether this rank has joined the other ranks.
 func (k *Rank) met() bool { return k.Team != nil && (k.Team.Group != nil || k.Team.Exchange != nil) }
 
 // sharersOfMemory returns the processes that share the limits of this process. It does not matter which program started

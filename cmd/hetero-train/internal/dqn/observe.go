@@ -85,7 +85,7 @@ func (n *encoder) idle(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// advised asks the baseline and writes the numbers of its action.
+// advised gets the action of the baseline and writes the numbers of this action.
 func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	gpus := n.advice.GPUs
 	n.advice = n.adviser.Decide(s)

@@ -77,7 +77,7 @@ type Snapshot struct {
 type Placement struct {
 	Job     string         `json:"job"` // ID
 	Name    string         `json:"name"`
-	Nodes   []string       `json:"nodes,omitempty"` // ascending; empty if the job has to wait
+	Nodes   []string       `json:"nodes,omitempty"` // ascending; empty if the job must wait
 	GPUs    map[string]int `json:"gpus,omitempty"`  // by type
 	Reason  string         `json:"reason"`
 	Applied bool           `json:"applied"`

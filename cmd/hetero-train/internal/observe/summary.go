@@ -104,7 +104,7 @@ func WriteSummary(logs string, s *analysis.Summary) error {
 // Row is a line of the table of results.
 type Row struct{ Name, Value string }
 
-// results returns the rows that this process knows without reading records.
+// results returns the rows whose values this process has without reading records.
 func (c *Console) results(r train.Result) []Row {
 	trainedOn, report := c.run.Data.Name, c.run.Report()
 	if c.run.Data.Note != "" {

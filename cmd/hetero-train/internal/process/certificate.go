@@ -62,7 +62,7 @@ type renewed struct {
 	late     bool       // a warning has said that own is not valid now
 }
 
-// version tells the contents of a file from those of its replacement.
+// version distinguishes the contents of a file from those of its replacement.
 type version struct {
 	changed time.Time
 	bytes   int64

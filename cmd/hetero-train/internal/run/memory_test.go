@@ -8,7 +8,7 @@ import (
 )
 
 // Decoders take what the account leaves, then what the cache of images has not used. A cache that is planned but empty
-// is no reason for a warning; a cache with images and decoders count together.
+// does not cause a warning; a cache with images and decoders count together.
 func TestDecodersAndCachesHaveOneLimit(t *testing.T) {
 	const mib = 1 << 20
 	part := func(bytes int64) []memory.Part { return []memory.Part{{Name: "part", Bytes: bytes}} }

@@ -238,7 +238,7 @@ func (m *machine) probePorts(k *compute.Rank) {
 	m.Listen = list
 }
 
-// probeGPUs asks the driver and the bus for GPUs of NVIDIA.
+// probeGPUs searches for GPUs of NVIDIA, through the driver and on the bus.
 func (m *machine) probeGPUs(root fs.FS) {
 	gpus := hardware.Open()
 	defer gpus.Close()

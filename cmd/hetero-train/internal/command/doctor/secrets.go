@@ -14,7 +14,7 @@ type credential struct {
 	From  *time.Time `json:"valid_from,omitempty"` // of a certificate
 	Until *time.Time `json:"valid_until,omitempty"`
 	Fault string     `json:"fault,omitempty"` // the program would refuse it
-	// Result is what the fault does, if the run trains in spite of it.
+	// Result is the effect of the fault, if the run trains in spite of the fault.
 	Result string `json:"result,omitempty"`
 	Server bool   `json:"server,omitempty"` // a web server reads its renewed certificate
 }

@@ -11,7 +11,7 @@ const (
 	nextProgress  = 10 * time.Second
 )
 
-// progress prints what the command does, after firstProgress and then every nextProgress.
+// progress prints the current action of the command, after firstProgress and then every nextProgress.
 type progress struct {
 	doing atomic.Value // string
 	ended chan struct{}

@@ -56,7 +56,7 @@ func TestJobsThatDQNAloneCannotStartDoNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// Each policy has its own file, also if the names of the policies differ only in separators or are very long.
+// Each policy has its own file, even if the names of the policies differ only in separators or are very long.
 func TestGanttFiles(t *testing.T) {
 	long := "dqn:/" + strings.Repeat("long/", 100)
 	got := ganttFiles([]string{"gang", "dqn:a/b", "dqn:a-b", "dqn:A/b", long + "x", "dqn:/y/" + long[5:] + "x"})

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// rotated is the name of the file that has the older changes of a log. It is in the folder of the log, also if path is
+// rotated is the name of the file with the older changes of a log. It is in the folder of the log, even if path is
 // a symbolic link to the log.
 func rotated(path string) string { return target(path) + ".1" }
 
