@@ -237,7 +237,6 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		b.Add(a.jobRecords.vectors[0])
 		b.Add(a.jobRecords.vectors[1])
 		b.Majority(v)
-		a.space.Permute(v, a.jobRecords.vectors[1], 77)
 		m.Nearest(v, matches[:])
 		b.Remove(a.jobRecords.vectors[0])
 	}); n != 0 {

@@ -17,14 +17,6 @@ func BenchmarkBind(b *testing.B) {
 	}
 }
 
-func BenchmarkPermute(b *testing.B) {
-	s := space(b, Dimension)
-	x, out := s.Random("x"), s.New()
-	for b.Loop() {
-		s.Permute(out, x, 4321)
-	}
-}
-
 func BenchmarkSimilarity(b *testing.B) {
 	s := space(b, Dimension)
 	x, y := s.Random("x"), s.Random("y")

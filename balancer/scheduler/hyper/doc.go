@@ -9,7 +9,6 @@
 //
 //	[Space.Bind]        product by component (XOR of the bits). Bind(a, b) is similar to neither; Bind(Bind(a, b), b) = a
 //	[Bundle]            majority by component. A bundle is similar to each of its members
-//	[Space.Permute]     rotation. Permute(a, 1) is not similar to a; it represents the position in a sequence
 //	[Space.Similarity]  1 - 2 * (bits that differ) / d: 1 for equal vectors, 0 for unrelated ones, -1 for opposite ones
 //
 // A bundle of an even number of vectors can have ties. Component i of a tie is component i of a fixed random vector of
@@ -59,7 +58,7 @@
 // # Sources
 //
 //   - Kanerva, Hyperdimensional Computing: An Introduction to Computing in Distributed Representation with
-//     High-Dimensional Random Vectors, Cognitive Computation 1, 2009: bind, bundle, permute, item memory.
+//     High-Dimensional Random Vectors, Cognitive Computation 1, 2009: bind, bundle, item memory.
 //   - Gayler, Multiplicative Binding, Representation Operators and Analogy, 1998: binding of bipolar vectors.
 //   - Kleyko et al., A Survey on Hyperdimensional Computing aka Vector Symbolic Architectures, ACM Computing Surveys
 //     55, 2022: level encoding, capacity.

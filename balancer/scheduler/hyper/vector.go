@@ -85,34 +85,6 @@ func (s *Space) Negate(dst, a Vector) {
 	dst[s.words-1] &= s.tail()
 }
 
-// Permute writes a, rotated by n components, to dst: component i moves to (i+n) mod d. n may be negative. dst and a
-// must not overlap.
-func (s *Space) Permute(dst, a Vector, n int) {
-	d := s.dimension
-	n = ((n % d) + d) % d
-	clear(dst)
-	s.shift(dst, a, n)   // components 0 to d-n-1
-	s.shift(dst, a, n-d) // components d-n to d-1
-	dst[s.words-1] &= s.tail()
-}
-
-// shift adds the bits of a to dst, moved by n components. Bits that leave the vector are dropped; the caller clears
-// bits beyond the dimension.
-func (s *Space) shift(dst, a Vector, n int) {
-	word, bit := n>>6, uint(n&63) // n>>6 rounds down, so bit is between 0 and 63 for a negative n, too
-	for i := range dst {
-		from := i - word
-		var low, high uint64
-		if from >= 0 && from < len(a) {
-			high = a[from] << bit
-		}
-		if bit > 0 && from-1 >= 0 && from-1 < len(a) {
-			low = a[from-1] >> (64 - bit)
-		}
-		dst[i] |= high | low
-	}
-}
-
 // Distance returns the number of components in which a and b differ.
 func (s *Space) Distance(a, b Vector) int {
 	b = b[:len(a)]

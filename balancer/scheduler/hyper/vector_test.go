@@ -46,19 +46,6 @@ func TestOperationsEqualThoseOnNumbers(t *testing.T) {
 		if got, want := s.Similarity(a, b), float64(dot)/float64(d); math.Abs(got-want) > 1e-12 {
 			t.Errorf("dimension %d: similarity: got %v, want %v", d, got, want)
 		}
-		for _, n := range []int{0, 1, 63, 64, 65, d - 1, d, d + 3, -1, -64, -d - 7} {
-			s.Permute(out, a, n)
-			got := s.bipolar(out)
-			for i := range got {
-				if to := ((i+n)%d + d) % d; got[to] != na[i] {
-					t.Fatalf("dimension %d: component %d rotated by %d: got %d at %d, want %d", d, i, n, got[to], to,
-						na[i])
-				}
-			}
-			if out[len(out)-1]&^s.tail() != 0 {
-				t.Fatalf("dimension %d: rotation by %d set bits beyond the dimension", d, n)
-			}
-		}
 	}
 }
 
@@ -232,26 +219,5 @@ func TestNearestReturnsTheMostSimilarItemsInOrder(t *testing.T) {
 	}
 	if got, _ := m.Cleanup(m.At(40)); got.Item != 7 || got.Similarity != 1 {
 		t.Errorf("cleanup of an item that exists twice: got %v, want item 7", got)
-	}
-}
-
-func TestPermutedBundlesRepresentSequences(t *testing.T) {
-	s := space(t, Dimension)
-	m := s.NewMemory()
-	for i := range 20 {
-		m.Item(strconv.Itoa(i))
-	}
-	sequence := []int{3, 1, 4, 1, 5}
-	b, v, moved := s.NewBundle(), s.New(), s.New()
-	for place, item := range sequence {
-		s.Permute(moved, m.At(item), place)
-		b.Add(moved)
-	}
-	b.Majority(v)
-	for place, want := range sequence {
-		s.Permute(moved, v, -place)
-		if got, _ := m.Cleanup(moved); got.Item != want {
-			t.Errorf("place %d: got item %d, want %d", place, got.Item, want)
-		}
 	}
 }

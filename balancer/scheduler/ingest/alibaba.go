@@ -208,20 +208,6 @@ func (it *Iterations) Slowdowns() []float64 {
 	return list
 }
 
-// Levels returns the medians of the workers relative to the smallest median, ascending. They show constant differences
-// between equal workers.
-func (it *Iterations) Levels() []float64 {
-	var list []float64
-	for _, w := range it.Workers {
-		list = append(list, medianOf(w.Time))
-	}
-	slices.Sort(list)
-	for i := len(list) - 1; i >= 0; i-- {
-		list[i] /= list[0]
-	}
-	return list
-}
-
 func medianOf(list []float64) float64 {
 	sorted := slices.Sorted(slices.Values(list))
 	n := len(sorted)

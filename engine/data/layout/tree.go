@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path"
-	"strings"
 	"unsafe"
 )
 
@@ -272,6 +271,3 @@ func (w *writer) tree() *Tree {
 	h := header{0, len(w.folders) / folderBytes, len(w.files) / fileBytes, len(w.dirs), len(w.names)}
 	return &Tree{head: h, folders: w.folders, dirs: w.dirs, files: w.files, names: w.names}
 }
-
-// base returns the name of a folder within its parent.
-func base(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }

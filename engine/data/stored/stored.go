@@ -86,13 +86,6 @@ func whole() context.Context {
 	return state.within
 }
 
-// Forget forgets the objects that this process has seen, for tests.
-func Forget() {
-	state.Lock()
-	defer state.Unlock()
-	state.options, state.known, state.cache = Options{CacheDir: "\x00"}, nil, nil
-}
-
 // Remote reports whether a path names an object or a folder of objects.
 func Remote(path string) bool { return objects.Is(path) }
 

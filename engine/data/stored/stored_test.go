@@ -29,14 +29,21 @@ func body(n int) []byte {
 	return b
 }
 
+// forget removes the state of the package, as in a process that has accessed no object.
+func forget() {
+	state.Lock()
+	defer state.Unlock()
+	state.options, state.known, state.cache = Options{CacheDir: "\x00"}, nil, nil
+}
+
 // serve starts a server and configures a cache of at most limit bytes; 0: no cache.
 func serve(t *testing.T, limit int64) (*s3test.Server, string) {
 	t.Helper()
 	s := s3test.New(t)
 	dir := t.TempDir()
-	Forget()
+	forget()
 	Configure(Options{CacheDir: dir, CacheBytes: limit, Logger: slog.New(slog.DiscardHandler)})
-	t.Cleanup(Forget)
+	t.Cleanup(forget)
 	return s, dir
 }
 
@@ -271,7 +278,7 @@ func TestAChangedObjectIsAnError(t *testing.T) {
 	if _, err := f.ReadAt(make([]byte, 10), 0); !errors.As(err, &e) || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("got %v", err)
 	}
-	Forget() // simulates another process
+	forget() // simulates another process
 	_, info, err := Open("s3://data/a")
 	if err != nil || Version(info) == Version(old) {
 		t.Errorf("the version is the same: %v", err)

@@ -26,7 +26,6 @@ type Learner struct {
 
 	net                      *net
 	act, learn, ahead, value *pass // decide; train; trained and target weights on the states that follow
-	single                   *pass // decides for one state; nil before the first use
 	envs                     []*actor
 	replay                   *replay
 	source                   *rand.PCG
@@ -527,32 +526,4 @@ func (w *window) mean() float64 {
 		sum += v
 	}
 	return sum / float64(len(w.Values))
-}
-
-// Play runs one episode with the best actions of the network, and returns the sum of its rewards. env must not be one
-// of the learner's environments.
-func (l *Learner) Play(env Environment, seed uint64) (sum float64, err error) {
-	if l.single == nil {
-		if l.single, err = l.net.newPass(l.net.online, l.shape, 1, false); err != nil {
-			return 0, err
-		}
-	}
-	if err := env.Reset(seed); err != nil {
-		return 0, err
-	}
-	seen := NewObservation(l.shape)
-	for {
-		env.Observe(seen)
-		l.single.set(0, seen.State)
-		if err := l.single.forward(); err != nil {
-			return 0, err
-		}
-		out, err := env.Step(best(l.single.value(0), seen.Mask))
-		if err != nil {
-			return 0, err
-		}
-		if sum += out.Reward; out.Done {
-			return sum, nil
-		}
-	}
 }

@@ -52,9 +52,6 @@ type Schedule struct {
 	Over int64   `json:"over"` // episodes; 0: always To
 }
 
-// Constant returns a Schedule with one value.
-func Constant(v float64) Schedule { return Schedule{To: v} }
-
 // At returns the value after a number of episodes.
 func (s Schedule) At(episodes int64) float64 {
 	if episodes >= s.Over {

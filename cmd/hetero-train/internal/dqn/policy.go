@@ -23,7 +23,7 @@ type Policy struct {
 	seen     *Observation
 	problem  Problem
 	progress Progress
-	caution  float64
+	caution  float64 // Problem.Caution
 	explain  bool
 	failure  error
 }
@@ -191,17 +191,6 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 // It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none
 // of which is better on all clusters.
 const maxIdle = 12
-
-// SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
-// unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
-// policy is greedy. With +Inf, it equals the baseline. Regardless of the margin, the policy follows the baseline
-//
-//   - in states with more jobs than occurred in training (Progress.Jobs), because values are sums over jobs, and the
-//     network has never seen the larger sums of more jobs
-//   - instead of waiting while more than maxIdle GPUs are free
-//
-// Choose the margin on jobs that neither the training run nor a later comparison uses.
-func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // SetAlone makes the network decide without the baseline of its encoding: in each state, the policy takes the possible
 // action with the largest value. No margin, no largest number of jobs and no largest number of free GPUs applies.

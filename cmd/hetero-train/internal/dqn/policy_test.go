@@ -204,14 +204,14 @@ func endlessCaution(t *testing.T, dir string, keep bool) {
 			return at
 		}
 		want := finish(gang)
-		policy.SetCaution(math.Inf(1))
+		policy.caution = math.Inf(1)
 		if got := finish(policy); !slices.Equal(got, want) {
 			t.Errorf("seed %d: finish times: got %v, want those of gang, %v", seed, got, want)
 		}
 		if margins == 0 {
 			t.Errorf("seed %d: no reason names the margin, although the network alone would decide otherwise", seed)
 		}
-		policy.SetCaution(0)
+		policy.caution = 0
 		differ = differ || !slices.Equal(finish(policy), want)
 	}
 	if !differ {

@@ -71,7 +71,6 @@ func (w *words) UnmarshalJSON(text []byte) error {
 
 type job struct {
 	ID            int64    `json:"job_id"`
-	ArrayID       number   `json:"array_job_id"`
 	ArrayTasks    string   `json:"array_task_string"`
 	HetID         number   `json:"het_job_id"`
 	Name          string   `json:"name"`
