@@ -35,11 +35,12 @@ type Problem struct {
 	// value of another action exceeds the value of the baseline's action by at least this margin. With margin 0, the
 	// policy is greedy. With +Inf, it equals the baseline. Regardless of the margin, the policy follows the baseline
 	//
-	//   - in states with more jobs than occurred in training (Progress.Jobs), because values are sums over jobs, and the
-	//     network was not trained on the larger sums of more jobs
+	//   - in states with more jobs than occurred in training (Progress.Jobs), because values are sums over jobs, and
+	//     the network was not trained on the larger sums of more jobs
 	//   - instead of waiting while more than maxIdle GPUs are free
 	//
-	// Choose the margin on jobs that neither the training run nor a later comparison uses. It has no effect on training.
+	// Choose the margin on jobs that neither the training run nor a later comparison uses. It has no effect on
+	// training.
 	Caution float64 `json:"caution"`
 	// Random is the fraction of episodes on clusters of workload.Random instead of the cluster of the setup. A larger
 	// fraction prepares the network better for clusters that it has not seen.
