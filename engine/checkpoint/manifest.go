@@ -27,7 +27,7 @@ const (
 
 var checkpointFiles = []string{modelFile, optimizerFile, stateFile}
 
-// manifest lists the files of a checkpoint. The package comment describes its text.
+// manifest lists the files of a checkpoint. The package comment describes the format of the file MANIFEST.
 type manifest struct {
 	files map[string]fileSum
 }

@@ -16,10 +16,10 @@
 //	POST /login                     exchanges the token for a cookie
 //
 // For each run that a client watches, a follower reads the files of the run. Clients that send the same request about
-// the same version of a run share one answer, so a further client costs little. The server follows at most 8 runs at a
-// time. While clients watch all of them, it does not follow a further run. The request for this run gets status 503. A
-// stream gets a `refused` event and tries again every 5 s. Requests for figures and settings read the files once, two
-// runs at a time. A stream of a run that does not exist also waits for this run.
+// the same version of a run share one response, so a further client costs little. The server follows at most 8 runs at
+// a time. While clients watch 8 runs, a request for another run gets status 503, and a stream gets a `refused` event
+// and tries again every 5 s. Requests for figures and settings read the files once, two runs at a time. A stream of a
+// run that does not exist also waits for this run.
 //
 // At each look at the files, the follower checks that the folder of the run still exists and is the same one. Otherwise
 // it ends and closes the files, streams get a `refused` event, and a new run of this name gets a new follower.

@@ -28,7 +28,7 @@ import (
 // jobToken is the secret of the runs in this file.
 const jobToken = "4f1c0a5e7d9b8236-of-the-tests"
 
-// rendezvousProtocol is what a program that knows the public protocol, and perhaps a secret, can send.
+// rendezvousProtocol returns the protocol of rank discovery, as any program with this secret can use it.
 func rendezvousProtocol(secret string) handshake.Protocol {
 	return handshake.Protocol{Name: [8]byte{'h', 't', 'r', 'e', 'n', 'd', 'z', 2}, Secret: []byte(secret)}
 }
@@ -161,7 +161,8 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	second.end(t, exit.Terminated, "saved") // of the signal to another rank
 }
 
-// strangers are what programs without the token do to a port, at most rate times a second. They are the rows S1 to S3.
+// strangers are programs without the token, by name: what each one does on a connection (rows S1 to S3 of
+// docs/reliability.md).
 var strangers = map[string]func(conn net.Conn){
 	"connect": func(net.Conn) {},
 	"hold":    func(conn net.Conn) { io.Copy(io.Discard, conn) },

@@ -11,8 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// A run of many ranks over TCP has the losses of one over shared memory, bit for bit, and twice as many ranks start.
-// Each run compares the replicas of all ranks before it ends. The CPU time grows with the square of the ranks.
+// The losses of a run of many ranks over TCP must be bit-equal to those of a run over shared memory. A run of twice as
+// many ranks must start. Each run compares the replicas of all ranks before it ends. The CPU time grows with the square
+// of the number of ranks.
 func TestManyRanksTrain(t *testing.T) {
 	many := 20
 	if needtest.Large.On() {

@@ -44,7 +44,8 @@ func TestALimitOfTheProcessLimitsBatchesOfACPU(t *testing.T) {
 	}
 }
 
-// environment contains settings of Go's runtime, which must not break the promise of the plan.
+// testLimitOfTheProcess checks the figures of plan under a limit. environment contains settings of Go's runtime, with
+// which the figures must also be correct.
 func testLimitOfTheProcess(t *testing.T, p program, device, flag string, kib int64, source string,
 	environment ...string) {
 	limited := func(args ...string) *exec.Cmd {

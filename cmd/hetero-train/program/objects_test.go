@@ -430,7 +430,7 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, out)
 	}
 	keys := s.double.Keys("runs")
-	// Another run, which resumes from a checkpoint that is not in the folder.
+	// A run must refuse the folder of another run, even if it resumes from another checkpoint.
 	other := append(slices.Clone(objectModel), set("data.num_samples=40", "experiment.name=other", "train.steps=2")...)
 	if out, code := s.run(t, second, other...); code != exit.Done {
 		t.Fatalf("exit %d: %s", code, out)
@@ -496,7 +496,7 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 			t.Fatalf("the run requests no samples: %s", text())
 		}
 	}
-	// The run has used all samples that it fetched before, when its client misses an answer and no step follows.
+	// Once the client reports that the server does not answer, and no further step follows, the run waits for objects.
 	for steps, end := -1, time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Second) {
 		now := strings.Count(text(), "\nstep ")
 		if now == steps && strings.Contains(text(), " does not answer: ") {

@@ -75,8 +75,8 @@ func (s *server) local() net.Conn {
 }
 
 func (s *server) accept() {
-	// All ranks of a complete group are connected. Only late ranks, which the server refuses with a reason, and
-	// strangers connect then.
+	// After the group is complete, only late ranks, which the server refuses with a reason, and clients without the
+	// token connect.
 	gate := crowd.Gate{Listener: s.listener, Limited: s.isFormed}
 	for {
 		conn, wait, err := gate.Accept()

@@ -12,7 +12,7 @@ type upsampler struct {
 	sums  []int32   // a row of samples, interpolated vertically, times 4
 }
 
-// expansion describes how often the samples of a channel occur.
+// expansion contains the numbers of columns and rows of pixels that each sample of a channel covers.
 type expansion struct {
 	h, v   int
 	smooth bool // samples are interpolated

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// usedAgain is the minimum age of a block's time at which a read updates this time. A lower value writes more
+	// A read updates the modification time of a block if this time is at least usedAgain ago. A lower value writes more
 	// inodes.
 	usedAgain = time.Minute
 	// If a removal of blocks is necessary, it frees an additional 1/spareCache of the limit, so that not every new

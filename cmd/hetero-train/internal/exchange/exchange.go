@@ -36,9 +36,9 @@ type Exchange struct {
 	reports []abilities
 	staged  bool // true if the host cannot access the memory of this rank's device
 	nccl    bool // true if NCCL transfers the memory of GPUs
-	// shapes contains the gloo.Shape for small operations over the network. The first communicator of a group of ranks
-	// measures it. The key is the list of ranks, because another group has other links, and its tree has another number
-	// of ranks.
+	// shapes contains the gloo.Shape for small operations over the network, which the first communicator of a group of
+	// ranks measures. The key is the list of ranks, because another group has other links, and its tree has another
+	// number of ranks.
 	shapes map[string]*gloo.Shape
 }
 
