@@ -33,13 +33,13 @@ type Progress struct {
 	Last     string // name of the last operation that the rank entered; "" before the first
 }
 
-// Watcher is implemented by communicators that can return the progress of every rank. Watchdogs report this progress.
+// Watcher is implemented by communicators that know the progress of every rank. Watchdogs report this progress.
 type Watcher interface {
 	// Progress returns one entry per rank. It is safe for concurrent use until Close.
 	Progress() []Progress
 }
 
-// Positioner is implemented by communicators that can return the progress of this rank, which status lines show.
+// Positioner is implemented by communicators that know the progress of this rank. Status lines show this progress.
 type Positioner interface {
 	// Position returns the progress of this rank. It is always safe for concurrent use.
 	Position() Progress

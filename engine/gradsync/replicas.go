@@ -22,8 +22,7 @@ type Part struct {
 type ReplicaError struct {
 	Hashes []uint64 // hashes of all ranks, by rank
 	Odd    []int    // ranks that differ from the majority, ascending; nil without a majority
-	// names of the parts that differ between the first rank of Odd and the majority, or, without a majority, between
-	// any two ranks
+	// names of the parts that differ: between the first odd rank and the majority, or between any ranks
 	Parts    []string
 	Majority int // a rank of the majority; -1 if no hash belongs to more than half of the ranks
 }

@@ -17,8 +17,7 @@ const (
 	U32
 	U8
 	// Opaque is state that one kernel saves for another kernel, for example the bit mask of a ReLU. Only the device
-	// determines the size and the meaning of this state. An Opaque tensor therefore has no shape until its op is
-	// compiled.
+	// knows the size and the meaning of this state. An Opaque tensor therefore has no shape until its op is compiled.
 	Opaque
 )
 

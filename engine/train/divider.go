@@ -23,7 +23,7 @@ type divider struct {
 	noted   string // newest notes that notes returned
 }
 
-// split gets shares from the splitter, and switches to these shares once all ranks have plans for them.
+// split asks the splitter for shares, and switches to these shares once all ranks have plans for them.
 func (d *divider) split() error {
 	if d.splitter == nil || d.ranks.group == nil {
 		return nil

@@ -17,7 +17,7 @@ type Observer interface {
 	// RolledBack is called when the run returns to an earlier step. All steps after this one will be repeated.
 	RolledBack(step int64)
 	// Saving is called before a checkpoint is written. The observer flushes its data, so that the data is as durable
-	// as the checkpoint. If the flush is in progress when Saving returns, Options.Disk reports its end.
+	// as the checkpoint. If the flush is in progress when Saving returns, Options.Disk knows when it ends.
 	Saving()
 	Saved(s checkpoint.Saved, took time.Duration)
 	// Warn reports an error that does not end the run.

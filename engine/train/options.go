@@ -42,7 +42,7 @@ type Options struct {
 	Beside     bool // write checkpoints in the background, except the final one
 	KeepBest   bool
 	BestMetric string // key of the metric that determines the best evaluation; "" or "auto": task.Report.Best
-	// Disk reports how many records of the Observer wait for the disk. nil means that none ever wait.
+	// Disk knows how many records of the Observer wait for the disk. nil means that none ever wait.
 	Disk Disk
 
 	NaNPatience  int // number of consecutive skipped steps after which the run rolls back

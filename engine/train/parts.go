@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 )
 
-// run is a call of Run. A part accesses another part only through its fields.
+// run is a call of Run. Its parts know each other only as their fields say.
 type run struct {
 	Options
 	at       progress

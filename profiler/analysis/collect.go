@@ -30,7 +30,7 @@ type collector struct {
 type stepTotal struct {
 	iteration int64
 	seconds   float32 // training time of a step
-	count     float32 // number of steps that the record represents; see runtime.StepSpan
+	count     float32 // number of steps that the record stands for; see runtime.StepSpan
 	min, max  float32 // smallest and largest own compute time of ranks with samples, s; max 0: no such rank
 	samples   int32
 	ranks     int32 // number of ranks with a record of this step

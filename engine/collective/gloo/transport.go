@@ -95,7 +95,7 @@ func (t *transport) failure(op collective.Op, number uint64, limit time.Duration
 	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lost determines why a connection broke. Either the other rank left in order, or Control returns the lost rank and the
+// lost determines why a connection broke. Either the other rank left in order, or Control knows the lost rank and the
 // cause. A rank that fails closes its connections, even if another rank caused the failure. The first broken connection
 // is therefore not always that of the rank at fault.
 func (t *transport) lost(r result) error {

@@ -86,7 +86,7 @@ func distanceEntry(symbol int) huffmanEntry {
 	return codeBase | huffmanEntry(extra)<<12 | huffmanEntry((2+symbol%2)<<extra+1)<<16
 }
 
-// build constructs the table from the lengths of the codes. It returns false if they are not a prefix code, or if codes
+// build constructs the table from the lengths of the codes. It returns false if they are no prefix code, or if codes
 // are missing. The code of distances may have no or one symbol.
 func (h *huffman) build(lengths []byte, size int, entryOf func(symbol int) huffmanEntry) bool {
 	var count, next [longestCode + 2]int

@@ -165,7 +165,7 @@ func readPlainTIFF(b []byte) (t plainTIFF, ok bool) {
 	return t, len(t.starts) >= strips && len(t.counts) >= strips
 }
 
-// tiffValues returns the numbers of a directory entry; nil if they are not unsigned integers of 16 or 32 bits, or if
+// tiffValues returns the numbers of a directory entry; nil if they are no unsigned integers of 16 or 32 bits, or if
 // they are outside the file, or more than most.
 func tiffValues(b []byte, order binary.ByteOrder, entry []byte, most int64) (values []uint32) {
 	const short, long = 3, 4

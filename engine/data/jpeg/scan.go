@@ -136,7 +136,7 @@ func (p *picture) keepCoefficients() {
 	}
 }
 
-// direct decodes the only scan of an image, and transforms each block immediately.
+// direct decodes the only scan of an image, and transforms each block at once.
 func (s *scan) direct() error {
 	var b block
 	for y := range s.p.unitsHigh {

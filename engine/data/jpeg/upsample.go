@@ -12,7 +12,7 @@ type upsampler struct {
 	sums  []int32   // a row of samples, interpolated vertically, times 4
 }
 
-// expansion contains the numbers of columns and rows of pixels that each sample of a channel covers.
+// expansion describes how often the samples of a channel occur.
 type expansion struct {
 	h, v   int
 	smooth bool // samples are interpolated
@@ -192,7 +192,7 @@ func clamp(v int32) uint8 {
 }
 
 // withBlack converts three inks in to, and black, to RGB with Pillow's arithmetic. Like Pillow, it takes the bytes as
-// inverted: 255 means without ink.
+// inverted: 255 is no ink.
 func withBlack(to, black []byte) {
 	for x, k := range black {
 		light := int(k)

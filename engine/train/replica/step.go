@@ -234,7 +234,7 @@ func (r *Replica) loadBatch(ctx context.Context, batches Batches) (batchFacts, e
 	return facts, err
 }
 
-// stageNext reads the next micro-batch while the device computes. If the device must wait for this micro-batch, the
+// stageNext reads the next micro-batch while the device computes. If the device has to wait for this micro-batch, the
 // wait counts as data time.
 func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTimes) error {
 	if r.feed == nil {

@@ -138,7 +138,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	return tr.logError(err)
 }
 
-// stages returns the parts that a training run opens before its first step, in order.
+// stages returns what a training opens before its first step, in order.
 func (tr *training) stages() []session.Stage {
 	return []session.Stage{
 		{Name: "device", Open: tr.openDevice},
