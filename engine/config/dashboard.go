@@ -30,7 +30,7 @@ func (d *Dashboard) Keys() []Key {
 		String(&d.BasePath, "base_path", "").
 			Doc("Path below which a proxy serves the page, such as `/user/me/proxy/8501/`, if the proxy does not remove this path from the requests. Requests without this path are served, too. Empty: the proxy removes its path, or there is no proxy."),
 		String(&d.CertFile, "cert_file", "").Path().
-			Doc("Certificate of the server (PEM, followed by the certificates of intermediate authorities). With `key_file`, the server speaks only HTTPS. A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
+			Doc("Certificate of the server (PEM, followed by the certificates of intermediate authorities). With `key_file`, the server accepts only HTTPS. A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
 		String(&d.KeyFile, "key_file", "").Path().
 			Doc("Private key of `cert_file` (PEM). The permissions must be those of `token_file`: only the owner, or, for a file of root, also its group."),
 		String(&d.TokenFile, "token_file", "").Path().

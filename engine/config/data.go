@@ -64,7 +64,7 @@ func (d *Data) Keys() []Key {
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().
 			Doc("GLOBAL batch: samples per optimizer step, over all ranks and micro-batches."),
 		Bool(&d.DropLast, "drop_last", true).Learnt().
-			Doc("`true`: the samples at the end of an epoch that do not fill a global batch are left out of this epoch; each epoch leaves out others. `false`, as in PyTorch's DataLoader: they are a smaller last step of the epoch, whose loss is the mean over its samples. Evaluations always use all samples."),
+			Doc("`true`: the samples at the end of an epoch that do not fill a global batch are left out of this epoch; each epoch leaves out others. `false`, as in PyTorch's DataLoader: these samples form a smaller last step of the epoch, whose loss is the mean over its samples. Evaluations always use all samples."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the network's input images."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().

@@ -18,7 +18,7 @@ type DataInput struct {
 func (d *DataInput) Keys() []Key {
 	return []Key{
 		String(&d.ValPath, "val_path", "").PathOrObjects().Operational().
-			Doc("Evaluation samples of `images`, `webdataset`, `text` and `labelled_text`, written in the same ways as `path`. All of them evaluate. Empty: the evaluation part of `path`; without such a part, `val_fraction` of the samples (`text`: none)."),
+			Doc("Evaluation samples of `images`, `webdataset`, `text` and `labelled_text`, written in the same ways as `path`. Evaluations use all of them. Empty: the evaluation part of `path`; without such a part, `val_fraction` of the samples (`text`: none)."),
 		Bool(&d.FollowLinks, "follow_links", true).Operational().
 			Doc("Follow symbolic links that leave a folder of data. `false`, for folders of unknown origin: such a link is an error (exit 3). A link to a folder that contains the link is always an error."),
 		String(&d.ClassNames, "class_names", "").Path().Operational().

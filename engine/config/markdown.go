@@ -14,7 +14,7 @@ This page lists every key; ` + "`hetero-train config docs`" + ` prints it.
 
 - A missing key has its default value.
 - The program refuses unknown keys, NaN, values of the wrong type or out of range, and keys of one table that differ only in case.
-  It reports all errors at once, with file and line, and starts nothing (exit code 2).
+  It reports all errors together, with file and line, and starts nothing (exit code 2).
 - ` + "`--set table.key=value`" + ` (repeatable) overrides the file, and the file overrides the defaults.
   Values have TOML syntax, but strings need no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
 - The maximum size of a file is 64 KiB.

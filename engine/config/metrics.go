@@ -27,7 +27,7 @@ func (m *Metrics) Keys() []Key {
 		String(&m.TokenFile, "token_file", "").Path().Only(on).
 			Doc("File with the secret that a scraper sends (`authorization` in Prometheus). Only the owner may have access to the file. If the owner is root, the group may read the file, too. Empty: the environment variable `HETERO_METRICS_TOKEN`."),
 		String(&m.CertFile, "cert_file", "").Path().Only(on).
-			Doc("Certificate of the server (PEM, followed by the certificates of intermediate authorities). With `key_file`, the server speaks only HTTPS (`scheme: https` in Prometheus). A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
+			Doc("Certificate of the server (PEM, followed by the certificates of intermediate authorities). With `key_file`, the server accepts only HTTPS (`scheme: https` in Prometheus). A new certificate in this file is used without a restart. `hetero-train certs` makes both files. Empty: plain HTTP."),
 		String(&m.KeyFile, "key_file", "").Path().Only(on).
 			Doc("Private key of `cert_file` (PEM). The permissions must be those of `token_file`: only the owner, or, for a file of root, also its group."),
 		Bool(&m.Insecure, "insecure", false).Only(on).

@@ -48,7 +48,7 @@ func (p *Parallel) Keys() []Key {
 		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).Operational().
 			Doc("TCP port of rank 0, for rank discovery."),
 		Float(&p.TimeoutSeconds, "timeout_seconds", 30).Unit("s").Above(0).Operational().
-			Doc("Time after which a rank counts as lost: it is silent, because its process is frozen or its network is down, or it does not reach an operation for which another rank waits. A rank whose process ends is lost at once."),
+			Doc("Time after which a rank counts as lost if it is silent, because its process is frozen or its network is down, or if it does not reach an operation for which another rank waits. A rank whose process ends is lost immediately."),
 		Float(&p.RendezvousTimeoutSeconds, "rendezvous_timeout_seconds", 300).Unit("s").Above(0).Operational().
 			Doc("Time that ranks wait for each other at the start."),
 		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").Operational().

@@ -39,7 +39,7 @@ func (t *Train) SetMicroBatches(n int) {
 func (t *Train) Keys() []Key {
 	return []Key{
 		Int(&t.Epochs, "epochs", 10).Unit("epochs").Operational().OverriddenBy("train.steps").
-			Doc("Number of passes over the training samples. `data.drop_last` decides about the incomplete last batch of an epoch. 0: no limit; `steps` or `max_seconds` must then end the run."),
+			Doc("Number of passes over the training samples. `data.drop_last` determines the use of the incomplete last batch of an epoch. 0: no limit; `steps` or `max_seconds` must then end the run."),
 		Int(&t.Steps, "steps", 0).Unit("steps").Operational().
 			Doc("Length of the run in optimizer steps. 0: `epochs` gives the length."),
 		Float(&t.MaxSeconds, "max_seconds", 0).Unit("s").Operational().
