@@ -30,7 +30,7 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// metadata is a metadata service of EC2 (version 2) whose tokens work for a number of requests.
+// metadata is a metadata service of EC2 (version 2). Each token is valid for a limited number of requests.
 type metadata struct {
 	tokens, asked atomic.Int64
 	notices       map[string]int64 // by path: number of the first request that gets the notice; the others get 404

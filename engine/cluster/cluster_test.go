@@ -29,7 +29,7 @@ const programVariable = "CLUSTER_TEST_STEPS"
 // oddVariable is the number of the rank that has another configuration.
 const oddVariable = "CLUSTER_TEST_ODD"
 
-// timeoutVariable is how long the ranks wait for each other, in seconds.
+// timeoutVariable is the time in seconds that the ranks wait for each other.
 const timeoutVariable = "CLUSTER_TEST_TIMEOUT"
 
 const (

@@ -112,8 +112,8 @@ func (s *Server) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// timed limits the time within which a client must accept an answer. The time begins with the first byte, so that
-// answers that the server computes for long are sent, too.
+// timed limits the time within which a client must accept a response. The time begins with the first byte, so it does
+// not include the time in which the server computes the response.
 type timed struct {
 	http.ResponseWriter
 	limit time.Duration

@@ -208,7 +208,7 @@ func (p *hidden) begun(s *scheduler.State, kind int) *begun {
 
 // left returns the remaining steps of a job by its estimate, above 0. truth is the number of steps that really remain.
 func (p *hidden) left(job int, truth float64) float64 {
-	// A smaller rest may be a rounding error, and would be a time that the clock of the simulator cannot express.
+	// A smaller remainder may be a rounding error, and its time would be too short for the clock of the simulator.
 	const least = 1e-6
 	steps, done := p.shown.Jobs[job].Work, p.work.Jobs[job].Work-truth
 	for steps-done <= least*steps {

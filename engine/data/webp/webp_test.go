@@ -213,7 +213,7 @@ func TestManyHuffmanGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// The start of all lossless images is readable, so that libwebp decodes them.
+// The package must be able to read the Huffman codes of all lossless images; otherwise, it would not pass them to libwebp.
 func TestTheHuffmanCodesOfImagesAreRead(t *testing.T) {
 	most := 0
 	for name, contents := range images(t) {

@@ -42,8 +42,8 @@ func (o *Timed) Known(times []replica.StepTimes) {
 	o.Observers.StepDone(&o.step)
 }
 
-// End forwards the last step of a run that has lost a rank to the records. Three times of the other ranks are then
-// those of their reports; see train.RankStep.
+// End forwards the last step of a run that has lost a rank to the records. No later report completes the times of the
+// other ranks in this step, so three of them are those of the previous step; see train.RankStep.
 func (o *Timed) End() {
 	if o == nil {
 		return
