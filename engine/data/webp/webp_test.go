@@ -213,7 +213,8 @@ func TestManyHuffmanGroupsAreRefused(t *testing.T) {
 	}
 }
 
-// The package must be able to read the Huffman codes of all lossless images; otherwise, it would not pass them to libwebp.
+// The package must be able to read the Huffman codes of all lossless images. Otherwise, it would not pass the images to
+// libwebp.
 func TestTheHuffmanCodesOfImagesAreRead(t *testing.T) {
 	most := 0
 	for name, contents := range images(t) {
