@@ -83,8 +83,8 @@ type steppedLine struct {
 	Changed                   bool
 }
 
-// first reports whether readers always need the line. Without the start of a process, they cannot assign steps to
-// ranks.
+// first reports whether l is the start or the length of a run. Readers always need these lines: without the start of a
+// process, they cannot assign steps to ranks.
 func (l steppedLine) first() bool { return l.Start != nil || l.Length != nil }
 
 // thinExcept removes lines of older steps, except those for which always returns true.
