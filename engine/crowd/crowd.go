@@ -6,7 +6,7 @@
 //		conn, err := listener.Accept()
 //		…
 //		guest := c.Enter(conn)
-//		if guest == nil { continue } // Enter has closed conn: all places are taken
+//		if guest == nil { continue } // Enter has closed conn
 //		go func() {
 //			defer guest.Leave()
 //			… the client proves that it knows the secret of the server …
@@ -16,8 +16,9 @@
 //	}
 //
 // Enter never waits. If all places are taken, Enter closes another connection: the oldest one of the address with the
-// most connections, but none whose client has proved that it knows the secret. A client that proves this immediately
-// therefore always gets a place, even if others hold or open many connections.
+// most connections, but none whose client has proved that it knows the secret. If all places belong to such clients,
+// Enter closes the new connection. A client that proves this immediately therefore gets a place, even if others hold or
+// open many connections, unless connections from as many addresses as there are places push it out before its proof.
 //
 // IPv6 addresses of one network of 64 bits count as one address, because a single machine can use all of them.
 package crowd
