@@ -54,11 +54,12 @@ fi
 scripts/run_benchmark.sh --scenarios four-unequal --output-dir "$output/runs" --binary "$binary" "$@" >&2
 "$binary" analyze --input-dir "$output/runs" --output-dir "$output/analysis" >&2
 [[ -s $output/analysis/five_figures.md ]] || fail 1 "$output/runs has no comparison of four unequal ranks with policy none"
-commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+commit=$(git rev-parse --short=8 HEAD 2>/dev/null || echo unknown)
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 {
 	cat "$output/analysis/five_figures.md"
-	echo "Measured on $(date -u +%F) at commit $commit with \`scripts/five_figures.sh${*:+ -- $*}\`; $(nproc) CPUs, $cpu; load $(cut -d' ' -f1 /proc/loadavg) at the end."
+	# scripts/headlines.sh --check reads this line
+	echo "Measured at $commit, $(date -u +%F) (code of \`five_figures\`), with \`scripts/five_figures.sh${*:+ -- $*}\`; $(nproc) CPUs, $cpu; load $(cut -d' ' -f1 /proc/loadavg) at the end."
 } >"$output/table.md"
 cat "$output/table.md"
 [[ -n $into ]] || exit 0

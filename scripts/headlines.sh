@@ -13,11 +13,11 @@
 # The result of a part is build/headlines/PART.json, with its commit and a hash of the code that it measures. The same
 # command, run again, keeps valid results. --write replaces the rows of the measured parts in BENCHMARKS.md.
 #
-#   scripts/headlines.sh --check              fails if a row is stale: the code that it measures changed after its commit
-#   scripts/headlines.sh --mark               writes "code changed since" into stale rows, after which --check accepts them
+#   scripts/headlines.sh --check              fails if a figure of the page is stale: the code that it measures changed after its commit
+#   scripts/headlines.sh --mark               writes "code changed since" next to stale figures, after which --check accepts them
 #   scripts/headlines.sh --allow-load --parts peak,decoding      a trial on a busy machine, marked as not quiet
 #
-# exit: 0 done; 1 a part failed, or a row is stale; 2 bad arguments; 130 interrupted
+# exit: 0 done; 1 a part failed, or a figure is stale; 2 bad arguments; 130 interrupted
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v python3 >/dev/null || { echo "headlines: python3 not found: install it" >&2 && exit 2; }

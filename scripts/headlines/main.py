@@ -158,8 +158,8 @@ def arguments():
                    help="test the parts with one short round each; implies --allow-load")
     p.add_argument("--plan", action="store_true", help="print the parts with their times, and measure nothing")
     p.add_argument("--check", action="store_true",
-                   help="check that no row of BENCHMARKS.md is stale; exit code 1 if one is")
-    p.add_argument("--mark", action="store_true", help='write "code changed since" into stale rows')
+                   help="check that no figure of BENCHMARKS.md is stale; exit code 1 if one is")
+    p.add_argument("--mark", action="store_true", help='write "code changed since" next to stale figures')
     p.add_argument("--binary", help="use this program, without running make first")
     p.add_argument("--python", default=os.environ.get("PYTHON", "python3"),
                    help="a Python with torch, torchvision and transformers (PYTHON, or python3)")
@@ -191,7 +191,7 @@ def main():
     a = arguments()
     if a.check or a.mark:
         wrong = table.faults(a.mark)
-        print("\n".join(wrong) or "no row is stale")
+        print("\n".join(wrong) or "no figure is stale")
         return bool(wrong)
     os.makedirs(FOLDER, exist_ok=True)
     parts = [p for p in PARTS if p.name in a.parts]

@@ -1,4 +1,4 @@
-"""The table of BENCHMARKS.md: its rows, and the check that they are not stale."""
+"""The table of BENCHMARKS.md: its rows, and the check that neither they nor the other figures of the page are stale."""
 
 import re
 import subprocess
@@ -12,6 +12,15 @@ CHANGED = "code changed since"
 ON = "Machine of the rows that name none: "
 SIMULATED = {p.name for p in PARTS if p.simulated}  # their rows are the same on every machine
 ROW = re.compile(r"\|.*\| `(?P<part>\w+)` \| measured at (?P<commit>[0-9a-f]{7,40})(?P<rest>[^|]*)\|$")
+PATHS = {p.name: p.paths for p in PARTS}
+# Figures of the page outside the rows: the paths of their code, and how to measure them again. Each has one line with
+# `measured at COMMIT, DATE (code of NAME)`.
+TEXTS = {
+    "five_figures": (PATHS["whole_runs"], "sudo scripts/five_figures.sh --into BENCHMARKS.md"),
+    "h100": ([*PATHS["resnet224"], "cuda"], "docs/benchmarks/gpu.md"),
+    "amx": (PATHS["resnet32"], "docs/benchmarks/cpu.md"),
+}
+TEXT = re.compile(r"[Mm]easured at (?P<commit>[0-9a-f]{7,40})(?P<rest>[^(]*)\(code of `(?P<part>\w+)`\)")
 
 
 def git(*args):
@@ -54,27 +63,41 @@ def split(text):
 
 
 def faults(mark=False):
-    """What is wrong with the rows, one text each. mark: writes into stale rows that their code has changed."""
+    """What is wrong with the figures, one text each. mark: writes into stale ones that their code has changed."""
     with open(PAGE) as f:
         head, rows, machine, tail = split(f.read())
-    paths = {p.name: p.paths for p in PARTS}
     out = []
-    for i, text in enumerate(rows):
-        found, what = ROW.match(text), text.split("|")[1].strip()
-        if not found or found["part"] not in paths:
-            out.append(f"{what}: the row names no part and no commit: want `PART` | measured at COMMIT")
-            continue
+
+    def judge(text, found, what, paths, again):
+        """Returns the text of a row or a line, which it marks if mark is set and the text is stale."""
         commit = found["commit"]
         if git("merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
-            out.append(f"{what}: commit {commit} is not an ancestor of HEAD: measure again with scripts/headlines.sh --parts {found['part']} --write")
+            out.append(f"{what}: commit {commit} is not an ancestor of HEAD: measure again with {again}")
         elif CHANGED not in found["rest"]:
-            changed = git("diff", "--name-only", commit, "--", *code(paths[found["part"]])).stdout.split()
+            changed = git("diff", "--name-only", commit, "--", *code(paths)).stdout.split()
             if changed and mark:
-                rows[i] = text.replace(f"measured at {commit}", f"measured at {commit}, {CHANGED}", 1)
-            elif changed:
-                out.append(f"{what}: stale: {len(changed)} files changed since {commit}, such as {changed[0]}: run scripts/headlines.sh --mark, or measure part {found['part']} again")
+                return text.replace(f"easured at {commit}", f"easured at {commit}, {CHANGED}", 1)
+            if changed:
+                out.append(f"{what}: stale: {len(changed)} files changed since {commit}, such as {changed[0]}: run scripts/headlines.sh --mark, or measure again with {again}")
+        return text
+
+    for i, text in enumerate(rows):
+        found, what = ROW.match(text), text.split("|")[1].strip()
+        if found and found["part"] in PATHS:
+            part = found["part"]
+            rows[i] = judge(text, found, what, PATHS[part], f"scripts/headlines.sh --parts {part} --write")
+        else:
+            out.append(f"{what}: the row names no part and no commit: want `PART` | measured at COMMIT")
+    lines = tail.split("\n")
+    at = {found["part"]: i for i, text in enumerate(lines) for found in [TEXT.search(text)] if found}
+    for name, (paths, again) in TEXTS.items():
+        if name in at:
+            i = at[name]
+            lines[i] = judge(lines[i], TEXT.search(lines[i]), name, paths, again)
+        else:
+            out.append(f"{name}: no line names the commit of these figures: want 'measured at COMMIT, DATE (code of `{name}`)'")
     if mark:
-        write(head, rows, machine, tail)
+        write(head, rows, machine, "\n".join(lines))
     return out
 
 

@@ -12,8 +12,8 @@ import (
 
 const repository = "../../.."
 
-// TestHeadlinesAreNotStale fails if a row of BENCHMARKS.md names a commit that is not an ancestor. It also fails if the
-// code that the row measures has changed since this commit and the row does not state the change.
+// TestHeadlinesAreNotStale fails if a figure of BENCHMARKS.md names a commit that is not an ancestor. It also fails if
+// the code that the figure measures has changed since this commit and the page does not state the change.
 func TestHeadlinesAreNotStale(t *testing.T) {
 	needGit(t)
 	if out, err := exec.CommandContext(t.Context(), "git", "-C", repository, "rev-parse", "--is-shallow-repository").
@@ -27,7 +27,7 @@ func TestHeadlinesAreNotStale(t *testing.T) {
 	}
 }
 
-// TestStaleHeadlinesAreFound runs the check in a repository with one row.
+// TestStaleHeadlinesAreFound runs the check in a repository with one row, and with one line for each other figure.
 func TestStaleHeadlinesAreFound(t *testing.T) {
 	needGit(t)
 	dir := t.TempDir()
@@ -67,20 +67,33 @@ func TestStaleHeadlinesAreFound(t *testing.T) {
 	run(false, "", "git", "add", ".")
 	run(false, "", "git", "commit", "-qm", "one")
 	commit := run(false, "", "git", "rev-parse", "--short=8", "HEAD")
+	text := func(name string) string { // the form that scripts/five_figures.sh writes
+		return "\nMeasured at " + commit + ", 2026-11-28 (code of `" + name + "`), with 2 CPUs.\n"
+	}
+	others := text("five_figures") + text("h100") + text("amx")
 	row := func(commit string) {
 		write("BENCHMARKS.md", "<!-- headlines: scripts/headlines.sh writes these rows -->\n\n| JPEG | 1 | 2 | 0.5 | | `decoding` | measured at "+
-			commit+", 2026-11-28 |\n\n<!-- end of headlines -->\n")
+			commit+", 2026-11-28 |\n\n<!-- end of headlines -->\n"+others)
 	}
 	const check, mark = "--check", "--mark"
 	row(commit)
-	run(false, "no row is stale", "scripts/headlines.sh", check)
+	run(false, "no figure is stale", "scripts/headlines.sh", check)
 	write("engine/data/jpeg/jpeg_test.go", "package jpeg // the row does not depend on tests\n")
-	run(false, "no row is stale", "scripts/headlines.sh", check)
+	run(false, "no figure is stale", "scripts/headlines.sh", check)
 	write("engine/data/jpeg/jpeg.go", "package jpeg // changed\n")
 	run(true, "JPEG: stale: 1 files changed since "+commit, "scripts/headlines.sh", check)
-	run(false, "no row is stale", "scripts/headlines.sh", mark)
-	run(false, "no row is stale", "scripts/headlines.sh", check)
+	run(false, "no figure is stale", "scripts/headlines.sh", mark)
+	run(false, "no figure is stale", "scripts/headlines.sh", check)
 	run(false, "code changed since, 2026-11-28", "cat", "BENCHMARKS.md")
+	write("cuda/src/sum.cu", "// new\n")
+	run(false, "", "git", "add", "cuda")
+	run(true, "h100: stale: 1 files changed since "+commit, "scripts/headlines.sh", check)
+	run(false, "no figure is stale", "scripts/headlines.sh", mark)
+	run(false, commit+", code changed since, 2026-11-28 (code of `h100`)", "cat", "BENCHMARKS.md")
+	run(false, commit+", 2026-11-28 (code of `five_figures`)", "cat", "BENCHMARKS.md")
+	others = text("five_figures") + text("h100")
+	row(commit)
+	run(true, "amx: no line names the commit", "scripts/headlines.sh", check)
 	row("0123456789")
 	run(true, "commit 0123456789 is not an ancestor of HEAD", "scripts/headlines.sh", check)
 	row("")
