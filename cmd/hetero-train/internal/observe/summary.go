@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -67,7 +68,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	if r.Steps == 0 || r.Samples == 0 {
 		return
 	}
-	rows := append(screen.results(r), SummaryRows(s)...)
+	rows := slices.Concat(UseRows(s), screen.results(r), SummaryRows(s))
 	rows = append(rows, Row{"files", filesOf(a, s)})
 	screen.Log(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(),
 		"table", filepath.Join(a.Folder.Dir, "results", "results.md"))
@@ -160,6 +161,19 @@ func (c *Console) results(r train.Result) []Row {
 			Row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})
 	}
 	return rows
+}
+
+// UseRows returns the first row of the table: the first sentence of the dashboard's page. It returns none if the summary
+// has no account of a step.
+func UseRows(s *analysis.Summary) []Row {
+	if s == nil || s.Bottleneck == nil {
+		return nil
+	}
+	text := account.Sentence(float64(s.Bottleneck.Parts.Useful), float64(s.Bottleneck.Step), s.Ranks, false)
+	if text == "" {
+		return nil
+	}
+	return []Row{{"useful work", text}}
 }
 
 // SummaryRows returns the rows that the records of the whole run determine.

@@ -46,6 +46,13 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got := Table(nil, slow); !strings.Contains(got, " 0.4000 ") || !strings.Contains(got, " 1234 ") {
 		t.Errorf("samples/s of slow ranks: got\n%s", got)
 	}
+	s.Bottleneck.Step, s.Bottleneck.Parts.Useful = 0.112, 0.07
+	if got := UseRows(s); len(got) != 1 || got[0].Value != "The cluster did 63 % of what it could." {
+		t.Errorf("got %v", got)
+	}
+	if got := UseRows(nil); got != nil {
+		t.Errorf("without records: got %v", got)
+	}
 	if got := SummaryRows(nil); got != nil {
 		t.Errorf("without records: got %v", got)
 	}

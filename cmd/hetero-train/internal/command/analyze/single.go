@@ -60,8 +60,9 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		if i > 0 {
 			fmt.Fprintln(a.Env.Stdout)
 		}
-		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s", s.Run, stateOf(s))},
-			{Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
+		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s", s.Run, stateOf(s))}}
+		rows = append(rows, observe.UseRows(s)...)
+		rows = append(rows, observe.Row{Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)})
 		if s.LastEval != nil {
 			rows = append(rows, observe.Row{Name: "last evaluation", Value: evaluation(s.LastEval)})
 		}

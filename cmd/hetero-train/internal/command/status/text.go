@@ -114,6 +114,9 @@ func headOf(v runs.View) []string {
 	if v.State.Why != "" {
 		lines = append(lines, v.State.Why)
 	}
+	if a := accountShown(v); a.Step > 0 {
+		lines = append(lines, account.Sentence(a.Useful, a.Step, len(v.Ranks), v.State.Kind == runs.Running))
+	}
 	if v.Lacking != "" {
 		lines = append(lines, v.Lacking)
 	}
@@ -285,6 +288,28 @@ func titleOf(v runs.View) string {
 		text += " | a step: " + a.Text(noisy)
 	}
 	return text
+}
+
+// accountShown returns the account of which the first sentence of the dashboard's page states the useful work. While the
+// run trains, it is that of the newest window, or before the first window that of the newest decision. After its end, it
+// is that of the summary. The account is empty without such an account.
+func accountShown(v runs.View) (a account.Account) {
+	of := func(parts map[string]float64) func(string) float64 {
+		return func(name string) float64 { return parts[name] }
+	}
+	if v.State.Kind != runs.Running {
+		if s := v.Account; s != nil {
+			a = account.Of(s.Seconds, of(s.Parts))
+		}
+		return a
+	}
+	if n := len(v.Verdicts); n > 0 && v.Verdicts[n-1].Seconds > 0 && v.Verdicts[n-1].Parts != nil {
+		return account.Of(v.Verdicts[n-1].Seconds, of(v.Verdicts[n-1].Parts))
+	}
+	if v.Decision != nil {
+		return accountOf(v.Decision)
+	}
+	return a
 }
 
 // accountOf returns the parts of a step according to a decision. The account is empty if the decision has no times.

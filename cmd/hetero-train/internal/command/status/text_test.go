@@ -108,6 +108,7 @@ func TestFiguresOfTheWholeRunSaySo(t *testing.T) {
 func TestTextOfARun(t *testing.T) {
 	v := viewOf(2)
 	const want = `a: running, step 51 of 200 (26 %), about 1m29s left
+The cluster does 17 % of what it could.
 resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms | training time 12.0 s
 
 [Load Balancer Status] step 40 | hybrid | imbalance 50.0 % | 98.7 % of the oracle | a step: 600.0 ms = 100.0 useful + 500.0 data
@@ -122,6 +123,7 @@ alert: step 40: rank 1 is slower than usual
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	const narrow = `a: running, step 51 of 200 (26 %), about 1m29s left
+The cluster does 17 % of what it could.
 resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 50: 200.0 ms |
   training time 12.0 s
 
@@ -162,13 +164,39 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	}
 }
 
+// The first sentence has the account of the dashboard's page: the newest window, or before it the newest decision; after
+// the end, the summary.
+func TestTheSentenceHasTheAccountOfThePage(t *testing.T) {
+	v := viewOf(2)
+	v.Verdicts = []runs.Verdict{{BottleneckEvent: runtime.BottleneckEvent{Seconds: 1,
+		Parts: map[string]float64{"useful": 0.8, "noise": 0.2}}}}
+	summary := &runs.Account{Seconds: 2, Parts: map[string]float64{"useful": 1.2, "data": 0.8}}
+	for _, test := range []struct {
+		kind    runs.Kind
+		account *runs.Account
+		want    string // "": no sentence
+	}{
+		{runs.Running, nil, "The cluster does 80 % of what it could."},
+		{runs.Running, summary, "The cluster does 80 % of what it could."},
+		{runs.Finished, summary, "The cluster did 60 % of what it could."},
+		{runs.Crashed, nil, ""}, // the newest window is not the whole run
+	} {
+		v.State.Kind, v.Account = test.kind, test.account
+		got := Text(v, 0, 0)
+		if test.want == "" && strings.Contains(got, "of what it could") || !strings.Contains(got, test.want) {
+			t.Errorf("%v: got\n%s\nwant %q", test.kind, got, test.want)
+		}
+	}
+}
+
 // TestTextOfARunThatHasEnded: the figures are those of the whole run, and not those of its last step.
 func TestTextOfARunThatHasEnded(t *testing.T) {
 	v := viewOf(2)
 	v.State.Kind, v.Totals = runs.Finished, runs.Totals{Seconds: 48.25, StepSeconds: 0.24125, SamplesPerSecond: 265.3,
 		Ended: true}
+	v.Account = &runs.Account{From: 3, To: 51, Seconds: 0.24, Parts: map[string]float64{"useful": 0.15, "data": 0.09}}
 	got := Text(v, 0, 0)
-	for _, want := range []string{" | mean step 241.2 ms | training time 48.2 s\n",
+	for _, want := range []string{"\nThe cluster did 63 % of what it could.\n", " | mean step 241.2 ms | training time 48.2 s\n",
 		"\nCluster Throughput: 265.3 samples/s (whole run)\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant also %q", got, want)
