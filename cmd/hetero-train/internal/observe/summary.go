@@ -163,8 +163,8 @@ func (c *Console) results(r train.Result) []Row {
 	return rows
 }
 
-// UseRows returns the first row of the table: the first sentence of the dashboard's page. It returns none if the summary
-// has no account of a step.
+// UseRows returns the first row of the table: the first sentence of the dashboard's page. It returns none if the
+// summary has no account of a step.
 func UseRows(s *analysis.Summary) []Row {
 	if s == nil || s.Bottleneck == nil {
 		return nil

@@ -26,7 +26,7 @@ func withMemory(v runs.View) runs.View {
 // The lines about memory leave room for the ranks of a small terminal.
 func TestMemoryLeavesRoomForTheRanks(t *testing.T) {
 	for _, c := range []struct{ ranks, height, memory int }{
-		{1, 24, 1}, {2, 24, 2}, {4, 24, 4}, {4, 22, 2}, {4, 21, 1}, {40, 40, 1},
+		{1, 24, 1}, {2, 24, 2}, {4, 24, 4}, {4, 23, 2}, {4, 22, 1}, {40, 40, 1},
 	} {
 		v := withMemory(viewOf(c.ranks))
 		v.Ranks[c.ranks-1].Memory.Used = 4 << 29 // the rank that is nearest its limit

@@ -290,9 +290,9 @@ func titleOf(v runs.View) string {
 	return text
 }
 
-// accountShown returns the account of which the first sentence of the dashboard's page states the useful work. While the
-// run trains, it is that of the newest window, or before the first window that of the newest decision. After its end, it
-// is that of the summary. The account is empty without such an account.
+// accountShown returns the account of the first sentence of the dashboard's page. While the run trains, it is that of
+// the newest window, or before the first window that of the newest decision. After the end of the run, it is that of
+// the summary. The account is empty if there is none of them.
 func accountShown(v runs.View) (a account.Account) {
 	of := func(parts map[string]float64) func(string) float64 {
 		return func(name string) float64 { return parts[name] }

@@ -164,8 +164,8 @@ func TestTextShowsRanksThatNeedAttention(t *testing.T) {
 	}
 }
 
-// The first sentence has the account of the dashboard's page: the newest window, or before it the newest decision; after
-// the end, the summary.
+// The first sentence has the account of the dashboard's page: that of the newest window, and after the end that of the
+// summary.
 func TestTheSentenceHasTheAccountOfThePage(t *testing.T) {
 	v := viewOf(2)
 	v.Verdicts = []runs.Verdict{{BottleneckEvent: runtime.BottleneckEvent{Seconds: 1,
