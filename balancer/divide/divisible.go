@@ -1,28 +1,35 @@
 package divide
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Divisible returns the time of the slowest rank, in s, if shares could be any real numbers. It divides the batch among
 // the ranks with shares[r] > 0. most contains the largest shares of the ranks.
-func Divisible(total int, curves []Curve, shares, most []int) float64 {
+func Divisible(total int, curves []Scaled, shares, most []int) float64 {
 	low, high := 0.0, 0.0
-	for r, c := range curves {
+	for r := range curves {
 		if shares[r] > 0 {
-			high = max(high, c.At(float64(shares[r])))
+			high = max(high, curves[r].At(float64(shares[r])))
 		}
 	}
 	top := high
-	ascents := make([]Curve, len(shares))
-	for r, c := range curves {
-		ascents[r] = c.smoothed().ascent()
+	ascents := slices.Clone(curves)
+	for r := range curves {
+		c := &curves[r]
+		if rises, _ := c.isValid(); !rises {
+			ascents[r] = Scaled{Points: NewPoints(c.Whole().smoothed().ascent(), false)}
+		}
 	}
 	ends := make([]float64, len(shares)) // times of the largest shares
-	for r, c := range ascents {
-		ends[r] = c.At(float64(most[r]))
+	for r := range ascents {
+		ends[r] = ascents[r].At(float64(most[r]))
 	}
 	sum := func(seconds float64) (samples float64) {
-		for r, c := range ascents {
+		for r := range ascents {
 			if shares[r] > 0 {
+				c := &ascents[r]
 				samples += c.inverse(seconds, float64(most[r]), ends[r])
 			}
 		}

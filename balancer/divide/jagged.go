@@ -2,6 +2,7 @@ package divide
 
 import (
 	"container/heap"
+	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -19,22 +20,99 @@ import (
 type jagged struct {
 	units
 	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
+	// high is the longer time that bracket returns, in s. upper is the largest index of the times of each rank that is
+	// within it.
+	high  float64
+	upper []int32
+	backs []back
 }
 
-// jagged finds the division with the shortest time, for curves of any form. known is a division within the limits.
-func (u units) jagged(curves []Curve, known []int) []int {
+// jagged finds the division with the shortest time, for curves of any form. It returns nil if it finds no time within
+// which a division exists.
+func (u units) jagged(curves []Scaled) []int {
+	const tries = 8
+	within := u.guessJagged(curves)
+	for range tries {
+		if times := u.timesWithin(curves, within); times != nil {
+			j := jagged{units: u, times: times, backs: make([]back, len(times)), high: -1}
+			if j.divide(within, nil) {
+				return u.divideJagged(times, within, nil)
+			}
+		}
+		within *= 1.1
+	}
+	return nil
+}
+
+// jaggedWithin is jagged for a known division within the limits. A slow known division takes longer, and does not change
+// the result.
+func (u units) jaggedWithin(curves []Scaled, known []int) []int {
 	within := 0.0
 	for r, n := range known {
 		if n > 0 {
 			within = max(within, curves[r].At(float64(u.samples(r, n))))
 		}
 	}
-	j := jagged{u, make([][]float64, len(curves))}
-	for r, c := range curves {
+	return u.divideJagged(u.timesWithin(curves, within), within, known)
+}
+
+// guessJagged returns a time within which a sample of the ranks finishes about its part of the batch. A wrong guess
+// costs time, and does not change the result.
+func (u units) guessJagged(curves []Scaled) float64 {
+	const most, margin = 1024, 1.02
+	n := min(len(curves), most)
+	ranks := make([]int, 0, n)
+	highest := 0.0
+	for i := range n {
+		r := i
+		if n < len(curves) {
+			_, part := math.Modf(float64(i) * (math.Phi - 1))
+			r = int(part * float64(len(curves)))
+		}
 		if u.limit[r] > 0 {
-			j.times[r] = u.timesOf(r, c, within)
+			ranks = append(ranks, r)
+			c := &curves[r]
+			for k := range c.Points.Curve {
+				highest = max(highest, c.seconds(k))
+			}
+			highest = max(highest, c.At(float64(u.samples(r, u.limit[r]))))
 		}
 	}
+	want := int(float64(u.total) * float64(n) / float64(len(curves)))
+	low, high := 0.0, highest
+	for range 20 {
+		middle, sum := (low+high)/2, 0
+		for _, r := range ranks {
+			sum += max(u.upTo(r, &curves[r], middle)-1, u.fewest(r))
+		}
+		if sum >= want {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high * margin
+}
+
+// timesWithin returns the times of each rank for its fewest units and for each further unit, up to the most that it may
+// finish within seconds.
+func (u units) timesWithin(curves []Scaled, seconds float64) [][]float64 {
+	times := make([][]float64, len(curves))
+	room := memory{ranks: len(curves)}
+	for r := range curves {
+		if u.limit[r] > 0 {
+			few := u.fewest(r)
+			times[r] = room.take(r, max(u.upTo(r, &curves[r], seconds), few)-few+1)
+			u.timesOf(r, &curves[r], times[r])
+		}
+	}
+	return times
+}
+
+// divideJagged finds the division with the shortest time. times has the times of each rank for its fewest units and for
+// each further unit, at least up to within, the time of the known division.
+func (u units) divideJagged(times [][]float64, within float64, known []int) []int {
+	j := jagged{units: u, times: times, backs: make([]back, len(times))}
 	low, high := j.bracket(within)
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
@@ -54,77 +132,132 @@ func (u units) jagged(curves []Curve, known []int) []int {
 	if i == len(candidates) {
 		return known
 	}
-	best := make([]int, len(curves))
+	best := make([]int, len(times))
 	j.divide(candidates[i], best)
 	return best
 }
 
 // bracket returns two times that are close to each other. Within low, the ranks together finish too few units; within
-// high, they finish enough.
+// high, they finish enough. It skips ranks that finish the same number of units within both times.
 func (j *jagged) bracket(within float64) (low, high float64) {
-	low, high = -within, within // times of 0 are above low
-	for range 20 {              // a millionth of the time: few shares lie between
-		middle, sum := low+(high-low)/2, 0
-		for r, times := range j.times {
-			if len(times) > 0 {
-				top := len(times) - 1
-				for top >= 0 && times[top] > middle {
-					top--
-				}
-				if top < 0 { // no rank is left out
-					sum = -1
-					break
-				}
-				sum += j.fewest(r) + top
-			}
-		}
-		if sum < j.total {
-			low = middle
-		} else {
-			high = middle
+	// tops within low and within high, by rank
+	lower, upper := make([]int32, len(j.times)), make([]int32, len(j.times))
+	open, settled := make([]int, 0, len(j.times)), 0
+	for r, times := range j.times {
+		if lower[r], upper[r] = -1, int32(len(times)-1); len(times) > 0 {
+			open = append(open, r)
 		}
 	}
+	tops := make([]int32, len(open))
+	low, high = -within, within // times of 0 are above low
+	for range 20 {              // a millionth of the time: few shares lie between
+		middle, sum := low+(high-low)/2, settled
+		for i, r := range open {
+			times, top := j.times[r], upper[r]
+			for top > lower[r] && times[top] > middle {
+				top--
+			}
+			if top < 0 { // no rank is left out
+				sum = -1
+				break
+			}
+			tops[i] = top
+			sum += j.fewest(r) + int(top)
+		}
+		side := lower
+		if sum >= j.total {
+			high, side = middle, upper
+		} else if low = middle; sum < 0 {
+			continue // lower remains a lower bound
+		}
+		rest := open[:0]
+		for i, r := range open {
+			if side[r] = tops[i]; lower[r] < upper[r] {
+				rest = append(rest, r)
+			} else {
+				settled += j.fewest(r) + int(upper[r])
+			}
+		}
+		open = rest
+	}
+	j.high, j.upper = high, upper
 	return low, high
 }
 
-// timesOf returns the times of a rank for its fewest units and for each further unit, up to the most that it may finish
-// within seconds.
-func (u units) timesOf(rank int, c Curve, within float64) []float64 {
-	few := u.fewest(rank)
-	times := make([]float64, max(u.upTo(rank, c, within), few)-few+1)
-	at := 0 // the first point that is not below the share, as in [Curve.At]
+// timesOf writes the times of a rank for its fewest units and for each further unit.
+func (u units) timesOf(rank int, s *Scaled, times []float64) {
+	c, few := s.Points.Curve, u.fewest(rank)
+	at := s.next(float64(u.samples(rank, few)))
+	known, before := -1, Point{} // the last point, and its index
 	for n := range times {
 		samples := float64(u.samples(rank, few+n))
 		for at < len(c) && c[at].Samples < samples {
 			at++
 		}
 		if at == 0 || at == len(c) {
-			times[n] = c.At(samples)
-		} else {
-			times[n] = Between(c[at-1], c[at], samples)
+			times[n] = s.At(samples)
+			continue
 		}
+		if known != at-1 {
+			before = s.point(at - 1)
+		}
+		p := s.point(at)
+		times[n] = Between(before, p, samples)
+		known, before = at, p
 	}
-	return times
 }
 
 // upTo returns an upper bound of the units that a rank finishes within seconds.
-func (u units) upTo(rank int, c Curve, seconds float64) int {
-	i := len(c) - 1
-	for i >= 0 && c[i].Seconds > seconds {
-		i--
+func (u units) upTo(rank int, s *Scaled, seconds float64) int {
+	within := seconds * (1 + 1e-9) // more than the rounding error of the factors
+	if seconds >= MostSeconds {
+		within = math.Inf(1)
+	}
+	for _, factor := range s.Factors {
+		if factor != 0 {
+			within /= factor
+		}
+	}
+	c, lowest := s.Points.Curve, s.lowestFrom()
+	low, high := 0, len(c) // the last point that may be within seconds is before low
+	for low < high {
+		if middle := (low + high) / 2; lowest[middle] > within {
+			high = middle
+		} else {
+			low = middle + 1
+		}
 	}
 	samples := float64(u.samples(rank, u.limit[rank]))
-	if i+1 < len(c) {
+	if i := low - 1; i+1 < len(c) {
 		samples = min(samples, c[i+1].Samples)
-	} else if i > 0 && c[i].Seconds > c[i-1].Seconds { // the curve continues with the slope of its last two points
-		a, b := c[i-1], c[i]
-		samples = min(samples, b.Samples+1+(seconds-b.Seconds)*((b.Samples-a.Samples)/(b.Seconds-a.Seconds)))
+	} else if i > 0 { // the curve continues with the slope of its last two points
+		if a, b := s.point(i-1), s.point(i); b.Seconds > a.Seconds {
+			samples = min(samples,
+				b.Samples+1+max(seconds-b.Seconds, 0)*((b.Samples-a.Samples)/(b.Seconds-a.Seconds)))
+		}
 	}
 	n := int(samples)
 	if rank == u.last {
 		n -= u.rest
 	}
 	return min(n/u.size+1, u.limit[rank])
+}
+
+// memory gives out lists of times from large pieces of memory, because one piece for each rank takes longer.
+type memory struct {
+	ranks int
+	free  []float64
+}
+
+// take returns a list of n zeros for a rank. The ranks take memory in order.
+func (m *memory) take(rank, n int) []float64 {
+	if len(m.free) < n {
+		const piece = 1 << 16
+		m.free = make([]float64, max(n, min(n*(m.ranks-rank), piece)))
+	}
+	list := m.free[:n:n]
+	m.free = m.free[n:]
+	return list
 }
 
 // back is the number of units that a rank can give back from its top: any number up to run, and some numbers up to
@@ -135,34 +268,52 @@ type back struct {
 
 // divide reports whether a division exists within a time, and writes it to shares if they are not nil.
 func (j *jagged) divide(seconds float64, shares []int) bool {
-	backs := make([]back, len(j.times))
-	excess, pool := -j.total, 0
+	backs := j.backs
+	excess := -j.total
 	for r, times := range j.times {
 		if len(times) == 0 {
 			continue
 		}
-		b := back{top: len(times) - 1}
-		for b.top >= 0 && times[b.top] > seconds {
-			b.top--
+		top := len(times) - 1
+		if seconds <= j.high {
+			top = int(j.upper[r])
 		}
-		if b.top < 0 {
+		for top >= 0 && times[top] > seconds {
+			top--
+		}
+		if top < 0 {
 			return false
 		}
-		for b.run < b.top && times[b.top-b.run-1] <= seconds {
-			b.run++
-		}
-		for n := range b.top {
-			if times[n] <= seconds {
-				b.most = b.top - n
-				break
-			}
-		}
-		backs[r] = b
-		excess += j.fewest(r) + b.top
-		pool += b.run
+		backs[r] = back{top: top}
+		excess += j.fewest(r) + top
 	}
 	if excess < 0 {
 		return false
+	}
+	pool := 0
+	for r, times := range j.times {
+		if len(times) == 0 {
+			continue
+		}
+		if pool >= excess && shares == nil { // the other ranks need not give back any units
+			return true
+		}
+		b := &backs[r]
+		for b.run < b.top && times[b.top-b.run-1] <= seconds {
+			b.run++
+		}
+		pool += b.run
+	}
+	if excess > pool {
+		for r, times := range j.times {
+			b := &backs[r]
+			for n := range b.top {
+				if times[n] <= seconds {
+					b.most = b.top - n
+					break
+				}
+			}
+		}
 	}
 	var sums [][]uint64 // numbers of units that the first ranks in order can give back together
 	var order []int

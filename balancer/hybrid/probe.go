@@ -38,7 +38,7 @@ func (p *prober) probe(reach divide.Batch, inUse []int) (next []int, reason stri
 	if p.quiet++; p.opts.Objective != balancer.Time || p.quiet < p.patience || p.model.Windows() <= 1 {
 		return nil, ""
 	}
-	now, _ := divide.Slowest(p.model.Cautious(), inUse)
+	now, _ := divide.SlowestScaled(p.model.Cautious(), inUse)
 	if next, reason = p.mostValuable(p.withoutExcluded(reach, inUse), inUse, now); next != nil {
 		p.quiet, p.running = 0, true
 	}
@@ -90,7 +90,7 @@ func (p *prober) optimistic(batch divide.Batch, inUse []int, now float64) []int 
 	if best == nil {
 		return nil
 	}
-	if possible, _ := divide.Slowest(curves, best); 1-possible/now < leastGain {
+	if possible, _ := divide.SlowestScaled(curves, best); 1-possible/now < leastGain {
 		return nil
 	}
 	return best
@@ -101,9 +101,10 @@ func (p *prober) optimistic(batch divide.Batch, inUse []int, now float64) []int 
 // turn out to be worse.
 func (p *prober) pays(next []int, now float64) bool {
 	ranks := make([]prospect, len(next))
-	for r, curve := range p.model.Mean() {
+	curves := p.model.Mean()
+	for r := range curves {
 		if next[r] > 0 && p.model.Known(r) {
-			ranks[r].best, ranks[r].bestError = curve.At(float64(next[r])), p.model.Sigma(r, next[r])
+			ranks[r].best, ranks[r].bestError = curves[r].At(float64(next[r])), p.model.Sigma(r, next[r])
 		}
 	}
 	random, gain, cost := draws(0), 0.0, 0.0
@@ -159,8 +160,8 @@ func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, ran
 	if next = p.fastest(batch, curves, inUse); next == nil {
 		return nil, -1
 	}
-	now, _ := divide.Slowest(curves, inUse)
-	if then, _ := divide.Slowest(curves, next); then > now*(1+probeCost) {
+	now, _ := divide.SlowestScaled(curves, inUse)
+	if then, _ := divide.SlowestScaled(curves, next); then > now*(1+probeCost) {
 		return nil, -1
 	}
 	p.running = true
