@@ -1,7 +1,6 @@
 package divide
 
 import (
-	"container/heap"
 	"math"
 	"math/bits"
 	"slices"
@@ -150,8 +149,12 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 	}
 	tops := make([]int32, len(open))
 	low, high = -within, within // times of 0 are above low
-	for range 20 {              // a millionth of the time: few shares lie between
+	const near, exact = 1. / 16, 1e-6
+	for round := 0; round < 40 && high-low > exact*within; round++ { // few shares lie between the two times
 		middle, sum := low+(high-low)/2, settled
+		if round == 0 { // the known division is often a good one
+			middle = high * (1 - near)
+		}
 		for i, r := range open {
 			times, top := j.times[r], upper[r]
 			for top > lower[r] && times[top] > middle {
@@ -186,24 +189,29 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 
 // timesOf writes the times of a rank for its fewest units and for each further unit.
 func (u units) timesOf(rank int, s *Scaled, times []float64) {
-	c, few := s.Points.Curve, u.fewest(rank)
-	at := s.next(float64(u.samples(rank, few)))
+	c, samples := s.Points.Curve, float64(u.samples(rank, u.fewest(rank)))
+	at := s.next(samples)
 	known, before := -1, Point{} // the last point, and its index
 	for n := range times {
-		samples := float64(u.samples(rank, few+n))
 		for at < len(c) && c[at].Samples < samples {
 			at++
 		}
 		if at == 0 || at == len(c) {
 			times[n] = s.At(samples)
+			samples += float64(u.size)
 			continue
 		}
 		if known != at-1 {
 			before = s.point(at - 1)
 		}
 		p := s.point(at)
-		times[n] = Between(before, p, samples)
+		if p.Samples == samples { // as [Between], whose ratio is 1
+			times[n] = before.Seconds + (p.Seconds - before.Seconds)
+		} else {
+			times[n] = Between(before, p, samples)
+		}
 		known, before = at, p
+		samples += float64(u.size)
 	}
 }
 
@@ -362,21 +370,24 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 			}
 		}
 	}
-	queue := &slowest{j: j, backs: backs}
+	queue := make(slowest, 0, len(shares))
 	for r := range shares {
-		if !fixed[r] && backs[r].run > 0 {
-			queue.ranks = append(queue.ranks, r)
+		if b := &backs[r]; !fixed[r] && b.run > 0 {
+			queue = append(queue, slow{j.times[r][b.top], r})
 		}
 	}
-	heap.Init(queue)
+	queue.order()
 	for ; left > 0; left-- {
-		r := queue.ranks[0]
-		backs[r].top--
-		if backs[r].run--; backs[r].run == 0 {
-			heap.Pop(queue)
+		r := queue[0].rank
+		b := &backs[r]
+		b.top--
+		if b.run--; b.run == 0 {
+			queue[0] = queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
 		} else {
-			heap.Fix(queue, 0)
+			queue[0].seconds = j.times[r][b.top]
 		}
+		queue.sink(0)
 	}
 	for r := range shares {
 		if len(j.times[r]) > 0 {
@@ -414,22 +425,47 @@ func highest(sums []uint64, most int) int {
 	return 64*i + 63 - bits.LeadingZeros64(word)
 }
 
-// slowest is a heap of ranks, the slowest first; ties go to the lower rank.
-type slowest struct {
-	j     *jagged
-	backs []back
-	ranks []int
+// slow is a rank with its time, in s.
+type slow struct {
+	seconds float64
+	rank    int
 }
 
-func (q *slowest) Len() int { return len(q.ranks) }
-func (q *slowest) Less(a, b int) bool {
-	ra, rb := q.ranks[a], q.ranks[b]
-	ta, tb := q.j.times[ra][q.backs[ra].top], q.j.times[rb][q.backs[rb].top]
-	return ta > tb || ta == tb && ra < rb
+// slowest is a heap of ranks, the slowest first; ties go to the lower rank. The times are in the heap, because those of
+// many ranks are not in the cache of the processor.
+type slowest []slow
+
+// before reports whether a comes before b.
+func (a slow) before(b slow) bool {
+	return a.seconds > b.seconds || a.seconds == b.seconds && a.rank < b.rank
 }
-func (q *slowest) Swap(a, b int) { q.ranks[a], q.ranks[b] = q.ranks[b], q.ranks[a] }
-func (q *slowest) Push(any)      {}
-func (q *slowest) Pop() any {
-	q.ranks = q.ranks[:len(q.ranks)-1]
-	return nil
+
+// order makes a heap of the ranks.
+func (q slowest) order() {
+	for i := len(q)/2 - 1; i >= 0; i-- {
+		q.sink(i)
+	}
+}
+
+// sink moves element i behind the slower ranks below it.
+func (q slowest) sink(i int) {
+	if i >= len(q) {
+		return
+	}
+	moved := q[i]
+	for {
+		child := 2*i + 1
+		if child >= len(q) {
+			break
+		}
+		if child+1 < len(q) && q[child+1].before(q[child]) {
+			child++
+		}
+		if !q[child].before(moved) {
+			break
+		}
+		q[i] = q[child]
+		i = child
+	}
+	q[i] = moved
 }

@@ -95,10 +95,8 @@ func (s *Scaled) Scale(factor float64) {
 	*s = Scaled{Points: NewPoints(s.Whole(), false), Factors: [3]float64{factor}}
 }
 
-// seconds returns the time of a point.
-func (s *Scaled) seconds(i int) float64 {
-	p := &s.Points.Curve[i]
-	seconds := p.Seconds
+// scaled returns a time of the points times the factors.
+func (s *Scaled) scaled(seconds float64) float64 {
 	for _, factor := range s.Factors {
 		if factor == 0 {
 			break
@@ -107,6 +105,13 @@ func (s *Scaled) seconds(i int) float64 {
 			seconds = MostSeconds
 		}
 	}
+	return seconds
+}
+
+// seconds returns the time of a point.
+func (s *Scaled) seconds(i int) float64 {
+	p := &s.Points.Curve[i]
+	seconds := s.scaled(p.Seconds)
 	if s.PerSample == 0 {
 		return seconds
 	}

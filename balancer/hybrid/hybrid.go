@@ -33,9 +33,11 @@ func newPolicy(o balancer.Options) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	equal, err := o.Divide(slices.Repeat([]float64{1}, o.Ranks))
-	if err != nil {
-		return nil, err
+	equal := slices.Clone(start)
+	if o.Scores != nil {
+		if equal, err = o.Divide(slices.Repeat([]float64{1}, o.Ranks)); err != nil {
+			return nil, err
+		}
 	}
 	active, limits := make([]bool, o.Ranks), o.Capacities(o.Ranks)
 	for r, n := range start {
