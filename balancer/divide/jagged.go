@@ -370,6 +370,7 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 			}
 		}
 	}
+	left -= j.giveBack(backs, fixed, seconds, left)
 	queue := make(slowest, 0, len(shares))
 	for r := range shares {
 		if b := &backs[r]; !fixed[r] && b.run > 0 {
@@ -394,6 +395,48 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 			shares[r] = j.fewest(r) + backs[r].top
 		}
 	}
+}
+
+// giveBack makes the ranks that are not fixed give back their slowest units, nearly left units in all, and returns their
+// number. If one unit after the other of the slowest rank is given back, all units above a time are given back before
+// the others. giveBack finds such a time, so that only few units remain.
+func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int) (given int) {
+	const few = 256
+	if left <= few {
+		return 0
+	}
+	// slower returns the number of units of a rank that it gives back while they take longer than a time.
+	slower := func(r int, seconds float64) (n int) {
+		b, times := &backs[r], j.times[r]
+		for n < b.run && times[b.top-n] > seconds {
+			n++
+		}
+		return n
+	}
+	low, high := 0.0, seconds // within high, at most left units are given back
+	for range 20 {
+		middle, sum := (low+high)/2, 0
+		for r := range backs {
+			if !fixed[r] {
+				sum += slower(r, middle)
+			}
+			if sum > left {
+				break
+			}
+		}
+		if sum > left {
+			low = middle
+		} else if high = middle; left-sum <= few {
+			break
+		}
+	}
+	for r := range backs {
+		if !fixed[r] {
+			n := slower(r, high)
+			backs[r].top, backs[r].run, given = backs[r].top-n, backs[r].run-n, given+n
+		}
+	}
+	return given
 }
 
 // add returns the sums that are possible with one more rank.

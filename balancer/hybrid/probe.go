@@ -143,24 +143,28 @@ func (p *prober) cost(slower float64) float64 {
 // gets an earlier share.
 func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, rank int) {
 	batch.Limits, batch.Least = batch.Capacities(len(inUse)), slices.Clone(batch.Least)
+	curves := p.model.Mean()
 	rank = -1
+	longest := 0.0 // time of these ranks, s
 	for r, n := range inUse {
 		if n == 0 {
 			continue
 		}
 		if share := p.model.AskAgain(r, best[r]); share > 0 && share <= batch.Limits[r] {
 			batch.Limits[r], batch.Least[r] = share, share
-			rank = r
+			rank, longest = r, max(longest, curves[r].At(float64(share)))
 		}
 	}
 	if rank < 0 {
 		return nil, -1
 	}
-	curves := p.model.Mean()
+	now, _ := divide.SlowestScaled(curves, inUse)
+	if batch.Unit <= 1 && longest > now*(1+probeCost) { // the shares of the other ranks do not matter
+		return nil, -1
+	}
 	if next = p.fastest(batch, curves, inUse); next == nil {
 		return nil, -1
 	}
-	now, _ := divide.SlowestScaled(curves, inUse)
 	if then, _ := divide.SlowestScaled(curves, next); then > now*(1+probeCost) {
 		return nil, -1
 	}
