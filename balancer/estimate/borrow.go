@@ -62,7 +62,12 @@ func (e *posterior) levelOn(t *typeCurve, scratch *[]float64) (lift, variance fl
 	for i, c := range e.cells {
 		ones[i], off[i] = 1, c.log-t.log(c.samples)
 		copy(l[i*n:i*n+i+1], e.cov[i])
-		l[i*n+i] += t.ratioVariance(c.samples, now.samples) + otherShape(c.samples/now.samples) + 1e-9
+		if c.samples == now.samples {
+			l[i*n+i] += 1e-9
+		} else {
+			r := t.ratio(c.samples, now.samples)
+			l[i*n+i] += r.shape + r.other + 1e-9
+		}
 	}
 	if !cholesky(l, n) {
 		return 0, 0, false
@@ -88,9 +93,13 @@ func (e *posterior) log(samples float64) (value, variance float64) {
 	if e.borrowed == nil {
 		return e.shape.log(samples)
 	}
+	value = e.borrowed.log(samples) + e.lift
 	now := e.cells[e.current].samples
-	return e.borrowed.log(samples) + e.lift,
-		e.liftVariance + e.borrowed.ratioVariance(samples, now) + otherShape(samples/now)
+	if samples == now {
+		return value, e.liftVariance
+	}
+	r := e.borrowed.ratio(samples, now)
+	return value, e.liftVariance + r.shape + r.other
 }
 
 // sigma returns the standard deviation of a share's time, in s.

@@ -32,8 +32,8 @@ const (
 type typeCurve struct {
 	fit    posterior // its cells are the shares that the ranks measured
 	shares shareNumbers
-	logs   []float64   // by number of a share: log of its time; NaN: not yet computed
-	ratios [][]float64 // by numbers of two shares: variance of the log of the ratio of their times; NaN: not yet computed
+	logs   []float64 // by number of a share: log of its time; NaN: not yet computed
+	ratios [][]ratio // by numbers of two shares, the second one first
 	under  memo[hypothetical, *divide.Points]
 	// by largest share: expected times, and times with a margin
 	drawn        memo[int, [2]*divide.Points]
@@ -102,17 +102,30 @@ func (t *typeCurve) ratioVariance(first, second float64) float64 {
 	if first == second {
 		return 0
 	}
+	return t.ratio(first, second).shape
+}
+
+// ratio returns the variances of the log of the ratio of the times of two different shares, computed once.
+func (t *typeCurve) ratio(first, second float64) ratio {
 	from, to := t.shares.of(first), t.shares.of(second)
 	for to >= len(t.ratios) {
 		t.ratios = append(t.ratios, nil)
 	}
-	t.ratios[to] = withRoom(t.ratios[to], from)
-	if variance := t.ratios[to][from]; variance == variance {
-		return variance
+	row := t.ratios[to]
+	for from >= len(row) {
+		row = append(row, ratio{shape: math.NaN()})
 	}
-	variance := t.fit.shape.ratioVariance(first, second)
-	t.ratios[to][from] = variance
-	return variance
+	t.ratios[to] = row
+	if r := &row[from]; r.shape != r.shape {
+		*r = ratio{t.fit.shape.ratioVariance(first, second), otherShape(first / second)}
+	}
+	return row[from]
+}
+
+// ratio contains variances of the log of the ratio of the times of two shares.
+type ratio struct {
+	shape float64 // because of the error of the curve; NaN: not yet computed
+	other float64 // because a rank has another shape ([otherShape])
 }
 
 // withRoom returns a list with an element at an index. Further elements are NaN.
