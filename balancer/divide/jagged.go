@@ -1,7 +1,6 @@
 package divide
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -24,21 +23,33 @@ type jagged struct {
 	high  float64
 	upper []int32
 	backs []back
+	// Times up to least (s) may be missing. deep reports that the result may depend on them.
+	least float64
+	deep  bool
 }
 
 // jagged finds the division with the shortest time, for curves of any form. It returns nil if it finds no time within
 // which a division exists.
 func (u units) jagged(curves []Scaled) []int {
-	const tries = 8
+	const tries, longer = 12, 1.1
 	within := u.guessJagged(curves)
-	for range tries {
-		if times := u.timesWithin(curves, within); times != nil {
+	for near, round := true, 0; round < tries; round++ {
+		if near {
+			n, short := u.jaggedNear(curves, within)
+			if n != nil {
+				return n
+			}
+			near = short
+		}
+		if !near {
+			times := u.timesWithin(curves, within)
 			j := jagged{units: u, times: times, backs: make([]back, len(times)), high: -1}
 			if j.divide(within, nil) {
-				return u.divideJagged(times, within, nil)
+				n, _ := u.divideJagged(times, within, 0, nil)
+				return n
 			}
 		}
-		within *= 1.1
+		within *= longer
 	}
 	return nil
 }
@@ -52,66 +63,73 @@ func (u units) jaggedWithin(curves []Scaled, known []int) []int {
 			within = max(within, curves[r].At(float64(u.samples(r, n))))
 		}
 	}
-	return u.divideJagged(u.timesWithin(curves, within), within, known)
+	n, _ := u.divideJagged(u.timesWithin(curves, within), within, 0, known)
+	return n
 }
 
-// guessJagged returns a time within which a sample of the ranks finishes about its part of the batch. A wrong guess
-// costs time, and does not change the result.
-func (u units) guessJagged(curves []Scaled) float64 {
-	const most, margin = 1024, 1.02
-	n := min(len(curves), most)
-	ranks := make([]int, 0, n)
-	highest := 0.0
-	for i := range n {
-		r := i
-		if n < len(curves) {
-			_, part := math.Modf(float64(i) * (math.Phi - 1))
-			r = int(part * float64(len(curves)))
-		}
-		if u.limit[r] > 0 {
-			ranks = append(ranks, r)
-			c := &curves[r]
-			for k := range c.Points.Curve {
-				highest = max(highest, c.seconds(k))
-			}
-			highest = max(highest, c.At(float64(u.samples(r, u.limit[r]))))
-		}
+// jaggedNear is jagged with the times near a guess only: it leaves out the first units of each rank whose times are all
+// far below the guess. It returns nil if the guess is too short, or if the result may depend on these units.
+func (u units) jaggedNear(curves []Scaled, within float64) (n []int, short bool) {
+	const near = 0.75
+	least := near * within
+	if !(least > 0) {
+		return nil, false
 	}
-	want := int(float64(u.total) * float64(n) / float64(len(curves)))
-	low, high := 0.0, highest
-	for range 20 {
-		middle, sum := (low+high)/2, 0
-		for _, r := range ranks {
-			sum += max(u.upTo(r, &curves[r], middle)-1, u.fewest(r))
-		}
-		if sum >= want {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return high * margin
-}
-
-// timesWithin returns the times of each rank for its fewest units and for each further unit, up to the most that it may
-// finish within seconds.
-func (u units) timesWithin(curves []Scaled, seconds float64) [][]float64 {
-	times := make([][]float64, len(curves))
-	room := memory{ranks: len(curves)}
+	v := u
+	v.floor = make([]int, len(curves))
 	for r := range curves {
 		if u.limit[r] > 0 {
-			few := u.fewest(r)
-			times[r] = room.take(r, max(u.upTo(r, &curves[r], seconds), few)-few+1)
-			u.timesOf(r, &curves[r], times[r])
+			samples := curves[r].allWithin(least)
+			if r == u.last {
+				samples -= u.rest
+			}
+			v.floor[r] = max(u.fewest(r), min(samples/u.size, u.limit[r]))
 		}
 	}
-	return times
+	times := v.timesWithin(curves, within)
+	j := jagged{units: v, times: times, backs: make([]back, len(times)), high: -1, least: least}
+	if !j.divide(within, nil) {
+		return nil, !j.deep
+	}
+	n, deep := v.divideJagged(times, within, least, nil)
+	if deep {
+		return nil, false
+	}
+	return n, false
+}
+
+// allWithin returns a number of samples up to which all shares certainly finish within seconds; 0: unknown.
+func (s *Scaled) allWithin(seconds float64) int {
+	within := seconds * (1 - 1e-9) // less than the rounding error of the factors
+	for _, factor := range s.Factors {
+		if factor != 0 {
+			within /= factor
+		}
+	}
+	highest := s.highestUpTo()
+	low, high := 0, len(highest)
+	for low < high {
+		if middle := (low + high) / 2; highest[middle] > within {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	if low == 0 {
+		return 0
+	}
+	samples := s.Points.Curve[low-1].Samples
+	if s.PerSample*min(samples, s.Largest) > seconds*(1-1e-9) {
+		return 0
+	}
+	return int(samples)
 }
 
 // divideJagged finds the division with the shortest time. times has the times of each rank for its fewest units and for
-// each further unit, at least up to within, the time of the known division.
-func (u units) divideJagged(times [][]float64, within float64, known []int) []int {
-	j := jagged{units: u, times: times, backs: make([]back, len(times))}
+// each further unit, at least up to within, the time of the known division. deep reports that the result is wrong if
+// ranks may have fewer units, with times of at most least.
+func (u units) divideJagged(times [][]float64, within, least float64, known []int) (n []int, deep bool) {
+	j := jagged{units: u, times: times, backs: make([]back, len(times)), least: least}
 	low, high := j.bracket(within)
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
@@ -129,11 +147,11 @@ func (u units) divideJagged(times [][]float64, within float64, known []int) []in
 	candidates = slices.Compact(candidates)
 	i := sort.Search(len(candidates), func(i int) bool { return j.divide(candidates[i], nil) })
 	if i == len(candidates) {
-		return known
+		return known, j.deep
 	}
 	best := make([]int, len(times))
 	j.divide(candidates[i], best)
-	return best
+	return best, j.deep || candidates[i] <= least
 }
 
 // bracket returns two times that are close to each other. Within low, the ranks together finish too few units; within
@@ -187,87 +205,6 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 	return low, high
 }
 
-// timesOf writes the times of a rank for its fewest units and for each further unit.
-func (u units) timesOf(rank int, s *Scaled, times []float64) {
-	c, samples := s.Points.Curve, float64(u.samples(rank, u.fewest(rank)))
-	at := s.next(samples)
-	known, before := -1, Point{} // the last point, and its index
-	for n := range times {
-		for at < len(c) && c[at].Samples < samples {
-			at++
-		}
-		if at == 0 || at == len(c) {
-			times[n] = s.At(samples)
-			samples += float64(u.size)
-			continue
-		}
-		if known != at-1 {
-			before = s.point(at - 1)
-		}
-		p := s.point(at)
-		if p.Samples == samples { // as [Between], whose ratio is 1
-			times[n] = before.Seconds + (p.Seconds - before.Seconds)
-		} else {
-			times[n] = Between(before, p, samples)
-		}
-		known, before = at, p
-		samples += float64(u.size)
-	}
-}
-
-// upTo returns an upper bound of the units that a rank finishes within seconds.
-func (u units) upTo(rank int, s *Scaled, seconds float64) int {
-	within := seconds * (1 + 1e-9) // more than the rounding error of the factors
-	if seconds >= MostSeconds {
-		within = math.Inf(1)
-	}
-	for _, factor := range s.Factors {
-		if factor != 0 {
-			within /= factor
-		}
-	}
-	c, lowest := s.Points.Curve, s.lowestFrom()
-	low, high := 0, len(c) // the last point that may be within seconds is before low
-	for low < high {
-		if middle := (low + high) / 2; lowest[middle] > within {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	samples := float64(u.samples(rank, u.limit[rank]))
-	if i := low - 1; i+1 < len(c) {
-		samples = min(samples, c[i+1].Samples)
-	} else if i > 0 { // the curve continues with the slope of its last two points
-		if a, b := s.point(i-1), s.point(i); b.Seconds > a.Seconds {
-			samples = min(samples,
-				b.Samples+1+max(seconds-b.Seconds, 0)*((b.Samples-a.Samples)/(b.Seconds-a.Seconds)))
-		}
-	}
-	n := int(samples)
-	if rank == u.last {
-		n -= u.rest
-	}
-	return min(n/u.size+1, u.limit[rank])
-}
-
-// memory gives out lists of times from large pieces of memory, because one piece for each rank takes longer.
-type memory struct {
-	ranks int
-	free  []float64
-}
-
-// take returns a list of n zeros for a rank. The ranks take memory in order.
-func (m *memory) take(rank, n int) []float64 {
-	if len(m.free) < n {
-		const piece = 1 << 16
-		m.free = make([]float64, max(n, min(n*(m.ranks-rank), piece)))
-	}
-	list := m.free[:n:n]
-	m.free = m.free[n:]
-	return list
-}
-
 // back is the number of units that a rank can give back from its top: any number up to run, and some numbers up to
 // most.
 type back struct {
@@ -311,6 +248,10 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 			b.run++
 		}
 		pool += b.run
+	}
+	if excess > pool && j.least > 0 {
+		j.deep = true
+		return false
 	}
 	if excess > pool {
 		for r, times := range j.times {
@@ -380,6 +321,7 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 	queue.order()
 	for ; left > 0; left-- {
 		r := queue[0].rank
+		j.deep = j.deep || queue[0].seconds <= j.least
 		b := &backs[r]
 		b.top--
 		if b.run--; b.run == 0 {
@@ -430,6 +372,7 @@ func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int)
 			break
 		}
 	}
+	j.deep = j.deep || high <= j.least
 	for r := range backs {
 		if !fixed[r] {
 			n := slower(r, high)

@@ -12,8 +12,9 @@ type Points struct {
 	rises bool
 	// by whole samples: the first point that is not below; nil: use a binary search
 	first []int32
-	// by point: the shortest time of this and of all later ones; nil: not yet computed
-	lowest []float64
+	// by point: the shortest time of this and of all later ones, and the longest time up to this one; nil: not yet
+	// computed
+	lowest, highest []float64
 }
 
 // NewPoints returns the points of a curve, which must not change. shared states that many ranks share them.
@@ -37,7 +38,7 @@ func NewPoints(c Curve, shared bool) *Points {
 // Bytes returns the memory of the points.
 func (p *Points) Bytes() int64 {
 	const point, index, number = 16, 4, 8
-	return int64(unsafe.Sizeof(*p)) + point*int64(cap(p.Curve)) + index*int64(cap(p.first)) + number*int64(cap(p.lowest))
+	return int64(unsafe.Sizeof(*p)) + point*int64(cap(p.Curve)) + index*int64(cap(p.first)) + number*int64(cap(p.lowest)+cap(p.highest))
 }
 
 // next returns the index of the first point that is at least a share above 0.
@@ -59,6 +60,19 @@ func (p *Points) lowestFrom() []float64 {
 		}
 	}
 	return p.lowest
+}
+
+// highestUpTo returns the longest time of a point and of all earlier ones, for each point.
+func (p *Points) highestUpTo() []float64 {
+	if p.highest == nil {
+		p.highest = make([]float64, len(p.Curve))
+		highest := 0.0
+		for i, at := range p.Curve {
+			highest = max(highest, at.Seconds)
+			p.highest[i] = highest
+		}
+	}
+	return p.highest
 }
 
 // Scaled is a curve whose times are those of shared points, changed for one rank. It takes much less memory than a copy

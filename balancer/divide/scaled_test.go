@@ -6,19 +6,21 @@ import (
 	"testing"
 )
 
+// tiles returns a curve with a point for each share. Shares that are multiples of the period are faster.
+func tiles(period int, steep float64) (c Curve) {
+	for b := 1; b <= 64; b++ {
+		seconds := 0.01 + steep*float64(b)
+		if b%period == 0 {
+			seconds *= 0.7
+		}
+		c = append(c, Point{float64(b), seconds})
+	}
+	return c
+}
+
 // Scaled curves must have the times and the shares of their copies, bit for bit.
 func TestScaledCurvesEqualTheirCopies(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 7))
-	tiles := func(period int, steep float64) (c Curve) { // a point for each share; whole tiles are faster
-		for b := 1; b <= 64; b++ {
-			seconds := 0.01 + steep*float64(b)
-			if b%period == 0 {
-				seconds *= 0.7
-			}
-			c = append(c, Point{float64(b), seconds})
-		}
-		return c
-	}
 	jagged := 0
 	for round := range 400 {
 		ranks := 1 + r.IntN(12)
@@ -82,5 +84,46 @@ func TestScaledCurvesEqualTheirCopies(t *testing.T) {
 	}
 	if jagged < 500 {
 		t.Errorf("only %d curves rise and fall several times", jagged)
+	}
+}
+
+// With many ranks, only times near a guess are computed. The result must be the same as with all times.
+func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 1))
+	near := 0
+	for round := range 30 {
+		ranks := 60 + r.IntN(100)
+		types := []*Points{NewPoints(tiles(4, 0.001), true), NewPoints(tiles(8, 0.003), true),
+			NewPoints(tiles(16, 0.002), true)}
+		curves := make([]Scaled, ranks)
+		for i := range curves {
+			curves[i].Points = types[r.IntN(len(types))]
+			curves[i].Scale(0.8 + 0.4*r.Float64())
+		}
+		if round%5 == 0 { // a rank that decides the time alone, so that the others give back many units
+			curves[0].Scale(3)
+		}
+		b := Batch{Total: ranks * (6 + r.IntN(30)), Unit: 1 + r.IntN(2)}
+		u, err := b.units(ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := b.Divide(slices.Repeat([]float64{1}, ranks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range known {
+			known[i] /= u.size
+		}
+		if n, _ := u.jaggedNear(curves, u.guessJagged(curves)); n != nil {
+			near++
+		}
+		got, err := SolveScaled(b, curves)
+		if want := u.shares(u.jaggedWithin(curves, known)); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%+v: got %v (%v), want %v", b, got, err, want)
+		}
+	}
+	if near < 10 || near > 28 {
+		t.Errorf("the times near the guess were enough for %d of 30 divisions, want most of them, and not all", near)
 	}
 }

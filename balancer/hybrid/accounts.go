@@ -14,7 +14,8 @@ import (
 // accounts explain how good the shares of a decision are.
 type accounts struct {
 	*chooser
-	equal []int // the shares of policy none
+	equal []int      // the shares of policy none
+	room  []prospect // memory of prospects
 }
 
 // explain adds to a decision how good the shares in use are, compared with the best shares.
@@ -90,9 +91,12 @@ func (a *accounts) predict(d *balancer.Decision) {
 	}
 }
 
-// prospects returns the expected times of the shares in use and of other shares.
+// prospects returns the expected times of the shares in use and of other shares. They are valid until the next call.
 func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
-	ranks := make([]prospect, len(best))
+	if a.room == nil {
+		a.room = make([]prospect, len(best))
+	}
+	ranks := a.room
 	curves := a.model.Mean()
 	for r := range curves {
 		curve := &curves[r]

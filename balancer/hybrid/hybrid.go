@@ -3,6 +3,7 @@ package hybrid
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
@@ -68,7 +69,8 @@ func (p *policy) Curves() []divide.Curve { return p.model.Measured() }
 func (p *policy) Memory() []balancer.Memory {
 	beliefs, shapes, curves := p.model.Bytes()
 	return []balancer.Memory{{Name: "times of the window", Bytes: p.window.Bytes()},
-		{Name: "measured shares", Bytes: beliefs}, {Name: "fits", Bytes: shapes}, {Name: "curves", Bytes: curves}}
+		{Name: "measured shares", Bytes: beliefs}, {Name: "fits", Bytes: shapes}, {Name: "curves", Bytes: curves},
+		{Name: "scenarios", Bytes: int64(cap(p.accounts.room)) * int64(unsafe.Sizeof(prospect{}))}}
 }
 
 // Opening implements [balancer.Opener].
