@@ -54,8 +54,8 @@ func (u units) jagged(curves []Scaled) []int {
 	return nil
 }
 
-// jaggedWithin is jagged for a known division within the limits. A slow known division takes longer, and does not change
-// the result.
+// jaggedWithin is jagged for a known division within the limits. A slow known division takes longer, and does not
+// change the result.
 func (u units) jaggedWithin(curves []Scaled, known []int) []int {
 	within := 0.0
 	for r, n := range known {
@@ -339,9 +339,9 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 	}
 }
 
-// giveBack makes the ranks that are not fixed give back their slowest units, nearly left units in all, and returns their
-// number. If one unit after the other of the slowest rank is given back, all units above a time are given back before
-// the others. giveBack finds such a time, so that only few units remain.
+// giveBack makes the ranks that are not fixed give back their slowest units, nearly left units in all, and returns
+// their number. If one unit after the other of the slowest rank is given back, all units above a time are given back
+// before the others. giveBack finds such a time, so that only few units remain.
 func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int) (given int) {
 	const few = 256
 	if left <= few {

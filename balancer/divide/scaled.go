@@ -38,7 +38,8 @@ func NewPoints(c Curve, shared bool) *Points {
 // Bytes returns the memory of the points.
 func (p *Points) Bytes() int64 {
 	const point, index, number = 16, 4, 8
-	return int64(unsafe.Sizeof(*p)) + point*int64(cap(p.Curve)) + index*int64(cap(p.first)) + number*int64(cap(p.lowest)+cap(p.highest))
+	return int64(unsafe.Sizeof(*p)) + point*int64(cap(p.Curve)) + index*int64(cap(p.first)) +
+		number*int64(cap(p.lowest)+cap(p.highest))
 }
 
 // next returns the index of the first point that is at least a share above 0.
@@ -175,7 +176,8 @@ func Wholes(curves []Scaled) []Curve {
 // isValid reports whether [Curve.Check] of the whole curve returns no error, and rises is [Curve.Rises] of it. A factor
 // keeps the order of times, and the least times rise, too. Only other points need a look at all times.
 func (s *Scaled) isValid() (rises, valid bool) {
-	ok := s.valid && s.PerSample >= 0 && s.PerSample <= math.MaxFloat64 && s.Largest >= 0 && s.Largest <= math.MaxFloat64
+	ok := s.valid && s.PerSample >= 0 && s.PerSample <= math.MaxFloat64 && s.Largest >= 0 &&
+		s.Largest <= math.MaxFloat64
 	for _, factor := range s.Factors {
 		ok = ok && factor >= 0 && factor <= math.MaxFloat64
 	}

@@ -25,7 +25,8 @@ func TestScaledCurvesEqualTheirCopies(t *testing.T) {
 	for round := range 400 {
 		ranks := 1 + r.IntN(12)
 		var bases []*Points
-		for i, c := range []Curve{tiles(4, 0.001), tiles(8, 0.003), randomCurve(r, 100, true), randomCurve(r, 100, false)} {
+		for i, c := range []Curve{tiles(4, 0.001), tiles(8, 0.003), randomCurve(r, 100, true),
+			randomCurve(r, 100, false)} {
 			bases = append(bases, NewPoints(c, i != round%8))
 		}
 		if round%4 == 0 { // smooth curves only

@@ -31,8 +31,8 @@ func (f *fastest) add(samples int, seconds []float64) {
 	f.largest = max(f.largest, b)
 }
 
-// raise raises times of a curve that the rank cannot reach. Up to the largest measured share, these are times per sample
-// far below the fastest measured one. Beyond that share, these are times below the time at that share.
+// raise raises times of a curve that the rank cannot reach. Up to the largest measured share, these are times per
+// sample far below the fastest measured one. Beyond that share, these are times below the time at that share.
 func (f *fastest) raise(c *divide.Scaled) { c.PerSample, c.Largest = reachable*f.perSample, f.largest }
 
 // scaled returns a curve with times multiplied by a factor, and then raised.

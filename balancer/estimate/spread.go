@@ -73,8 +73,8 @@ func (c *Class) Center(s Spread) (mean, sigma float64) {
 }
 
 // Posterior describes the log of the rank's level relative to its curve, given the spread of its type: the part of its
-// distance from the mean of its class that is no noise, and the standard deviation of the log. A rank that is apart from
-// its class keeps its level. [Level.Mean] is the mean of the log.
+// distance from the mean of its class that is no noise, and the standard deviation of the log. A rank that is apart
+// from its class keeps its level. [Level.Mean] is the mean of the log.
 func (l *Level) Posterior(s Spread, apart bool) (part, sigma float64) {
 	noise, part := s.noise*l.variance, 1.0
 	if !apart {

@@ -112,7 +112,8 @@ func ofOracle(ranks []prospect, common groups, list []unseen, then, exchanged, u
 		} else if at.more >= at.slowest { // no rank can take a unit from the slowest one
 			oracle = max(oracle, at.slowest)
 		}
-		one, faster := (float64(i)+0.5)/scenarios, math.Abs(estimate.AlignedWeight+estimate.TileSigma*drawn.random[i].next())
+		one := (float64(i) + 0.5) / scenarios
+		faster := math.Abs(estimate.AlignedWeight + estimate.TileSigma*drawn.random[i].next())
 		for _, u := range list {
 			if one -= u.chance; one < 0 {
 				oracle *= 1 - u.part*faster/(1+faster)
@@ -126,8 +127,8 @@ func ofOracle(ranks []prospect, common groups, list []unseen, then, exchanged, u
 		High: parts[scenarios-1-tail]}
 }
 
-// nowUnit and bestUnit are the effects on the two times of the error that they have in common, in s. The level of a rank of a large type is a
-// factor on both times.
+// nowUnit and bestUnit are the effects on the two times of the error that they have in common, in s. The level of a
+// rank of a large type is a factor on both times.
 func (p *prospect) nowUnit() float64 {
 	if p.level.Class == 0 {
 		return p.nowError
