@@ -79,11 +79,11 @@ func (v *valleys) greedy(busy, idle []float64, bound float64) []int {
 	n, sum := v.least(bound)
 	var queue offers
 	left := v.total - sum
-	for r, c := range v.ascents {
+	for r := range v.rising {
 		if v.limit[r] == 0 {
 			continue
 		}
-		o := offer{rank: r, most: v.most(r, c, bound), price: func(units int) float64 {
+		o := offer{rank: r, most: v.most(r, &v.rising[r], bound), price: func(units int) float64 {
 			return (busy[r] - idle[r]) * v.seconds(r, units)
 		}}
 		if o.next(n[r]) {

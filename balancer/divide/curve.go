@@ -1,10 +1,8 @@
 package divide
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Point is a rank's step time at one share.
@@ -37,9 +35,32 @@ func (c Curve) Check() error {
 	return nil
 }
 
+// risesAndIsValid returns [Curve.Rises], and whether [Curve.Check] returns no error. It reads the curve once, because
+// the solvers check the curves of all ranks.
+func (c Curve) risesAndIsValid() (rises, valid bool) {
+	rises, valid = true, len(c) > 0
+	last := Point{}
+	for _, p := range c {
+		valid = valid && p.follows(last)
+		rises = rises && p.Seconds >= last.Seconds
+		last = p
+	}
+	return rises, valid
+}
+
+// follows reports whether the point is valid after the last one.
+func (p Point) follows(last Point) bool {
+	return p.Samples > last.Samples && p.Samples <= math.MaxFloat64 && p.Seconds >= 0 && p.Seconds <= math.MaxFloat64
+}
+
 // Rises reports whether the curve is non-decreasing: more samples never take less time.
 func (c Curve) Rises() bool {
-	return slices.IsSortedFunc(c, func(a, b Point) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	for i := 1; i < len(c); i++ {
+		if c[i].Seconds < c[i-1].Seconds {
+			return false
+		}
+	}
+	return true
 }
 
 // At returns the time of a share, in seconds.
@@ -82,26 +103,6 @@ func Between(a, b Point, samples float64) float64 {
 	return a.Seconds + (b.Seconds-a.Seconds)*((samples-a.Samples)/(b.Samples-a.Samples))
 }
 
-// most returns the largest share of at most limit samples that a rising curve finishes within seconds, or 0. It is
-// exact: At of this share is within seconds, and At of the next share is not.
-func (c Curve) most(seconds float64, limit int) int {
-	if limit < 1 || c.At(1) > seconds {
-		return 0
-	}
-	if c.At(float64(limit)) <= seconds {
-		return limit
-	}
-	// The inverse of a line; the loops then correct its rounding error.
-	n := int(min(max(c.passes(seconds, float64(limit)), 1), float64(limit)))
-	for n > 1 && c.At(float64(n)) > seconds {
-		n--
-	}
-	for n < limit && c.At(float64(n+1)) <= seconds {
-		n++
-	}
-	return n
-}
-
 // rising returns the lowest rising curve that is nowhere below this curve.
 func (c Curve) rising() Curve {
 	if c.Rises() {
@@ -123,29 +124,6 @@ func (c Curve) rising() Curve {
 		out = append(out, Point{p.Samples, high})
 	}
 	return out
-}
-
-// inverse returns the largest real share, at most limit, that a rising curve finishes within seconds. end is the time
-// of limit.
-func (c Curve) inverse(seconds, limit, end float64) float64 {
-	if seconds < c[0].Seconds {
-		return 0
-	}
-	if end <= seconds {
-		return limit
-	}
-	return min(c.passes(seconds, limit), limit)
-}
-
-// passes returns the share at which a rising curve reaches a time, or otherwise if the curve does not reach the time.
-func (c Curve) passes(seconds, otherwise float64) float64 {
-	i := c.first(func(p Point) bool { return p.Seconds > seconds })
-	i = min(max(i, 1), len(c)-1)
-	a, b := c[i-1], c[i]
-	if b.Seconds <= a.Seconds {
-		return otherwise
-	}
-	return a.Samples + (b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds))
 }
 
 // LeastSeconds and MostSeconds, in s, limit the times that count as measurements; a clock that jumps gives other

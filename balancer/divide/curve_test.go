@@ -24,12 +24,13 @@ func checkInverses(t *rapid.T, c Curve, limit int, upTo float64) {
 	t.Helper()
 	for range 5 {
 		seconds := upTo * rapid.Float64Range(0, 1).Draw(t, "seconds")
-		n := c.most(seconds, limit)
+		s := &Plain([]Curve{c})[0]
+		n := s.most(seconds, limit)
 		if n < 0 || n > limit || n > 0 && c.At(float64(n)) > seconds || n < limit && c.At(float64(n+1)) <= seconds {
 			t.Fatalf("%v: most(%v, %d) = %d, which takes %v s, one more %v s", c, seconds, limit, n, c.At(float64(n)),
 				c.At(float64(n+1)))
 		}
-		x := c.inverse(seconds, float64(limit), c.At(float64(limit)))
+		x := s.inverse(seconds, float64(limit), c.At(float64(limit)))
 		if x < 0 || x > float64(limit) || n > 0 && x < float64(n)*(1-1e-9) || c.At(x) > seconds*(1+1e-9)+1e-12 {
 			t.Fatalf("%v: inverse(%v, %d) = %v, which takes %v s; %d whole samples fit", c, seconds, limit, x, c.At(x),
 				n)

@@ -4,26 +4,24 @@ import "math"
 
 // Divisible returns the time of the slowest rank, in s, if shares could be any real numbers. It divides the batch among
 // the ranks with shares[r] > 0. most contains the largest shares of the ranks.
-func Divisible(total int, curves []Curve, shares, most []int) float64 {
+func Divisible(total int, curves []Scaled, shares, most []int) float64 {
 	low, high := 0.0, 0.0
-	for r, c := range curves {
+	for r := range curves {
 		if shares[r] > 0 {
-			high = max(high, c.At(float64(shares[r])))
+			high = max(high, curves[r].At(float64(shares[r])))
 		}
 	}
 	top := high
-	ascents := make([]Curve, len(shares))
-	for r, c := range curves {
-		ascents[r] = c.smoothed().ascent()
-	}
-	ends := make([]float64, len(shares)) // times of the largest shares
-	for r, c := range ascents {
-		ends[r] = c.At(float64(most[r]))
+	ranks := make([]divisible, len(shares))
+	for r := range curves {
+		if shares[r] > 0 {
+			ranks[r].set(&curves[r], most[r])
+		}
 	}
 	sum := func(seconds float64) (samples float64) {
-		for r, c := range ascents {
+		for r := range ranks {
 			if shares[r] > 0 {
-				samples += c.inverse(seconds, float64(most[r]), ends[r])
+				samples += ranks[r].inverse(&curves[r], seconds, most[r])
 			}
 		}
 		return samples
@@ -55,4 +53,76 @@ func Divisible(total int, curves []Curve, shares, most []int) float64 {
 		}
 	}
 	return min(high, top)
+}
+
+// divisible is the part of a curve from its valley on, as a rising curve.
+type divisible struct {
+	ascent *Scaled // nil: the curve falls after its valley, and its rising curve was not needed yet
+	end    float64 // time of the largest share
+	lowest int     // point of the valley, if ascent is nil
+}
+
+func (d *divisible) set(c *Scaled, most int) {
+	if rises, _ := c.isValid(); rises {
+		d.rising(c, most)
+	} else {
+		d.lowest = c.lowestPoint()
+	}
+}
+
+func (d *divisible) rising(c *Scaled, most int) { d.ascent, d.end = c, c.At(float64(most)) }
+
+// inverse returns the largest real share, at most limit, that the rank finishes within seconds.
+func (d *divisible) inverse(c *Scaled, seconds float64, limit int) float64 {
+	if d.ascent == nil {
+		if samples, ok := c.smoothedInverse(d.lowest, seconds, float64(limit)); ok {
+			return samples
+		}
+		d.rising(&Scaled{Points: NewPoints(c.Whole().smoothed().ascent(), false)}, limit)
+	}
+	return d.ascent.inverse(seconds, float64(limit), d.end)
+}
+
+// lowestPoint is [Curve.valley].
+func (s *Scaled) lowestPoint() (lowest int) {
+	least := s.seconds(0)
+	later := s.lowestFrom()
+	for i := 1; i < len(later); i++ {
+		if s.scaled(later[i])*(1-1e-9) > least { // no later time is shorter; least times only make times longer
+			break
+		}
+		if t := s.seconds(i); t < least {
+			least, lowest = t, i
+		}
+	}
+	return lowest
+}
+
+// smoothedInverse is [Scaled.inverse] of the ascent of the smoothed curve ([Curve.smoothed]), without a copy of the
+// curve. lowest is the point of the valley. ok is false if the curve passes the time only beyond limit, or never.
+func (s *Scaled) smoothedInverse(lowest int, seconds, limit float64) (samples float64, ok bool) {
+	c := s.Points.Curve
+	last := s.seconds(lowest)
+	if seconds < last {
+		return 0, true
+	}
+	high := last // longest time so far
+	for i := lowest + 1; i < len(c); i++ {
+		t := s.seconds(i)
+		if t <= seconds {
+			high, last = max(high, t), t
+			continue
+		}
+		if c[i].Samples >= limit {
+			return 0, false
+		}
+		before, end := c[i-1].Samples, c[i].Samples
+		if last < high { // the rising curve is flat until the line reaches its longest time again, as in [Curve.rising]
+			if back := before + (end-before)*((high-last)/(t-last)); back > before && back < end {
+				before = back
+			}
+		}
+		return min(before+(end-before)*((seconds-high)/(t-high)), limit), true
+	}
+	return 0, false
 }

@@ -1,7 +1,6 @@
 package divide
 
 import (
-	"container/heap"
 	"math/bits"
 	"slices"
 	"sort"
@@ -19,22 +18,118 @@ import (
 type jagged struct {
 	units
 	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
+	// high is the longer time that bracket returns, in s. upper is the largest index of the times of each rank that is
+	// within it.
+	high  float64
+	upper []int32
+	backs []back
+	// Times up to least (s) may be missing. deep reports that the result may depend on them.
+	least float64
+	deep  bool
 }
 
-// jagged finds the division with the shortest time, for curves of any form. known is a division within the limits.
-func (u units) jagged(curves []Curve, known []int) []int {
+// jagged finds the division with the shortest time, for curves of any form. It returns nil if it finds no time within
+// which a division exists.
+func (u units) jagged(curves []Scaled) []int {
+	const tries, longer = 12, 1.1
+	within := u.guessJagged(curves)
+	for near, round := true, 0; round < tries; round++ {
+		if near {
+			n, short := u.jaggedNear(curves, within)
+			if n != nil {
+				return n
+			}
+			near = short
+		}
+		if !near {
+			times := u.timesWithin(curves, within)
+			j := jagged{units: u, times: times, backs: make([]back, len(times)), high: -1}
+			if j.divide(within, nil) {
+				n, _ := u.divideJagged(times, within, 0, nil)
+				return n
+			}
+		}
+		within *= longer
+	}
+	return nil
+}
+
+// jaggedWithin is jagged for a known division within the limits. A slow known division takes longer, and does not
+// change the result.
+func (u units) jaggedWithin(curves []Scaled, known []int) []int {
 	within := 0.0
 	for r, n := range known {
 		if n > 0 {
 			within = max(within, curves[r].At(float64(u.samples(r, n))))
 		}
 	}
-	j := jagged{u, make([][]float64, len(curves))}
-	for r, c := range curves {
+	n, _ := u.divideJagged(u.timesWithin(curves, within), within, 0, known)
+	return n
+}
+
+// jaggedNear is jagged with the times near a guess only: it leaves out the first units of each rank whose times are all
+// far below the guess. It returns nil if the guess is too short, or if the result may depend on these units.
+func (u units) jaggedNear(curves []Scaled, within float64) (n []int, short bool) {
+	const near = 0.75
+	least := near * within
+	if !(least > 0) {
+		return nil, false
+	}
+	v := u
+	v.floor = make([]int, len(curves))
+	for r := range curves {
 		if u.limit[r] > 0 {
-			j.times[r] = u.timesOf(r, c, within)
+			samples := curves[r].allWithin(least)
+			if r == u.last {
+				samples -= u.rest
+			}
+			v.floor[r] = max(u.fewest(r), min(samples/u.size, u.limit[r]))
 		}
 	}
+	times := v.timesWithin(curves, within)
+	j := jagged{units: v, times: times, backs: make([]back, len(times)), high: -1, least: least}
+	if !j.divide(within, nil) {
+		return nil, !j.deep
+	}
+	n, deep := v.divideJagged(times, within, least, nil)
+	if deep {
+		return nil, false
+	}
+	return n, false
+}
+
+// allWithin returns a number of samples up to which all shares certainly finish within seconds; 0: unknown.
+func (s *Scaled) allWithin(seconds float64) int {
+	within := seconds * (1 - 1e-9) // less than the rounding error of the factors
+	for _, factor := range s.Factors {
+		if factor != 0 {
+			within /= factor
+		}
+	}
+	highest := s.highestUpTo()
+	low, high := 0, len(highest)
+	for low < high {
+		if middle := (low + high) / 2; highest[middle] > within {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	if low == 0 {
+		return 0
+	}
+	samples := s.Points.Curve[low-1].Samples
+	if s.PerSample*min(samples, s.Largest) > seconds*(1-1e-9) {
+		return 0
+	}
+	return int(samples)
+}
+
+// divideJagged finds the division with the shortest time. times has the times of each rank for its fewest units and for
+// each further unit, at least up to within, the time of the known division. deep reports that the result is wrong if
+// ranks may have fewer units, with times of at most least.
+func (u units) divideJagged(times [][]float64, within, least float64, known []int) (n []int, deep bool) {
+	j := jagged{units: u, times: times, backs: make([]back, len(times)), least: least}
 	low, high := j.bracket(within)
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
@@ -52,79 +147,62 @@ func (u units) jagged(curves []Curve, known []int) []int {
 	candidates = slices.Compact(candidates)
 	i := sort.Search(len(candidates), func(i int) bool { return j.divide(candidates[i], nil) })
 	if i == len(candidates) {
-		return known
+		return known, j.deep
 	}
-	best := make([]int, len(curves))
+	best := make([]int, len(times))
 	j.divide(candidates[i], best)
-	return best
+	return best, j.deep || candidates[i] <= least
 }
 
 // bracket returns two times that are close to each other. Within low, the ranks together finish too few units; within
-// high, they finish enough.
+// high, they finish enough. It skips ranks that finish the same number of units within both times.
 func (j *jagged) bracket(within float64) (low, high float64) {
+	// tops within low and within high, by rank
+	lower, upper := make([]int32, len(j.times)), make([]int32, len(j.times))
+	open, settled := make([]int, 0, len(j.times)), 0
+	for r, times := range j.times {
+		if lower[r], upper[r] = -1, int32(len(times)-1); len(times) > 0 {
+			open = append(open, r)
+		}
+	}
+	tops := make([]int32, len(open))
 	low, high = -within, within // times of 0 are above low
-	for range 20 {              // a millionth of the time: few shares lie between
-		middle, sum := low+(high-low)/2, 0
-		for r, times := range j.times {
-			if len(times) > 0 {
-				top := len(times) - 1
-				for top >= 0 && times[top] > middle {
-					top--
-				}
-				if top < 0 { // no rank is left out
-					sum = -1
-					break
-				}
-				sum += j.fewest(r) + top
+	const near, exact = 1. / 16, 1e-6
+	for round := 0; round < 40 && high-low > exact*within; round++ { // few shares lie between the two times
+		middle, sum := low+(high-low)/2, settled
+		if round == 0 { // the known division is often a good one
+			middle = high * (1 - near)
+		}
+		for i, r := range open {
+			times, top := j.times[r], upper[r]
+			for top > lower[r] && times[top] > middle {
+				top--
+			}
+			if top < 0 { // no rank is left out
+				sum = -1
+				break
+			}
+			tops[i] = top
+			sum += j.fewest(r) + int(top)
+		}
+		side := lower
+		if sum >= j.total {
+			high, side = middle, upper
+		} else if low = middle; sum < 0 {
+			continue // lower remains a lower bound
+		}
+		rest := open[:0]
+		for i, r := range open {
+			if side[r] = tops[i]; lower[r] < upper[r] {
+				rest = append(rest, r)
+			} else {
+				settled += j.fewest(r) + int(upper[r])
 			}
 		}
-		if sum < j.total {
-			low = middle
-		} else {
-			high = middle
-		}
+		open = rest
 	}
+	j.high, j.upper = high, upper
 	return low, high
-}
-
-// timesOf returns the times of a rank for its fewest units and for each further unit, up to the most that it may finish
-// within seconds.
-func (u units) timesOf(rank int, c Curve, within float64) []float64 {
-	few := u.fewest(rank)
-	times := make([]float64, max(u.upTo(rank, c, within), few)-few+1)
-	at := 0 // the first point that is not below the share, as in [Curve.At]
-	for n := range times {
-		samples := float64(u.samples(rank, few+n))
-		for at < len(c) && c[at].Samples < samples {
-			at++
-		}
-		if at == 0 || at == len(c) {
-			times[n] = c.At(samples)
-		} else {
-			times[n] = Between(c[at-1], c[at], samples)
-		}
-	}
-	return times
-}
-
-// upTo returns an upper bound of the units that a rank finishes within seconds.
-func (u units) upTo(rank int, c Curve, seconds float64) int {
-	i := len(c) - 1
-	for i >= 0 && c[i].Seconds > seconds {
-		i--
-	}
-	samples := float64(u.samples(rank, u.limit[rank]))
-	if i+1 < len(c) {
-		samples = min(samples, c[i+1].Samples)
-	} else if i > 0 && c[i].Seconds > c[i-1].Seconds { // the curve continues with the slope of its last two points
-		a, b := c[i-1], c[i]
-		samples = min(samples, b.Samples+1+(seconds-b.Seconds)*((b.Samples-a.Samples)/(b.Seconds-a.Seconds)))
-	}
-	n := int(samples)
-	if rank == u.last {
-		n -= u.rest
-	}
-	return min(n/u.size+1, u.limit[rank])
 }
 
 // back is the number of units that a rank can give back from its top: any number up to run, and some numbers up to
@@ -135,34 +213,56 @@ type back struct {
 
 // divide reports whether a division exists within a time, and writes it to shares if they are not nil.
 func (j *jagged) divide(seconds float64, shares []int) bool {
-	backs := make([]back, len(j.times))
-	excess, pool := -j.total, 0
+	backs := j.backs
+	excess := -j.total
 	for r, times := range j.times {
 		if len(times) == 0 {
 			continue
 		}
-		b := back{top: len(times) - 1}
-		for b.top >= 0 && times[b.top] > seconds {
-			b.top--
+		top := len(times) - 1
+		if seconds <= j.high {
+			top = int(j.upper[r])
 		}
-		if b.top < 0 {
+		for top >= 0 && times[top] > seconds {
+			top--
+		}
+		if top < 0 {
 			return false
 		}
-		for b.run < b.top && times[b.top-b.run-1] <= seconds {
-			b.run++
-		}
-		for n := range b.top {
-			if times[n] <= seconds {
-				b.most = b.top - n
-				break
-			}
-		}
-		backs[r] = b
-		excess += j.fewest(r) + b.top
-		pool += b.run
+		backs[r] = back{top: top}
+		excess += j.fewest(r) + top
 	}
 	if excess < 0 {
 		return false
+	}
+	pool := 0
+	for r, times := range j.times {
+		if len(times) == 0 {
+			continue
+		}
+		if pool >= excess && shares == nil { // the other ranks need not give back any units
+			return true
+		}
+		b := &backs[r]
+		for b.run < b.top && times[b.top-b.run-1] <= seconds {
+			b.run++
+		}
+		pool += b.run
+	}
+	if excess > pool && j.least > 0 {
+		j.deep = true
+		return false
+	}
+	if excess > pool {
+		for r, times := range j.times {
+			b := &backs[r]
+			for n := range b.top {
+				if times[n] <= seconds {
+					b.most = b.top - n
+					break
+				}
+			}
+		}
 	}
 	var sums [][]uint64 // numbers of units that the first ranks in order can give back together
 	var order []int
@@ -211,27 +311,75 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 			}
 		}
 	}
-	queue := &slowest{j: j, backs: backs}
+	left -= j.giveBack(backs, fixed, seconds, left)
+	queue := make(slowest, 0, len(shares))
 	for r := range shares {
-		if !fixed[r] && backs[r].run > 0 {
-			queue.ranks = append(queue.ranks, r)
+		if b := &backs[r]; !fixed[r] && b.run > 0 {
+			queue = append(queue, slow{j.times[r][b.top], r})
 		}
 	}
-	heap.Init(queue)
+	queue.order()
 	for ; left > 0; left-- {
-		r := queue.ranks[0]
-		backs[r].top--
-		if backs[r].run--; backs[r].run == 0 {
-			heap.Pop(queue)
+		r := queue[0].rank
+		j.deep = j.deep || queue[0].seconds <= j.least
+		b := &backs[r]
+		b.top--
+		if b.run--; b.run == 0 {
+			queue[0] = queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
 		} else {
-			heap.Fix(queue, 0)
+			queue[0].seconds = j.times[r][b.top]
 		}
+		queue.sink(0)
 	}
 	for r := range shares {
 		if len(j.times[r]) > 0 {
 			shares[r] = j.fewest(r) + backs[r].top
 		}
 	}
+}
+
+// giveBack makes the ranks that are not fixed give back their slowest units, nearly left units in all, and returns
+// their number. If one unit after the other of the slowest rank is given back, all units above a time are given back
+// before the others. giveBack finds such a time, so that only few units remain.
+func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int) (given int) {
+	const few = 256
+	if left <= few {
+		return 0
+	}
+	// slower returns the number of units of a rank that it gives back while they take longer than a time.
+	slower := func(r int, seconds float64) (n int) {
+		b, times := &backs[r], j.times[r]
+		for n < b.run && times[b.top-n] > seconds {
+			n++
+		}
+		return n
+	}
+	low, high := 0.0, seconds // within high, at most left units are given back
+	for range 20 {
+		middle, sum := (low+high)/2, 0
+		for r := range backs {
+			if !fixed[r] {
+				sum += slower(r, middle)
+			}
+			if sum > left {
+				break
+			}
+		}
+		if sum > left {
+			low = middle
+		} else if high = middle; left-sum <= few {
+			break
+		}
+	}
+	j.deep = j.deep || high <= j.least
+	for r := range backs {
+		if !fixed[r] {
+			n := slower(r, high)
+			backs[r].top, backs[r].run, given = backs[r].top-n, backs[r].run-n, given+n
+		}
+	}
+	return given
 }
 
 // add returns the sums that are possible with one more rank.
@@ -263,22 +411,47 @@ func highest(sums []uint64, most int) int {
 	return 64*i + 63 - bits.LeadingZeros64(word)
 }
 
-// slowest is a heap of ranks, the slowest first; ties go to the lower rank.
-type slowest struct {
-	j     *jagged
-	backs []back
-	ranks []int
+// slow is a rank with its time, in s.
+type slow struct {
+	seconds float64
+	rank    int
 }
 
-func (q *slowest) Len() int { return len(q.ranks) }
-func (q *slowest) Less(a, b int) bool {
-	ra, rb := q.ranks[a], q.ranks[b]
-	ta, tb := q.j.times[ra][q.backs[ra].top], q.j.times[rb][q.backs[rb].top]
-	return ta > tb || ta == tb && ra < rb
+// slowest is a heap of ranks, the slowest first; ties go to the lower rank. The times are in the heap, because those of
+// many ranks are not in the cache of the processor.
+type slowest []slow
+
+// before reports whether a comes before b.
+func (a slow) before(b slow) bool {
+	return a.seconds > b.seconds || a.seconds == b.seconds && a.rank < b.rank
 }
-func (q *slowest) Swap(a, b int) { q.ranks[a], q.ranks[b] = q.ranks[b], q.ranks[a] }
-func (q *slowest) Push(any)      {}
-func (q *slowest) Pop() any {
-	q.ranks = q.ranks[:len(q.ranks)-1]
-	return nil
+
+// order makes a heap of the ranks.
+func (q slowest) order() {
+	for i := len(q)/2 - 1; i >= 0; i-- {
+		q.sink(i)
+	}
+}
+
+// sink moves element i behind the slower ranks below it.
+func (q slowest) sink(i int) {
+	if i >= len(q) {
+		return
+	}
+	moved := q[i]
+	for {
+		child := 2*i + 1
+		if child >= len(q) {
+			break
+		}
+		if child+1 < len(q) && q[child+1].before(q[child]) {
+			child++
+		}
+		if !q[child].before(moved) {
+			break
+		}
+		q[i] = q[child]
+		i = child
+	}
+	q[i] = moved
 }

@@ -20,7 +20,8 @@ func (w Worth) Loss(exposed float64) float64 {
 // Marginal returns the worth of every rank. It compares the shortest step with the rank and the shortest step without
 // it.
 func Marginal(b Batch, curves []Curve) ([]Worth, error) {
-	best, err := Solve(b, curves)
+	scaled := Plain(curves)
+	best, err := SolveScaled(b, scaled)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func Marginal(b Batch, curves []Curve) ([]Worth, error) {
 	for r, limit := range b.Limits {
 		b.Limits[r] = 0
 		out[r] = Worth{With: with, Without: inf}
-		if without, err := Solve(b, curves); err == nil {
+		if without, err := SolveScaled(b, scaled); err == nil {
 			out[r].Without, _ = Slowest(curves, without)
 		}
 		b.Limits[r] = limit

@@ -28,31 +28,41 @@ func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 // operations. Curves that fall again take longer, because Solve then sorts the times of all shares. On rising curves,
 // several divisions may be equally fast. Solve then chooses the one with the shortest times of all other ranks, then
 // the one in proportion, and then gives more to lower ranks.
-func Solve(b Batch, curves []Curve) ([]int, error) {
+func Solve(b Batch, curves []Curve) ([]int, error) { return SolveScaled(b, Plain(curves)) }
+
+// SolveScaled is [Solve] for scaled curves.
+func SolveScaled(b Batch, curves []Scaled) ([]int, error) {
 	u, err := b.units(len(curves))
 	if err != nil {
 		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
 	}
 	rise, once := true, true
-	for r, c := range curves {
-		if err := c.Check(); err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
+	for r := range curves {
+		c := &curves[r]
+		rises, valid := c.isValid()
+		if !valid {
+			return nil, fmt.Errorf("rank %d: %w", r, c.Whole().Check())
 		}
-		if !c.Rises() {
+		if !rises {
 			rise, once = false, once && c.turnsOnce()
 		}
 	}
 	if rise {
 		return u.shares(u.fill(curves)), nil
 	}
+	if !once {
+		if n := u.jagged(curves); n != nil {
+			return u.shares(n), nil
+		}
+	}
 	above := make([]Curve, len(curves))
-	for r, c := range curves {
-		above[r] = c.smoothed()
+	for r := range curves {
+		above[r] = curves[r].Whole().smoothed()
 	}
 	v := u.valleys(above)
 	n := v.solve()
 	if !once {
-		n = u.jagged(curves, n)
+		n = u.jaggedWithin(curves, n)
 	}
 	return u.shares(n), nil
 }
@@ -60,16 +70,16 @@ func Solve(b Batch, curves []Curve) ([]int, error) {
 // fill finds the shortest time in which the ranks together can compute all units. It bisects all floats until two
 // neighbouring floats remain: within the lower time, the units do not fit; within the higher time, they fit. It skips
 // ranks that finish the same number of units within both times.
-func (u units) fill(curves []Curve) []int {
+func (u units) fill(curves []Scaled) []int {
 	few, many := make([]int, len(curves)), make([]int, len(curves)) // units that each finishes within low, within high
 	// open: ranks that finish more units within high than within low; settled: units of the other ranks
 	open, settled := make([]int, 0, len(curves)), 0
 	fed := 0
-	for r, c := range curves {
+	for r := range curves {
 		if u.limit[r] == 0 {
 			continue
 		}
-		few[r], many[r] = u.most(r, c, 0), u.limit[r]
+		few[r], many[r] = u.most(r, &curves[r], 0), u.limit[r]
 		fed += few[r]
 		if few[r] < many[r] {
 			open = append(open, r)
@@ -101,7 +111,7 @@ func (u units) fill(curves []Curve) []int {
 		}
 		sum, side, seconds := settled, few, math.Float64frombits(mid)
 		for i, r := range open {
-			got[i] = u.between(r, curves[r], seconds, few[r], many[r])
+			got[i] = u.between(r, &curves[r], seconds, few[r], many[r])
 			sum += got[i]
 		}
 		if sum >= u.total {
@@ -124,7 +134,7 @@ func (u units) fill(curves []Curve) []int {
 
 // guess returns two times, as bits, between which the time of fill probably lies, or none if there are few ranks. The
 // times follow from a sample of the ranks. A wrong guess costs time, and does not change the result.
-func (u units) guess(curves []Curve, open []int, total int) []uint64 {
+func (u units) guess(curves []Scaled, open []int, total int) []uint64 {
 	const sample, around = 1024, 1. / 32
 	if len(open) < 4*sample {
 		return nil
@@ -139,7 +149,7 @@ func (u units) guess(curves []Curve, open []int, total int) []uint64 {
 	for high-low > 1<<46 { // a relative precision of 1 / 64
 		mid, sum := low+(high-low)/2, 0
 		for _, r := range ranks {
-			sum += u.most(r, curves[r], math.Float64frombits(mid))
+			sum += u.most(r, &curves[r], math.Float64frombits(mid))
 		}
 		if sum >= whole {
 			high = mid
@@ -198,7 +208,7 @@ func (u units) fewest(rank int) int {
 
 // most returns the number of units that a rank finishes within seconds, but at least fewest, because every rank that
 // may have samples gets some.
-func (u units) most(rank int, c Curve, seconds float64) int {
+func (u units) most(rank int, c *Scaled, seconds float64) int {
 	samples := c.most(seconds, u.samples(rank, u.limit[rank]))
 	if rank == u.last {
 		samples -= u.rest
@@ -207,8 +217,8 @@ func (u units) most(rank int, c Curve, seconds float64) int {
 }
 
 // between returns [units.most] for a time for which it is known to be between few and many.
-func (u units) between(rank int, c Curve, seconds float64, few, many int) int {
-	if few+1 < many && len(c) > 1 {
+func (u units) between(rank int, c *Scaled, seconds float64, few, many int) int {
+	if few+1 < many && len(c.Points.Curve) > 1 {
 		guess := c.passes(seconds, float64(u.samples(rank, many)))
 		if rank == u.last {
 			guess -= float64(u.rest)

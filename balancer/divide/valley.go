@@ -55,11 +55,12 @@ type valleys struct {
 	units
 	curves  []Curve
 	ascents []Curve
-	lowest  []int // units in the valley, by rank
+	rising  []Scaled // the ascents
+	lowest  []int    // units in the valley, by rank
 }
 
 func (u units) valleys(curves []Curve) valleys {
-	v := valleys{u, curves, make([]Curve, len(curves)), make([]int, len(curves))}
+	v := valleys{units: u, curves: curves, ascents: make([]Curve, len(curves)), lowest: make([]int, len(curves))}
 	for r, c := range curves {
 		v.ascents[r], v.lowest[r] = c.ascent(), u.fewest(r)
 		if u.limit[r] == 0 || len(v.ascents[r]) == len(c) {
@@ -74,6 +75,7 @@ func (u units) valleys(curves []Curve) valleys {
 			v.lowest[r]++
 		}
 	}
+	v.rising = Plain(v.ascents)
 	return v
 }
 
@@ -97,7 +99,7 @@ func (v *valleys) least(seconds float64) (units []int, sum int) {
 // Within a time, each rank can finish a smallest and a largest number of units. solve finds the shortest time in which
 // the largest numbers sum to at least the total, and the smallest numbers to at most the total.
 func (v *valleys) solve() []int {
-	filled := v.units.fill(v.ascents)
+	filled := v.units.fill(v.rising)
 	seconds, _ := Slowest(v.ascents, v.shares(filled))
 	highest := seconds
 	for r, n := range v.lowest {
@@ -126,5 +128,5 @@ func (v *valleys) solve() []int {
 		return filled
 	}
 	u.floor = floors
-	return u.fill(v.ascents)
+	return u.fill(v.rising)
 }

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
@@ -61,7 +62,12 @@ func (e *posterior) levelOn(t *typeCurve, scratch *[]float64) (lift, variance fl
 	for i, c := range e.cells {
 		ones[i], off[i] = 1, c.log-t.log(c.samples)
 		copy(l[i*n:i*n+i+1], e.cov[i])
-		l[i*n+i] += t.ratioVariance(c.samples, now.samples) + otherShape(c.samples/now.samples) + 1e-9
+		if c.samples == now.samples {
+			l[i*n+i] += 1e-9
+		} else {
+			r := t.ratio(c.samples, now.samples)
+			l[i*n+i] += r.shape + r.other + 1e-9
+		}
 	}
 	if !cholesky(l, n) {
 		return 0, 0, false
@@ -87,9 +93,13 @@ func (e *posterior) log(samples float64) (value, variance float64) {
 	if e.borrowed == nil {
 		return e.shape.log(samples)
 	}
+	value = e.borrowed.log(samples) + e.lift
 	now := e.cells[e.current].samples
-	return e.borrowed.log(samples) + e.lift,
-		e.liftVariance + e.borrowed.ratioVariance(samples, now) + otherShape(samples/now)
+	if samples == now {
+		return value, e.liftVariance
+	}
+	r := e.borrowed.ratio(samples, now)
+	return value, e.liftVariance + r.shape + r.other
 }
 
 // sigma returns the standard deviation of a share's time, in s.
@@ -102,42 +112,68 @@ func (e *posterior) sigma(samples float64) float64 {
 }
 
 // under is [shape.under] for the curve of the rank, without the rank's lift. A borrowed curve may end before limit.
-func (e *posterior) under(tile int, sigmas float64, limit int) divide.Curve {
+func (e *posterior) under(tile int, sigmas float64, limit int) *divide.Points {
 	if e.borrowed == nil {
-		return e.shape.under(tile, sigmas, limit)
+		return pointsOf(e.shape.under(tile, sigmas, limit), false)
 	}
 	// A decision chooses only shares within reach. With tiles, a curve has a point for each share.
 	_, most := e.shape.reach()
 	limit = min(limit, int(math.Ceil(most)))
-	key := hypothetical{tile, sigmas, limit}
-	curve, known := e.borrowed.under[key]
-	if !known {
-		curve = e.shape.under(tile, sigmas, limit)
-		e.borrowed.under[key] = curve
-	}
-	return curve
+	return e.borrowed.under.get(hypothetical{tile, sigmas, limit}, func() *divide.Points {
+		return pointsOf(e.shape.under(tile, sigmas, limit), true)
+	})
 }
 
-// optimistic returns the mean curve of the rank, and the mean minus a number of standard deviations, without the rank's
-// lift.
-func (e *posterior) optimistic(limit int, sigmas float64) (mean, faster divide.Curve) {
+// pointsOf returns the points of a curve; nil: there is no curve.
+func pointsOf(c divide.Curve, shared bool) *divide.Points {
+	if c == nil {
+		return nil
+	}
+	return divide.NewPoints(c, shared)
+}
+
+// optimistic returns the mean curve of the rank minus a number of standard deviations at the shares whose mean time is
+// at most upTo, in s, and the mean curve at other shares. Both are without the rank's lift.
+func (e *posterior) optimistic(limit int, sigmas, upTo float64) *divide.Points {
 	if e.borrowed == nil {
-		return e.shape.curves(limit, -sigmas)
+		mean, faster := e.shape.curves(limit, -sigmas)
+		return divide.NewPoints(fasterUpTo(mean, faster, upTo), false)
 	}
-	key := optimism{sigmas, limit}
-	both, known := e.borrowed.optimistic[key]
-	if !known {
+	t := e.borrowed
+	both := t.optimistic.get(optimism{sigmas, limit}, func() (both [2]divide.Curve) {
 		both[0], both[1] = e.shape.curves(limit, -sigmas)
-		e.borrowed.optimistic[key] = both
+		return both
+	})
+	mean, faster := both[0], both[1]
+	if !mean.Rises() {
+		return divide.NewPoints(fasterUpTo(mean, faster, upTo), false)
 	}
-	return both[0], both[1]
+	// The shares are those below a point, and few points differ.
+	end, _ := slices.BinarySearchFunc(mean, upTo, func(p divide.Point, seconds float64) int {
+		if p.Seconds > seconds {
+			return 1
+		}
+		return -1
+	})
+	return t.optimisticTo.get(optimismTo{optimism{sigmas, limit}, end}, func() *divide.Points {
+		return divide.NewPoints(fasterUpTo(mean, faster, upTo), true)
+	})
+}
+
+// fasterUpTo returns the curve faster with the points of mean whose times are above upTo.
+func fasterUpTo(mean, faster divide.Curve, upTo float64) divide.Curve {
+	out := slices.Clone(faster)
+	for i := range mean {
+		if mean[i].Seconds > upTo {
+			out[i].Seconds = mean[i].Seconds
+		}
+	}
+	return out
 }
 
 // borrow gives a rank the curves of its type, multiplied by a factor.
-func (c *curves) borrow(rank int, mean, cautious divide.Curve, factor float64) {
-	c.mean[rank] = times(mean, factor)
-	if c.cautious[rank] = c.mean[rank]; &mean[0] != &cautious[0] {
-		c.cautious[rank] = times(cautious, factor)
-	}
+func (c *curves) borrow(rank int, mean, cautious *divide.Points, factor float64) {
+	c.mean[rank], c.cautious[rank] = divide.Scaled{Points: mean}, divide.Scaled{Points: cautious}
+	c.scale(rank, factor)
 	c.shrunk[rank], c.unsure[rank] = 1, 1
 }

@@ -31,20 +31,13 @@ func (f *fastest) add(samples int, seconds []float64) {
 	f.largest = max(f.largest, b)
 }
 
-// bound raises times that the rank cannot reach. Up to the largest measured share, these are times per sample far below
-// the fastest measured one. Beyond that share, these are times below the time at that share. bound returns c itself if
-// c has no such times.
-func (f *fastest) bound(c divide.Curve) divide.Curve {
-	bounded := c
-	for i, p := range c {
-		least := reachable * f.perSample * min(p.Samples, f.largest)
-		if p.Seconds >= least {
-			continue
-		}
-		if &bounded[0] == &c[0] {
-			bounded = slices.Clone(c)
-		}
-		bounded[i].Seconds = least
-	}
-	return bounded
+// raise raises times of a curve that the rank cannot reach. Up to the largest measured share, these are times per
+// sample far below the fastest measured one. Beyond that share, these are times below the time at that share.
+func (f *fastest) raise(c *divide.Scaled) { c.PerSample, c.Largest = reachable*f.perSample, f.largest }
+
+// scaled returns a curve with times multiplied by a factor, and then raised.
+func (f *fastest) scaled(points *divide.Points, factor float64) divide.Scaled {
+	c := divide.Scaled{Points: points, Factors: [3]float64{factor}}
+	f.raise(&c)
+	return c
 }

@@ -12,7 +12,7 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 	seen := map[*shape]bool{}
 	add := func(e *posterior) {
 		beliefs += int64(unsafe.Sizeof(*e)) + pointer + int64(cap(e.cells))*int64(unsafe.Sizeof(cell{}))
-		for _, row := range e.cov {
+		for _, row := range e.cov[:cap(e.cov)] {
 			beliefs += 3*pointer + int64(cap(row))*float
 		}
 		if f := e.shape; f != nil && !seen[f] {
@@ -25,13 +25,17 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 			add(e.before)
 		}
 	}
-	for r := range m.curves.mean {
-		curves += bytesOf(m.curves.mean[r])
-		if !m.curves.one(r) {
-			curves += bytesOf(m.curves.cautious[r])
+	points := map[*divide.Points]bool{}
+	for _, list := range [][]divide.Scaled{m.curves.mean, m.curves.cautious} {
+		curves += int64(cap(list)) * int64(unsafe.Sizeof(divide.Scaled{}))
+		for r := range list {
+			if p := list[r].Points; !points[p] {
+				points[p] = true
+				curves += p.Bytes()
+			}
 		}
-		curves += int64(unsafe.Sizeof(fastest{})) + 6*pointer + 2*float
 	}
+	curves += int64(len(m.ranks)) * (int64(unsafe.Sizeof(fastest{})) + 2*float)
 	curves += int64(cap(m.curves.levels))*int64(unsafe.Sizeof(Level{})) +
 		int64(cap(m.types.classes))*int64(unsafe.Sizeof(Class{})) + int64(len(m.types.classOf))*3*pointer
 	for _, quantiles := range m.types.spreads {
@@ -39,8 +43,6 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 	}
 	return beliefs, shapes, curves
 }
-
-func bytesOf(c divide.Curve) int64 { return int64(cap(c)) * int64(unsafe.Sizeof(divide.Point{})) }
 
 // bytes returns the memory of a shape with its grid.
 func (f *shape) bytes() (bytes int64) {

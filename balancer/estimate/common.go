@@ -24,9 +24,9 @@ func newCommonMode() commonMode { return commonMode{priorNoise * priorNoise, pri
 // estimate returns the log of the change that the ranks' windows have in common, and its variance. lasts reports that
 // the change is larger than the usual changes from window to window, so the speed of all ranks has changed.
 func (t *commonMode) estimate(readings []reading) (offset, variance float64, lasts bool) {
-	var surprises []float64
-	for _, m := range readings {
-		if m.samples > 0 && !math.IsNaN(m.surprise) {
+	surprises := make([]float64, 0, len(readings))
+	for i := range readings {
+		if m := &readings[i]; m.samples > 0 && !math.IsNaN(m.surprise) {
 			surprises = append(surprises, m.surprise)
 		}
 	}
@@ -34,7 +34,8 @@ func (t *commonMode) estimate(readings []reading) (offset, variance float64, las
 		return 0, t.variance, false
 	}
 	center, kept, sum, weights := stat.Median(surprises), 0, 0.0, 0.0
-	for _, m := range readings {
+	for i := range readings {
+		m := &readings[i]
 		// A rank far from the median has changed alone.
 		if m.samples > 0 && math.Abs(m.surprise-center) <= sureSigmas*math.Sqrt(m.doubt) {
 			kept, sum, weights = kept+1, sum+m.surprise/m.doubt, weights+1/m.doubt

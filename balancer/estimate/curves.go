@@ -90,15 +90,6 @@ func onLine(c divide.Curve) bool {
 	return true
 }
 
-// times returns the curve with its times multiplied by a factor.
-func times(c divide.Curve, factor float64) divide.Curve {
-	out := slices.Clone(c)
-	for i := range out {
-		out[i].Seconds = min(out[i].Seconds*factor, divide.MostSeconds)
-	}
-	return out
-}
-
 // onto is [divide.Curve.At] for a share whose next point is known. The next point is the first point that is at least
 // the share.
 func onto(c divide.Curve, next int, samples float64) float64 {
@@ -113,22 +104,27 @@ var timeless = divide.Curve{{Samples: 1, Seconds: 0}}
 
 // curves are the fitted curves of all ranks.
 type curves struct {
-	mean     []divide.Curve // expected times
-	cautious []divide.Curve // expected times plus a margin; the same slice as mean if there is no margin
-	shrunk   []float64      // by rank: factor of [deviceTypes.shrink] on its curves,
-	unsure   []float64      // and on their standard error
-	bounds   []fastest      // by rank: times that it can reach
-	levels   []Level        // by rank, relative to its type; nil: there is no large type
+	mean     []divide.Scaled // expected times
+	cautious []divide.Scaled // expected times plus a margin; the same points as mean if there is no margin
+	shrunk   []float64       // by rank: factor of [deviceTypes.shrink] on its curves,
+	unsure   []float64       // and on their standard error
+	bounds   []fastest       // by rank: times that it can reach
+	levels   []Level         // by rank, relative to its type; nil: there is no large type
 }
 
+// unmeasured are the points of [timeless].
+var unmeasured = divide.NewPoints(timeless, true)
+
 func newCurves(ranks int) curves {
-	return curves{slices.Repeat([]divide.Curve{timeless}, ranks), slices.Repeat([]divide.Curve{timeless}, ranks),
+	none := divide.Scaled{Points: unmeasured}
+	return curves{slices.Repeat([]divide.Scaled{none}, ranks), slices.Repeat([]divide.Scaled{none}, ranks),
 		slices.Repeat([]float64{1}, ranks), slices.Repeat([]float64{1}, ranks), make([]fastest, ranks), nil}
 }
 
 // draw takes the curves of a fit, with a margin of a number of standard deviations.
 func (c *curves) draw(rank int, e *posterior, limit int, sigmas float64) {
-	c.mean[rank], c.cautious[rank] = e.shape.curves(limit, sigmas)
+	mean, cautious := e.shape.curves(limit, sigmas)
+	c.set(rank, mean, cautious)
 	c.shrunk[rank], c.unsure[rank] = 1, 1
 	e.drawn, e.level = math.NaN(), 0
 	if e.current >= 0 && e.trend == 0 {
@@ -136,27 +132,37 @@ func (c *curves) draw(rank int, e *posterior, limit int, sigmas float64) {
 	}
 }
 
-// one reports whether the two curves of a rank are the same slice, without a margin.
-func (c *curves) one(rank int) bool { return &c.mean[rank][0] == &c.cautious[rank][0] }
+// set gives a rank curves of its own.
+func (c *curves) set(rank int, mean, cautious divide.Curve) {
+	c.mean[rank] = divide.Scaled{Points: divide.NewPoints(mean, false)}
+	if c.cautious[rank] = c.mean[rank]; &mean[0] != &cautious[0] {
+		c.cautious[rank].Points = divide.NewPoints(cautious, false)
+	}
+}
+
+// one reports whether the two curves of a rank have the same points, without a margin.
+func (c *curves) one(rank int) bool { return c.mean[rank].Points == c.cautious[rank].Points }
+
+// settle copies the curves of a rank, so that they have no factors.
+func (c *curves) settle(rank int) {
+	mean := c.mean[rank].Whole()
+	cautious := mean
+	if !c.one(rank) {
+		cautious = c.cautious[rank].Whole()
+	}
+	c.set(rank, mean, cautious)
+}
 
 // scale multiplies the times of a rank's curves by a factor.
 func (c *curves) scale(rank int, factor float64) {
-	one := c.one(rank)
-	if c.mean[rank] = times(c.mean[rank], factor); one {
-		c.cautious[rank] = c.mean[rank]
-	} else {
-		c.cautious[rank] = times(c.cautious[rank], factor)
-	}
+	c.mean[rank].Scale(factor)
+	c.cautious[rank].Scale(factor)
 }
 
 // bound raises the times that the ranks cannot reach.
 func (c *curves) bound() {
 	for r := range c.mean {
-		one := c.one(r)
-		if c.mean[r] = c.bounds[r].bound(c.mean[r]); one {
-			c.cautious[r] = c.mean[r]
-		} else {
-			c.cautious[r] = c.bounds[r].bound(c.cautious[r])
-		}
+		c.bounds[r].raise(&c.mean[r])
+		c.bounds[r].raise(&c.cautious[r])
 	}
 }

@@ -29,11 +29,7 @@ func (f *shape) between(points divide.Curve, limit int) divide.Curve {
 
 // reach returns the smallest and the largest share that a decision may select.
 func (f *grid) reach() (least, most float64) {
-	least, most = f.b0, f.b0
-	for _, c := range f.cells {
-		least, most = min(least, c.samples), max(most, c.samples)
-	}
-	return least / ReachDown, most * ReachUp
+	return min(f.b0, f.smallest) / ReachDown, max(f.b0, f.b1) * ReachUp
 }
 
 // knotsTo returns the shares at which the regression is evaluated: the cells, b0, the ends, and points between them.

@@ -27,22 +27,23 @@ func Fills(tile, share int) bool { return tiles[tile].feature(float64(share)) ==
 const leastProbed = 0.004
 
 // Under returns the posterior probability that a rank has a tile, and the rank's curve if it has this tile. The curve
-// assumes a weight of the tile that is sigmas standard deviations above the expected weight. The results are 0 and nil
-// if the probability is too small, or if the fit fails numerically.
-func (m *Model) Under(tile, rank int, sigmas float64) (probability float64, curve divide.Curve) {
+// assumes a weight of the tile that is sigmas standard deviations above the expected weight. ok is false if the
+// probability is too small, or if the fit fails numerically.
+func (m *Model) Under(tile, rank int, sigmas float64) (probability float64, curve divide.Scaled, ok bool) {
 	e := m.ranks[rank]
 	f := e.shape
 	if f == nil || f.chances[tile] < leastProbed {
-		return 0, nil
+		return 0, divide.Scaled{}, false
 	}
-	if curve = e.under(tile, sigmas, m.options.Limits[rank]); curve == nil {
-		return 0, nil
+	points := e.under(tile, sigmas, m.options.Limits[rank])
+	if points == nil {
+		return 0, divide.Scaled{}, false
 	}
-	return f.chances[tile], m.curves.bounds[rank].bound(times(curve, m.curves.shrunk[rank]*stat.Exp(e.lift)))
+	return f.chances[tile], m.curves.bounds[rank].scaled(points, m.curves.shrunk[rank]*stat.Exp(e.lift)), true
 }
 
 // Probability returns the posterior probability that a rank has a tile.
 func (m *Model) Probability(tile, rank int) float64 { return m.ranks[rank].shape.chances[tile] }
 
 // Untested reports whether a rank has a curve, and none of its measured shares fills the aligned tile.
-func (m *Model) Untested(tile, rank int) bool { return m.ranks[rank].shape.misses(&tiles[tile]) }
+func (m *Model) Untested(tile, rank int) bool { return m.ranks[rank].shape.misses(tile) }

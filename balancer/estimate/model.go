@@ -110,10 +110,9 @@ func (m *Model) Learn(w *Window) {
 
 // read returns the readings of all ranks.
 func (m *Model) read(w *Window) []reading {
-	readings, logs, noise := make([]reading, len(m.ranks)), make([][]float64, len(m.ranks)),
-		make([]float64, len(m.ranks))
+	readings, logs, noise := make([]reading, len(m.ranks)), logsOfAll(w.Seconds), make([]float64, len(m.ranks))
 	for r, e := range m.ranks {
-		logs[r], noise[r] = logsOf(w.Seconds[r]), e.noise
+		noise[r] = e.noise
 		m.curves.bounds[r].add(w.Shares[r], w.Seconds[r])
 	}
 	withoutCommon(logs, stat.Median(noise))
@@ -227,6 +226,7 @@ func (m *Model) follows(rank int, share float64) bool {
 	if !(moved > 0.9 && moved < 1.1) {
 		return false
 	}
+	m.curves.settle(rank)
 	m.curves.scale(rank, moved/m.curves.shrunk[rank]) // shrink follows; its input must be curves that it has not moved
 	e.drawn, m.curves.shrunk[rank], m.curves.unsure[rank] = e.cells[e.current].log, 1, 1
 	return true

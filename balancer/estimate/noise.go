@@ -24,11 +24,13 @@ type openingNoise struct {
 // corrects the variance of the measured times. Otherwise a rank that underestimated its noise in the first steps would
 // trust these steps for many windows.
 func (o *openingNoise) pool(ranks []*posterior, window [][]float64) {
-	var variances, roots []float64
+	variances, roots := make([]float64, 0, len(window)), make([]float64, 0, len(window))
+	var logs []float64
 	n := 0 // degrees of freedom of all variances
 	for _, seconds := range window {
 		if free := len(seconds) - 1; free > 0 {
-			logs, squares := logsOf(seconds), 0.0
+			squares := 0.0
+			logs = appendLogs(logs[:0], seconds)
 			center := stat.MeanOf(logs).Or(0)
 			for _, l := range logs {
 				squares += stat.Square(l - center)

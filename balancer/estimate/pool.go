@@ -31,12 +31,40 @@ const (
 // typeCurve is the curve of a type with many ranks.
 type typeCurve struct {
 	fit    posterior // its cells are the shares that the ranks measured
-	logs   map[float64]float64
-	ratios map[[2]float64]float64 // variance of the log of the ratio of the times of two shares
-	under  map[hypothetical]divide.Curve
+	shares shareNumbers
+	logs   []float64 // by number of a share: log of its time; NaN: not yet computed
+	ratios [][]ratio // by numbers of two shares, the second one first
+	under  memo[hypothetical, *divide.Points]
 	// by largest share: expected times, and times with a margin
-	drawn      map[int][2]divide.Curve
-	optimistic map[optimism][2]divide.Curve
+	drawn        memo[int, [2]*divide.Points]
+	optimistic   memo[optimism, [2]divide.Curve] // expected times, and shorter times
+	optimisticTo memo[optimismTo, *divide.Points]
+}
+
+// memo contains values that are computed once for each key. Most ranks of a type have the same keys, so get remembers
+// the last one.
+type memo[K comparable, V any] struct {
+	values map[K]V
+	any    bool // a key was used
+	key    K    // last key
+	value  V
+}
+
+// get returns the value of a key.
+func (m *memo[K, V]) get(key K, compute func() V) V {
+	if m.any && m.key == key {
+		return m.value
+	}
+	value, known := m.values[key]
+	if !known {
+		if m.values == nil {
+			m.values = map[K]V{}
+		}
+		value = compute()
+		m.values[key] = value
+	}
+	m.any, m.key, m.value = true, key, value
+	return value
 }
 
 // hypothetical is the hypothesis of a tile whose weight is sigmas standard deviations above the expected weight.
@@ -52,14 +80,21 @@ type optimism struct {
 	limit  int // largest share
 }
 
+// optimismTo is the same for the points before end.
+type optimismTo struct {
+	optimism
+	end int
+}
+
 // log is the log of [shape.at], computed once for each share.
 func (t *typeCurve) log(samples float64) float64 {
-	log, known := t.logs[samples]
-	if !known {
-		log, _ = t.fit.shape.log(samples)
-		t.logs[samples] = log
+	number := t.shares.of(samples)
+	t.logs = withRoom(t.logs, number)
+	if log := t.logs[number]; log == log {
+		return log
 	}
-	return log
+	t.logs[number], _ = t.fit.shape.log(samples)
+	return t.logs[number]
 }
 
 // ratioVariance is [shape.ratioVariance], computed once for each two shares.
@@ -67,26 +102,83 @@ func (t *typeCurve) ratioVariance(first, second float64) float64 {
 	if first == second {
 		return 0
 	}
-	pair := [2]float64{first, second}
-	variance, known := t.ratios[pair]
-	if !known {
-		variance = t.fit.shape.ratioVariance(first, second)
-		t.ratios[pair] = variance
+	return t.ratio(first, second).shape
+}
+
+// ratio returns the variances of the log of the ratio of the times of two different shares, computed once.
+func (t *typeCurve) ratio(first, second float64) ratio {
+	from, to := t.shares.of(first), t.shares.of(second)
+	for to >= len(t.ratios) {
+		t.ratios = append(t.ratios, nil)
 	}
-	return variance
+	row := t.ratios[to]
+	for from >= len(row) {
+		row = append(row, ratio{shape: math.NaN()})
+	}
+	t.ratios[to] = row
+	if r := &row[from]; r.shape != r.shape {
+		*r = ratio{t.fit.shape.ratioVariance(first, second), otherShape(first / second)}
+	}
+	return row[from]
+}
+
+// ratio contains variances of the log of the ratio of the times of two shares.
+type ratio struct {
+	shape float64 // because of the error of the curve; NaN: not yet computed
+	other float64 // because a rank has another shape ([otherShape])
+}
+
+// withRoom returns a list with an element at an index. Further elements are NaN.
+func withRoom(list []float64, index int) []float64 {
+	for index >= len(list) {
+		list = append(list, math.NaN())
+	}
+	return list
+}
+
+// shareNumbers numbers shares in the order of their first use, from 0 on. Decisions with many ranks need these numbers
+// several times for each rank, so the numbers of small shares are in a list.
+type shareNumbers struct {
+	n     int
+	small []int32 // by samples: 1 + the number of the share
+	other map[float64]int
+}
+
+// of returns the number of a share.
+func (s *shareNumbers) of(samples float64) int {
+	const most = 4096
+	if at := int(samples); samples >= 0 && samples < most && float64(at) == samples {
+		for at >= len(s.small) {
+			s.small = append(s.small, 0)
+		}
+		if s.small[at] == 0 {
+			s.n++
+			s.small[at] = int32(s.n)
+		}
+		return int(s.small[at]) - 1
+	}
+	number, known := s.other[samples]
+	if !known {
+		if s.other == nil {
+			s.other = map[float64]int{}
+		}
+		number = s.n
+		s.n++
+		s.other[samples] = number
+	}
+	return number
 }
 
 // curves is [shape.curves], computed once for each largest share, without the points that a line replaces.
-func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious divide.Curve) {
-	both, known := t.drawn[limit]
-	if !known {
+func (t *typeCurve) curves(limit int, sigmas float64) (mean, cautious *divide.Points) {
+	both := t.drawn.get(limit, func() (both [2]*divide.Points) {
 		mean, cautious := t.fit.shape.curves(limit, sigmas)
-		both[0] = thinned(mean)
+		both[0] = divide.NewPoints(thinned(mean), true)
 		if both[1] = both[0]; &mean[0] != &cautious[0] {
-			both[1] = thinned(cautious)
+			both[1] = divide.NewPoints(thinned(cautious), true)
 		}
-		t.drawn[limit] = both
-	}
+		return both
+	})
 	return both[0], both[1]
 }
 
@@ -96,9 +188,7 @@ func (m *Model) poolCurves(shares []int, tiles *tilePool) {
 		if len(group) <= manyRanks {
 			continue
 		}
-		t := &typeCurve{logs: map[float64]float64{}, ratios: map[[2]float64]float64{},
-			under: map[hypothetical]divide.Curve{}, drawn: map[int][2]divide.Curve{},
-			optimistic: map[optimism][2]divide.Curve{}}
+		t := new(typeCurve)
 		old := m.types.curves[i]
 		m.types.curves[i] = nil
 		members := m.members(group)

@@ -120,15 +120,40 @@ func (e *posterior) cell(samples float64) int {
 func (e *posterior) add(samples, value, variance float64) {
 	n := len(e.cells)
 	e.cells = append(e.cells, cell{samples: samples, log: value})
+	if n == cap(e.cov) || cap(e.cov[:n+1][n]) <= n || n > 0 && cap(e.cov[0]) <= n {
+		e.cov = roomier(e.cov, n)
+	}
 	for i := range e.cov {
 		e.cov[i] = append(e.cov[i], 0)
 	}
-	e.cov = append(e.cov, make([]float64, n+1))
+	e.cov = e.cov[:n+1]
+	e.cov[n] = e.cov[n][:n+1]
+	clear(e.cov[n])
 	e.cov[n][n] = variance
+}
+
+// roomier returns a copy of the first n rows of a covariance, with room for more rows and columns. All rows are in one
+// piece of memory, because each piece costs time when a decision adds a share to many ranks.
+func roomier(cov [][]float64, n int) [][]float64 {
+	room := n + max(n/2, 3)
+	if n < mostShares {
+		room = min(room, mostShares+1) // with one more share, forget drops one
+	}
+	flat, out := make([]float64, room*room), make([][]float64, room)
+	for i := range out {
+		out[i] = flat[i*room : i*room : (i+1)*room]
+	}
+	for i, row := range cov[:n] {
+		out[i] = append(out[i], row...)
+	}
+	return out[:n]
 }
 
 // loosen adds a variance that all cells have in common.
 func (e *posterior) loosen(variance float64) {
+	if variance == 0 {
+		return
+	}
 	for _, row := range e.cov {
 		for j := range row {
 			row[j] += variance
@@ -136,9 +161,10 @@ func (e *posterior) loosen(variance float64) {
 	}
 }
 
+var highest = math.Log(divide.MostSeconds)
+
 // move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
 func (e *posterior) move(by, variance float64) {
-	highest := math.Log(divide.MostSeconds)
 	for i := range e.cells {
 		e.cells[i].log = min(max(e.cells[i].log+by, -highest), highest)
 	}
@@ -304,13 +330,15 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 		}
 		e.wanders(innovation/sigma, variance)
 	}
-	column := slices.Clone(e.cov[e.current])
+	var room [mostShares + 1]float64
+	column := append(room[:0], e.cov[e.current]...)
 	total := column[e.current] + variance
 	for i := range e.cells {
 		gain := column[i] / total
 		e.cells[i].log += gain * innovation
-		for j := range e.cells {
-			e.cov[i][j] -= gain * column[j]
+		row := e.cov[i]
+		for j, c := range column {
+			row[j] -= gain * c
 		}
 	}
 	c.age = 0

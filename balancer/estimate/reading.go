@@ -36,18 +36,35 @@ type reading struct {
 	slope                float64 // log per step, if the level moved steadily
 }
 
+// fewSteps is the number of steps of a window up to which its values need no memory of the heap. A decision with many
+// ranks would otherwise allocate several lists for each rank.
+const fewSteps = 16
+
+// stepsOf returns a list of n values: room if it is large enough.
+func stepsOf(room *[fewSteps]float64, n int) []float64 {
+	if n <= fewSteps {
+		return room[:n]
+	}
+	return make([]float64, n)
+}
+
 // newest returns the logs after a jump within the window. It removes the longest beginning of the window that certainly
 // differs from the rest.
 func newest(logs []float64, noise float64) []float64 {
 	const least, jump = 3, 0.1
-	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
 	low, high := math.Inf(1), math.Inf(-1)
-	for i, l := range logs {
+	for _, l := range logs {
 		low, high = min(low, l), max(high, l)
-		lowest[i], highest[i] = low, high
 	}
 	if high-low <= jump {
 		return logs
+	}
+	var room [2][fewSteps]float64
+	lowest, highest := stepsOf(&room[0], len(logs)), stepsOf(&room[1], len(logs)) // up to each step
+	low, high = math.Inf(1), math.Inf(-1)
+	for i, l := range logs {
+		low, high = min(low, l), max(high, l)
+		lowest[i], highest[i] = low, high
 	}
 	low, high = math.Inf(1), math.Inf(-1) // from the cut on
 	for cut := len(logs) - 1; cut >= 2; cut-- {
@@ -84,7 +101,8 @@ func sameSide(logs []float64, middle, direction float64) bool {
 func robustMean(values []float64) (m, variance float64) {
 	const sigmas, plain = 2.5, 0.1
 	center := stat.Median(values)
-	distances := make([]float64, len(values))
+	var room [fewSteps]float64
+	distances := stepsOf(&room, len(values))
 	for i, v := range values {
 		distances[i] = math.Abs(v - center)
 	}
@@ -123,9 +141,28 @@ func plainMean(logs []float64) (m, variance float64) {
 }
 
 func logsOf(seconds []float64) []float64 {
-	logs := make([]float64, len(seconds))
-	for i, s := range seconds {
-		logs[i] = math.Log(s)
+	return appendLogs(make([]float64, 0, len(seconds)), seconds)
+}
+
+// appendLogs appends the logs of times to a list.
+func appendLogs(logs, seconds []float64) []float64 {
+	for _, s := range seconds {
+		logs = append(logs, math.Log(s))
+	}
+	return logs
+}
+
+// logsOfAll returns the logs of the times of all ranks, in one piece of memory.
+func logsOfAll(seconds [][]float64) [][]float64 {
+	n := 0
+	for _, s := range seconds {
+		n += len(s)
+	}
+	logs, flat := make([][]float64, len(seconds)), make([]float64, 0, n)
+	for r, s := range seconds {
+		first := len(flat)
+		flat = appendLogs(flat, s)
+		logs[r] = flat[first:len(flat):len(flat)]
 	}
 	return logs
 }
@@ -153,7 +190,8 @@ func (e *posterior) read(samples int, logs []float64, opening bool) reading {
 	m.steps, m.opening = len(logs), opening
 	n := float64(m.steps)
 	if n > 2 && e.known && !opening {
-		_, variance := robustMean(level(logs))
+		var room [fewSteps]float64
+		_, variance := robustMean(level(logs, stepsOf(&room, len(logs))))
 		keep := min(e.weight, memory*n)
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)
 		e.weight = keep + n - 2
@@ -183,10 +221,10 @@ func (e *posterior) compare(m *reading) {
 	}
 }
 
-// level returns logs without their linear trend, so that a moving level does not count as noise.
-func level(logs []float64) []float64 {
+// level writes logs without their linear trend to out, so that a moving level does not count as noise.
+func level(logs, out []float64) []float64 {
 	n := float64(len(logs))
-	slope, out := 0.0, make([]float64, len(logs))
+	slope := 0.0
 	for i, l := range logs {
 		slope += (float64(i) - (n-1)/2) * l
 	}

@@ -49,12 +49,14 @@ type shape struct {
 	chances  tileBelief
 	expected []float64 // bend, by tile
 	bends    belief
+	missed   []bool // by tile: [shape.misses]; nil: not yet computed
 }
 
 // grid is the part of a curve that depends only on the shares. It is valid while the measured shares and the share in
 // use stay the same.
 type grid struct {
 	b0, b1   float64
+	smallest float64 // share of the cells; b1 is the largest one
 	cells    []place
 	features []float64 // of the cells, by tile
 	flat     []float64 // scratch memory of a fit
@@ -76,11 +78,12 @@ func gridOf(cells []cell, b0, b1 float64, old *grid) *grid {
 		return old
 	}
 	n := len(cells)
-	g := &grid{b0: b0, b1: b1, cells: make([]place, n), features: make([]float64, n*len(tiles)),
+	g := &grid{b0: b0, b1: b1, smallest: b1, cells: make([]place, n), features: make([]float64, n*len(tiles)),
 		filled: make([]bool, len(tiles)),
 		flat:   make([]float64, 2*n*n+3*n+len(tiles))}
 	for i, c := range cells {
 		g.cells[i] = g.place(c.samples)
+		g.smallest = min(g.smallest, c.samples)
 	}
 	for h := range tiles {
 		for i, c := range cells {

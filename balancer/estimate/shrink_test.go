@@ -24,7 +24,8 @@ func shrunkBy(t *testing.T, levels []float64, noise float64, windows int) (befor
 			return levels[r]
 		}, noise: noise},
 			slices.Repeat([]int{64}, windows)...)
-		m.curves.mean[r], m.curves.cautious[r] = e.shape.curves(m.options.Limits[r], 0)
+		mean, cautious := e.shape.curves(m.options.Limits[r], 0)
+		m.curves.set(r, mean, cautious)
 		before = append(before, m.curves.mean[r].At(64))
 		fitted[r] = Fitted{before[r], e.shape.sigma(64)}
 	}

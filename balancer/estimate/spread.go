@@ -72,15 +72,20 @@ func (c *Class) Center(s Spread) (mean, sigma float64) {
 	return known * c.mean, math.Sqrt(known * variance)
 }
 
-// Posterior returns the mean and the standard deviation of the log of the rank's level relative to its curve, given the
-// spread of its type and the mean of the levels of its class. A rank that is apart from its class keeps its level.
-func (l *Level) Posterior(s Spread, center float64, apart bool) (mean, sigma float64) {
+// Posterior describes the log of the rank's level relative to its curve, given the spread of its type: the part of its
+// distance from the mean of its class that is no noise, and the standard deviation of the log. A rank that is apart
+// from its class keeps its level. [Level.Mean] is the mean of the log.
+func (l *Level) Posterior(s Spread, apart bool) (part, sigma float64) {
 	noise, part := s.noise*l.variance, 1.0
 	if !apart {
 		part = s.Levels * s.Levels / (s.Levels*s.Levels + noise)
 	}
-	return center + part*(l.away-center) - l.moved, math.Sqrt(part * noise)
+	return part, math.Sqrt(part * noise)
 }
+
+// Mean returns the mean of the log of the rank's level relative to its curve, given the mean of the levels of its class
+// and the part of [Level.Posterior].
+func (l *Level) Mean(part, center float64) float64 { return center + part*(l.away-center) - l.moved }
 
 // classify forms the classes of the ranks of a group.
 func (t *deviceTypes) classify(group int, levels []Level, ranks, shares []int) {

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"math"
-	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
@@ -12,17 +11,18 @@ import (
 func (m *Model) Windows() int { return m.windows }
 
 // Mean returns the expected curves. All times of a rank without measurements are 0. Callers must not change them.
-func (m *Model) Mean() []divide.Curve { return m.curves.mean }
+// They are valid until the next Fit.
+func (m *Model) Mean() []divide.Scaled { return m.curves.mean }
 
 // Cautious returns the expected curves plus a margin for their errors. Callers must not change them.
-func (m *Model) Cautious() []divide.Curve { return m.curves.cautious }
+func (m *Model) Cautious() []divide.Scaled { return m.curves.cautious }
 
-// Measured returns the expected curves, nil for a rank that was never measured in this run.
+// Measured returns copies of the expected curves, nil for a rank that was never measured in this run.
 func (m *Model) Measured() []divide.Curve {
-	list := slices.Clone(m.curves.mean)
+	list := make([]divide.Curve, len(m.ranks))
 	for r, e := range m.ranks {
-		if !e.known {
-			list[r] = nil
+		if e.known {
+			list[r] = m.curves.mean[r].Whole()
 		}
 	}
 	return list
@@ -81,31 +81,31 @@ func (m *Model) Span(rank int) (least, most float64) {
 	if f == nil {
 		return 0, 0
 	}
-	least = math.Inf(1)
-	for _, c := range f.cells {
-		least, most = min(least, c.samples), max(most, c.samples)
-	}
-	return least, most
+	return f.smallest, f.b1
 }
 
 // Range returns the smallest and the largest share that was measured on the rank, in this run or in a profile. Shares
 // borrowed from ranks of its type count. The curve of an earlier run does not count, because it continues beyond the
 // shares of that run. Without any measured share, the result is 0, 0.
 func (m *Model) Range(rank int) (least, most float64) {
-	cells := m.ranks[rank].cells
-	if e := m.ranks[rank]; e.borrowed != nil {
-		cells = append(slices.Clone(cells), e.shape.known...)
+	e := m.ranks[rank]
+	cells, more := e.cells, []cell(nil)
+	if e.borrowed != nil {
+		more = e.shape.known
 	} else {
 		cells, _ = m.types.knowledge(m.ranks, rank)
 	}
-	for _, c := range cells {
-		if c.steps == 0 && m.options.CurveErrors == nil {
-			continue
+	for _, list := range [][]cell{cells, more} {
+		for i := range list {
+			c := &list[i]
+			if c.steps == 0 && m.options.CurveErrors == nil {
+				continue
+			}
+			if most = max(most, c.samples); least == 0 {
+				least = c.samples
+			}
+			least = min(least, c.samples)
 		}
-		if most = max(most, c.samples); least == 0 {
-			least = c.samples
-		}
-		least = min(least, c.samples)
 	}
 	return least, most
 }
@@ -124,17 +124,11 @@ func (m *Model) Valley(rank int) float64 { return m.ranks[rank].shape.parts[0].v
 
 // Optimistic returns the expected curve of a rank minus sigmas standard deviations, at the shares whose expected time
 // is at most upTo, in s. At other shares, it is the expected curve.
-func (m *Model) Optimistic(rank int, sigmas, upTo float64) divide.Curve {
+func (m *Model) Optimistic(rank int, sigmas, upTo float64) divide.Scaled {
 	e := m.ranks[rank]
-	mean, faster := e.optimistic(m.options.Limits[rank], sigmas)
-	upTo /= stat.Exp(e.lift)
-	out := slices.Clone(faster)
-	for i := range mean {
-		if mean[i].Seconds > upTo {
-			out[i].Seconds = mean[i].Seconds
-		}
-	}
-	return m.curves.bounds[rank].bound(times(out, m.curves.shrunk[rank]*stat.Exp(e.lift)))
+	lift := stat.Exp(e.lift)
+	points := e.optimistic(m.options.Limits[rank], sigmas, upTo/lift)
+	return m.curves.bounds[rank].scaled(points, m.curves.shrunk[rank]*lift)
 }
 
 // SharesType reports whether another rank has the same device type.

@@ -14,19 +14,20 @@ import (
 // accounts explain how good the shares of a decision are.
 type accounts struct {
 	*chooser
-	equal []int // the shares of policy none
+	equal []int      // the shares of policy none
+	room  []prospect // memory of prospects
 }
 
 // explain adds to a decision how good the shares in use are, compared with the best shares.
 func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	curves := a.model.Mean()
 	if a.opts.Objective != balancer.Time { // the oracle has the shortest step with every objective
-		if fastest, err := divide.Solve(a.opts.Batch, curves); err == nil {
+		if fastest, err := divide.SolveScaled(a.opts.Batch, curves); err == nil {
 			best = fastest
 		}
 	}
-	now, _ := divide.Slowest(curves, d.Shares)
-	then, _ := divide.Slowest(curves, best)
+	now, _ := divide.SlowestScaled(curves, d.Shares)
+	then, _ := divide.SlowestScaled(curves, best)
 	then = min(then, now) // the margin of the cautious curves costs about a thousandth
 	e, exposed := &d.Explanation, w.Exposed.Or(0)
 	e.Fitted, e.Oracle = now+exposed, then+exposed
@@ -48,7 +49,7 @@ func (a *accounts) compareEqual(d *balancer.Decision, now float64) {
 		return
 	}
 	ranks := a.prospects(d, a.equal)
-	equally, _ := divide.Slowest(a.model.Mean(), a.equal)
+	equally, _ := divide.SlowestScaled(a.model.Mean(), a.equal)
 	if e.EqualUnknown = a.guessed(ranks, equally); e.EqualUnknown != "" {
 		return
 	}
@@ -84,16 +85,21 @@ func (a *accounts) guessed(ranks []prospect, slowest float64) (text string) {
 // predict adds the time of a step with the next shares to an explained decision.
 func (a *accounts) predict(d *balancer.Decision) {
 	if e := &d.Explanation; e.Lost.Step > 0 {
-		now, _ := divide.Slowest(a.model.Mean(), d.Shares)
-		then, _ := divide.Slowest(a.model.Mean(), d.Next)
+		now, _ := divide.SlowestScaled(a.model.Mean(), d.Shares)
+		then, _ := divide.SlowestScaled(a.model.Mean(), d.Next)
 		e.Predicted = e.Lost.With(now, then)
 	}
 }
 
-// prospects returns the expected times of the shares in use and of other shares.
+// prospects returns the expected times of the shares in use and of other shares. They are valid until the next call.
 func (a *accounts) prospects(d *balancer.Decision, best []int) []prospect {
-	ranks := make([]prospect, len(best))
-	for r, curve := range a.model.Mean() {
+	if a.room == nil {
+		a.room = make([]prospect, len(best))
+	}
+	ranks := a.room
+	curves := a.model.Mean()
+	for r := range curves {
+		curve := &curves[r]
 		p := prospectOf(curve, d.Shares[r], best[r])
 		if a.model.Known(r) && d.Shares[r] > 0 {
 			p.nowError = d.Ranks[r].Error

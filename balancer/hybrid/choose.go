@@ -36,14 +36,14 @@ func (c *chooser) reach() divide.Batch {
 }
 
 // best returns the best shares on curves for the objective.
-func (c *chooser) best(batch divide.Batch, curves []divide.Curve) (best []int, err error) {
+func (c *chooser) best(batch divide.Batch, curves []divide.Scaled) (best []int, err error) {
 	switch {
 	case c.opts.Objective == balancer.Energy:
-		return divide.Cheapest(batch, curves, c.opts.Watts, c.opts.IdleWatts, c.opts.Slowdown)
+		return divide.Cheapest(batch, divide.Wholes(curves), c.opts.Watts, c.opts.IdleWatts, c.opts.Slowdown)
 	case c.opts.Objective == balancer.Cost && c.opts.Bench:
 		return c.excludeCostly(batch, curves)
 	}
-	if best, err = divide.Solve(batch, curves); err != nil || !c.opts.Bench {
+	if best, err = divide.SolveScaled(batch, curves); err != nil || !c.opts.Bench {
 		return best, err
 	}
 	return excludeSlow(batch, curves, best), nil
@@ -51,8 +51,8 @@ func (c *chooser) best(batch divide.Batch, curves []divide.Curve) (best []int, e
 
 // fastest returns the shares with the shortest step on curves, for a probe; nil if there are none, or if they are the
 // shares in use.
-func (c *chooser) fastest(batch divide.Batch, curves []divide.Curve, inUse []int) []int {
-	best, err := divide.Solve(batch, curves)
+func (c *chooser) fastest(batch divide.Batch, curves []divide.Scaled, inUse []int) []int {
+	best, err := divide.SolveScaled(batch, curves)
 	if err != nil || slices.Equal(best, inUse) || !c.opts.Accepts(best, c.start) {
 		return nil
 	}

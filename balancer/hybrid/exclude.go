@@ -9,22 +9,22 @@ import (
 
 // excludeSlow excludes ranks that make the step longer. It excludes the slowest rank while fewer samples do not make it
 // faster and the step is shorter without it.
-func excludeSlow(batch divide.Batch, curves []divide.Curve, best []int) []int {
+func excludeSlow(batch divide.Batch, curves []divide.Scaled, best []int) []int {
 	batch.Limits = batch.Capacities(len(curves))
 	for {
-		with, slowest := divide.Slowest(curves, best)
+		with, slowest := divide.SlowestScaled(curves, best)
 		least := max(batch.Unit, 1)
 		if n := best[slowest]; n > least+batch.Total%least && curves[slowest].At(float64(n-least)) < with {
 			return best
 		}
 		limit := batch.Limits[slowest]
 		batch.Limits[slowest] = 0
-		without, err := divide.Solve(batch, curves)
+		without, err := divide.SolveScaled(batch, curves)
 		if err != nil { // the other ranks cannot hold the batch
 			batch.Limits[slowest] = limit
 			return best
 		}
-		if t, _ := divide.Slowest(curves, without); t > with*(1-leastGain) {
+		if t, _ := divide.SlowestScaled(curves, without); t > with*(1-leastGain) {
 			return best
 		}
 		best = without
@@ -33,12 +33,12 @@ func excludeSlow(batch divide.Batch, curves []divide.Curve, best []int) []int {
 
 // excludeCostly excludes ranks that cost more than they are worth. It repeatedly excludes the rank that saves most,
 // while the step stays within the slowdown. A rank without samples costs nothing.
-func (c *chooser) excludeCostly(batch divide.Batch, curves []divide.Curve) ([]int, error) {
-	best, err := divide.Solve(batch, curves)
+func (c *chooser) excludeCostly(batch divide.Batch, curves []divide.Scaled) ([]int, error) {
+	best, err := divide.SolveScaled(batch, curves)
 	if err != nil {
 		return nil, err
 	}
-	shortest, _ := divide.Slowest(curves, best)
+	shortest, _ := divide.SlowestScaled(curves, best)
 	price := c.price(best)
 	limits := batch.Capacities(len(curves))
 	batch.Limits = limits
@@ -48,8 +48,8 @@ func (c *chooser) excludeCostly(batch divide.Batch, curves []divide.Curve) ([]in
 		for _, r := range c.costliest(best) {
 			limit := limits[r]
 			limits[r] = 0
-			if without, err := divide.Solve(batch, curves); err == nil {
-				t, _ := divide.Slowest(curves, without)
+			if without, err := divide.SolveScaled(batch, curves); err == nil {
+				t, _ := divide.SlowestScaled(curves, without)
 				if spent := t * (price - c.opts.Watts[r]); t <= shortest*(1+c.opts.Slowdown) && spent < least {
 					next, least, out = without, spent, r
 				}
@@ -115,7 +115,7 @@ func (e *exclusions) readmit(c *chooser, shares, best []int) bool {
 				batch.Limits[i] = c.limits[i]
 			}
 		}
-		if next, err := divide.Solve(batch, c.model.Mean()); err == nil {
+		if next, err := divide.SolveScaled(batch, c.model.Mean()); err == nil {
 			copy(best, next)
 			return true
 		}

@@ -54,7 +54,7 @@ func (p *policy) watch() *balancer.Decision {
 	d := &balancer.Decision{Shares: slices.Clone(p.window.Shares), Explanation: p.window.Explain()}
 	if unknown := p.fit(d); unknown != "" {
 		d.Unknown = unknown
-	} else if best, err := divide.Solve(p.opts.Batch, p.model.Mean()); err != nil {
+	} else if best, err := divide.SolveScaled(p.opts.Batch, p.model.Mean()); err != nil {
 		d.Unknown = err.Error()
 	} else {
 		p.accounts.explain(d, best, p.window)

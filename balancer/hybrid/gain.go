@@ -32,8 +32,8 @@ type gain struct {
 // window, which shares do not change.
 func (c *chooser) gain(d *balancer.Decision, next []int, w *window.Window) gain {
 	now, curves, exposed := d.Shares, c.model.Cautious(), w.Exposed.Or(0)
-	busy, slowest := divide.Slowest(curves, now)
-	after, _ := divide.Slowest(curves, next)
+	busy, slowest := divide.SlowestScaled(curves, now)
+	after, _ := divide.SlowestScaled(curves, next)
 	step, sigma := busy+exposed, c.model.Sigma(slowest, now[slowest])
 	g := gain{fraction: (busy - after) / step, doubt: gainSigmas * sigma / step, step: step}
 	if c.opts.Objective == balancer.Time || c.tooSlow(busy, gainSigmas*sigma/busy) {
@@ -84,11 +84,11 @@ func otherwise(d *balancer.Decision, slowest int, w *window.Window) string {
 
 // tooSlow reports whether a step takes longer than the slowdown allows, beyond the noise.
 func (c *chooser) tooSlow(seconds, doubt float64) bool {
-	fastest, err := divide.Solve(c.opts.Batch, c.model.Cautious())
+	fastest, err := divide.SolveScaled(c.opts.Batch, c.model.Cautious())
 	if err != nil {
 		return false
 	}
-	shortest, _ := divide.Slowest(c.model.Cautious(), fastest)
+	shortest, _ := divide.SlowestScaled(c.model.Cautious(), fastest)
 	return seconds > shortest*(1+c.opts.Slowdown)*(1+leastGain+doubt)
 }
 
@@ -108,9 +108,9 @@ func (c *chooser) spentSigma(shares []int, slowest int) float64 {
 // spent returns the energy or cost of a step, by the objective. Excluded ranks cost nothing.
 func (c *chooser) spent(shares []int) float64 {
 	if c.opts.Objective == balancer.Energy {
-		return divide.Spent(c.model.Mean(), shares, c.opts.Watts, c.opts.IdleWatts)
+		return divide.Spent(divide.Wholes(c.model.Mean()), shares, c.opts.Watts, c.opts.IdleWatts)
 	}
-	seconds, _ := divide.Slowest(c.model.Mean(), shares)
+	seconds, _ := divide.SlowestScaled(c.model.Mean(), shares)
 	return seconds * c.price(shares)
 }
 

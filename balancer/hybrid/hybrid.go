@@ -3,6 +3,7 @@ package hybrid
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
@@ -33,9 +34,11 @@ func newPolicy(o balancer.Options) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	equal, err := o.Divide(slices.Repeat([]float64{1}, o.Ranks))
-	if err != nil {
-		return nil, err
+	equal := slices.Clone(start)
+	if o.Scores != nil {
+		if equal, err = o.Divide(slices.Repeat([]float64{1}, o.Ranks)); err != nil {
+			return nil, err
+		}
 	}
 	active, limits := make([]bool, o.Ranks), o.Capacities(o.Ranks)
 	for r, n := range start {
@@ -66,7 +69,8 @@ func (p *policy) Curves() []divide.Curve { return p.model.Measured() }
 func (p *policy) Memory() []balancer.Memory {
 	beliefs, shapes, curves := p.model.Bytes()
 	return []balancer.Memory{{Name: "times of the window", Bytes: p.window.Bytes()},
-		{Name: "measured shares", Bytes: beliefs}, {Name: "fits", Bytes: shapes}, {Name: "curves", Bytes: curves}}
+		{Name: "measured shares", Bytes: beliefs}, {Name: "fits", Bytes: shapes}, {Name: "curves", Bytes: curves},
+		{Name: "scenarios", Bytes: int64(cap(p.accounts.room)) * int64(unsafe.Sizeof(prospect{}))}}
 }
 
 // Opening implements [balancer.Opener].

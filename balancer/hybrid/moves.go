@@ -14,25 +14,26 @@ const movedRanks = 1024
 // are slower than expected to ranks with free memory. Many ranks of one type reach a time with the same share. A step
 // can then only get shorter if all of them give a unit, so divisible samples would promise a gain that no division has.
 type moves struct {
-	ranks  []int     // whose samples move
-	unit   float64   // samples
-	slots  []int     // by rank: 1 + its place in the other lists; 0: its samples do not move
-	times  []float64 // of these ranks with their best shares in the scenario, s
-	perSec []float64 // units that a rank takes in one more second; 0: it has no samples
-	first  []float64 // time that the first further unit of a rank takes beyond its slope in the scenario, s
-	room   []float64 // units that a rank can take
-	give   []float64 // by rank, of all ranks: time of the units that it can give, s
-	least  float64   // time of the slowest rank with a single unit in the scenario, s
+	ranks  []int              // whose samples move
+	unit   float64            // samples
+	slots  []int              // by rank: 1 + its place in the other lists; 0: its samples do not move
+	all    []float64          // by scenario and place: times of these ranks with their best shares, s
+	times  []float64          // of all: those of the current scenario
+	perSec []float64          // units that a rank takes in one more second; 0: it has no samples
+	first  []float64          // time that the first further unit of a rank takes beyond its slope in the scenario, s
+	room   []float64          // units that a rank can take
+	give   []float64          // by rank, of all ranks: time of the units that it can give, s
+	least  [scenarios]float64 // time of the slowest rank with a single unit, s
 }
 
 // newMoves returns moves that hold no rank if no rank has a large type.
 func newMoves(ranks []prospect, common groups, unit float64) (m moves) {
-	if len(common.curve) == 1 {
+	if common.types == 0 {
 		return m
 	}
 	n := min(len(ranks), movedRanks)
 	m.unit, m.ranks = unit, make([]int, n)
-	m.slots, m.times, m.perSec = make([]int, len(ranks)), make([]float64, n), make([]float64, n)
+	m.slots, m.all, m.perSec = make([]int, len(ranks)), make([]float64, scenarios*n), make([]float64, n)
 	m.first, m.room, m.give = make([]float64, n), make([]float64, n), make([]float64, len(ranks))
 	for r := range ranks {
 		if p := &ranks[r]; p.best > 0 {
@@ -56,44 +57,57 @@ func newMoves(ranks []prospect, common groups, unit float64) (m moves) {
 func (m *moves) many() bool { return m.slots != nil }
 
 // draw sets what the first further unit of each rank takes in a scenario. It may begin a tile. If other ranks of the
-// type have this share in use, they tell its time better than the curve.
-func (m *moves) draw(ranks []prospect, common groups) {
-	m.least = 0
+// type have this share in use, they tell its time better than the curve. center are the means of the levels of the
+// classes in the scenario.
+func (m *moves) draw(ranks []prospect, center []float64) {
 	for i, r := range m.ranks {
 		p := &ranks[r]
 		switch slope := p.slope * m.unit; {
 		case p.best == 0:
 		case p.nextClass > 0:
-			m.first[i] = p.next*(1+common.center[p.nextClass]) - p.best*(1+common.center[p.level.Class]) - slope
+			m.first[i] = p.next*(1+center[p.nextClass]) - p.best*(1+center[p.level.Class]) - slope
 		case p.level.Class > 0:
 			m.first[i] = max(p.next-p.best-slope, 0)
 		}
 	}
 }
 
-// set sets the time of the best share of a rank in the scenario, in s.
-func (m *moves) set(rank int, seconds float64) {
-	if m.slots == nil {
-		return
+// set sets the times of the best shares of a block of ranks in a scenario. offs are the errors of these times, in s.
+func (m *moves) set(scenario, first int, block []prospect, offs []float64) {
+	least, times := m.least[scenario], m.all[scenario*len(m.ranks):]
+	give, slots := m.give[first:], m.slots[first:]
+	for j, off := range offs {
+		p := &block[j]
+		if p.best == 0 {
+			continue
+		}
+		seconds := p.best + off
+		if t := seconds - give[j]; !(t <= least) {
+			least = max(least, t)
+		}
+		if at := slots[j]; at > 0 {
+			times[at-1] = seconds
+		}
 	}
-	m.least = max(m.least, seconds-m.give[rank])
-	if at := m.slots[rank]; at > 0 {
-		m.times[at-1] = seconds
-	}
+	m.least[scenario] = least
 }
 
-// shortest returns the shortest time of a step of at most slowest, in s.
-func (m *moves) shortest(slowest float64) float64 {
+// shortest returns the shortest time of a step of at most slowest in a scenario, in s.
+func (m *moves) shortest(scenario int, slowest float64, ranks []prospect, center []float64) float64 {
+	m.draw(ranks, center)
+	n, least := len(m.ranks), m.least[scenario]
+	m.times = m.all[scenario*n : (scenario+1)*n]
+	fit := func(seconds float64) bool { return !(seconds < least) && m.fit(seconds) }
 	const exact = 1e-6 // of the time
 	low, high := 0.9*slowest, slowest
-	if !m.fit(slowest * (1 - exact)) {
+	if !fit(slowest * (1 - exact)) {
 		return slowest
 	}
-	if m.fit(low) {
+	if fit(low) {
 		low = 0
 	}
 	for high-low > exact*slowest {
-		if middle := (low + high) / 2; m.fit(middle) {
+		if middle := (low + high) / 2; fit(middle) {
 			high = middle
 		} else {
 			low = middle
@@ -103,11 +117,8 @@ func (m *moves) shortest(slowest float64) float64 {
 }
 
 // fit reports whether the ranks can finish all units within a time, in s. Each rank keeps at least one unit, as in each
-// division.
+// division, so [moves.least] is a lower bound of this time.
 func (m *moves) fit(seconds float64) bool {
-	if seconds < m.least {
-		return false
-	}
 	units := 0.0 // that the ranks can take, minus those that they must give
 	for i, t := range m.times {
 		left := seconds - t

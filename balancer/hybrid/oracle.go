@@ -45,13 +45,18 @@ var normals = func() (z [quantiles]float64) {
 // draws is a stream of normal numbers, the same in every run (splitmix64).
 type draws uint64
 
+// drawsFrom returns the stream without its first n numbers.
+func drawsFrom(n uint64) draws { return draws(n * golden) }
+
+const golden = 0x9e3779b97f4a7c15
+
 func (d *draws) next() float64 { return normals[d.bits()%quantiles] }
 
 // uniform returns a number of at least 0 and below 1.
 func (d *draws) uniform() float64 { return float64(d.bits()>>11) / (1 << 53) }
 
 func (d *draws) bits() uint64 {
-	*d += 0x9e3779b97f4a7c15
+	*d += golden
 	x := uint64(*d)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -72,62 +77,58 @@ type unseen struct {
 // in units ([moves]; without large types, only the decision whether any unit moves depends on the units). The value is
 // the median of the scenarios, so that unlikely cases change only the interval.
 func ofOracle(ranks []prospect, common groups, list []unseen, then, exchanged, unit float64) balancer.Fraction {
-	parts := make([]float64, scenarios)
-	random := draws(0)
-	give := gives(ranks)
-	moving := newMoves(ranks, common, unit)
-	for i := range parts {
-		common.draw(i, &random)
-		moving.draw(ranks, common)
-		slowest, oracle, more := 0.0, then, math.Inf(1) // more: the shortest time of a rank with one more unit
-		for r := range ranks {
-			p := &ranks[r]
-			level := p.drawLevel(common, &random)
-			now := p.now + p.nowUnit()*level
-			slowest = max(slowest, now)
-			if p.best == 0 {
+	type sums struct{ slowest, oracle, more float64 } // more: the shortest time of a rank with one more unit
+	var of [scenarios]sums
+	for i := range of {
+		of[i] = sums{0, then, math.Inf(1)}
+	}
+	give, moving := gives(ranks), newMoves(ranks, common, unit)
+	drawn := newSampler(ranks, common, 1)
+	for drawn.nextBlock() {
+		for i := range of {
+			nows, offs := drawn.draw(i)
+			at := of[i]
+			if moving.many() { // the moves give the time of the best shares
+				at.slowest = longest(at.slowest, nows)
+				moving.set(i, drawn.first, drawn.block, offs)
+				of[i] = at
 				continue
 			}
-			more = min(more, now+p.slope*unit)
-			off := p.off(level, common, &random)
-			oracle += off / (p.slope * give)
-			moving.set(r, p.best+off)
+			for j, now := range nows {
+				at.slowest = max(at.slowest, now)
+				if p := &drawn.block[j]; p.best > 0 {
+					at.more = min(at.more, now+p.slope*unit)
+					at.oracle += offs[j] / (p.slope * give)
+				}
+			}
+			of[i] = at
 		}
+	}
+	parts := make([]float64, scenarios)
+	for i, at := range of {
+		oracle := at.oracle
 		if moving.many() {
-			oracle = moving.shortest(slowest)
-		} else if more >= slowest { // no rank can take a unit from the slowest one
-			oracle = max(oracle, slowest)
+			oracle = moving.shortest(i, at.slowest, ranks, drawn.shared[i].center)
+		} else if at.more >= at.slowest { // no rank can take a unit from the slowest one
+			oracle = max(oracle, at.slowest)
 		}
-		one, faster := (float64(i)+0.5)/scenarios, math.Abs(estimate.AlignedWeight+estimate.TileSigma*random.next())
+		one := (float64(i) + 0.5) / scenarios
+		faster := math.Abs(estimate.AlignedWeight + estimate.TileSigma*drawn.random[i].next())
 		for _, u := range list {
 			if one -= u.chance; one < 0 {
 				oracle *= 1 - u.part*faster/(1+faster)
 				break
 			}
 		}
-		parts[i] = min(max((oracle+exchanged)/(slowest+exchanged), 0), 1)
+		parts[i] = min(max((oracle+exchanged)/(at.slowest+exchanged), 0), 1)
 	}
 	slices.Sort(parts)
 	return balancer.Fraction{Value: (parts[scenarios/2-1] + parts[scenarios/2]) / 2, Low: parts[tail],
 		High: parts[scenarios-1-tail]}
 }
 
-// drawLevel draws the error of the curve that both shares of a rank have in common: a multiple of nowUnit and of
-// bestUnit.
-func (p *prospect) drawLevel(common groups, random *draws) float64 {
-	z := random.next()
-	if p.level.Class == 0 {
-		return z
-	}
-	const rarely = 0.001 // saves most draws
-	apart := p.level.Apart > 1-rarely || p.level.Apart > rarely && random.uniform() < p.level.Apart
-	kind := common.classes[p.level.Class-1].Type
-	mean, sigma := p.level.Posterior(common.spread[kind], common.center[p.level.Class], apart)
-	return mean + sigma*z
-}
-
-// nowUnit and bestUnit are the effects of drawLevel on the two times, in s. The level of a rank of a large type is a
-// factor on both times.
+// nowUnit and bestUnit are the effects on the two times of the error that they have in common, in s. The level of a
+// rank of a large type is a factor on both times.
 func (p *prospect) nowUnit() float64 {
 	if p.level.Class == 0 {
 		return p.nowError
@@ -142,32 +143,14 @@ func (p *prospect) bestUnit() float64 {
 	return p.best
 }
 
-// off draws the error of the time of the best share, in s. level is the error that both shares have in common
-// ([prospect.drawLevel]), and common are the errors that ranks of one type have in common.
-func (p *prospect) off(level float64, common groups, random *draws) float64 {
-	off := p.bestUnit() * level
-	if p.bestError > p.nowError {
-		own := p.bestError*p.bestError - p.nowError*p.nowError
-		if p.group > 0 {
-			shared := min(p.shared*p.shared, own)
-			off += math.Sqrt(shared) * common.curve[p.group]
-			own -= shared
-		}
-		off += math.Sqrt(own) * random.next()
-	}
-	return off
-}
-
 // spreads returns a quantile of the spread of the levels of a large type ([estimate.Model.Spread]).
 type spreads func(kind, quantile int) estimate.Spread
 
-// groups are what ranks have in common in a scenario.
+// groups are the ranks that have errors in common: the ranks of a large type, and the ranks of a class of such a type.
 type groups struct {
+	types    int // number of large types
 	classes  []estimate.Class
 	spreadOf spreads
-	curve    []float64         // by large type: error of the curve, in standard deviations
-	spread   []estimate.Spread // by large type: of the levels of its ranks
-	center   []float64         // by class, from 1 on: mean of the levels of its ranks relative to the type, log
 }
 
 func newGroups(ranks []prospect, classes []estimate.Class, of spreads) groups {
@@ -178,40 +161,27 @@ func newGroups(ranks []prospect, classes []estimate.Class, of spreads) groups {
 	for i := range classes {
 		most = max(most, classes[i].Type)
 	}
-	return groups{classes, of, make([]float64, most+1), make([]estimate.Spread, most+1),
-		make([]float64, len(classes)+1)}
-}
-
-// draw draws the errors of a scenario. Each scenario has another quantile of the spread, which is the same for all
-// types: the causes of different levels, such as cooling, concern all types.
-func (g *groups) draw(scenario int, random *draws) {
-	const mix = 27 // odd, so that each quantile occurs once; other events follow the number of the scenario
-	for i := range g.curve[1:] {
-		g.curve[i+1] = random.next()
-		g.spread[i+1] = g.spreadOf(i+1, mix*scenario%estimate.Spreads)
-	}
-	for i := range g.classes {
-		c := &g.classes[i]
-		mean, sigma := c.Center(g.spread[c.Type])
-		g.center[i+1] = mean + sigma*random.next()
-	}
+	return groups{most, classes, of}
 }
 
 // interval returns the 90 % interval of what with makes of the times of a step with the shares in use and with the
 // shares best, in s.
 func interval(ranks []prospect, common groups, with func(now, then float64) float64) (low, high float64) {
-	values := make([]float64, scenarios)
-	random := draws(0)
-	for i := range values {
-		common.draw(i, &random)
-		now, then := 0.0, 0.0
-		for r := range ranks {
-			p := &ranks[r]
-			level := p.drawLevel(common, &random)
-			now = max(now, p.now+p.nowUnit()*level)
-			then = max(then, p.best+p.off(level, common, &random))
+	var now, then [scenarios]float64
+	drawn := newSampler(ranks, common, 0)
+	for drawn.nextBlock() {
+		for i := range scenarios {
+			nows, offs := drawn.draw(i)
+			now[i] = longest(now[i], nows)
+			for j := range offs {
+				offs[j] += drawn.block[j].best
+			}
+			then[i] = longest(then[i], offs)
 		}
-		values[i] = with(now, then)
+	}
+	values := make([]float64, scenarios)
+	for i := range values {
+		values[i] = with(now[i], then[i])
 	}
 	slices.Sort(values)
 	return values[tail], values[scenarios-1-tail]
@@ -228,7 +198,7 @@ func gives(ranks []prospect) (give float64) {
 }
 
 // prospectOf fills in the expected times of two shares.
-func prospectOf(c divide.Curve, now, best int) prospect {
+func prospectOf(c *divide.Scaled, now, best int) prospect {
 	p := prospect{now: c.At(float64(now)), best: c.At(float64(best)), samples: float64(best)}
 	if best > 0 {
 		low, high := float64(best)/estimate.GridRatio, float64(best)*estimate.GridRatio

@@ -2,6 +2,8 @@ package hybrid
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -61,6 +63,56 @@ func TestTheIntervalIsThatOfItsValue(t *testing.T) {
 		low, high := interval(ranks, alone, a.With)
 		if value := a.With(c.now, c.then); !(c.least < low && low <= value && value <= high && high < c.most) {
 			t.Errorf("%s: got %v (%v to %v), want an interval within %v to %v", name, value, low, high, c.least, c.most)
+		}
+	}
+}
+
+// The blocks of ranks must not change the numbers that a rank gets: the reference draws one scenario after the other
+// from one stream.
+func TestBlocksOfRanksDrawOneStream(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 9))
+	for _, count := range []int{1, 7, blockRanks, blockRanks + 1, 3*blockRanks - 5} {
+		ranks := make([]prospect, count)
+		for r := range ranks {
+			p := &ranks[r]
+			*p = prospect{now: 1 + random.Float64(), best: 1 + random.Float64(), slope: 0.01 + random.Float64()}
+			p.nowError = 0.1 * random.Float64()
+			if p.bestError = p.nowError; random.IntN(2) == 0 {
+				p.bestError = 0.2 * random.Float64()
+			}
+			if random.IntN(9) == 0 { // no samples
+				p.best, p.bestError = 0, p.nowError
+			}
+		}
+		stream, give := draws(0), gives(ranks)
+		parts := make([]float64, scenarios)
+		for i := range parts {
+			slowest, oracle, more := 0.0, 1.5, math.Inf(1)
+			for _, p := range ranks {
+				z := stream.next()
+				now := p.now + p.nowError*z
+				slowest = max(slowest, now)
+				if p.best == 0 {
+					continue
+				}
+				more = min(more, now+p.slope)
+				off := min(p.nowError, p.bestError) * z
+				if p.bestError > p.nowError {
+					off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * stream.next()
+				}
+				oracle += off / (p.slope * give)
+			}
+			if more >= slowest {
+				oracle = max(oracle, slowest)
+			}
+			stream.next() // of the tile
+			parts[i] = min(max(oracle/slowest, 0), 1)
+		}
+		slices.Sort(parts)
+		want := balancer.Fraction{Value: (parts[scenarios/2-1] + parts[scenarios/2]) / 2, Low: parts[tail],
+			High: parts[scenarios-1-tail]}
+		if got := ofOracle(ranks, alone, nil, 1.5, 0, 1); got != want {
+			t.Errorf("%d ranks: got %+v, want %+v", count, got, want)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (p *prober) probe(reach divide.Batch, inUse []int) (next []int, reason stri
 	if p.quiet++; p.opts.Objective != balancer.Time || p.quiet < p.patience || p.model.Windows() <= 1 {
 		return nil, ""
 	}
-	now, _ := divide.Slowest(p.model.Cautious(), inUse)
+	now, _ := divide.SlowestScaled(p.model.Cautious(), inUse)
 	if next, reason = p.mostValuable(p.withoutExcluded(reach, inUse), inUse, now); next != nil {
 		p.quiet, p.running = 0, true
 	}
@@ -90,7 +90,7 @@ func (p *prober) optimistic(batch divide.Batch, inUse []int, now float64) []int 
 	if best == nil {
 		return nil
 	}
-	if possible, _ := divide.Slowest(curves, best); 1-possible/now < leastGain {
+	if possible, _ := divide.SlowestScaled(curves, best); 1-possible/now < leastGain {
 		return nil
 	}
 	return best
@@ -101,9 +101,10 @@ func (p *prober) optimistic(batch divide.Batch, inUse []int, now float64) []int 
 // turn out to be worse.
 func (p *prober) pays(next []int, now float64) bool {
 	ranks := make([]prospect, len(next))
-	for r, curve := range p.model.Mean() {
+	curves := p.model.Mean()
+	for r := range curves {
 		if next[r] > 0 && p.model.Known(r) {
-			ranks[r].best, ranks[r].bestError = curve.At(float64(next[r])), p.model.Sigma(r, next[r])
+			ranks[r].best, ranks[r].bestError = curves[r].At(float64(next[r])), p.model.Sigma(r, next[r])
 		}
 	}
 	random, gain, cost := draws(0), 0.0, 0.0
@@ -142,25 +143,29 @@ func (p *prober) cost(slower float64) float64 {
 // gets an earlier share.
 func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, rank int) {
 	batch.Limits, batch.Least = batch.Capacities(len(inUse)), slices.Clone(batch.Least)
+	curves := p.model.Mean()
 	rank = -1
+	longest := 0.0 // time of these ranks, s
 	for r, n := range inUse {
 		if n == 0 {
 			continue
 		}
 		if share := p.model.AskAgain(r, best[r]); share > 0 && share <= batch.Limits[r] {
 			batch.Limits[r], batch.Least[r] = share, share
-			rank = r
+			rank, longest = r, max(longest, curves[r].At(float64(share)))
 		}
 	}
 	if rank < 0 {
 		return nil, -1
 	}
-	curves := p.model.Mean()
+	now, _ := divide.SlowestScaled(curves, inUse)
+	if batch.Unit <= 1 && longest > now*(1+probeCost) { // the shares of the other ranks do not matter
+		return nil, -1
+	}
 	if next = p.fastest(batch, curves, inUse); next == nil {
 		return nil, -1
 	}
-	now, _ := divide.Slowest(curves, inUse)
-	if then, _ := divide.Slowest(curves, next); then > now*(1+probeCost) {
+	if then, _ := divide.SlowestScaled(curves, next); then > now*(1+probeCost) {
 		return nil, -1
 	}
 	p.running = true

@@ -66,7 +66,7 @@ func (p *prober) probeFalls(batch divide.Batch, inUse []int, now float64) []int 
 // fallOf returns the share of a rank that a probe of a fall tries, or 0. A curve falls to a valley and rises beyond it,
 // so the share is between the largest one that is nearly the fastest and the next larger measured one.
 func (p *prober) fallOf(rank, limit int, inUse []int, now float64) (try int) {
-	curve := p.model.Mean()[rank]
+	curve := &p.model.Mean()[rank]
 	slow := func(samples int) bool { return curve.At(float64(samples)) >= now*(1-probeCost) }
 	if inUse[rank] == 0 || !slow(inUse[rank]) || !slow(max(p.opts.Unit, 1)) {
 		return 0
@@ -98,7 +98,7 @@ func (p *prober) fallBase(rank int) (chance, base float64) {
 	if valley := p.model.Valley(rank); valley > 0 {
 		return valleyChance, valley
 	}
-	curve, shares, fastest := p.model.Mean()[rank], p.model.Shares(rank), math.Inf(1)
+	curve, shares, fastest := &p.model.Mean()[rank], p.model.Shares(rank), math.Inf(1)
 	for _, share := range shares {
 		fastest = min(fastest, curve.At(share))
 	}

@@ -13,11 +13,11 @@ import (
 type hypothesis struct {
 	tile        int
 	probability float64
-	ranks       []bool         // ranks that may have the tile
-	curves      []divide.Curve // with the tile for these ranks, expected curves for the others
-	best        []int          // the best shares on these curves
-	now         float64        // time of a step with the shares in use, s
-	gain        float64        // of a step with the best shares, as a fraction
+	ranks       []bool          // ranks that may have the tile
+	curves      []divide.Scaled // with the tile for these ranks, expected curves for the others
+	best        []int           // the best shares on these curves
+	now         float64         // time of a step with the shares in use, s
+	gain        float64         // of a step with the best shares, as a fraction
 }
 
 // hypothesisOf returns the hypothesis of a tile whose weight is a number of standard deviations above the expected
@@ -29,7 +29,7 @@ func (p *prober) hypothesisOf(tile int, sigmas float64, batch divide.Batch, inUs
 		if n == 0 {
 			continue
 		}
-		if probability, curve := p.model.Under(tile, r, sigmas); curve != nil {
+		if probability, curve, ok := p.model.Under(tile, r, sigmas); ok {
 			h.curves[r], h.ranks[r] = curve, true
 			h.probability, ranks = h.probability+probability, ranks+1
 		}
@@ -41,14 +41,14 @@ func (p *prober) hypothesisOf(tile int, sigmas float64, batch divide.Batch, inUs
 	if h.best = p.fastest(batch, h.curves, inUse); h.best == nil {
 		return h, false
 	}
-	h.now, _ = divide.Slowest(h.curves, inUse)
+	h.now, _ = divide.SlowestScaled(h.curves, inUse)
 	h.gain = h.gainOf(h.best)
 	return h, true
 }
 
 // gainOf returns the gain of shares under the hypothesis, as a fraction of a step.
 func (h *hypothesis) gainOf(shares []int) float64 {
-	then, _ := divide.Slowest(h.curves, shares)
+	then, _ := divide.SlowestScaled(h.curves, shares)
 	return 1 - then/h.now
 }
 
@@ -73,11 +73,16 @@ func (p *prober) information(h *hypothesis, probe []int) float64 {
 func (p *prober) probeTiles(batch divide.Batch, inUse []int, now float64) (best []int) {
 	list := p.hypotheses(batch, inUse)
 	var candidates [][]int
+	add := func(next []int) {
+		if !slices.ContainsFunc(candidates, func(c []int) bool { return slices.Equal(c, next) }) {
+			candidates = append(candidates, next)
+		}
+	}
 	for i := range list {
-		candidates = append(candidates, list[i].best)
+		add(list[i].best)
 		if i%2 == 0 || list[i-1].tile != list[i].tile { // one of the two weights
 			if next := p.cheapest(&list[i], batch, inUse); next != nil {
-				candidates = append(candidates, next)
+				add(next)
 			}
 		}
 	}
@@ -116,7 +121,7 @@ func (p *prober) value(probe []int, list []hypothesis, now float64) float64 {
 		value += h.probability * (max(gain-leastGain, h.gain*p.information(h, probe), 0)*left - p.cost(-gain))
 		rest -= h.probability
 	}
-	then, _ := divide.Slowest(p.model.Mean(), probe)
+	then, _ := divide.SlowestScaled(p.model.Mean(), probe)
 	return value - max(rest, 0)*p.cost(then/now-1)
 }
 

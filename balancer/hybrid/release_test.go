@@ -32,7 +32,7 @@ func TestReleaseKeepsRanksThatAreWorthTheirPrice(t *testing.T) {
 	for _, test := range tests {
 		c := &chooser{opts: &balancer.Options{Batch: divide.Batch{Total: 100, Limits: test.limits}, Ranks: 3,
 			Watts: test.prices, Slowdown: test.slowdown, Objective: balancer.Cost, Bench: true}}
-		shares, err := c.excludeCostly(c.opts.Batch, curves)
+		shares, err := c.excludeCostly(c.opts.Batch, divide.Plain(curves))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestReleaseIsNearlyAsGoodAsTryingEverything(t *testing.T) {
 		}
 		c := &chooser{opts: &balancer.Options{Batch: divide.Batch{Total: 400}, Ranks: ranks, Watts: prices, Slowdown: 1,
 			Objective: balancer.Cost, Bench: true}}
-		shares, err := c.excludeCostly(c.opts.Batch, curves)
+		shares, err := c.excludeCostly(c.opts.Batch, divide.Plain(curves))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,12 +40,32 @@ func Square(x float64) float64 { return x * x }
 // Median returns the median of at least one value. For an even number of values, it returns the mean of the two middle
 // ones.
 func Median(values []float64) float64 {
+	if len(values) <= few {
+		return medianOfFew(values)
+	}
 	var room [64]float64
 	sorted, n := append(room[:0], values...), len(values)
 	if n > len(room) && !slices.ContainsFunc(sorted, math.IsNaN) { // NaN has no order
 		selectMiddle(sorted)
 	} else {
 		slices.Sort(sorted)
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// few is the number of values up to which medianOfFew is faster. The window of a rank usually has ten values.
+const few = 12
+
+// medianOfFew sorts the values by insertion, NaN first.
+func medianOfFew(values []float64) float64 {
+	var sorted [few]float64
+	n := len(values)
+	for i, v := range values {
+		at := i
+		for ; at > 0 && (v < sorted[at-1] || v != v && sorted[at-1] == sorted[at-1]); at-- {
+			sorted[at] = sorted[at-1]
+		}
+		sorted[at] = v
 	}
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

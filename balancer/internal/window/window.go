@@ -39,8 +39,11 @@ func New(ranks, interval int) *Window {
 		data: make([]stat.Mean, ranks), Use: make([]stat.Mean, ranks), Memory: make([]stat.Mean, ranks),
 		Account: account.NewWindow(ranks), step: make([]account.Rank, ranks)}
 	room := min(interval, 1024)
-	for r := range ranks {
-		w.Compute[r], w.Own[r] = make([]float64, 0, room), make([]float64, 0, room)
+	for _, list := range [][][]float64{w.Compute, w.Own} {
+		flat := make([]float64, ranks*room) // one piece of memory for all ranks
+		for r := range list {
+			list[r] = flat[r*room : r*room : (r+1)*room]
+		}
 	}
 	return w
 }

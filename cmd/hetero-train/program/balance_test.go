@@ -129,6 +129,41 @@ func TestSimulateShowsTheMemory(t *testing.T) {
 	}
 }
 
+// The output has the CPU times of the decisions. With fewer steps than an interval, there is no decision.
+func TestSimulateShowsTheTimesOfDecisions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "curves.csv")
+	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "dynamic", "--steps"}
+	if o := execute(append(args, "100")); !strings.Contains(o.stdout, "\n10 decisions in CPU time: median ") {
+		t.Errorf("got %+v, want the times of 10 decisions", o)
+	}
+	if o := execute(append(args, "5")); o.code != exit.Done || strings.Contains(o.stdout, "decision") {
+		t.Errorf("got %+v, want no decision", o)
+	}
+	var r struct {
+		Decisions *struct {
+			Count          int     `json:"count"`
+			MedianSeconds  float64 `json:"median_cpu_seconds"`
+			LongestSeconds float64 `json:"longest_cpu_seconds"`
+			LongestStep    int     `json:"longest_after_step"`
+		} `json:"decisions"`
+	}
+	o := execute(append(args, "100", "--json"))
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || r.Decisions == nil {
+		t.Fatalf("got %+v (%v), want the times of the decisions", o, err)
+	}
+	if d := r.Decisions; d.Count != 10 || d.MedianSeconds < 0 || d.LongestSeconds < d.MedianSeconds ||
+		d.LongestStep%10 != 0 {
+		t.Errorf("got %+v, want 10 decisions after every 10 steps", d)
+	}
+	o = execute(append(args, "5", "--json"))
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || r.Decisions != nil {
+		t.Errorf("got %+v (%v), want no decision", o, err)
+	}
+}
+
 // The output shows the estimate of the policy and the true value. A policy without curves has no estimate.
 func TestSimulateShowsTheEstimate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curves.csv")

@@ -275,7 +275,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/process",
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/signals")},
 	{"cmd/hetero-train/internal/command/balance", imports("balancer", "balancer/simulate", "engine/config",
-		"engine/memory",
+		"engine/memory", "engine/platform",
 		"engine/regular", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/command/train",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/rebalance",
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show")},

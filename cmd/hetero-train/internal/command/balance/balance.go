@@ -169,23 +169,31 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 		a.WarnOf("without --scores, policy proportional gives equal shares, as policy none does")
 	}
 	create := f.Maker.New
+	timed := new(timedPolicy)
 	f.Maker.New = func(o balancer.Options) (balancer.Policy, error) {
 		p, err := create(o)
 		_, f.sized = p.(balancer.Sized)
-		return p, err
+		timed.Policy = p
+		return timed, err
 	}
 	r, err := simulate.Run(f.Options)
 	if err != nil {
 		return exit.Usagef("balance simulate: %w", err)
 	}
-	if f.json {
-		return show.JSON(a.Env.Stdout, r)
+	if timed.err != nil {
+		return fmt.Errorf("balance simulate: CPU time of the decisions: %w", timed.err)
 	}
-	return f.print(a.Env.Stdout, r)
+	if f.json {
+		return show.JSON(a.Env.Stdout, struct {
+			*simulate.Result
+			Decisions *decisionTimes `json:"decisions"`
+		}{r, timed.times()})
+	}
+	return f.print(a.Env.Stdout, r, timed.times())
 }
 
 // print writes each rebalance and a summary.
-func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
+func (f *simulateFlags) print(out io.Writer, r *simulate.Result, times *decisionTimes) error {
 	var b strings.Builder
 	for _, h := range r.History {
 		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %s | %s\n", h.Step, 100*h.ShareOfOracle,
@@ -200,6 +208,10 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 		fmt.Fprintf(&b,
 			"estimate of the policy, from measured times: %.2f %% of the oracle (90 %% interval: %.2f to %.2f)\n",
 			100*e.Value, 100*e.Low, 100*e.High)
+	}
+	if times != nil {
+		fmt.Fprintf(&b, "%s in CPU time: median %.3g s, longest %.3g s (after step %d)\n",
+			show.Count(times.Count, "decision"), times.Median, times.Longest, times.LongestStep)
 	}
 	b.WriteString(memoryText(r.Memory, len(f.Curves), f.sized))
 	_, err := io.WriteString(out, b.String())

@@ -1,0 +1,39 @@
+package divide
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The inverse of a smoothed curve must be that of a copy, bit for bit.
+func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 3))
+	found := 0
+	for range 300 {
+		s := Scaled{Points: NewPoints(randomCurve(r, 100, true), r.IntN(2) == 0)}
+		if r.IntN(2) == 0 {
+			s.Scale(0.5 + r.Float64())
+		}
+		if r.IntN(3) == 0 {
+			s.PerSample, s.Largest = 0.01*r.Float64(), float64(r.IntN(40))
+		}
+		whole := s.Whole()
+		if got, want := s.lowestPoint(), whole.valley(); got != want {
+			t.Fatalf("%v: lowest point %d, want %d", whole, got, want)
+		}
+		ascent := Plain([]Curve{whole.smoothed().ascent()})[0]
+		for range 20 {
+			limit, seconds := float64(1+r.IntN(150)), 5*r.Float64()
+			got, ok := s.smoothedInverse(s.lowestPoint(), seconds, limit)
+			if want := ascent.inverse(seconds, limit, ascent.At(limit)); ok && got != want {
+				t.Fatalf("%v within %v s, at most %v: got %v, want %v", whole, seconds, limit, got, want)
+			}
+			if ok {
+				found++
+			}
+		}
+	}
+	if found < 1500 {
+		t.Errorf("only %d inverses were found", found)
+	}
+}

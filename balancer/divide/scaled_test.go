@@ -1,0 +1,130 @@
+package divide
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// tiles returns a curve with a point for each share. Shares that are multiples of the period are faster.
+func tiles(period int, steep float64) (c Curve) {
+	for b := 1; b <= 64; b++ {
+		seconds := 0.01 + steep*float64(b)
+		if b%period == 0 {
+			seconds *= 0.7
+		}
+		c = append(c, Point{float64(b), seconds})
+	}
+	return c
+}
+
+// Scaled curves must have the times and the shares of their copies, bit for bit.
+func TestScaledCurvesEqualTheirCopies(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 7))
+	jagged := 0
+	for round := range 400 {
+		ranks := 1 + r.IntN(12)
+		var bases []*Points
+		for i, c := range []Curve{tiles(4, 0.001), tiles(8, 0.003), randomCurve(r, 100, true),
+			randomCurve(r, 100, false)} {
+			bases = append(bases, NewPoints(c, i != round%8))
+		}
+		if round%4 == 0 { // smooth curves only
+			bases = bases[3:]
+		}
+		scaled, whole := make([]Scaled, ranks), make([]Curve, ranks)
+		for i := range scaled {
+			s := Scaled{Points: bases[r.IntN(len(bases))]}
+			for range r.IntN(4) {
+				s.Scale(0.7 + 0.6*r.Float64())
+			}
+			if r.IntN(3) == 0 {
+				s.PerSample, s.Largest = 0.002*r.Float64(), float64(r.IntN(40))
+			}
+			scaled[i], whole[i] = s, s.Whole()
+			for range 20 {
+				at := float64(r.IntN(140)) / 2
+				if got, want := s.At(at), whole[i].At(at); got != want {
+					t.Fatalf("%v at %v: got %v, want %v", s, at, got, want)
+				}
+			}
+			if s.turnsOnce() != whole[i].turnsOnce() {
+				t.Fatalf("%v turns once: got %v", whole[i], s.turnsOnce())
+			}
+			if !s.turnsOnce() {
+				jagged++
+			}
+		}
+		b := Batch{Total: ranks + r.IntN(60*ranks), Unit: r.IntN(4)}
+		if r.IntN(2) == 0 {
+			b.Limits, b.Least = make([]int, ranks), make([]int, ranks)
+			for i := range b.Limits {
+				b.Limits[i], b.Least[i] = r.IntN(100), r.IntN(6)
+			}
+		}
+		want, wantErr := Solve(b, whole)
+		if got, err := SolveScaled(b, scaled); (err == nil) != (wantErr == nil) || !slices.Equal(got, want) {
+			t.Fatalf("%+v: got %v (%v), want %v (%v)", b, got, err, want, wantErr)
+		}
+		if known, err := b.Divide(slices.Repeat([]float64{1}, ranks)); err == nil && b.Least == nil {
+			u, _ := b.units(ranks)
+			for i := range known {
+				known[i] /= u.size
+			}
+			found := u.jagged(scaled)
+			if got := u.jaggedWithin(scaled, known); found != nil && !slices.Equal(got, found) {
+				t.Fatalf("%+v of %v: got %v from the known division %v, want %v", b, whole, got, known, found)
+			}
+		}
+		if wantErr == nil {
+			slowest, _ := Slowest(whole, want)
+			if got, _ := SlowestScaled(scaled, want); got != slowest {
+				t.Fatalf("slowest: got %v, want %v", got, slowest)
+			}
+		}
+	}
+	if jagged < 500 {
+		t.Errorf("only %d curves rise and fall several times", jagged)
+	}
+}
+
+// With many ranks, only times near a guess are computed. The result must be the same as with all times.
+func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 1))
+	near := 0
+	for round := range 30 {
+		ranks := 60 + r.IntN(100)
+		types := []*Points{NewPoints(tiles(4, 0.001), true), NewPoints(tiles(8, 0.003), true),
+			NewPoints(tiles(16, 0.002), true)}
+		curves := make([]Scaled, ranks)
+		for i := range curves {
+			curves[i].Points = types[r.IntN(len(types))]
+			curves[i].Scale(0.8 + 0.4*r.Float64())
+		}
+		if round%5 == 0 { // a rank that decides the time alone, so that the others give back many units
+			curves[0].Scale(3)
+		}
+		b := Batch{Total: ranks * (6 + r.IntN(30)), Unit: 1 + r.IntN(2)}
+		u, err := b.units(ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, err := b.Divide(slices.Repeat([]float64{1}, ranks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range known {
+			known[i] /= u.size
+		}
+		if n, _ := u.jaggedNear(curves, u.guessJagged(curves)); n != nil {
+			near++
+		}
+		got, err := SolveScaled(b, curves)
+		if want := u.shares(u.jaggedWithin(curves, known)); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%+v: got %v (%v), want %v", b, got, err, want)
+		}
+	}
+	if near < 10 || near > 28 {
+		t.Errorf("the times near the guess were enough for %d of 30 divisions, want most of them, and not all", near)
+	}
+}
