@@ -107,7 +107,7 @@ func timesOut(t conformance.T, s suite, limit time.Duration) (disturbed string) 
 // checkSlowProgram checks that the time limit starts when a rank enters an operation, not when it enqueues the
 // operation.
 func checkSlowProgram(t conformance.T, s suite) {
-	s.withLimits(t, time.Second, func(t conformance.T, s suite, limit time.Duration) (late string) {
+	s.withLimits(t, 300*time.Millisecond, func(t conformance.T, s suite, limit time.Duration) (late string) {
 		r := newRig(t, s, 2, limit)
 		ready := &flag{}
 		r.each(func(rank int) {

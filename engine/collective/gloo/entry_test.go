@@ -279,6 +279,7 @@ func TestFaultsDuringTheMeasurement(t *testing.T) {
 			return faults
 		}
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // the cases wait
 			if !c.dies { // the ranks wait for the whole limit; the machine may be too busy for this one
 				if errors.Join(trial(t, 12*time.Second)...) == nil {
 					return

@@ -127,7 +127,6 @@ func (c wired) Set(ctx context.Context, key string, value []byte) error {
 // overWire connects two ranks through a wire. The returned function sums 1 MiB on both ranks, once.
 func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func() []error) {
 	t.Helper()
-	need(t)
 	_, ranks := configs(seat)
 	wires := make(chan *wire, 1)
 	ranks[0].Control = wired{ranks[0].Control, t, wires}
@@ -172,6 +171,7 @@ func closeAll(t *testing.T, comms []*Communicator) {
 
 // Delays, pauses as after lost packets, and partitions that heal must only cost time.
 func TestABadNetwork(t *testing.T) {
+	need(t)
 	for name, disturb := range map[string]func(*wire){
 		"a delay of 2 ms": func(w *wire) { w.pause = func() time.Duration { return 2 * time.Millisecond } },
 		"one packet of 20 lost": func(w *wire) {
@@ -190,6 +190,7 @@ func TestABadNetwork(t *testing.T) {
 		"a one-way partition that heals": func(w *wire) { w.cut[1] = true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, comms, sum := overWire(t, time.Minute)
 			w.set(func() { disturb(w) })
 			go func() {
@@ -209,6 +210,7 @@ func TestABadNetwork(t *testing.T) {
 // A partition in one direction or both must cause a time-out, and a reset must cause an immediate error. No rank may
 // hang, and both must report the fault.
 func TestANetworkThatBreaks(t *testing.T) {
+	need(t)
 	for name, disturb := range map[string]func(*wire){
 		"a partition":                    func(w *wire) { w.cut = [2]bool{true, true} },
 		"nothing reaches rank 0":         func(w *wire) { w.cut[0] = true },
@@ -217,6 +219,7 @@ func TestANetworkThatBreaks(t *testing.T) {
 		"a reset in the middle of a sum": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, comms, sum := overWire(t, time.Second)
 			if err := errors.Join(sum()...); errors.As(err, new(*collective.TimeoutError)) {
 				// the machine is busy

@@ -168,6 +168,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 		{"rank 2 stops", 2, syscall.SIGSTOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			const size = 3
 			ranks := ranktest.Start(t, roleVariable, size, func(rank int, meeting string) any {
 				return role{Rank: rank, Size: size, Address: meeting, Bytes: 16 << 20}

@@ -158,7 +158,7 @@ func TestThresholdOfATree(t *testing.T) {
 }
 
 // In a tree of seven ranks, the children of rank 0 are 1, 2 and 4, the child of 2 is 3, and the children of 4 are 5 and
-// 6. Ranks that are not neighbours of a faulty rank must also name it.
+// 6. Ranks that are not neighbours of a faulty rank must also name it. The cases mostly wait, so they overlap.
 func TestFaultsBelowATree(t *testing.T) {
 	need(t)
 	const size = 7
@@ -184,6 +184,7 @@ func TestFaultsBelowATree(t *testing.T) {
 	}
 	for _, faulty := range []int{0, 3, 4, 6} {
 		t.Run(fmt.Sprintf("rank %d dies", faulty), func(t *testing.T) {
+			t.Parallel()
 			comms, board := shaped(t, size, 0, false, &Shape{Radix: 2, Bytes: 4096})
 			go func() {
 				time.Sleep(30 * time.Millisecond)
@@ -199,6 +200,7 @@ func TestFaultsBelowATree(t *testing.T) {
 			closeAll(t, comms)
 		})
 		t.Run(fmt.Sprintf("the connections of rank %d break, and Control reports nothing", faulty), func(t *testing.T) {
+			t.Parallel()
 			comms, _ := shaped(t, size, 0, false, &Shape{Radix: 2, Bytes: 4096})
 			go func() {
 				time.Sleep(30 * time.Millisecond)
@@ -214,6 +216,7 @@ func TestFaultsBelowATree(t *testing.T) {
 			closeAll(t, comms)
 		})
 		t.Run(fmt.Sprintf("rank %d does not enter", faulty), func(t *testing.T) {
+			t.Parallel()
 			var names []int
 			for _, limit := range []time.Duration{400 * time.Millisecond, 4 * time.Second, 40 * time.Second} {
 				comms, _ := shaped(t, size, limit, false, &Shape{Radix: 2, Bytes: 4096})
@@ -242,6 +245,7 @@ func TestFaultsBelowATree(t *testing.T) {
 			t.Errorf("got the missing ranks %v, want only rank %d", names, faulty)
 		})
 		t.Run(fmt.Sprintf("rank %d has another operation", faulty), func(t *testing.T) {
+			t.Parallel()
 			comms, _ := shaped(t, size, time.Minute, false, &Shape{Radix: 2, Bytes: 4096})
 			var found sync.Map
 			each(comms, -1, func(rank int, c *Communicator) {

@@ -11,12 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-const (
-	// patience is longer than any operation of these tests, even on a loaded machine.
-	patience = 30 * time.Second
-	// moment is long enough to expose a fault, and short enough for fast tests.
-	moment = 30 * time.Millisecond
-)
+// patience is longer than any operation of these tests, even on a loaded machine.
+var patience = 30 * time.Second
+
+// moment is long enough to expose a fault, and short enough for fast tests.
+const moment = 30 * time.Millisecond
 
 // streamCheck checks one rule of the contract on a fresh device.
 type streamCheck struct {

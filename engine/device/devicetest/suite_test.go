@@ -44,6 +44,8 @@ func runBlocked(t *testing.T, fault string) {
 	suite := conformance.Go(t)
 	if fault == "" {
 		suite = inBlocksOnly{suite}
+	} else {
+		devicetest.LosePatience()
 	}
 	devicetest.Run(suite, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
 }
