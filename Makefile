@@ -100,11 +100,12 @@ CUDA_ENV := [ ! -f '$(BUILT)/cuda.env' ] || . '$(BUILT)/cuda.env';
 TEST_ENV := GOGC=400 HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
 # make lint vets all packages, so the tests do not.
 # .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.
-# One package more than cores is tested at a time, and in a package one test more than cores, because many tests wait for
+# Two packages more than cores are tested at a time, and in a package two tests more than cores, because many tests wait for
 # other processes.
-GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -vet=off -timeout 60m -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) + 1) -ldflags=$(LAZY)
-# Package program takes longest, so its tests start first.
-ALL_TESTS := ./cmd/hetero-train/program ./...
+GO_TEST  := .ci/tests.py $(if $(RECORD),--record '$(RECORD)') go test -count=1 -vet=off -timeout 60m -p $(shell expr $(CORES) + 2) -parallel $(shell expr $(CORES) + 2) -ldflags=$(LAZY)
+# The packages that take longest start first, in this order.
+ALL_TESTS := ./cmd/hetero-train/program ./engine/collective/gloo ./engine/train ./cuda ./balancer/simulate ./examples \
+	./engine/device/... ./engine/collective/... ./profiler/mlflow ./...
 ifeq ($(SANITIZE),address)
 # The run-time library of the sanitizer must be the first library of every test binary. The C++ library must also be
 # loaded at the start. If it is loaded only later, with libhetero_*.so, the sanitizer does not find its function

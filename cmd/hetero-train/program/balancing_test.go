@@ -56,7 +56,7 @@ func decisions(t *testing.T, output string) (all []rebalance.DecisionLine) {
 
 func TestHybridGivesASlowRankLess(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
-	stderr := p.unequalRun(t, output, "8", "train.steps=120", "balance.interval=5", "profile.at_start=off")
+	stderr := p.unequalRun(t, output, "8", "train.steps=90", "balance.interval=5", "profile.at_start=off")
 	for _, want := range []string{
 		"Registered 2 nodes", "Node 1: Compute score unknown (profile.at_start is off), Memory ",
 		"Calculated batch sizes: {0: 32, 1: 32}", "Rebalancing triggered", `reason="performance variance detected: `,
@@ -67,7 +67,7 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	}
 	all := decisions(t, output)
 	if len(all) < 10 {
-		t.Fatalf("got %d decisions, want one each 5 of 120 steps but for those in which plans were made", len(all))
+		t.Fatalf("got %d decisions, want one each 5 of 90 steps but for those in which plans were made", len(all))
 	}
 	last := all[len(all)-1]
 	if last.Next[1] >= 24 || last.Next[0]+last.Next[1] != 64 || last.Next[1]%2 != 0 {
@@ -126,6 +126,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 }
 
 func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
+	t.Parallel()
 	p, output := buildRanks(t), t.TempDir()
 	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,hybrid,oracle,off",
 		"-c", p.config, "--set", "experiment.output_dir=" + output,
@@ -153,6 +154,7 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 }
 
 func TestCompareWithoutOracle(t *testing.T) {
+	t.Parallel()
 	p, output := buildRanks(t), t.TempDir()
 	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "-c",
 		p.config, "--set", "experiment.output_dir=" + output, "--set", "parallel.ranks=2", "--set",

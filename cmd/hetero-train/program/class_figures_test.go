@@ -54,6 +54,7 @@ func TestImagesHaveFiguresByClass(t *testing.T) {
 
 // The start of a run states how many samples are left out, because each step needs a whole batch.
 func TestSamplesOutsideWholeBatchesAreStated(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	for config, want := range map[string]string{smallRun: ", 10 steps per epoch\n", strings.Replace(smallRun,
 		"num_samples = 80", "num_samples = 83", 1): ", 10 steps per epoch, which leave out 3 other samples\n"} {

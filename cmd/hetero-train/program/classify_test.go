@@ -188,6 +188,7 @@ func TestAnySplitOfTextsGroupedByLengthTrainsAsOneRank(t *testing.T) {
 }
 
 func TestFaultsOfLabelledTexts(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
 	good := reviews(t, dir, "good.tsv", 40, []string{"good", "bad"})

@@ -15,6 +15,7 @@ import (
 
 // After a resume, the start of the second process must follow the events of the first process.
 func TestEventsOfARun(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	for _, steps := range []int{52, 110} {
 		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps)), 0).check(t, exit.Done, "")

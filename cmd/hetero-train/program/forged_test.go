@@ -39,6 +39,7 @@ func forge(t *testing.T, folder, key, value string) {
 
 // A checkpoint with impossible counters is damaged even if its checksums are correct.
 func TestForgedCountersAreExitCode3(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exit.Done, "")
 	folder := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(10))

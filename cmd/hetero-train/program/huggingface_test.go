@@ -24,6 +24,7 @@ func set(settings ...string) (args []string) {
 
 // TestDataSetsOfHuggingFaceTrain trains each kind of model on each form of its data.
 func TestDataSetsOfHuggingFaceTrain(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := filepath.Join(dir, "vocab.txt")
 	words := "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\ngood\nbad\nfilm\nwas\nvery\nlong\nand\nshort\nnice\n“\nu\n”\n"
@@ -78,6 +79,7 @@ func TestDataSetsOfHuggingFaceTrain(t *testing.T) {
 
 // TestImagesWithSeveralLabels trains, evaluates and predicts, resumes, and refuses to mix both kinds of labels.
 func TestImagesWithSeveralLabels(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	run := filepath.Join(dir, "flowers")
 	image := filepath.Join(dir, "1.png")
@@ -129,6 +131,7 @@ func TestImagesWithSeveralLabels(t *testing.T) {
 
 // TestFormatsAreRefusedByName gives data sets files in forms that others read, or that need a conversion.
 func TestFormatsAreRefusedByName(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	for name, contents := range map[string]string{"a.json": `[{"text": "x"}]`, "a.csv": "text,label\nx,1\n",
 		"a.jsonl": `{"text": "x", "label": ["a", "b"]}` + "\n", "a.md": "# text\n"} {

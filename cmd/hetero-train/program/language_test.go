@@ -49,6 +49,7 @@ keep = 3
 `
 
 func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallText)
 	out := finish(t, p.command(dir, "model.dropout=0.0"), 0)
@@ -161,6 +162,7 @@ func (p *program) trainOnTokens(t *testing.T, dir, text string) (shards string) 
 }
 
 func TestGPT2TrainsOnTokenFiles(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	shards := p.trainOnTokens(t, dir, bestOfTimes)
 	out := finish(t, p.command(dir, "train.epochs=2"), 0)

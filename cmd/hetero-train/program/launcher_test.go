@@ -50,6 +50,7 @@ func TestAddressOfRank0(t *testing.T) {
 
 // While ranks run, the store of torchrun listens on MASTER_PORT, so rank 0 must use another port.
 func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	store, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

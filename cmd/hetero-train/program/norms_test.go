@@ -14,6 +14,7 @@ import (
 )
 
 func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	path := filepath.Join(dir, "run", "logs", observe.NormsFile)
 	for _, steps := range []int{13, 21} { // the checkpoint of step 13 is later than the line of step 10

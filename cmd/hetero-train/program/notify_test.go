@@ -45,6 +45,7 @@ func eventsIn(t *testing.T, file string) (all []notify.Event) {
 }
 
 func TestTheEndOfARunIsReported(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	for _, c := range []struct {
 		event string // "": none
@@ -82,6 +83,7 @@ func TestTheEndOfARunIsReported(t *testing.T) {
 
 // In a run of several ranks, only rank 0 reports. The supervisor does not repeat a failure that rank 0 has reported.
 func TestOneRankReports(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, c := range []struct {
 		event string

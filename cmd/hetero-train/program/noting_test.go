@@ -107,6 +107,7 @@ func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 
 // The window of traced steps begins with a step that captures graphs for the window.
 func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exit.Done, "")
 	traced := filepath.Join(dir, "traced")

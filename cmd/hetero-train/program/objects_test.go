@@ -324,6 +324,7 @@ func TestARunResumesFromABucketWithoutItsFolder(t *testing.T) {
 }
 
 func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
+	t.Parallel()
 	double := s3test.New(t)
 	s := storage{double: double}
 	for name, value := range double.Environ() {
@@ -443,6 +444,7 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 }
 
 func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
+	t.Parallel()
 	s := doubleStorage(t)
 	dir := t.TempDir()
 	objectData(t, filepath.Join(dir, "d"))

@@ -24,6 +24,7 @@ func folderAt(path string) error { return os.Mkdir(path, 0o755) }
 // Files of a wrong type in the folder of a run must be refused before the first step. A pipe must not block the
 // program.
 func TestOddFilesOfARunAreRefused(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	const irregular = "want a regular file"
 	for _, c := range []struct {

@@ -79,6 +79,7 @@ func TestPipedOutputIsText(t *testing.T) {
 // With JSON, the program writes only to standard error, and every line is a record: progress, the end of the run, and
 // the error of a failed run.
 func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	run := func(set ...string) ended {
 		cmd := p.command(dir, append(set, "parallel.ranks=2")...)
@@ -163,6 +164,7 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 // The terminal of each machine must show that the ranks have joined, the progress of the run, and its end. The test
 // simulates two machines by two nodes on one machine.
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
+	t.Parallel()
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	node := func(rank int) *exec.Cmd {
 		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+

@@ -120,6 +120,7 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 
 // Only the machine of rank 0 needs the folder of the run that model.init_from or train.resume names.
 func TestOnlyRankZeroNeedsTheRunOfAName(t *testing.T) {
+	t.Parallel()
 	p, root := buildRanks(t), t.TempDir()
 	finish(t, p.command(root, "experiment.name=first", "train.steps=3"), 0).check(t, exit.Done, "")
 	for i, setting := range []string{"model.init_from=first", "train.resume=first"} {
@@ -209,6 +210,7 @@ func TestSlurmStartsRanks(t *testing.T) {
 }
 
 func TestGroupsTrainAsOneRankHoweverTheyAreSplit(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"train.steps=40", "train.grad_accumulation=2", "model.batch_norm=ghost", "model.ghost_group=2"}
 	finish(t, p.command(filepath.Join(dir, "one"), set...), 0).check(t, exit.Done, "")
@@ -220,6 +222,7 @@ func TestGroupsTrainAsOneRankHoweverTheyAreSplit(t *testing.T) {
 }
 
 func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	if err := gloo.Available(); err != nil {
 		needtest.Missing(t, "gloo", err)
@@ -234,6 +237,7 @@ func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
 }
 
 func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
+	t.Parallel()
 	p, dir := buildRanks(t), t.TempDir()
 	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(
 		t, exit.Terminated, "saved")
@@ -249,6 +253,7 @@ func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 // If a rank is lost, the other ranks must end immediately. If a rank hangs, the other ranks must end after the
 // time-out. All processes must end, and the last checkpoint must be valid.
 func TestALostRankIsNamed(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name    string

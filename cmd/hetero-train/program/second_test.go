@@ -137,6 +137,7 @@ func TestAFinishedRunStatesThatItsCheckpointsAreMissing(t *testing.T) {
 
 // If the batch size changes, the number of steps in an epoch changes.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
 	s.run(exit.Done, "done: 20 steps", "--epochs", "2")
 	larger := []string{"--set", "data.batch_size=16", "--epochs", "4"}
@@ -169,6 +170,7 @@ func snapshot(t *testing.T, dir string) string {
 
 // A resume that is refused must not change the records of the run, whichever check refuses it.
 func TestARefusedResumeChangesNoFile(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine")
 	s.run(exit.Done, "done: 20 steps")
 	dir := filepath.Join(s.output, "mine")
@@ -312,6 +314,7 @@ func TestAFinishedRunStatesBothNumbersOfSteps(t *testing.T) {
 
 // A change of the evaluation part is a change of data.val_path, which --allow permits.
 func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	here, held := filepath.Join(dir, "here"), filepath.Join(dir, "held")
 	writePictures(t, here, 40, 0)
@@ -340,6 +343,7 @@ func TestOtherEvaluationDataIsAChangeOfItsKey(t *testing.T) {
 
 // A run that was trained on fallback images must not resume with CIFAR-10.
 func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
+	t.Parallel()
 	cache, archive := t.TempDir(), t.TempDir()
 	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
 		"data_batch_5.bin", "test_batch.bin"} {
@@ -364,6 +368,7 @@ func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 
 // The program must compare the content of the file of initial weights.
 func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps", "--experiment-name", "a")
 	s.run(exit.Done, "done: 20 steps", "--experiment-name", "b", "--lr", "0.3")
@@ -387,6 +392,7 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 
 // A run with "auto" and a run with the type that "auto" selects must be the same run.
 func TestResolvedPrecisionIsCompared(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t, "--experiment-name", "mine")
 	s.run(exit.Done, "done: 20 steps", "--set", "train.precision=auto") // "auto" selects f32 on this device
 	s.run(exit.Done, "done: 25 steps", "--set", "train.precision=f32", "--set", "train.steps=25")

@@ -16,6 +16,7 @@ import (
 // The test stores known secrets in all sources of secrets. It searches for the secrets in all output of runs that
 // succeed, fail or crash (row S12).
 func TestNoSecretLeavesTheProgram(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	const canary = "canary-5e1f"
 	look := func(what string, output []byte) {

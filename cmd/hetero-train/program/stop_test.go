@@ -110,6 +110,7 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 
 // nohup ignores SIGHUP, so that a run outlives its terminal.
 func TestARunUnderNohupOutlivesItsTerminal(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for _, ranks := range []string{"1", "2"} {
 		cmd := p.command(t.TempDir(), "parallel.ranks="+ranks, "train.steps=100000", "train.log_interval=1")
@@ -154,6 +155,7 @@ func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 }
 
 func TestSyntheticDataNeedsNoHome(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	cmd := p.command(t.TempDir(), "train.steps=1")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -201,6 +203,7 @@ func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 }
 
 func TestSignalsEndARunThatIsBeginning(t *testing.T) {
+	t.Parallel()
 	t.Run("one rank", func(t *testing.T) { endBeginning(t, buildProgram(t), "1") })
 	t.Run("two ranks", func(t *testing.T) { endBeginning(t, buildRanks(t), "2") })
 }
@@ -249,6 +252,7 @@ func endBeginning(t *testing.T, p program, ranks string) {
 }
 
 func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=1000000", "train.eval_interval=0", "checkpoint.interval_steps=0")
 	saved := func() []string {

@@ -202,6 +202,7 @@ func processEnded(pid int) bool {
 // Without a supervisor, rank 0 must explain how to resume. If rank 0 is lost, the other ranks must name the newest
 // checkpoint.
 func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	for victim := range 2 {
 		dir, port := t.TempDir(), porttest.Free(t)

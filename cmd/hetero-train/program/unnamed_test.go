@@ -48,6 +48,7 @@ type sweep struct {
 
 // The decision of rank 0 applies to all ranks, and no rank may write into the old folder.
 func TestSeveralRanksGiveWayTogether(t *testing.T) {
+	t.Parallel()
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2")
 	s.run(exit.Done, "done: 20 steps")
@@ -134,6 +135,7 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 
 // Runs of a sweep may train at the same time. Each run has its own folder, and the old run exists exactly once.
 func TestUnnamedRunsTrainSideBySide(t *testing.T) {
+	t.Parallel()
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
 	rates := []string{"0.2", "0.3", "0.4"}
@@ -182,6 +184,7 @@ func TestUnnamedRunsTrainSideBySide(t *testing.T) {
 
 // The ranks of a run, and the command that resumes the run, use the name that the supervisor has chosen.
 func TestRanksOfAnUnnamedRunHaveItsName(t *testing.T) {
+	t.Parallel()
 	if err := shm.Available(); err != nil {
 		needtest.Missing(t, "shm", err)
 	}
