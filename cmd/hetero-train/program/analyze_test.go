@@ -86,6 +86,7 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 
 // Command analyze must read the files that training writes.
 func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	root := t.TempDir()
 	runs, output := filepath.Join(root, "runs"), filepath.Join(root, "analysis")

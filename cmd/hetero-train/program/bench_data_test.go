@@ -28,6 +28,7 @@ func TestBenchDataTellsWhatImagesCost(t *testing.T) {
 }
 
 func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"--crop: got \"round\"":      {"--crop", "round"},
 		"--augment: got \"polish\"":  {"--augment", "polish"},

@@ -26,6 +26,7 @@ func TestASummaryThatCannotBeWrittenInThatFolderIsForTheUserToMend(t *testing.T)
 
 // The weights of a run that diverged may be finite, so only the result of the run shows that the weights are useless.
 func TestCheckpointsOfARunThatDivergedAreWarnedOf(t *testing.T) {
+	t.Parallel()
 	dir, _ := trainSmall(t)
 	picture := filepath.Join(t.TempDir(), "red.png")
 	writePNG(t, picture, color.RGBA{R: 255, A: 255})

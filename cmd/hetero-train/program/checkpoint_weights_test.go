@@ -59,6 +59,7 @@ func contents(t *testing.T, path string) map[string]checkpoint.Tensor {
 var smallCNN = []string{"--set", "model.channels=[3]", "--set", "data.image_size=8"}
 
 func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	theirs := foreignCNN(t, "module.", 4)
 	in := writeWeights(t, theirs...)
@@ -253,6 +254,7 @@ func TestImportLeavesOutAHeadOfOtherClasses(t *testing.T) {
 }
 
 func TestExportOfAverages(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.safetensors")
 	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 10)...), "-o", in},

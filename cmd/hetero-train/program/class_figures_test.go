@@ -14,6 +14,7 @@ import (
 // Classifiers of images have the same figures by class as classifiers of texts: F1 as the metric of the best
 // evaluation, a warning about classes that are never predicted, and tables of eval.
 func TestImagesHaveFiguresByClass(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallRun)
 	out := finish(t, p.command(dir, "train.steps=20", "train.eval_interval=1", "optimizer.lr=0.00001",

@@ -200,6 +200,7 @@ func TestLabelsOfTextsHaveTheNumbersOfTheModel(t *testing.T) {
 
 // The tokens of a model have no meaning without the vocabulary of the model.
 func TestAnotherVocabularyIsRefused(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
 	lines := strings.Split(string(clitest.ReadFile(t, vocab)), "\n")

@@ -63,6 +63,7 @@ var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "L
 
 // This static check covers row M6 of docs/reliability.md.
 func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
+	t.Parallel()
 	root := filepath.Join("..", "..", "..")
 	var found []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

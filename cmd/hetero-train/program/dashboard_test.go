@@ -116,6 +116,7 @@ func TestDashboardEndsAfterSIGTERM(t *testing.T) {
 }
 
 func TestDashboardRefusesBadInput(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 // A run on fallback data must be short, and its schedule must end with the run. The program must report the fallback
 // once. If the command is repeated, the run must be complete.
 func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	set := []string{"data.dataset=cifar10", "data.fallback=synthetic_image", "data.download=never", "data.cache_dir=" +
 		t.TempDir(), "data.image_size=8", "train.steps=0", "train.epochs=30", "schedule.name=cosine"}

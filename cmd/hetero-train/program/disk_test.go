@@ -360,6 +360,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 
 // A run must continue to use the folder that it opened (row D7).
 func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
+	t.Parallel()
 	p, dir, outside := buildProgram(t), t.TempDir(), t.TempDir()
 	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
 	w.await(t, "step 20/")
@@ -382,6 +383,7 @@ func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 
 // The program runs with limits that ulimit sets (row F14).
 func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	for _, c := range []struct {
 		limit string

@@ -40,6 +40,7 @@ func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 }
 
 func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
+	t.Parallel()
 	dir, printed := trainSmall(t)
 	for _, path := range []string{dir, filepath.Join(dir, "checkpoints"),
 		filepath.Join(dir, "checkpoints", "step-00000020"), filepath.Join(dir, "checkpoints", "latest")} {
@@ -68,6 +69,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 }
 
 func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
+	t.Parallel()
 	dir, printed := trainSmall(t, "ema.decay=0.9")
 	var got [5]inference.Evaluation
 	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}, {"--json", "--best"},
@@ -92,6 +94,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 }
 
 func TestEvalSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
 	dir, _ := trainSmall(t)
 	newest := filepath.Join(dir, "checkpoints", "step-00000020")
 	for _, c := range []struct {
@@ -208,6 +211,7 @@ func colours(t *testing.T) string {
 }
 
 func TestPredictNamesWhatItSees(t *testing.T) {
+	t.Parallel()
 	pictures := colours(t)
 	dir, _ := trainSmall(t, "data.dataset=images", "data.path="+pictures, "data.num_samples=0", "model.num_classes=2",
 		"train.steps=60", "optimizer.lr=0.02")
@@ -260,6 +264,7 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 }
 
 func TestPredictSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
 	dir, _ := trainSmall(t)
 	for _, c := range []struct {
 		args []string

@@ -31,6 +31,7 @@ func twoColours(t *testing.T, folders map[string]int) string {
 
 // For a folder that the user names, eval evaluates all images or the evaluation part. The output states which.
 func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
+	t.Parallel()
 	trained := colours(t)
 	dir, printed := trainSmall(t, "data.dataset=images", "data.path="+trained, "data.num_samples=30",
 		"data.val_fraction=0.2")
@@ -106,6 +107,7 @@ func TestEvalOfAFolderEvaluatesAllOfIt(t *testing.T) {
 // The figures of training samples look like the figures of held-out data, so the output states which samples were
 // evaluated.
 func TestEvalSaysThatItReadsTrainingSamples(t *testing.T) {
+	t.Parallel()
 	trained := colours(t)
 	dir, _ := trainSmall(t, "data.dataset=images", "data.path="+trained, "data.num_samples=0", "data.val_fraction=0.2")
 	changed, only := filepath.Join(t.TempDir(), "changed"), filepath.Join(t.TempDir(), "only")
@@ -147,6 +149,7 @@ func TestEvalSaysThatItReadsTrainingSamples(t *testing.T) {
 }
 
 func TestTheStartSaysWhichPartEvaluates(t *testing.T) {
+	t.Parallel()
 	set := twoColours(t, map[string]int{"train": 8, "dev": 3, "TEST": 2})
 	_, printed := trainSmall(t, "data.dataset=images", "data.path="+set, "data.num_samples=0")
 	if want := "data images: evaluation on part validation, dev/; not used: TEST/"; !strings.Contains(printed, want) ||
@@ -167,6 +170,7 @@ func TestTheStartSaysWhichPartEvaluates(t *testing.T) {
 
 // A file of labelled texts and a file of tokens are also evaluated as a whole.
 func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)
 	in := reviews(t, dir, "in.tsv", 100, []string{"good", "bad"})
@@ -208,6 +212,7 @@ func TestEvalOfAFileOfTextEvaluatesAllOfIt(t *testing.T) {
 }
 
 func TestEvalOfTokenFiles(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	shards := p.trainOnTokens(t, dir, bestOfTimes)
 	out := finish(t, p.command(dir, "train.epochs=1"), 0)

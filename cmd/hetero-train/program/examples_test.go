@@ -36,6 +36,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 
 // Every example must consist of flags and commands that exist.
 func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
+	t.Parallel()
 	root := newRoot(&cli.App{})
 	for _, cmd := range commands(root) {
 		lines := exampleLines(cmd)

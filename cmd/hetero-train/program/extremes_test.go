@@ -153,6 +153,7 @@ func TestRefusedExtremes(t *testing.T) {
 
 // The reciprocals of these numbers are infinite. Drawing lambda must end even then.
 func TestTheSmallestMixup(t *testing.T) {
+	t.Parallel()
 	for _, set := range []string{"augment.mixup=1e-320", "augment.cutmix=5e-324"} {
 		o := trainIn(t, filepath.Join(t.TempDir(), "runs"), set)
 		if o.code != exit.Done {

@@ -76,6 +76,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 }
 
 func TestGenerateNeedsALanguageModel(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if o := trainIn(t, dir, "train.epochs=1"); o.code != exit.Done {
 		t.Fatal(o.stderr)

@@ -19,6 +19,7 @@ import (
 // No command ignores -c or --set. A command either refuses these flags, or reads the configuration and reports its
 // faults. arguments has a row for each command that needs arguments.
 func TestNoCommandIgnoresTheConfigurationOfTheCommandLine(t *testing.T) {
+	t.Parallel()
 	dir, _ := trainSmall(t)
 	text, empty := filepath.Join(t.TempDir(), "a.txt"), t.TempDir()
 	if err := os.WriteFile(text, []byte("a"), 0o600); err != nil {

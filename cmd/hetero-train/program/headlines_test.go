@@ -15,6 +15,7 @@ const repository = "../../.."
 // TestHeadlinesAreNotStale fails if a figure of BENCHMARKS.md names a commit that is not an ancestor. It also fails if
 // the code that the figure measures has changed since this commit and the page does not state the change.
 func TestHeadlinesAreNotStale(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	if out, err := exec.CommandContext(t.Context(), "git", "-C", repository, "rev-parse", "--is-shallow-repository").
 		Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
@@ -29,6 +30,7 @@ func TestHeadlinesAreNotStale(t *testing.T) {
 
 // TestStaleHeadlinesAreFound runs the check in a repository with one row, and with one line for each other figure.
 func TestStaleHeadlinesAreFound(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	dir := t.TempDir()
 	run := func(wantFailure bool, words string, command ...string) string {

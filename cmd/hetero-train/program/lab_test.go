@@ -60,6 +60,7 @@ func leftover(t *testing.T, parent string, pid int) []string {
 }
 
 func TestTheLabGivesEachRankItsQuotaAndEnvironment(t *testing.T) {
+	t.Parallel()
 	parent := needControlGroups(t)
 	cmd := labCommand(t, "--cpu 0.4,0.05 --pin 0,0 --port 23456", `cd $HETERO_LAB_CGROUP
 		quota=$(cat cpu.max 2>/dev/null || echo $(cat cpu.cfs_quota_us cpu.cfs_period_us))

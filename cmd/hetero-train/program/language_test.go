@@ -129,6 +129,7 @@ func TestTextAndImagesDoNotMix(t *testing.T) {
 }
 
 func TestPlanOfTextNamesItsSamples(t *testing.T) {
+	t.Parallel()
 	o := execute([]string{"plan", "--set", "device.kind=reference", "--set", "model.name=gpt2", "--set",
 		"data.dataset=synthetic_text", "--set", "model.layers=1",
 		"--set", "model.heads=2", "--set", "model.embedding_size=16", "--set", "data.batch_size=8"})
@@ -300,6 +301,7 @@ func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
 
 // Every fault of token files ends a run with the exit code of the data, and names the file and the position.
 func TestFaultsOfTokenFiles(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	in, vocab := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n",
 		40)), wordVocabulary(t, dir)
@@ -351,6 +353,7 @@ func TestFaultsOfTokenFiles(t *testing.T) {
 // Flags alone must select settings with which a model of text learns. With SGD, the default of models of images, the
 // loss of this run stays above 2 nats.
 func TestModelsOfTextLearnWithTheirDefaults(t *testing.T) {
+	t.Parallel()
 	output := t.TempDir()
 	args := []string{"train", "--model", "gpt2", "--dataset", "synthetic_text", "--device", "reference", "--output-dir",
 		output, "--experiment-name", "run",

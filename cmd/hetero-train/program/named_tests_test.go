@@ -13,6 +13,7 @@ import (
 // A documented command that tests code selects at least one test or benchmark with each alternative of its pattern. `go
 // test` passes if a pattern selects no test.
 func TestDocsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
 	// `T ./PACKAGE ... -run PATTERN` is the short form of docs/reliability.md.
 	command := regexp.MustCompile(`(?:\bT|go test) .*-(?:run|bench|fuzz) `)
 	option := regexp.MustCompile(`-(run|bench|fuzz) ('[^']*'|\S+)`)

@@ -89,6 +89,7 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 // If there are more shards than file handles, the program must close shards that no goroutine reads
 // (docs/reliability.md, row F14).
 func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	for i := range 100 {
 		var b bytes.Buffer

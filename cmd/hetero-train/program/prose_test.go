@@ -54,6 +54,7 @@ var (
 
 // Comments, messages and documentation use the words of CONTRIBUTING.md, "Text".
 func TestTextsUsePlainWords(t *testing.T) {
+	t.Parallel()
 	for _, file := range textFiles(t, "*.go", "*.md", "*.cc", "*.h", "*.cu", "*.cuh", "*.sh", "*.py", "*.ts", "*.toml",
 		"*.yml") {
 		source, err := os.ReadFile(file)

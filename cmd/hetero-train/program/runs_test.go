@@ -25,6 +25,7 @@ type runJSON struct {
 }
 
 func TestRunsAreListed(t *testing.T) {
+	t.Parallel()
 	p := buildProgram(t)
 	root := t.TempDir()
 	for name, rate := range map[string]string{"lr-1": "0.001", "lr-2": "0.01", "other": "0.01"} {

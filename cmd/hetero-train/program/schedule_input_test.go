@@ -182,6 +182,7 @@ load = 0
 const twoJobs = "name,kind,arrival,work,gpus\nfirst,LM,0,1800,2\nsecond,LM,10 s,700,2\n"
 
 func TestScheduleReadsTables(t *testing.T) {
+	t.Parallel()
 	cluster, jobs := inputFiles(t, twoJobs)
 	given := []string{"--default", "jobs.cpus=1", "--default", "jobs.memory=1 GiB", "--default", "jobs.network=0",
 		"--default", "jobs.priority=0.5"}

@@ -303,6 +303,7 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 // A run that early stopping ended must continue with a higher patience, even if neither steps nor epochs limit the run.
 // A repetition of the same command must change no record.
 func TestARunThatEndedEarlyGoesOnWithMorePatience(t *testing.T) {
+	t.Parallel()
 	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
 	before := ""
 	for _, c := range []struct {

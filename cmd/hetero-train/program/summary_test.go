@@ -19,6 +19,7 @@ import (
 
 // One run ends, one is interrupted, and one is summarized from its records alone.
 func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
+	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	moved := filepath.Join(dir, "moved")
 	for _, c := range []struct {

@@ -50,6 +50,7 @@ func value(t *testing.T, cfg *config.Config, key string) string {
 }
 
 func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
+	t.Parallel()
 	file := clitest.WriteConfig(t, "[balance]\npolicy = \"hybrid\"\n[train]\nepochs = 7\n")
 	proportional := clitest.WriteConfig(t, "[balance]\npolicy = \"proportional\"\n")
 	for _, c := range []struct {

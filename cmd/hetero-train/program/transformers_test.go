@@ -39,6 +39,7 @@ func exportedGPT2(t *testing.T) (run, folder string) {
 }
 
 func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
+	t.Parallel()
 	run, folder := exportedGPT2(t)
 	theirs := contents(t, filepath.Join(folder, "model.safetensors"))
 	own := contents(t, filepath.Join(run, "checkpoints", checkpoint.StepName(32), "model.safetensors"))
@@ -128,6 +129,7 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 // TestOtherSizesOfTransformersAreImported changes the settings of a folder that the program exported. The export of the
 // imported weights must have the same settings.
 func TestOtherSizesOfTransformersAreImported(t *testing.T) {
+	t.Parallel()
 	_, folder := exportedGPT2(t)
 	settings := filepath.Join(folder, "config.json")
 	text := string(clitest.ReadFile(t, settings))
@@ -159,6 +161,7 @@ func TestOtherSizesOfTransformersAreImported(t *testing.T) {
 
 // TestWeightsInSeveralFilesAreImported divides the weights of a folder into two files with an index.
 func TestWeightsInSeveralFilesAreImported(t *testing.T) {
+	t.Parallel()
 	_, folder := exportedGPT2(t)
 	whole := filepath.Join(folder, "model.safetensors")
 	index := map[string]map[string]string{"weight_map": {}}
@@ -217,6 +220,7 @@ func TestTrainingStartsFromAFolderOfTransformers(t *testing.T) {
 }
 
 func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	_, folder := exportedGPT2(t)
 	weights, settings := filepath.Join(folder, "model.safetensors"), filepath.Join(folder, "config.json")
 	good, text := clitest.ReadFile(t, weights), string(clitest.ReadFile(t, settings))

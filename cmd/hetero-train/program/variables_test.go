@@ -50,6 +50,7 @@ func documented(page, name string) bool {
 // The sources of names are the list of this program's variables, and the names of other programs' variables in the
 // code.
 func TestAllVariablesAreOnAPage(t *testing.T) {
+	t.Parallel()
 	page := pages(t)
 	names := map[string]bool{}
 	for _, name := range session.Variables {

@@ -20,6 +20,7 @@ import (
 const hostile = "evil\x1b[2J\x1b]0;title\x07\nFORGED: all is well\rFORGED\u009b31m\u202etxt"
 
 func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
+	t.Parallel()
 	weights := writeWeights(t, values(hostile, []int{2}, 1), values("b", []int{1}, 1))
 	damaged := clitest.WriteConfig(t, "x")
 	evil := filepath.Join(t.TempDir(), hostile)
