@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/mlflow/mlflowtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -260,8 +261,10 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 	}
 }
 
-// Command analyze --compare must read the records that training sends to a real MLflow server.
+// Command analyze --compare must read the records that training sends to a real MLflow server. Package mlflow tests the
+// client with a real server, and package analysis the comparison with a fake one, in make test.
 func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
+	needtest.Large.Need(t, "starts an MLflow server")
 	t.Parallel()
 	tool := mlflowtest.Program(t)
 	p, root := buildProgram(t), t.TempDir()
