@@ -129,7 +129,6 @@ func TestTextAndImagesDoNotMix(t *testing.T) {
 }
 
 func TestPlanOfTextNamesItsSamples(t *testing.T) {
-	t.Parallel()
 	o := execute([]string{"plan", "--set", "device.kind=reference", "--set", "model.name=gpt2", "--set",
 		"data.dataset=synthetic_text", "--set", "model.layers=1",
 		"--set", "model.heads=2", "--set", "model.embedding_size=16", "--set", "data.batch_size=8"})

@@ -24,7 +24,6 @@ func planned(t *testing.T, args ...string) plan.Report {
 }
 
 func TestPlanSaysWhatATrainingTakes(t *testing.T) {
-	t.Parallel()
 	wide := []string{"--set", "data.image_size=32", "--set", "model.channels=[32, 64]"} // 0.7 MiB for each sample
 	all := planned(t, append(wide, "--samples", "64")...).Table[0].Account.HostBytes()
 	// The memory of the process is measured, and may differ between two plans.
@@ -83,7 +82,6 @@ func TestPlanStatesThatTheLastStepIsUnknown(t *testing.T) {
 }
 
 func TestPlanOfSeveralRanks(t *testing.T) {
-	t.Parallel()
 	one := planned(t)
 	r := planned(t, "--set", "balance.fixed_shares=[5, 3, 0]")
 	if r.Reserved != 0 || len(r.Ranks) != 3 || r.Ranks[0].Share != 5 || r.Ranks[2].Share != 0 ||
