@@ -81,7 +81,7 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
 	}
 	again := t.TempDir() // a second run, which must use the cached curves from its first step
-	p.unequalRun(t, again, "8", "train.steps=12", "balance.interval=5")
+	p.unequalRun(t, again, "8", "train.steps=12", "balance.interval=5", "profile.at_start=off")
 	if first := decisions(t, again)[0]; first.Shares[1] >= 24 {
 		t.Errorf("a second run started with the shares %v, although the curves are known", first.Shares)
 	}
