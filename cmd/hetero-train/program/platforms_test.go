@@ -18,10 +18,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists: for Windows,
-// which differs most, and with HETERO_LARGE=1 for all of them (.ci/platforms does so for one architecture of each
-// system). The compiler would find no other faults, and takes ten times as long, because it would compile the standard
-// library for each system.
+// Each package and its tests pass the type checker without cgo, for each system that docs/install.md lists. make test
+// checks Windows, which differs most. With HETERO_LARGE=1, the test checks all systems; .ci/platforms lets it check one
+// architecture of each. The compiler would find no other faults, and takes ten times as long, because it would compile
+// the standard library for each system.
 func TestAllPackagesSuitEachSystem(t *testing.T) {
 	needtest.NotShort(t, "checks all packages for several systems")
 	t.Parallel()
