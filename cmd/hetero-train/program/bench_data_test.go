@@ -28,10 +28,9 @@ func TestBenchDataTellsWhatImagesCost(t *testing.T) {
 }
 
 func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
-	t.Parallel()
 	for want, args := range map[string][]string{
-		"--crop: got \"round\"":      {"--crop", "round"},
-		"--augment: got \"polish\"":  {"--augment", "polish"},
+		"--crop: got \"round\"":      {"--dataset", "synthetic_image", "--crop", "round"},
+		"--augment: got \"polish\"":  {"--dataset", "synthetic_image", "--augment", "polish"},
 		"--seconds: got 0":           {"--seconds", "0"},
 		"data.dataset":               {"--dataset", "nothing"},
 		"samples are mixed in pairs": {"--dataset", "synthetic_image", "--batch-size", "7", "--augment", "mixup"},
@@ -43,8 +42,38 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestBenchOpsRefusesSettings(t *testing.T) {
-	o := execute([]string{"bench", "ops", "--set", "model.layers=2"})
+// The program must print results to standard output and progress to standard error.
+func TestBenchTrainSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
+	hasFastBF16(t) // skips the test without the CPU library
+	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
+		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1", "--json"})
+	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") ||
+		!strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
+		t.Errorf("got exit code %d and %q, want what it does", o.code, o.stderr)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got["peak_repeats"] != 5.0 {
+		t.Errorf("got %v, %v, want one object with the number of repeats", got, err)
+	}
+}
+
+// bench ops prints its progress to standard error, and one row for each kind of op to standard output.
+func TestBenchOpsSaysWhatItDoes(t *testing.T) {
+	t.Parallel() // it measures limits for seconds of the clock
+	hasFastBF16(t) // skips the test without the CPU library
+	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
+		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1"})
+	for _, want := range []string{"measuring limit 1/6: f32 multiply-adds", "1 warm-up steps, then 2 timed steps",
+		"timing every op in 2 steps"} {
+		if o.code != exit.Done || !strings.Contains(o.stderr, want) || strings.Contains(o.stdout, want) {
+			t.Errorf("got exit code %d and %q, want %q", o.code, o.stderr, want)
+		}
+	}
+	if !strings.Contains(o.stdout, "conv") || !strings.Contains(o.stdout, "of limit") {
+		t.Errorf("got %q, want a table of ops", o.stdout)
+	}
+	o = execute([]string{"bench", "ops", "--set", "model.layers=2"})
 	if o.code != exit.Usage || !strings.Contains(o.stderr, "use command train with train.steps") {
 		t.Errorf("--set: got exit code %d and %q", o.code, o.stderr)
 	}

@@ -66,8 +66,8 @@ var peaks = []struct {
 	{device.PeakCopy, "memory copy (read + written)", "copy_gbytes_per_second", "GB/s"},
 }
 
-// A limit is the best of peakRepeats measurements, which together take peakTime. Tests measure less.
-var (
+// A limit is the best of peakRepeats measurements, which together take peakTime.
+const (
 	peakTime    = time.Second
 	peakRepeats = 5
 )

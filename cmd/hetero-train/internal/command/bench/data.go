@@ -137,7 +137,20 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 
 // config converts the flags to settings of a run.
 func (f *imageFlags) config(closing *closers) (*config.Config, error) {
+	path := f.path
+	if path == "" && f.dataset == "images" {
+		dir, err := os.MkdirTemp("", "hetero-train-bench-")
+		if err != nil {
+			return nil, err
+		}
+		closing.add(func() error { return os.RemoveAll(dir) })
+		if err := makePhotos(dir); err != nil {
+			return nil, err
+		}
+		path = dir
+	}
 	settings := []config.Override{{Origin: "--dataset", Key: "data.dataset", Value: f.dataset},
+		{Origin: "--path", Key: "data.path", Value: path},
 		{Origin: "--path", Key: "data.val_fraction", Value: "0"}, {Origin: "--image-size", Key: "data.image_size",
 			Value: fmt.Sprint(f.size)}, {Origin: "--batch-size", Key: "data.batch_size", Value: fmt.Sprint(f.batch)}}
 	crop, ok := map[string][2]string{"resized": {"true", "0"}, "centre": {"false", "0"},
@@ -157,19 +170,6 @@ func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 			settings = append(settings, config.Override{Origin: "--augment", Key: "augment." + k[0], Value: k[1]})
 		}
 	}
-	path := f.path
-	if path == "" && f.dataset == "images" { // only now, because the photos take seconds
-		dir, err := os.MkdirTemp("", "hetero-train-bench-")
-		if err != nil {
-			return nil, err
-		}
-		closing.add(func() error { return os.RemoveAll(dir) })
-		if err := makePhotos(dir); err != nil {
-			return nil, err
-		}
-		path = dir
-	}
-	settings = append(settings, config.Override{Origin: "--path", Key: "data.path", Value: path})
 	return config.Load("", f.catalog, settings...)
 }
 
