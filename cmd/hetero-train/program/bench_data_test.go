@@ -60,7 +60,7 @@ func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 
 // bench ops prints its progress to standard error, and one row for each kind of op to standard output.
 func TestBenchOpsSaysWhatItDoes(t *testing.T) {
-	t.Parallel() // it measures limits for seconds of the clock
+	t.Parallel()   // it measures limits for seconds of the clock
 	hasFastBF16(t) // skips the test without the CPU library
 	o := execute([]string{"bench", "ops", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8",
 		"--batch-size", "4", "--classes", "10", "--threads", "1", "--steps", "2", "--warmup", "1"})
