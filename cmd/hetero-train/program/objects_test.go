@@ -324,7 +324,6 @@ func TestARunResumesFromABucketWithoutItsFolder(t *testing.T) {
 }
 
 func TestAFailedUploadEndsTheRunWithItsOwnCode(t *testing.T) {
-	t.Parallel()
 	double := s3test.New(t)
 	s := storage{double: double}
 	for name, value := range double.Environ() {
@@ -445,7 +444,11 @@ func TestTwoRunsDoNotShareAFolder(t *testing.T) {
 
 func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	t.Parallel()
-	s := doubleStorage(t)
+	s := storage{double: s3test.Start()} // only the run gets the environment for it
+	t.Cleanup(s.double.Close)
+	for name, value := range s.double.Environ() {
+		s.environ = append(s.environ, name+"="+value)
+	}
 	dir := t.TempDir()
 	objectData(t, filepath.Join(dir, "d"))
 	var shard bytes.Buffer
