@@ -28,6 +28,7 @@ type backfill struct {
 func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.placer.reset(c, w, s)
 	p.ends.reset(c, w, &p.shapes)
+	p.ends.kin = p.shapes.kin()
 	p.laterIndex.reset(c, &p.shapes)
 	p.restIndex.reset(c, &p.shapes)
 	p.restAsked.reset(&p.shapes)
@@ -96,31 +97,38 @@ func (p *backfill) load(s *State, job int) float64 {
 // result is +Inf if the job cannot start even after all running jobs, for example because GPUs are not available.
 // Nothing is reserved then.
 func (p *backfill) reserve(s *State, job int) (begins float64) {
-	p.ends.sync(s, &p.shapes)
-	p.coming.reset(s, &p.ends)
-	p.copyOf(s)
-	l := &p.later
-	p.reserved, begins = p.reserved[:0], math.Inf(1)
-	for e, ok := p.coming.peek(); ok; {
-		p.coming.i++
-		p.release(&s.Running[e.running])
-		next, more := p.coming.peek()
-		if !more || next.left != e.left { // else the GPUs of both are free at this time
-			if p.countOf(l, &p.laterIndex) >= s.Workload.Jobs[job].GPUs {
-				if gpus, _, fits := p.fastestOf(l, &p.laterIndex, job); fits {
-					p.reserved, begins = append(p.reserved, gpus...), e.left
-					break
-				}
-			}
-		}
-		e, ok = next, more
-	}
+	begins = p.soonest(s, job, math.Inf(1))
 	p.leave(s, job)
 	p.count(s)
 	copy(p.now, p.free)
 	p.countOf(&p.rest, &p.restIndex)
 	copy(p.left, p.free)
 	return begins
+}
+
+// soonest returns the seconds until running jobs have ended so that a job fits. The result is +Inf if that is later
+// than a limit in s. It sets p.reserved to the GPUs of the job, and p.later to the state at this time.
+func (p *backfill) soonest(s *State, job int, limit float64) (begins float64) {
+	p.ends.sync(s, &p.shapes)
+	p.coming.reset(s, &p.ends)
+	p.copyOf(s)
+	l := &p.later
+	p.reserved = p.reserved[:0]
+	for e, ok := p.coming.peek(); ok && !(e.left > limit); {
+		p.coming.i++
+		p.release(&s.Running[e.running])
+		next, more := p.coming.peek()
+		if !more || next.left != e.left { // else the GPUs of both are free at this time
+			if p.countOf(l, &p.laterIndex) >= s.Workload.Jobs[job].GPUs {
+				if gpus, _, fits := p.fastestOf(l, &p.laterIndex, job); fits {
+					p.reserved = append(p.reserved, gpus...)
+					return e.left
+				}
+			}
+		}
+		e, ok = next, more
+	}
+	return math.Inf(1)
 }
 
 // reservation returns when a job with a reservation can start.

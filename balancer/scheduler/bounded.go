@@ -76,8 +76,8 @@ type bounded struct {
 	late   []int     // by index of shadow.sizes: the jobs of this size before it have been overdue
 	line   waiting   // all jobs, by arrival, one list for each size
 	age    waiting   // all jobs, by arrival
-	order  waiting   // all jobs, by remaining GPU time on their fastest type, in s, one list for each shape
-	tried  []bool    // by shape: buffer of swap
+	order  waiting   // all jobs, by remaining GPU time on their fastest type, in s
+	swaps  swaps     // what swap knows about jobs that wait
 	rates  []float64 // by job: steps/s on its fastest type, as in srpt
 	save   float64   // s: the longest time to write a checkpoint
 }

@@ -24,6 +24,7 @@ type endIndex struct {
 	gpus   []sorted // by type
 	freeAt []item   // by GPU: its item in gpus; id is -1 if no job uses it
 
+	kin    []int // by shape: the shape that stands for it in groups; nil: each shape has groups of its own
 	groups map[groupKey]*group
 	bySize [][]*group // by index into shapes.sizes: groups with jobs
 }
@@ -154,13 +155,13 @@ func (x *endIndex) add(s *State, v *shapes, i int) {
 	if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
 		return
 	}
-	k := groupKey{shape: v.of[r.Job], typ: -1, spread: s.Cluster.Spread(r.GPUs), partner: -1, speed: r.Speed,
+	k := groupKey{shape: x.kinOf(v, r.Job), typ: -1, spread: s.Cluster.Spread(r.GPUs), partner: -1, speed: r.Speed,
 		rate: s.Rate(r.Job, r.GPUs, r.Partner)}
 	if s.Cluster.Uniform(r.GPUs) {
 		k.typ = s.Cluster.GPUs[r.GPUs[0]].Type
 	}
 	if r.Partner >= 0 {
-		k.partner = v.of[r.Partner]
+		k.partner = x.kinOf(v, r.Partner)
 	}
 	g := x.groups[k]
 	if g == nil {
@@ -173,6 +174,14 @@ func (x *endIndex) add(s *State, v *shapes, i int) {
 	}
 	g.jobs.insert(x.end[r.Job])
 	x.group[r.Job] = g
+}
+
+// kinOf returns the shape that stands for the shape of a job in groups.
+func (x *endIndex) kinOf(v *shapes, job int) int {
+	if x.kin == nil {
+		return v.of[job]
+	}
+	return x.kin[v.of[job]]
 }
 
 // leave removes a job from its group. Groups without jobs keep what is known about them, for later jobs.

@@ -1,5 +1,10 @@
 package scheduler
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Shadow returns the start of each job that policy easy has started next to a policy of [Limit], in s, and -1 for the
 // other jobs. No GPU may have failed.
 func Shadow(p Policy) []float64 {
@@ -29,3 +34,49 @@ func Promise(p Policy, s *State) (head int, at float64) {
 
 // Due returns the time at which a job became overdue, in s, or +Inf.
 func Due(p Policy, job int) float64 { return p.(*bounded).due[job] }
+
+// Chosen returns the job for which a policy of [Limit] stops others, or -1, and the jobs that it is yet to stop.
+func Chosen(p Policy) (job int, victims []int) {
+	b := p.(*bounded)
+	return b.job, b.victims
+}
+
+// Swap returns the job for which a policy of [Limit] that has just decided should stop others, or -1, and these jobs.
+// overdue reports whether a job is overdue, so that there is no such job. Swap tries all jobs, in the order of their
+// GPU time, without anything that follows from jobs before them.
+func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
+	b := p.(*bounded)
+	if b.head >= 0 {
+		return -1, nil, true
+	}
+	before, gpus, left := b.job, slices.Clone(b.gpus), slices.Clone(b.victims)
+	defer func() { b.job, b.gpus, b.victims = before, gpus, left }()
+	need := 0
+	for _, q := range s.Queue {
+		need += s.Workload.Jobs[q].GPUs
+	}
+	least := func(q int) float64 {
+		return b.area(s, q, s.Remaining[q]) + float64(s.Workload.Jobs[q].GPUs)*b.load(s, q)
+	}
+	order := slices.Clone(s.Queue)
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(least(x), least(y)) })
+	tried := map[shape]bool{} // a longer job of a shape stops no job if the shortest one does not
+	for _, q := range order {
+		key := s.Workload.Jobs[q].shape()
+		if tried[key] {
+			continue
+		}
+		tried[key] = true
+		b.job, b.victims = -1, nil
+		begins := b.reserve(s, q)
+		if b.preempt(s, q, func(r *Running) bool {
+			n, kind := len(r.GPUs), &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
+			cost := kind.Save + kind.Load
+			return !b.isLate(r.Job) && (n <= s.Workload.Jobs[q].GPUs || need <= n) && begins > cost &&
+				b.area(s, r.Job, s.Steps(r)) > least(q)+cost*float64(n)
+		}) == stopSome {
+			return q, b.victims, false
+		}
+	}
+	return -1, nil, false
+}

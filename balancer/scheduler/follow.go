@@ -23,8 +23,8 @@ func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
 	p.late = make([]int, len(p.shadow.sizes))
 	p.line.reset(grouped(p.shadow.size, len(p.late)), false)
 	p.age.reset(&p.shapes, false)
-	p.tried = make([]bool, len(p.shapes.first))
-	p.order.reset(grouped(p.shapes.of, len(p.shapes.first)), false)
+	p.order.reset(&p.shapes, false)
+	p.resetSwap(w)
 	for i := range w.Jobs {
 		p.due[i] = math.Inf(1)
 		j := &w.Jobs[i]
@@ -200,110 +200,4 @@ func (p *bounded) use(s *State) Action {
 		a.Reason = fmt.Sprintf("the policy leaves %s free, and this is the oldest job that fits there", s.types(gpus))
 	}
 	return a
-}
-
-// area returns the remaining GPU time of a job on its fastest type, in s.
-func (p *bounded) area(s *State, job int, steps float64) float64 {
-	return float64(s.Workload.Jobs[job].GPUs) * (steps / p.rates[job])
-}
-
-// swap stops running jobs for a job that waits. Each of them needs more GPU time than this job and the stop, so no two
-// jobs can stop each other, and the job would wait for longer than a stop takes.
-//
-// A job of more GPUs is stopped only if its GPUs suffice for all jobs that wait. Otherwise other jobs would use the
-// rest of its GPUs, and it could hardly start again.
-func (p *bounded) swap(s *State) (victim int, ok bool) {
-	p.order.sync(s, func(job int) (float64, bool) {
-		return p.area(s, job, s.Remaining[job]) + float64(s.Workload.Jobs[job].GPUs)*p.load(s, job), true
-	})
-	most := p.largest(s)
-	need := 0 // GPUs of all jobs that wait
-	for _, q := range s.Queue {
-		if need += s.Workload.Jobs[q].GPUs; need > len(s.Up) {
-			break
-		}
-	}
-	clear(p.tried)
-	for p.order.merge(); p.order.more(); {
-		shape := p.order.heads[0].class
-		if p.tried[shape] { // a longer job of a shape stops no job if the shortest one does not
-			p.order.skip()
-			continue
-		}
-		p.tried[shape] = true
-		q := p.order.next()
-		least := p.order.have[q].key
-		if most <= least {
-			break
-		}
-		free := p.count(s)
-		if _, _, fits := p.fastest(s, q); fits {
-			continue
-		}
-		begins := p.reserve(s, q)
-		if !p.suffice(s, q, free, need, least, begins) {
-			continue
-		}
-		larger := func(r *Running) bool {
-			n, kind := len(r.GPUs), &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
-			cost := kind.Save + kind.Load
-			return !p.isLate(r.Job) && (n <= s.Workload.Jobs[q].GPUs || need <= n) && begins > cost &&
-				p.area(s, r.Job, s.Steps(r)) > least+cost*float64(n)
-		}
-		if p.preempt(s, q, larger) == stopSome {
-			return p.stop(s)
-		}
-	}
-	return 0, false
-}
-
-// largest returns the largest remaining GPU time of a running job, in s.
-func (p *bounded) largest(s *State) (most float64) {
-	p.ends.sync(s, &p.shapes)
-	for _, groups := range p.ends.bySize {
-		for _, g := range groups {
-			if g.jobs.n > 0 {
-				at := g.jobs.last()
-				x, _ := at.get()
-				most = max(most, p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])))
-			}
-		}
-	}
-	return most
-}
-
-// suffice reports whether the running jobs that swap may stop for a job have enough GPUs, together with the free ones.
-// It reads only jobs with more GPU time than least, the longest ones first, so that swap does not read all running jobs
-// at each event. least is in s, and need is the number of GPUs of all jobs that wait. The job would wait for begins s.
-// Call largest first.
-func (p *bounded) suffice(s *State, job, free, need int, least, begins float64) bool {
-	want := s.Workload.Jobs[job].GPUs
-	for size, groups := range p.ends.bySize {
-		n := p.shapes.sizes[size]
-		if n > want && need > n {
-			continue
-		}
-		for _, g := range groups {
-			if g.jobs.n == 0 {
-				continue
-			}
-			kind := &s.Workload.Kinds[s.Workload.Jobs[p.shapes.first[g.shape]].Kind]
-			cost := kind.Save + kind.Load
-			if begins <= cost {
-				continue
-			}
-			least := least + cost*float64(n)
-			for at := g.jobs.last(); free < want; at.prev() {
-				// the list is in the order of remaining steps, except for rounding errors
-				x, ok := at.get()
-				if !ok || p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])) < least*(1-1e-6) {
-					break
-				}
-				if !p.isLate(x.id) {
-					free += n
-				}
-			}
-		}
-	}
-	return free >= want
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
@@ -247,6 +248,73 @@ func TestTheFollowingBoundIsDeterministic(t *testing.T) {
 		if got := text(eager); got != want {
 			t.Fatalf("world %d: the schedule differs if the simulator updates all jobs", n)
 		}
+	}
+}
+
+// swapping compares each search for jobs to stop with one that tries all jobs that wait.
+type swapping struct {
+	scheduler.Policy
+	t           *testing.T
+	world       int
+	found, none int
+}
+
+func (p *swapping) Decide(s *scheduler.State) scheduler.Action {
+	before, _ := scheduler.Chosen(p.Policy)
+	a := p.Policy.Decide(s)
+	if before >= 0 || len(s.Queue) == 0 || a.Verb == scheduler.Start {
+		return a
+	}
+	want, stops, overdue := scheduler.Swap(p.Policy, s)
+	if overdue {
+		return a
+	}
+	got, victims := scheduler.Chosen(p.Policy)
+	if a.Verb == scheduler.Stop {
+		victims = append(slices.Clone(victims), a.Job)
+		p.found++
+	} else {
+		p.none++
+	}
+	if got != want || !slices.Equal(victims, stops) {
+		p.t.Fatalf("world %d at %v s: got a stop of jobs %v for job %d, want %v for job %d", p.world, s.Now, victims,
+			got, stops, want)
+	}
+	return a
+}
+
+// The search for jobs to stop goes through classes of jobs that wait. It must find what a search through all jobs
+// finds, if each job has other demands, and if machines have few CPU cores and little memory.
+func TestStopsDoNotDependOnClasses(t *testing.T) {
+	random := rand.New(rand.NewPCG(12, 7))
+	found, none := 0, 0
+	for n := range 60 {
+		setup, w := world(random)
+		if n%2 == 0 {
+			setup.Speeds.Pairs = nil
+			if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range w.Jobs {
+			j := &w.Jobs[i]
+			j.Memory *= 0.3 + random.Float64()
+			if n%3 == 0 {
+				j.CPUs = math.Floor(j.CPUs * (0.3 + random.Float64()))
+			}
+			if scheduler.Holds(setup.Cluster, w, setup.Speeds, i) != nil {
+				j.GPUs, j.CPUs, j.Memory = 1, 1, 1<<30
+			}
+		}
+		bound := scheduler.Bound{Easy: 20, Seconds: 20000} // few jobs are overdue
+		p := &swapping{Policy: limited(t, []string{"gang", "srf", "fcfs"}[n%3], bound), t: t, world: n}
+		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		found, none = found+p.found, none+p.none
+	}
+	if t.Logf("%d searches found jobs to stop, %d found none", found, none); found < 100 || none < 1000 {
+		t.Errorf("got %d searches that found jobs to stop and %d that did not, want at least 100 and 1000", found, none)
 	}
 }
 

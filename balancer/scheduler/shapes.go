@@ -140,6 +140,24 @@ func (v *shapes) classOf(job int) int { return v.class[v.of[job]] }
 // need returns the demand of a job.
 func (v *shapes) need(job int) demand { return v.demands[v.demand[v.of[job]]] }
 
+// kin returns for each shape the first shape of the same class that also fits, or also does not fit, on GPUs of one
+// type. Their jobs run at the same speeds, but fit on different GPUs.
+func (v *shapes) kin() []int {
+	first := make([][2]int, len(v.classes)) // plus 1
+	of := make([]int, len(v.class))
+	for shape, class := range v.class {
+		at := &first[class][0]
+		if v.mixed[shape] {
+			at = &first[class][1]
+		}
+		if *at == 0 {
+			*at = shape + 1
+		}
+		of[shape] = *at - 1
+	}
+	return of
+}
+
 // HoldsAll is [Holds] for all jobs of a workload. It returns the error of the first job that does not fit.
 func HoldsAll(c *Cluster, w *Workload, s Speeds) error {
 	fit, empty := map[shape]bool{}, c.vacant()

@@ -1,0 +1,245 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+)
+
+// swaps is what [bounded.swap] knows during one decision about jobs that wait, by class. In a class, a job with larger
+// demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. Its list is in the order
+// of GPU time, so running jobs that do not yield to a job do not yield to later ones. With this, swap tries a number of
+// jobs that depends on the number of classes and hardly on the number of different demands.
+type swaps struct {
+	costs []float64 // different times to save and load a checkpoint, ascending, in s
+	turn  int       // number of the decision
+	few   []int     // by index into shapes.sizes: the turn in which too few GPUs can become free
+	class []spans
+}
+
+// spans describes the jobs of a class.
+type spans struct {
+	turn int // list is valid in this turn
+	list []span
+}
+
+// span describes demands for which the same running jobs could yield: the wait of the jobs exceeds the same costs.
+type span struct {
+	begins    float64 // s: wait of a job with one of these demands
+	low, high demand  // all demands between the two belong to this span
+	some      bool    // least is valid
+	least     demand  // jobs with this demand, or a larger one, in this span stop no job
+}
+
+func (p *bounded) resetSwap(w *Workload) {
+	v := &p.swaps
+	*v = swaps{few: make([]int, len(p.shapes.sizes)), class: make([]spans, len(p.shapes.classes))}
+	for k := range w.Kinds {
+		v.costs = append(v.costs, w.Kinds[k].Save+w.Kinds[k].Load)
+	}
+	slices.Sort(v.costs)
+	v.costs = slices.Compact(v.costs)
+}
+
+// exceeded returns the number of costs that a wait exceeds.
+func (v *swaps) exceeded(begins float64) int {
+	n, _ := slices.BinarySearch(v.costs, begins)
+	return n
+}
+
+// of returns the span of a demand, or nil if it is not known.
+func (v *swaps) of(class int, d demand) *span {
+	c := &v.class[class]
+	if c.turn != v.turn {
+		c.turn, c.list = v.turn, c.list[:0]
+	}
+	for i := range c.list {
+		if k := &c.list[i]; k.high.covers(d) && d.covers(k.low) {
+			return k
+		}
+	}
+	return nil
+}
+
+// add returns the span of a demand whose jobs wait for begins s. Call of first.
+func (v *swaps) add(class int, d demand, begins float64) *span {
+	c, n := &v.class[class], v.exceeded(begins)
+	for i := range c.list {
+		k := &c.list[i]
+		if v.exceeded(k.begins) != n {
+			continue
+		}
+		if d.covers(k.high) {
+			k.high = d
+		}
+		if k.low.covers(d) {
+			k.low = d
+		}
+		return k
+	}
+	c.list = append(c.list, span{begins: begins, low: d, high: d})
+	return &c.list[len(c.list)-1]
+}
+
+// refuse records that a job with a demand stops no job, and no later job with a larger demand does.
+func (k *span) refuse(d demand) {
+	if !k.some || k.least.covers(d) {
+		k.some, k.least = true, d
+	}
+}
+
+// refuses reports whether jobs with a demand are refused.
+func (k *span) refuses(d demand) bool { return k.some && d.covers(k.least) }
+
+// area returns the remaining GPU time of a job on its fastest type, in s.
+func (p *bounded) area(s *State, job int, steps float64) float64 {
+	return float64(s.Workload.Jobs[job].GPUs) * (steps / p.rates[job])
+}
+
+// swap stops running jobs for a job that waits. Each of them needs more GPU time than this job and the stop, so no two
+// jobs can stop each other, and the job would wait for longer than a stop takes.
+//
+// A job of more GPUs is stopped only if its GPUs suffice for all jobs that wait. Otherwise other jobs would use the
+// rest of its GPUs, and it could hardly start again.
+//
+// Call use first: no job fits on the GPUs that are free.
+func (p *bounded) swap(s *State) (victim int, ok bool) {
+	p.order.sync(s, func(job int) (float64, bool) {
+		return p.area(s, job, s.Remaining[job]) + float64(s.Workload.Jobs[job].GPUs)*p.load(s, job), true
+	})
+	if len(p.order.active) == 0 || len(p.swaps.costs) == 0 {
+		return 0, false
+	}
+	most, free := p.largest(s), p.count(s)
+	need := 0 // GPUs of all jobs that wait
+	for _, q := range s.Queue {
+		if need += s.Workload.Jobs[q].GPUs; need > len(s.Up) {
+			break
+		}
+	}
+	p.stays.begin()
+	p.swaps.turn++
+	for p.order.merge(); p.order.more(); {
+		class := p.order.heads[0].class
+		if p.swaps.few[p.shapes.classes[class].size] == p.swaps.turn || p.stays.none(class) {
+			p.order.skip()
+			continue
+		}
+		q := p.order.next()
+		if most <= p.order.have[q].key {
+			break
+		}
+		// a longer job of a shape stops no job if the shortest one does not
+		if _, known := p.stays.of(p.shapes.of[q]); !known && p.try(s, q, free, need) {
+			return p.stop(s)
+		}
+	}
+	return 0, false
+}
+
+// try reports whether swap stops running jobs for a job. If it does not, try records for which other jobs it does not
+// either. free is the number of free GPUs, and need that of all jobs that wait.
+func (p *bounded) try(s *State, job, free, need int) bool {
+	v, shape, least := &p.swaps, p.shapes.of[job], p.order.have[job].key
+	class, d, longest := p.shapes.class[shape], p.shapes.need(job), v.costs[len(v.costs)-1]
+	k := &p.shapes.classes[class]
+	single := k.odd || p.shapes.mixed[shape] // nothing follows for other demands
+	of := v.of(class, d)
+	if of != nil && !single && of.refuses(d) {
+		return false
+	}
+	if !p.suffice(s, k.gpus, free, need, least, math.Inf(1)) {
+		v.few[k.size] = v.turn
+		return false
+	}
+	p.stays.refuseOnly(shape)
+	switch {
+	case single:
+		of = &span{begins: p.soonest(s, job, longest)}
+	case of == nil:
+		if of = v.add(class, d, p.soonest(s, job, longest)); of.refuses(d) {
+			return false
+		}
+	}
+	switch p.preemptFor(s, job, free, need, least, of.begins) {
+	case stopSome:
+		return true
+	case stopNone, stopFewGPUs:
+		of.refuse(demand{})
+		if of.begins > longest && !single {
+			p.stays.refuseAll(class)
+		}
+	case stopFew:
+		of.refuse(d)
+		if of.begins > longest {
+			p.stays.refuse(shape)
+		}
+	}
+	return false
+}
+
+// preemptFor chooses running jobs to stop for a job that would otherwise wait for begins s.
+func (p *bounded) preemptFor(s *State, job, free, need int, least, begins float64) stopping {
+	want := s.Workload.Jobs[job].GPUs
+	if p.swaps.exceeded(begins) == 0 {
+		return stopNone
+	}
+	if !p.suffice(s, want, free, need, least, begins) {
+		return stopFewGPUs
+	}
+	return p.preempt(s, job, func(r *Running) bool {
+		n, kind := len(r.GPUs), &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
+		cost := kind.Save + kind.Load
+		return !p.isLate(r.Job) && (n <= want || need <= n) && begins > cost &&
+			p.area(s, r.Job, s.Steps(r)) > least+cost*float64(n)
+	})
+}
+
+// largest returns the largest remaining GPU time of a running job, in s. It may be larger by rounding errors.
+func (p *bounded) largest(s *State) (most float64) {
+	p.ends.sync(s, &p.shapes)
+	for _, groups := range p.ends.bySize {
+		for _, g := range groups {
+			if g.jobs.n > 0 {
+				at := g.jobs.last()
+				x, _ := at.get()
+				most = max(most, p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])))
+			}
+		}
+	}
+	return most * (1 + 1e-6)
+}
+
+// suffice reports whether the running jobs that swap may stop for a job of want GPUs have enough GPUs, together with
+// the free ones. It reads only jobs with more GPU time than least, the longest ones first, so that swap does not read
+// all running jobs at each event. least is in s, and need is the number of GPUs of all jobs that wait. The job would
+// wait for begins s. Call largest first.
+func (p *bounded) suffice(s *State, want, free, need int, least, begins float64) bool {
+	for size, groups := range p.ends.bySize {
+		n := p.shapes.sizes[size]
+		if n > want && need > n {
+			continue
+		}
+		for _, g := range groups {
+			if g.jobs.n == 0 {
+				continue
+			}
+			kind := &s.Workload.Kinds[s.Workload.Jobs[p.shapes.first[g.shape]].Kind]
+			cost := kind.Save + kind.Load
+			if begins <= cost {
+				continue
+			}
+			least := least + cost*float64(n)
+			for at := g.jobs.last(); free < want; at.prev() {
+				// the list is in the order of remaining steps, except for rounding errors
+				x, ok := at.get()
+				if !ok || p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])) < least*(1-1e-6) {
+					break
+				}
+				if !p.isLate(x.id) {
+					free += n
+				}
+			}
+		}
+	}
+	return free >= want
+}
