@@ -79,11 +79,12 @@ func (p *gang) allWait(s *State) bool {
 }
 
 // waits reports whether a job certainly ends earlier on GPUs that are in use than on GPUs that are free now. It then
-// takes GPUs of each type in use.
+// takes GPUs of each type in use. It knows nothing about a job that runs only over several machines, because the plan
+// may reserve GPUs for it that are free later than the first ones.
 func (p *gang) waits(s *State, job int) bool {
 	class := p.shapes.classOf(job)
 	k := &p.shapes.classes[class]
-	if k.mixed || p.canShare(s, class) {
+	if k.mixed || k.apart || p.canShare(s, class) {
 		return false
 	}
 	steps, waiting, now, free := s.Remaining[job], math.Inf(1), math.Inf(1), 0
@@ -109,8 +110,8 @@ func (p *gang) waits(s *State, job int) bool {
 		if math.IsInf(start, 1) {
 			continue // nothing is known about this type from here on
 		}
-		// The plan knows whether the GPUs are on one machine. If the job runs only there, or only on several machines,
-		// it may get no reservation. But if it gets one, later jobs wait for its end.
+		// The plan knows whether the GPUs are on one machine. If the job runs only there, it may get no reservation.
+		// But if it gets one, later jobs wait for its end.
 		if packed == 0 || spread == 0 {
 			b.give(k.gpus, start+steps/max(packed, spread))
 			continue

@@ -97,7 +97,11 @@ func (p *backfill) load(s *State, job int) float64 {
 // result is +Inf if the job cannot start even after all running jobs, for example because GPUs are not available.
 // Nothing is reserved then.
 func (p *backfill) reserve(s *State, job int) (begins float64) {
-	begins = p.soonest(s, job, math.Inf(1))
+	p.reserved = p.reserved[:0]
+	if begins = p.soonest(s, job, math.Inf(1)); !math.IsInf(begins, 1) {
+		gpus, _, _ := p.fastestOf(&p.later, &p.laterIndex, job)
+		p.reserved = append(p.reserved, gpus...)
+	}
 	p.leave(s, job)
 	p.count(s)
 	copy(p.now, p.free)
@@ -107,21 +111,24 @@ func (p *backfill) reserve(s *State, job int) (begins float64) {
 }
 
 // soonest returns the seconds until running jobs have ended so that a job fits. The result is +Inf if that is later
-// than a limit in s. It sets p.reserved to the GPUs of the job, and p.later to the state at this time.
+// than a limit in s. It sets p.later to the state at this time, and p.free to its free GPUs.
 func (p *backfill) soonest(s *State, job int, limit float64) (begins float64) {
 	p.ends.sync(s, &p.shapes)
 	p.coming.reset(s, &p.ends)
 	p.copyOf(s)
 	l := &p.later
-	p.reserved = p.reserved[:0]
 	for e, ok := p.coming.peek(); ok && !(e.left > limit); {
 		p.coming.i++
 		p.release(&s.Running[e.running])
 		next, more := p.coming.peek()
 		if !more || next.left != e.left { // else the GPUs of both are free at this time
 			if p.countOf(l, &p.laterIndex) >= s.Workload.Jobs[job].GPUs {
-				if gpus, _, fits := p.fastestOf(l, &p.laterIndex, job); fits {
-					p.reserved = append(p.reserved, gpus...)
+				typ, _ := p.speediest(l, &p.laterIndex, job)
+				fits := typ >= 0
+				if !fits && p.mixed(job) {
+					_, _, fits = p.any(l, job)
+				}
+				if fits {
 					return e.left
 				}
 			}

@@ -191,10 +191,14 @@ func (v *vacant) holds(w *Workload, s Speeds, job int) error {
 		return nil
 	}
 	total, sawMemory, sawHost, most := 0, false, false, 0
+	why := fmt.Sprintf("kind %q has no speed on %s of any type", w.Kinds[j.Kind].Name, gpus(j.GPUs))
 	for t := range c.Types {
-		n, _ := v.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
-		total += n
-		most = max(most, n)
+		a := v.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
+		total += a.total
+		most = max(most, a.total)
+		if text := a.lacks(w, j, &c.Types[t], s.Alone(j.Kind, t, j.GPUs, a.most >= j.GPUs) > 0); text != "" {
+			why = text
+		}
 	}
 	lacks := ""
 	if total >= j.GPUs && j.GPUs > 1 {
@@ -202,7 +206,6 @@ func (v *vacant) holds(w *Workload, s Speeds, job int) error {
 			return nil
 		}
 	}
-	why := fmt.Sprintf("kind %q has no speed on %s of any type", w.Kinds[j.Kind].Name, gpus(j.GPUs))
 	if most < j.GPUs {
 		why = fmt.Sprintf("it needs %s, but %s of one type can hold it", gpus(j.GPUs), atMost(most))
 		if total >= j.GPUs {
@@ -222,6 +225,20 @@ func (v *vacant) holds(w *Workload, s Speeds, job int) error {
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
 }
 
+// lacks returns the reason why a job fits on no GPUs of a type that has enough of them; "" if the type has too few.
+// runs reports whether the job would run there if the machines were others.
+func (a *space) lacks(w *Workload, j *Job, t *GPUType, runs bool) string {
+	switch {
+	case !runs || a.total < j.GPUs || j.GPUs == 1:
+		return ""
+	case a.most >= j.GPUs:
+		return fmt.Sprintf("kind %q runs on %s of type %q only over several machines, but one machine has all that can hold it",
+			w.Kinds[j.Kind].Name, gpus(j.GPUs), t.Name)
+	}
+	return fmt.Sprintf("kind %q runs on %s of type %q only within one machine, but a machine has %s that can hold it",
+		w.Kinds[j.Kind].Name, gpus(j.GPUs), t.Name, atMost(a.most))
+}
+
 // atMost describes the largest number of GPUs in words.
 func atMost(n int) string {
 	if n == 0 {
@@ -235,8 +252,9 @@ func atMost(n int) string {
 func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 	counts := make([]int, len(c.Types))
 	left, without := j.GPUs, -1 // without: a type on which the job has no speed
+	machines := 0               // with GPUs of the set
 	for i := range c.Machines {
-		m := &c.Machines[i]
+		m, before := &c.Machines[i], left
 		n := min(Multiples(m.CPUs, j.CPUs), Multiples(m.Memory, j.Memory))
 		for _, g := range m.GPUs {
 			t := c.GPUs[g].Type
@@ -254,19 +272,23 @@ func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 			n--
 			left--
 		}
+		if left < before {
+			machines++
+		}
 	}
+	spread := machines > 1
 	switch {
 	case left > 0 && without >= 0:
 		return fmt.Sprintf("it lacks a speed on 1 GPU of type %q", c.Types[without].Name)
 	case left > 0:
 		return "too few GPUs fit at the same time"
 	}
-	speed, ok := s.Mixed(j.Kind, counts, true)
+	speed, ok := s.Mixed(j.Kind, counts, spread)
 	if ok && speed > 0 {
 		return ""
 	}
 	if measured, can := s.(MeasuredSpeeds); can {
-		switch t, figure := measured.Lacks(j.Kind, counts, true); {
+		switch t, figure := measured.Lacks(j.Kind, counts, spread); {
 		case figure != "" && t >= 0:
 			return fmt.Sprintf("it lacks a %s of type %q", figure, c.Types[t].Name)
 		case figure != "":
@@ -290,7 +312,8 @@ const maxMachines = 64
 
 // Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. If several
 // machines can hold the whole job, Place takes the one with the fewest free GPUs after the start; ties go to the lower
-// machine. If no machine can, Place takes machines with the most usable GPUs first, so that the job spans few machines.
+// machine. If no machine can, or if the job runs only over several machines, Place takes machines with the most usable
+// GPUs first, so that the job spans few machines.
 // ok is false if the job does not run on these GPUs, or if too few of them have the CPU cores and the memory that the
 // job needs. speed is the speed that [State.Fit] returns.
 func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
@@ -303,11 +326,12 @@ func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok
 	if len(s.Cluster.Machines) > maxMachines {
 		usable = make([]int, len(s.Cluster.Machines))
 	}
-	best, total := -1, 0
+	best, total, machines := -1, 0, 0
 	for i := range s.Cluster.Machines {
 		n := s.usable(j, i, typ)
 		usable[i] = n
 		total += n
+		machines += min(n, 1)
 		if n >= j.GPUs && (best < 0 || n < usable[best]) {
 			best = i
 		}
@@ -317,12 +341,11 @@ func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok
 	}
 	start := len(gpus)
 	if best >= 0 {
-		if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, false); !(speed > 0) {
-			return gpus, 0, false
+		if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, false); speed > 0 {
+			return s.take(gpus, best, typ, j.GPUs), speed, true
 		}
-		return s.take(gpus, best, typ, j.GPUs), speed, true
 	}
-	if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, true); !(speed > 0) {
+	if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, true); !(speed > 0) || machines == 1 || j.GPUs == 1 {
 		return gpus, 0, false
 	}
 	for left := j.GPUs; left > 0; {
@@ -332,7 +355,7 @@ func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok
 				most = i
 			}
 		}
-		n := min(left, usable[most])
+		n := min(left, usable[most], j.GPUs-1) // not all on one machine
 		gpus = s.take(gpus, most, typ, n)
 		usable[most] = 0
 		left -= n

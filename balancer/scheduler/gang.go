@@ -130,7 +130,9 @@ func (p *gang) Decide(s *State) Action {
 		best := p.choose(s, job)
 		if best.start > s.Now && !(math.IsInf(best.start, 1) && p.mixed(job)) {
 			if best.typ >= 0 {
-				p.lanes[best.typ].reserve(s.Workload.Jobs[job].GPUs, best.finish)
+				if l, n := &p.lanes[best.typ], s.Workload.Jobs[job].GPUs; n > l.idle() {
+					l.reserve(n, best.finish)
+				} // else one machine has all these GPUs, and the job runs only over several: others may use them
 				end = max(end, best.finish)
 			}
 			continue
@@ -312,7 +314,12 @@ func (p *gang) choose(s *State, job int) plan {
 		if speed == 0 && slower == 0 {
 			continue
 		}
-		start, spread := p.lanes[t].earliest(k.gpus, k.size)
+		start, spread := 0.0, true
+		if speed > 0 {
+			start, spread = p.lanes[t].earliest(k.gpus, k.size)
+		} else {
+			start = p.lanes[t].apart(k.gpus)
+		}
 		if spread {
 			speed = slower
 		}

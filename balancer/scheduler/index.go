@@ -248,27 +248,31 @@ func (r *rooms) most(typ int) int {
 }
 
 // search finds n GPUs of a type for a demand without data structures. packed reports whether one machine has them, and
-// ok whether several machines together have them. It reads machines with free GPUs until the answer is known.
-func (x *freeIndex) search(s *State, d *demand, typ, n int) (packed, ok bool) {
+// ok whether all machines together have them. If apart is set, packed is false, and ok reports whether several machines
+// have them. It reads machines with free GPUs until the answer is known.
+func (x *freeIndex) search(s *State, d *demand, typ, n int, apart bool) (packed, ok bool) {
 	x.update(s, x.any)
-	total := 0
+	total, most := 0, 0
 	for free := len(x.any.size[typ]) - 1; free > 0; free-- {
 		if x.any.size[typ][free] == 0 {
 			continue
 		}
-		if free < n && total >= n {
+		if free < n && total >= n && !apart {
 			break
 		}
 		set := x.any.sets[typ][free]
 		for m := set.next(0); m >= 0; m = set.next(m + 1) {
 			usable := d.usableOf(s, m, free)
-			if usable >= n {
+			if usable >= n && !apart {
 				return true, true
 			}
-			total += usable
+			total, most = total+usable, max(most, usable)
+			if apart && total >= n && total > most {
+				return false, true
+			}
 		}
 	}
-	return false, total >= n
+	return false, total >= n && !apart
 }
 
 // pick is [rooms.least] for a demand without data structures. Call search first.
@@ -297,9 +301,11 @@ func (x *freeIndex) place(s *State, job, typ int, gpus []int) (chosen []int, spe
 		return gpus, 0, false
 	}
 	r, machine := x.of(s, shape), -1
-	if r != nil {
+	switch packed, _ := x.shapes.speeds(x.shapes.class[shape], typ); {
+	case packed == 0: // only over several machines
+	case r != nil:
 		machine = r.least(typ, n)
-	} else {
+	default:
 		machine = x.pick(s, &x.shapes.demands[x.shapes.demand[shape]], typ, n)
 	}
 	if machine >= 0 {
@@ -315,8 +321,9 @@ func (x *freeIndex) place(s *State, job, typ int, gpus []int) (chosen []int, spe
 			continue
 		}
 		for m := r.sets[typ][most].next(0); m >= 0 && left > 0; m = r.sets[typ][most].next(m + 1) {
-			gpus = s.take(gpus, m, typ, min(left, most))
-			left -= min(left, most)
+			take := min(left, most, n-1) // not all on one machine
+			gpus = s.take(gpus, m, typ, take)
+			left -= take
 		}
 	}
 	slices.Sort(gpus[start:])
@@ -336,12 +343,14 @@ func (x *freeIndex) speed(s *State, shape, typ int) float64 {
 		switch {
 		case r.total[typ] < n:
 			return 0
-		case r.fits(typ, n):
+		case packed == 0 && r.total[typ] == r.most(typ): // all on one machine
+			return 0
+		case packed > 0 && r.fits(typ, n):
 			return packed
 		}
 		return spread
 	}
-	switch one, ok := x.search(s, &x.shapes.demands[x.shapes.demand[shape]], typ, n); {
+	switch one, ok := x.search(s, &x.shapes.demands[x.shapes.demand[shape]], typ, n, packed == 0); {
 	case one:
 		return packed
 	case ok:

@@ -149,6 +149,34 @@ func (l *lane) find(n int) (at float64, spread bool) {
 	return at, n > 1 && !l.together(n, at)
 }
 
+// apart returns the time at which n GPUs of the type, on several machines, are free in the plan.
+func (l *lane) apart(n int) (at float64) {
+	p, count, first, several := l.p, 0, int32(-1), false
+	enough := func(g int) bool {
+		count++
+		if m := p.machine[g]; first < 0 {
+			first = m
+		} else {
+			several = several || m != first
+		}
+		return several && count >= n
+	}
+	if l.free > 0 {
+		free := p.index.is[l.typ]
+		for g := free.next(0); g >= 0; g = free.next(g + 1) {
+			if enough(g) {
+				return p.s.Now
+			}
+		}
+	}
+	for k := 0; l.need(k + 1); k++ {
+		if x := l.front.at(k); enough(x.id) {
+			return x.key
+		}
+	}
+	return math.Inf(1)
+}
+
 // together reports whether n GPUs of one machine are free at a time.
 func (l *lane) together(n int, at float64) bool {
 	p := l.p

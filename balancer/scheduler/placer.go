@@ -135,7 +135,7 @@ func (a *answers) refuse(shape int) {
 	v := a.shapes
 	a.refuseOnly(shape)
 	class := v.class[shape]
-	if v.classes[class].odd || v.mixed[shape] {
+	if v.mixed[shape] {
 		return
 	}
 	d, old := v.demands[v.demand[shape]], &a.class[class]
@@ -264,11 +264,22 @@ func (s *State) types(gpus []int) string {
 	return text
 }
 
-// fastestSpeed returns the speed of a job on its fastest type of GPU, within one machine, in steps/s. It returns 0 if
-// the job does not run on any single type.
+// wholeSpeed returns the speed of a job on GPUs of a type within one machine, in steps/s. If the job runs only over
+// several machines, it returns this speed. It returns 0 if the job does not run on the type.
+func wholeSpeed(j *Job, s Speeds, typ int) float64 {
+	if v := s.Alone(j.Kind, typ, j.GPUs, false); v > 0 {
+		return v
+	}
+	if j.GPUs > 1 {
+		return max(0, s.Alone(j.Kind, typ, j.GPUs, true))
+	}
+	return 0
+}
+
+// fastestSpeed returns the largest [wholeSpeed] of a job.
 func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
 	for t := range c.Types {
-		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
+		best = max(best, wholeSpeed(j, s, t))
 	}
 	return best
 }

@@ -27,7 +27,7 @@ type class struct {
 	size       int    // index into shapes.sizes
 	least      demand // at most the demands of its shapes
 	mixed      bool   // some of its jobs do not fit on GPUs of one type
-	odd        bool   // on some type, a job runs only if it spans machines
+	apart      bool   // on some type, a job runs only over several machines
 }
 
 // shapes numbers the shapes of the jobs of a workload, their classes and their demands.
@@ -102,10 +102,10 @@ func (v *shapes) addClass(c *Cluster, w *Workload, s Speeds, key shape) {
 		if !(packed > 0) {
 			packed = 0
 		}
-		if !(spread > 0) {
+		if !(spread > 0) || key.gpus == 1 && packed == 0 {
 			spread = 0
 		}
-		at.odd = at.odd || packed == 0 && spread > 0
+		at.apart = at.apart || packed == 0 && spread > 0
 		v.rates = append(v.rates, packed, spread)
 	}
 	v.classes = append(v.classes, at)

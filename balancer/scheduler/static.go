@@ -28,10 +28,8 @@ func (p *static) Reset(c *Cluster, w *Workload, s Speeds) error {
 		p.typ[i] = -1
 		best := 0.0
 		for t := range c.Types {
-			var memory, host bool
-			n, spread := empty.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host)
-			speed := s.Alone(j.Kind, t, j.GPUs, spread)
-			if n < j.GPUs || !(speed > 0) {
+			speed := empty.speed(j, w, s, t)
+			if speed == 0 {
 				continue
 			}
 			if t == byKind[j.Kind] {
@@ -61,7 +59,7 @@ func assign(c *Cluster, w *Workload, s Speeds) []int {
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
 		for t := range c.Types {
-			if v := s.Alone(j.Kind, t, j.GPUs, false); v > 0 && float64(j.GPUs) <= gpus[t] {
+			if v := wholeSpeed(j, s, t); v > 0 && float64(j.GPUs) <= gpus[t] {
 				cost[j.Kind][t] += j.Work / v * float64(j.GPUs)
 				runs[j.Kind][t] = true
 			}

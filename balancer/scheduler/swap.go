@@ -124,16 +124,26 @@ func (p *bounded) swap(s *State) (victim int, ok bool) {
 			p.order.skip()
 			continue
 		}
-		q := p.order.next()
-		if most <= p.order.have[q].key {
+		if most <= p.order.heads[0].key {
 			break
 		}
-		// a longer job of a shape stops no job if the shortest one does not
-		if _, known := p.stays.of(p.shapes.of[q]); !known && p.try(s, q, free, need) {
+		if q := p.order.heads[0].id; !p.refused(q) && p.try(s, q, free, need) {
 			return p.stop(s)
 		}
+		p.order.pass(p.refused)
 	}
 	return 0, false
+}
+
+// refused reports whether it is known that swap stops no running jobs for a job.
+func (p *bounded) refused(job int) bool {
+	shape := p.shapes.of[job]
+	if _, known := p.stays.of(shape); known { // also by a shorter job of the same shape
+		return true
+	}
+	d := p.shapes.need(job)
+	of := p.swaps.of(p.shapes.class[shape], d)
+	return of != nil && !p.shapes.mixed[shape] && of.refuses(d)
 }
 
 // try reports whether swap stops running jobs for a job. If it does not, try records for which other jobs it does not
@@ -142,16 +152,13 @@ func (p *bounded) try(s *State, job, free, need int) bool {
 	v, shape, least := &p.swaps, p.shapes.of[job], p.order.have[job].key
 	class, d, longest := p.shapes.class[shape], p.shapes.need(job), v.costs[len(v.costs)-1]
 	k := &p.shapes.classes[class]
-	single := k.odd || p.shapes.mixed[shape] // nothing follows for other demands
-	of := v.of(class, d)
-	if of != nil && !single && of.refuses(d) {
-		return false
-	}
+	single := p.shapes.mixed[shape] // nothing follows for other demands
 	if !p.suffice(s, k.gpus, free, need, least, math.Inf(1)) {
 		v.few[k.size] = v.turn
 		return false
 	}
 	p.stays.refuseOnly(shape)
+	of := v.of(class, d)
 	switch {
 	case single:
 		of = &span{begins: p.soonest(s, job, longest)}

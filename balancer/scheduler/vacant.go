@@ -36,14 +36,18 @@ func (c *Cluster) vacant() *vacant {
 	return v
 }
 
-// room returns the number of GPUs of a type that a job could use together in an empty cluster, and whether these GPUs
-// are on several machines.
-func (v *vacant) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bool) (total int, spread bool) {
+// space counts the GPUs of a type that a job could use together in an empty cluster.
+type space struct {
+	total, most int // on all machines, and on the machine with the most of them
+	machines    int // with at least one of them
+}
+
+// room returns the space for a job on GPUs of a type.
+func (v *vacant) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bool) (a space) {
 	if gpuMemory > v.cluster.Types[typ].Memory {
 		*sawMemory = true
-		return 0, false
+		return a
 	}
-	spread = true
 	for i := range v.machines {
 		m := &v.machines[i]
 		have := m.have[typ]
@@ -51,20 +55,38 @@ func (v *vacant) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bo
 		if n < have {
 			*sawHost = true
 		}
-		if n >= j.GPUs {
-			spread = false
+		if n > 0 {
+			a.total, a.most, a.machines = a.total+n*m.count, max(a.most, n), a.machines+m.count
 		}
-		total += n * m.count
 	}
-	return total, spread
+	return a
+}
+
+// speed returns the speed of a job in this space, in steps/s, or 0 if it does not run there. As in [State.Place], the
+// job uses one machine if it fits and runs there.
+func (a *space) speed(j *Job, typ int, s Speeds) float64 {
+	if a.total < j.GPUs {
+		return 0
+	}
+	if a.most >= j.GPUs {
+		if speed := s.Alone(j.Kind, typ, j.GPUs, false); speed > 0 {
+			return speed
+		}
+	}
+	if j.GPUs > 1 && a.machines > 1 {
+		if speed := s.Alone(j.Kind, typ, j.GPUs, true); speed > 0 {
+			return speed
+		}
+	}
+	return 0
 }
 
 // holdsUniform reports whether a job fits on GPUs of one type of an empty cluster.
 func (v *vacant) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
 	var memory, host bool
 	for t := range v.cluster.Types {
-		n, spread := v.room(j, gpuMemory, t, &memory, &host)
-		if n >= j.GPUs && (s.Alone(j.Kind, t, j.GPUs, true) > 0 || !spread && s.Alone(j.Kind, t, j.GPUs, false) > 0) {
+		a := v.room(j, gpuMemory, t, &memory, &host)
+		if a.speed(j, t, s) > 0 {
 			return true
 		}
 	}
@@ -74,11 +96,8 @@ func (v *vacant) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
 // speed is [Cluster.EmptySpeed].
 func (v *vacant) speed(j *Job, w *Workload, s Speeds, typ int) float64 {
 	var memory, host bool
-	n, spread := v.room(j, w.Kinds[j.Kind].GPUMemory, typ, &memory, &host)
-	if n < j.GPUs {
-		return 0
-	}
-	return s.Alone(j.Kind, typ, j.GPUs, spread)
+	a := v.room(j, w.Kinds[j.Kind].GPUMemory, typ, &memory, &host)
+	return a.speed(j, typ, s)
 }
 
 // EmptySpeed returns the speed of a job on GPUs of a type of an empty cluster, in steps/s. It returns 0 if the job does

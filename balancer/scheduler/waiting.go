@@ -147,6 +147,24 @@ func (q *waiting) next() (job int) {
 	return job
 }
 
+// pass leaves out the next job of merge, and after it the jobs of the same class that are refused.
+func (q *waiting) pass(refused func(job int) bool) {
+	h := &q.heads[0]
+	for {
+		h.at.next()
+		x, ok := h.at.get()
+		if !ok {
+			q.skip()
+			return
+		}
+		if !refused(x.id) {
+			h.item = x
+			q.sink(0)
+			return
+		}
+	}
+}
+
 // more reports whether next has a job.
 func (q *waiting) more() bool { return len(q.heads) > 0 }
 

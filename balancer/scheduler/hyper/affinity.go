@@ -284,7 +284,11 @@ func (a *Affinity) learn(s *scheduler.State, job int, slot *slot) {
 	j := &a.workload.Jobs[job]
 	best := 0.0
 	for t := range a.cluster.Types {
-		best = max(best, s.Speeds.Alone(j.Kind, t, j.GPUs, false))
+		speed := s.Speeds.Alone(j.Kind, t, j.GPUs, false)
+		if !(speed > 0) && j.GPUs > 1 { // it runs only over several machines
+			speed = s.Speeds.Alone(j.Kind, t, j.GPUs, true)
+		}
+		best = max(best, speed)
 	}
 	seconds := s.Now - slot.seen
 	if !(best > 0) || !(seconds > 0) {

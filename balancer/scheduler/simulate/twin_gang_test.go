@@ -92,6 +92,10 @@ func (p *twinGang) Decide(s *state) action {
 		best := p.choose(s, job)
 		if best.start > s.Now && !(p.mixed[job] && math.IsInf(best.start, 1)) {
 			if best.typ >= 0 {
+				if n := s.Workload.Jobs[job].GPUs; n <= p.idleOf(s, best.typ) {
+					end = max(end, best.finish) // all on one machine, and the job runs only over several
+					continue
+				}
 				p.reserve(s, best.typ, s.Workload.Jobs[job].GPUs, best.finish)
 				end = max(end, best.finish)
 			}
@@ -177,6 +181,9 @@ func (p *twinGang) choose(s *state, job int) twinPlan {
 			continue
 		}
 		start, spread := p.earliest(s, t, j.GPUs)
+		if j.GPUs > 1 && !(s.Speeds.Alone(j.Kind, t, j.GPUs, false) > 0) { // only over several machines
+			start, spread = p.apart(s, t, j.GPUs), true
+		}
 		speed := s.Speeds.Alone(j.Kind, t, j.GPUs, spread)
 		if math.IsInf(start, 1) || !(speed > 0) {
 			continue
@@ -241,6 +248,28 @@ func (p *twinGang) earliest(s *state, typ, n int) (at float64, spread bool) {
 		return t, true
 	}
 	return at, spread
+}
+
+// apart returns the time at which n GPUs of a type, on several machines, are free.
+func (p *twinGang) apart(s *state, typ, n int) float64 {
+	gpus := slices.Clone(p.ofType[typ])
+	slices.SortStableFunc(gpus, func(a, b int) int { return cmp.Compare(p.until[a], p.until[b]) })
+	for k := n; k <= len(gpus); k++ {
+		if s.Cluster.Spread(gpus[:k]) {
+			return p.until[gpus[k-1]]
+		}
+	}
+	return math.Inf(1)
+}
+
+// idleOf returns the number of GPUs of a type that are free now.
+func (p *twinGang) idleOf(s *state, typ int) (n int) {
+	for _, g := range p.ofType[typ] {
+		if p.until[g] <= s.Now {
+			n++
+		}
+	}
+	return n
 }
 
 // nth returns the time at which n GPUs of a list are free.

@@ -128,7 +128,11 @@ func (p *twinRule) Reset(c *scheduler.Cluster, w *scheduler.Workload, s schedule
 
 func fastestSpeed(c *scheduler.Cluster, j *scheduler.Job, s scheduler.Speeds) (best float64) {
 	for t := range c.Types {
-		best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
+		v := s.Alone(j.Kind, t, j.GPUs, false)
+		if !(v > 0) && j.GPUs > 1 { // only over several machines
+			v = s.Alone(j.Kind, t, j.GPUs, true)
+		}
+		best = max(best, v)
 	}
 	return best
 }

@@ -164,6 +164,36 @@ func TestPoliciesEqualTheirTwinsIfJobsDoNotSpanMachines(t *testing.T) {
 	}
 }
 
+// Gangs that run only over several machines find GPUs in plans, for reservations and among GPUs that are free.
+func TestPoliciesEqualTheirTwinsIfJobsMustSpanMachines(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 29))
+	worlds := 8
+	if needtest.Large.On() {
+		worlds = 200
+	}
+	for n := range worlds {
+		setup, w := manyJobs(t, 16+8*random.IntN(4), 50, 0.7+random.Float64(), n%2 == 0)
+		for k := range setup.Speeds.Kinds {
+			for _, rates := range setup.Speeds.Kinds[k].Types {
+				for i := range rates {
+					if rates[i].GPUs > 1 && random.IntN(2) == 0 {
+						rates[i].Packed = 0
+					}
+				}
+			}
+		}
+		if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range w.Jobs {
+			if scheduler.Holds(setup.Cluster, w, setup.Speeds, i) != nil {
+				w.Jobs[i].GPUs = 1
+			}
+		}
+		compareTwins(t, fmt.Sprintf("world %d", n), setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+	}
+}
+
 // distinct lets jobs need different amounts of memory, at most what they needed before.
 func distinct(w *scheduler.Workload) {
 	for i := range w.Jobs {
