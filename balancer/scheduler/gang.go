@@ -35,12 +35,13 @@ type gang struct {
 	sets   map[gangKey][]priced // mixed sets that can be the best; a cache
 	latest []gangSets           // by class: the last entry of sets
 
-	keys   []float64 // by class: GPU time of a step on the fastest type, seconds
-	shares []sharing // by class: whether its jobs can share GPUs
-	bounds []later   // by type: buffer of allWait
-	counts []int     // by type
-	have   []int     // by type: GPUs that are free now in the plan
-	mix    []int     // by type: best mixed set
+	keys     []float64 // by class: GPU time of a step on the fastest type, seconds
+	shares   []sharing // by class: whether its jobs can share GPUs
+	forecast forecast
+	counts   []int // by type
+	have     []int // by type: buffer of setsOf
+	idles    []int // by type: GPUs that are free now in the plan
+	mix      []int // by type: best mixed set
 }
 
 // gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free
@@ -78,6 +79,7 @@ func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.queue.reset(&p.shapes, true)
 	p.prices, p.sets = map[gangKey]float64{}, map[gangKey][]priced{}
 	p.counts, p.have, p.mix = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
+	p.idles, p.forecast = make([]int, len(c.Types)), forecast{}
 	classes := p.shapes.classes
 	p.keys, p.shares, p.latest = make([]float64, len(classes)), make([]sharing, len(classes)),
 		make([]gangSets, len(classes))
@@ -111,8 +113,8 @@ func (p *gang) Decide(s *State) Action {
 		return p.move(s)
 	}
 	p.begin(s)
-	if p.allWait(s) {
-		return Action{}
+	if a, known := p.foresee(s); known {
+		return a
 	}
 	end := s.Now              // of the plan, seconds
 	at := p.queue.all.first() // the least remaining GPU time first
@@ -331,7 +333,8 @@ func (p *gang) choose(s *State, job int) plan {
 		}
 	}
 	if k.gpus > 1 && len(p.lanes) > 1 && len(p.lanes) <= maxMixedTypes {
-		p.mixtures(s, job, class, &best)
+		p.idle(p.idles)
+		p.mixtures(s, job, class, p.idles, &best)
 	}
 	if p.canShare(s, class) {
 		p.share(s, job, k.size, &best)

@@ -27,12 +27,12 @@ type priced struct {
 	counts []int   // by type
 }
 
-// mixtures predicts the finish times on the mixed sets of free GPUs, and compares them with the best choice.
-func (p *gang) mixtures(s *State, job, class int, best *plan) {
+// mixtures predicts the finish times on mixed sets of the idle GPUs of each type, and compares them with the best choice.
+func (p *gang) mixtures(s *State, job, class int, idle []int, best *plan) {
 	k := &p.shapes.classes[class]
 	types := 0
-	for t := range p.lanes {
-		if p.lanes[t].idle() > 0 {
+	for t := range idle {
+		if idle[t] > 0 {
 			types++
 		}
 	}
@@ -40,8 +40,8 @@ func (p *gang) mixtures(s *State, job, class int, best *plan) {
 		return
 	}
 	key := gangKey{kind: k.kind, gpus: k.gpus}
-	for t := range p.lanes {
-		key.counts[t] = int32(min(k.gpus, p.lanes[t].idle()))
+	for t := range idle {
+		key.counts[t] = int32(min(k.gpus, idle[t]))
 	}
 	if p.latest[class].key != key {
 		p.latest[class] = gangSets{key, p.setsOf(s, &key)}

@@ -33,8 +33,8 @@ func TestPlaceFindsGPUsIfAnySetFits(t *testing.T) {
 	for n := range 3000 {
 		var specs []workload.MachineSpec
 		for range 1 + random.IntN(3) {
-			specs = append(specs, workload.MachineSpec{Count: 1, GPUs: 1 + random.IntN(3), CPUs: float64(random.IntN(7)),
-				Memory: float64(random.IntN(7)), Network: math.NaN()})
+			specs = append(specs, workload.MachineSpec{Count: 1, GPUs: 1 + random.IntN(3),
+				CPUs: float64(random.IntN(7)), Memory: float64(random.IntN(7)), Network: math.NaN()})
 		}
 		c := workload.NewCluster([]scheduler.GPUType{{Name: "one"}}, specs...)
 		table := &workload.Table{Kinds: []workload.Rates{{Types: [][]workload.Rate{
@@ -61,7 +61,8 @@ func TestPlaceFindsGPUsIfAnySetFits(t *testing.T) {
 		s := sim.State()
 		for _, occupied := range []bool{false, true} {
 			if occupied {
-				if err := sim.Apply(scheduler.Action{Verb: scheduler.Start, GPUs: []int{random.IntN(len(all))}}); err != nil {
+				start := scheduler.Action{Verb: scheduler.Start, GPUs: []int{random.IntN(len(all))}}
+				if err := sim.Apply(start); err != nil {
 					t.Fatal(err)
 				}
 			}
