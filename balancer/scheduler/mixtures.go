@@ -27,7 +27,8 @@ type priced struct {
 	counts []int   // by type
 }
 
-// mixtures predicts the finish times on mixed sets of the idle GPUs of each type, and compares them with the best choice.
+// mixtures predicts the finish times on mixed sets of the idle GPUs of each type, and compares them with the best
+// choice.
 func (p *gang) mixtures(s *State, job, class int, idle []int, best *plan) {
 	k := &p.shapes.classes[class]
 	types := 0

@@ -114,7 +114,7 @@ var tables = []struct {
 		text("gpu_type", "name of a type of GPU"),
 		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxGavelGPUs, About: "number of GPUs"},
 		{Name: "speed", Dimension: StepRate, Needed: true, Most: unlimited, plausible: leastSpeed,
-			About: "all GPUs in one machine; 0: does not run"},
+			About: "all GPUs in one machine; 0: does not run there, but may run over several machines"},
 		{Name: "spread_speed", Dimension: StepRate, Most: unlimited, plausible: leastSpeed,
 			About: "over several machines; missing: does not run there"},
 	}},
