@@ -298,13 +298,14 @@ func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 	return "the curves have too few samples for the batch, or the speeds are 0"
 }
 
-// Multiples returns how often a demand fits into a capacity. The result is at most 1<<30, even for a demand of 0. A
-// relative rounding error of 1e-9 in the capacity has no effect.
+// Multiples returns how often a demand fits into a capacity. The result is at most 1<<30, even for a demand of 0. It is
+// at least 0, even for a capacity below 0: a reservation may need more than is free now. A relative rounding error of
+// 1e-9 in the capacity has no effect.
 func Multiples(have, need float64) int {
 	if need <= 0 {
 		return 1 << 30
 	}
-	return int(min(1<<30, (have*(1+slack))/need))
+	return int(max(0, min(1<<30, (have*(1+slack))/need)))
 }
 
 // maxMachines is the largest number of machines for which [State.Place] allocates no memory.

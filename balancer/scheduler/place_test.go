@@ -86,3 +86,15 @@ func TestPlaceFindsGPUsIfAnySetFits(t *testing.T) {
 		t.Errorf("got %d placements and %d refusals, want at least 1000 and 100", found, none)
 	}
 }
+
+// A machine that lacks memory for a reservation must not count as fewer than 0 GPUs: it would hide GPUs of others.
+func TestMultiplesOfANegativeCapacity(t *testing.T) {
+	for _, c := range []struct {
+		have, need float64
+		want       int
+	}{{-5, 2, 0}, {5, 2, 2}, {-5, 0, 1 << 30}, {4, 2 * (1 + 1e-10), 2}} {
+		if got := scheduler.Multiples(c.have, c.need); got != c.want {
+			t.Errorf("a demand of %v in %v: got %d, want %d", c.need, c.have, got, c.want)
+		}
+	}
+}
