@@ -24,6 +24,7 @@ func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
 	p.line.reset(grouped(p.shadow.size, len(p.late)), false)
 	p.age.reset(&p.shapes, false)
 	p.order.reset(&p.shapes, false)
+	p.order.tally()
 	p.resetSwap(w)
 	for i := range w.Jobs {
 		p.due[i] = math.Inf(1)

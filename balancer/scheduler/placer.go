@@ -147,6 +147,9 @@ func (a *answers) refuse(shape int) {
 // refuseAll records that no job of a class fits on GPUs of one type, independent of CPU cores and memory.
 func (a *answers) refuseAll(class int) { a.class[class] = refusal{turn: a.turn} }
 
+// own reports whether a shape has an answer that does not follow from the demand of another one.
+func (a *answers) own(shape int) bool { return a.shape[shape].turn == a.turn }
+
 // of returns the answer for a shape; known is false if there is none yet.
 func (a *answers) of(shape int) (is answer, known bool) {
 	v := a.shapes

@@ -18,8 +18,9 @@ type swaps struct {
 
 // spans describes the jobs of a class.
 type spans struct {
-	turn int // list is valid in this turn
-	list []span
+	turn   int // the other fields are valid in this turn
+	shapes int // for which stays has an answer of their own
+	list   []span
 }
 
 // span describes demands for which the same running jobs could yield: the wait of the jobs exceeds the same costs.
@@ -46,12 +47,18 @@ func (v *swaps) exceeded(begins float64) int {
 	return n
 }
 
-// of returns the span of a demand, or nil if it is not known.
-func (v *swaps) of(class int, d demand) *span {
+// at returns what is known about a class.
+func (v *swaps) at(class int) *spans {
 	c := &v.class[class]
 	if c.turn != v.turn {
-		c.turn, c.list = v.turn, c.list[:0]
+		c.turn, c.shapes, c.list = v.turn, 0, c.list[:0]
 	}
+	return c
+}
+
+// of returns the span of a demand, or nil if it is not known.
+func (v *swaps) of(class int, d demand) *span {
+	c := v.at(class)
 	for i := range c.list {
 		if k := &c.list[i]; k.high.covers(d) && d.covers(k.low) {
 			return k
@@ -62,7 +69,7 @@ func (v *swaps) of(class int, d demand) *span {
 
 // add returns the span of a demand whose jobs wait for begins s. Call of first.
 func (v *swaps) add(class int, d demand, begins float64) *span {
-	c, n := &v.class[class], v.exceeded(begins)
+	c, n := v.at(class), v.exceeded(begins)
 	for i := range c.list {
 		k := &c.list[i]
 		if v.exceeded(k.begins) != n {
@@ -119,8 +126,7 @@ func (p *bounded) swap(s *State) (victim int, ok bool) {
 	p.stays.begin()
 	p.swaps.turn++
 	for p.order.merge(); p.order.more(); {
-		class := p.order.heads[0].class
-		if p.swaps.few[p.shapes.classes[class].size] == p.swaps.turn || p.stays.none(class) {
+		if p.allRefused(p.order.heads[0].class) {
 			p.order.skip()
 			continue
 		}
@@ -130,20 +136,39 @@ func (p *bounded) swap(s *State) (victim int, ok bool) {
 		if q := p.order.heads[0].id; !p.refused(q) && p.try(s, q, free, need) {
 			return p.stop(s)
 		}
-		p.order.pass(p.refused)
+		p.order.pass(most, p.allRefused, p.refused)
 	}
 	return 0, false
+}
+
+// allRefused reports whether it is known that swap stops no running jobs for the jobs of a class that merge has not
+// returned yet. If a shape is refused, its later jobs need at least as much GPU time.
+func (p *bounded) allRefused(class int) bool {
+	return p.swaps.few[p.shapes.classes[class].size] == p.swaps.turn || p.stays.none(class) ||
+		p.swaps.at(class).shapes == p.order.unlike[class]
 }
 
 // refused reports whether it is known that swap stops no running jobs for a job.
 func (p *bounded) refused(job int) bool {
 	shape := p.shapes.of[job]
-	if _, known := p.stays.of(shape); known { // also by a shorter job of the same shape
+	if p.stays.own(shape) { // by a shorter job of the same shape
 		return true
 	}
-	d := p.shapes.need(job)
-	of := p.swaps.of(p.shapes.class[shape], d)
-	return of != nil && !p.shapes.mixed[shape] && of.refuses(d)
+	if _, known := p.stays.of(shape); !known {
+		d := p.shapes.need(job)
+		of := p.swaps.of(p.shapes.class[shape], d)
+		if of == nil || p.shapes.mixed[shape] || !of.refuses(d) {
+			return false
+		}
+	}
+	p.refuseShape(shape)
+	return true
+}
+
+// refuseShape records that swap stops no running jobs for later jobs of a shape. The shape has no answer of its own.
+func (p *bounded) refuseShape(shape int) {
+	p.stays.refuseOnly(shape)
+	p.swaps.at(p.shapes.class[shape]).shapes++
 }
 
 // try reports whether swap stops running jobs for a job. If it does not, try records for which other jobs it does not
@@ -157,7 +182,7 @@ func (p *bounded) try(s *State, job, free, need int) bool {
 		v.few[k.size] = v.turn
 		return false
 	}
-	p.stays.refuseOnly(shape)
+	p.refuseShape(shape)
 	of := v.of(class, d)
 	switch {
 	case single:

@@ -13,6 +13,8 @@ type waiting struct {
 	all    *sorted   // jobs of all classes; nil unless reset asks for it
 	have   []item    // by job: its item; id is -1 if the job is in no list
 	steps  []float64 // by job: remaining steps when it was listed
+	equal  []int     // by shape: jobs in the lists; nil unless tally asks for it
+	unlike []int     // by class: shapes with jobs in its list; nil as equal
 	heads  []head
 }
 
@@ -37,6 +39,11 @@ func (q *waiting) reset(v *shapes, total bool) {
 	if total {
 		q.all = &sorted{}
 	}
+}
+
+// tally makes the lists count the shapes of each class. Call reset first.
+func (q *waiting) tally() {
+	q.equal, q.unlike = make([]int, len(q.shapes.first)), make([]int, len(q.shapes.classes))
 }
 
 // queued reports whether a job waits.
@@ -76,6 +83,8 @@ func (q *waiting) clear() {
 		q.lists[class].clear()
 		q.place[class] = -1
 	}
+	clear(q.equal)
+	clear(q.unlike)
 	q.active = q.active[:0]
 	if q.all != nil {
 		q.all.clear()
@@ -96,6 +105,12 @@ func (q *waiting) drop(job int) {
 		q.all.remove(q.have[job])
 	}
 	q.have[job].id = -1
+	if q.equal != nil {
+		shape := q.shapes.of[job]
+		if q.equal[shape]--; q.equal[shape] == 0 {
+			q.unlike[class]--
+		}
+	}
 	if l.n == 0 {
 		at, last := q.place[class], q.active[len(q.active)-1]
 		q.active[at], q.place[last] = last, at
@@ -115,6 +130,12 @@ func (q *waiting) add(s *State, job int, rank func(job int) (key float64, listed
 		q.active = append(q.active, class)
 	}
 	q.lists[class].insert(q.have[job])
+	if q.equal != nil {
+		shape := q.shapes.of[job]
+		if q.equal[shape]++; q.equal[shape] == 1 {
+			q.unlike[class]++
+		}
+	}
 	if q.all != nil {
 		q.all.insert(q.have[job])
 	}
@@ -147,13 +168,15 @@ func (q *waiting) next() (job int) {
 	return job
 }
 
-// pass leaves out the next job of merge, and after it the jobs of the same class that are refused.
-func (q *waiting) pass(refused func(job int) bool) {
+// pass leaves out the next job of merge, and after it the jobs of the same class that are refused. It leaves out the
+// rest of the class at the first job whose key is at least most, and if all reports that each job of
+// the class is refused.
+func (q *waiting) pass(most float64, all func(class int) bool, refused func(job int) bool) {
 	h := &q.heads[0]
 	for {
 		h.at.next()
 		x, ok := h.at.get()
-		if !ok {
+		if !ok || x.key >= most || all(h.class) {
 			q.skip()
 			return
 		}
