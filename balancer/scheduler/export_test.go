@@ -42,8 +42,8 @@ func Chosen(p Policy) (job int, victims []int) {
 }
 
 // Swap returns the job for which a policy of [Limit] that has just decided should stop others, or -1, and these jobs.
-// overdue reports whether a job is overdue, so that there is no such job. Swap tries all jobs, in the order of their
-// GPU time, without anything that follows from jobs before them.
+// overdue reports whether a job is overdue, so that there is no such job. Swap tries the shortest job of each shape, in
+// the order of their GPU time, without anything that follows from other shapes.
 func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	b := p.(*bounded)
 	if b.head >= 0 {
@@ -79,4 +79,74 @@ func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 		}
 	}
 	return -1, nil, false
+}
+
+// Searches counts what the last search of [bounded.swap] has met, so that a test can show that it covers it.
+type Searches struct {
+	Spans    int // classes with demands in several spans
+	Between  int // spans whose wait exceeds some costs of a checkpoint, but not all
+	NoneFit  int // spans for which no jobs that yield have enough GPUs
+	Few      int // spans in which a demand and larger ones are refused
+	Larger   int // jobs that wait, refused because of a smaller demand
+	Unfit    int // tried shapes without an effect on other demands
+	FewYield int // numbers of GPUs for which too few can become free
+	Whole    int // classes that are refused as a whole
+}
+
+// Searched adds the counts of the last search of a policy of [Limit] that has just decided. turn is the number of the
+// search at the last call, and Searched returns the current one.
+func (n *Searches) Searched(p Policy, s *State, turn int) int {
+	b := p.(*bounded)
+	v := &b.swaps
+	if v.turn == turn {
+		return turn
+	}
+	for _, at := range v.few {
+		if at == v.turn {
+			n.FewYield++
+		}
+	}
+	for class := range v.class {
+		if b.stays.none(class) {
+			n.Whole++
+		}
+		c := &v.class[class]
+		if c.turn != v.turn {
+			continue
+		}
+		if len(c.list) > 1 {
+			n.Spans++
+		}
+		for i := range c.list {
+			k := &c.list[i]
+			if e := v.exceeded(k.begins); e > 0 && e < len(v.costs) {
+				n.Between++
+			}
+			switch {
+			case k.some && k.least == (demand{}):
+				n.NoneFit++
+			case k.some:
+				n.Few++
+			}
+		}
+	}
+	for _, q := range s.Queue {
+		shape := b.shapes.of[q]
+		class, d := b.shapes.class[shape], b.shapes.need(q)
+		of := v.of(class, d)
+		switch {
+		case of == nil || b.shapes.mixed[shape]:
+		case of.refuses(d) && of.least != (demand{}) && of.least != d:
+			n.Larger++
+		case !of.refuses(d) && b.stays.own(shape):
+			n.Unfit++
+		}
+	}
+	return v.turn
+}
+
+// Reaches reports whether each count is at least that of another one.
+func (n *Searches) Reaches(least Searches) bool {
+	return n.Spans >= least.Spans && n.Between >= least.Between && n.NoneFit >= least.NoneFit && n.Few >= least.Few &&
+		n.Larger >= least.Larger && n.Unfit >= least.Unfit && n.FewYield >= least.FewYield && n.Whole >= least.Whole
 }

@@ -257,6 +257,8 @@ type swapping struct {
 	t           *testing.T
 	world       int
 	found, none int
+	turn        int
+	counts      *scheduler.Searches
 }
 
 func (p *swapping) Decide(s *scheduler.State) scheduler.Action {
@@ -265,6 +267,7 @@ func (p *swapping) Decide(s *scheduler.State) scheduler.Action {
 	if before >= 0 || len(s.Queue) == 0 || a.Verb == scheduler.Start {
 		return a
 	}
+	p.turn = p.counts.Searched(p.Policy, s, p.turn)
 	want, stops, overdue := scheduler.Swap(p.Policy, s)
 	if overdue {
 		return a
@@ -284,22 +287,42 @@ func (p *swapping) Decide(s *scheduler.State) scheduler.Action {
 }
 
 // The search for jobs to stop goes through classes of jobs that wait. It must find what a search through all jobs
-// finds, if each job has other demands, and if machines have few CPU cores and little memory.
+// finds, if each job has other demands, if machines have few CPU cores and little memory, and if jobs run only over
+// several machines.
 func TestStopsDoNotDependOnClasses(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 7))
 	found, none := 0, 0
-	for n := range 60 {
+	var counts scheduler.Searches
+	for n := range 200 {
 		setup, w := world(random)
-		if n%2 == 0 {
+		if random.IntN(2) == 0 {
 			setup.Speeds.Pairs = nil
-			if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
-				t.Fatal(err)
+		}
+		if random.IntN(3) == 0 {
+			for k := range setup.Speeds.Kinds {
+				for _, rates := range setup.Speeds.Kinds[k].Types {
+					for i := range rates {
+						if rates[i].GPUs == 2 {
+							rates[i].Packed = 0
+						}
+					}
+				}
 			}
 		}
+		if err := setup.Speeds.Build(len(setup.Cluster.Types)); err != nil {
+			t.Fatal(err)
+		}
+		for k := range w.Kinds { // some waits exceed the cost of some checkpoints only
+			w.Kinds[k].Save *= 1 + 30*random.Float64()
+		}
+		cpus, memory, kinds := random.IntN(2) == 0, random.IntN(3) > 0, 1+random.IntN(len(w.Kinds))
 		for i := range w.Jobs {
 			j := &w.Jobs[i]
-			j.Memory *= 0.3 + random.Float64()
-			if n%3 == 0 {
+			j.Kind %= kinds
+			if memory {
+				j.Memory *= 0.3 + random.Float64()
+			}
+			if cpus {
 				j.CPUs = math.Floor(j.CPUs * (0.3 + random.Float64()))
 			}
 			if scheduler.Holds(setup.Cluster, w, setup.Speeds, i) != nil {
@@ -307,14 +330,21 @@ func TestStopsDoNotDependOnClasses(t *testing.T) {
 			}
 		}
 		bound := scheduler.Bound{Easy: 20, Seconds: 20000} // few jobs are overdue
-		p := &swapping{Policy: limited(t, []string{"gang", "srf", "fcfs"}[n%3], bound), t: t, world: n}
+		p := &swapping{Policy: limited(t, []string{"gang", "srf", "fcfs"}[random.IntN(3)], bound), t: t, world: n,
+			counts: &counts}
 		if _, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		found, none = found+p.found, none+p.none
 	}
-	if t.Logf("%d searches found jobs to stop, %d found none", found, none); found < 100 || none < 1000 {
+	t.Logf("%d searches found jobs to stop, %d found none: %+v", found, none, counts)
+	if found < 100 || none < 1000 {
 		t.Errorf("got %d searches that found jobs to stop and %d that did not, want at least 100 and 1000", found, none)
+	}
+	least := scheduler.Searches{Spans: 10, Between: 1000, NoneFit: 1000, Few: 400, Larger: 30, Unfit: 500,
+		FewYield: 1000, Whole: 400}
+	if !counts.Reaches(least) {
+		t.Errorf("got %+v, want at least %+v", counts, least)
 	}
 }
 

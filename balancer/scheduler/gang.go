@@ -132,9 +132,12 @@ func (p *gang) Decide(s *State) Action {
 		best := p.choose(s, job)
 		if best.start > s.Now && !(math.IsInf(best.start, 1) && p.mixed(job)) {
 			if best.typ >= 0 {
+				// If one machine has n idle GPUs, and the job runs only over several, nothing is reserved. Jobs behind
+				// it may take all these GPUs, so it may start only when they end. A reservation of some of them would
+				// leave GPUs idle until another machine has one.
 				if l, n := &p.lanes[best.typ], s.Workload.Jobs[job].GPUs; n > l.idle() {
 					l.reserve(n, best.finish)
-				} // else one machine has all these GPUs, and the job runs only over several: others may use them
+				}
 				end = max(end, best.finish)
 			}
 			continue

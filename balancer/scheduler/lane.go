@@ -229,7 +229,7 @@ func (l *lane) idle() int { return l.free + l.ready }
 // the next event.
 //
 // If GPUs of the type are free now in the plan, n must be larger than their number: see lane. This holds if earliest
-// returns a time after now for n, because it returns now for up to idle GPUs.
+// returns a time after now for n, because it returns now for up to idle GPUs. It need not hold for a time of apart.
 func (l *lane) reserve(n int, until float64) {
 	if n <= l.idle() {
 		panic(fmt.Sprintf("scheduler: a plan reserves %d GPUs of a type, but want more than the %d that are free now",

@@ -209,12 +209,23 @@ func (p *placer) first(s *State, job int) (gpus []int, speed float64, ok bool) {
 	return nil, 0, false
 }
 
-// any returns free GPUs of all types in order.
+// any returns free GPUs of all types in order. If these are on one machine, and the job does not run there, any leaves
+// the last one to the next machine. It tries no other sets: a job may wait although the GPUs of a later machine, or a
+// set of other types, would do.
 func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
+	n := s.Workload.Jobs[job].GPUs
+	if gpus, speed, ok = p.anyOf(s, job, n); !ok && n > 1 && len(gpus) == n && !s.Cluster.Spread(gpus) {
+		return p.anyOf(s, job, n-1)
+	}
+	return gpus, speed, ok
+}
+
+// anyOf returns free GPUs of all types in order, at most some of each machine.
+func (p *placer) anyOf(s *State, job, most int) (gpus []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	gpus = p.best[:0]
 	for m := range s.Cluster.Machines {
-		n := min(Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
+		n := min(most, Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
 		for _, g := range s.Cluster.Machines[m].GPUs {
 			t := s.Cluster.GPUs[g].Type
 			if n > 0 && len(gpus) < j.GPUs && s.Up[g] && len(s.OnGPU[g]) == 0 &&

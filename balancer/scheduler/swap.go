@@ -7,8 +7,16 @@ import (
 
 // swaps is what [bounded.swap] knows during one decision about jobs that wait, by class. In a class, a job with larger
 // demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. Its list is in the order
-// of GPU time, so running jobs that do not yield to a job do not yield to later ones. With this, swap tries a number of
-// jobs that depends on the number of classes and hardly on the number of different demands.
+// of GPU time, so running jobs that do not yield to a job do not yield to later ones. If the demands of a class can be
+// ordered, and a lack of GPUs refuses its jobs, swap tries few of them. It tries one job of each shape
+//
+//   - if the jobs that yield lack CPU cores or memory, or the job does not fit on GPUs of one type
+//   - if the demands cannot be ordered: more CPU cores and less memory than another shape
+//   - if the demands fall along the list: longer jobs need less
+//
+// Each such job takes a time proportional to the number of running jobs, and one that needs several types of GPUs also
+// the number of GPUs. With a different demand for each job, the time of a decision is then that of the queue times the
+// running jobs.
 type swaps struct {
 	costs []float64 // different times to save and load a checkpoint, ascending, in s
 	turn  int       // number of the decision

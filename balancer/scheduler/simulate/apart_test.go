@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
@@ -67,15 +68,15 @@ func TestAGangWithoutMachinesIsRefused(t *testing.T) {
 		want           string // "": it is accepted
 	}{
 		{"only over several machines, one machine", 1, 0, 2, nil,
-			`kind "gang" runs on 2 GPUs of type "one" only over several machines, but one machine has all that can hold it`},
+			`kind "gang" runs on 2 GPUs of type "one" only over several machines (it has spread_speed, but no speed), but one machine has all that can hold it`},
 		{"only over several machines, two machines", 2, 0, 2, nil, ""},
 		{"only within one machine, one machine", 1, 2, 0, nil, ""},
 		{"only within one machine, with CPU cores for one GPU", 4, 2, 0,
 			func(j *scheduler.Job) { j.CPUs = 5 },
-			`kind "gang" runs on 2 GPUs of type "one" only within one machine, but a machine has at most 1 GPU that can hold it`},
+			`kind "gang" runs on 2 GPUs of type "one" only within one machine (it has no spread_speed), but a machine has at most 1 GPU that can hold it; it needs 5 CPU cores`},
 		{"only within one machine, with memory for one GPU", 4, 2, 0,
 			func(j *scheduler.Job) { j.Memory = 5 },
-			`only within one machine, but a machine has at most 1 GPU that can hold it`},
+			`only within one machine (it has no spread_speed), but a machine has at most 1 GPU that can hold it`},
 		{"over several machines, with CPU cores for one GPU of each", 2, 0, 2,
 			func(j *scheduler.Job) { j.CPUs = 5 }, ""},
 		{"no speed", 2, 0, 0, nil, `kind "gang" has no speed on 2 GPUs of any type`},
@@ -98,6 +99,41 @@ func TestAGangWithoutMachinesIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want that the job runs", c.name, err)
 		case c.want != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: got the error %v, want one that contains %q", c.name, err, c.want)
+		}
+	}
+}
+
+// Machine 0 has two GPUs of type "a", machine 1 two of type "b". A gang that has no speed within one machine runs on
+// one GPU of each, although the first two GPUs are of one machine.
+func TestAMixedSetLeavesAGPUToTheNextMachine(t *testing.T) {
+	curve := divide.Curve{{Samples: 1, Seconds: 0.5}, {Samples: 8, Seconds: 1}}
+	rates := []workload.Rate{{GPUs: 1, Packed: 1}, {GPUs: 2, Spread: 1.5}}
+	setup := &workload.Setup{
+		Cluster: workload.NewCluster([]scheduler.GPUType{{Name: "a"}, {Name: "b"}},
+			workload.MachineSpec{Count: 1, Type: 0, GPUs: 2, CPUs: 8, Memory: 8, Network: math.NaN()},
+			workload.MachineSpec{Count: 1, Type: 1, GPUs: 2, CPUs: 8, Memory: 8, Network: math.NaN()}),
+		Speeds: &workload.Table{Kinds: []workload.Rates{{Batch: 4, Curves: []divide.Curve{curve, curve},
+			Types: [][]workload.Rate{rates, rates}}}},
+	}
+	if err := setup.Speeds.Build(2); err != nil {
+		t.Fatal(err)
+	}
+	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "gang"}}, Jobs: []scheduler.Job{
+		{Name: "first", GPUs: 2, Work: 10}, {Name: "second", GPUs: 2, Work: 10}}}
+	for _, name := range scheduler.Names() {
+		p, err := scheduler.New(name, scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+		if err != nil {
+			t.Errorf("policy %s: %v", name, err)
+			continue
+		}
+		for _, v := range r.Segments {
+			if len(v.GPUs) != 2 || !setup.Cluster.Spread(v.GPUs) {
+				t.Errorf("policy %s: got job %d on GPUs %v, want one GPU of each machine", name, v.Job, v.GPUs)
+			}
 		}
 	}
 }

@@ -40,9 +40,12 @@ func (n *encoder) triple(action int) (slot int, shares bool, i int) {
 func (n *encoder) gang(s *scheduler.State, job, i int) []int {
 	j := &n.work.Jobs[job]
 	n.room(s, j)
-	gpus, need := n.gpus[:0], j.GPUs
+	gpus, need, most := n.gpus[:0], j.GPUs, j.GPUs
+	if n.apart(j, n.groups[i].typ) {
+		most-- // not all on one machine
+	}
 	for need > 0 && i >= 0 {
-		take := min(need, n.usable[i])
+		take := min(need, most, n.usable[i])
 		for _, gpu := range n.groups[i].gpus {
 			if take > 0 && s.Up[gpu] && len(s.OnGPU[gpu]) == 0 {
 				gpus = append(gpus, gpu)

@@ -83,6 +83,47 @@ func TestGangStaysOnOneMachine(t *testing.T) {
 	}
 }
 
+// A gang that runs only over several machines starts on two, although each has enough GPUs, and does not start if only
+// one has free GPUs.
+func TestGangThatMustSpanMachines(t *testing.T) {
+	setup := &workload.Setup{
+		Cluster: workload.NewCluster([]scheduler.GPUType{{Name: "one", Memory: 1, Bandwidth: 1, Compute: 1}},
+			workload.MachineSpec{Count: 2, Type: 0, GPUs: 2, CPUs: 8, Memory: 8, Network: 1e9}),
+		Speeds: &workload.Table{Kinds: []workload.Rates{{Types: [][]workload.Rate{
+			{{GPUs: 1, Packed: 1}, {GPUs: 2, Packed: 0, Spread: 2}}}}}},
+	}
+	if err := setup.Speeds.Build(1); err != nil {
+		t.Fatal(err)
+	}
+	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "gang"}}, Jobs: []scheduler.Job{
+		{Name: "gang", GPUs: 2, Work: 10}, {Name: "single", GPUs: 1, Work: 30}, {Name: "other", GPUs: 1, Work: 30}}}
+	e := DefaultEncoding()
+	e.Advice = ""
+	n, o, sim := observed(t, e, setup, w)
+	for i := range 2 {
+		if !o.Mask[i] || o.Pairs[i*pairNumbers+pairSpread] != 1 {
+			t.Errorf("group %d: got possible %v, spread %v, want a start over both machines", i, o.Mask[i],
+				o.Pairs[i*pairNumbers+pairSpread])
+			continue
+		}
+		a := n.start(sim.State(), i)
+		if _, why := sim.State().Fit(a.Job, a.GPUs); a.Job != 0 || why != scheduler.Fits {
+			t.Errorf("group %d: got GPUs %v for job %d: %v", i, a.GPUs, a.Job, why)
+		}
+	}
+	for job, gpu := range map[int]int{1: 0, 2: 1} { // machine 0 has no free GPU
+		if err := sim.Apply(scheduler.Action{Verb: scheduler.Start, Job: job, GPUs: []int{gpu}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.observe(sim.State(), o)
+	for i := range 2 {
+		if o.Mask[i] {
+			t.Errorf("group %d: got a start on one machine, want none", i)
+		}
+	}
+}
+
 // observed returns the observation of the first state of jobs on a cluster.
 func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation,
 	*simulate.Sim) {

@@ -263,11 +263,20 @@ func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	}
 }
 
-// spreads reports whether a gang would start on group i together with other groups of its type: no single group of the
-// type holds the gang, but all of them together do.
-func (n *encoder) spreads(i, gpus int) bool {
+// spreads reports whether a gang would start on group i together with other groups of its type: all of them together
+// hold the gang, but no single group does, or the gang runs only over several machines.
+func (n *encoder) spreads(i int, j *scheduler.Job) bool {
 	t := n.groups[i].typ
-	return n.usable[i] > 0 && n.most[t] < gpus && n.total[t] >= gpus
+	if n.usable[i] == 0 || n.total[t] < j.GPUs {
+		return false
+	}
+	return n.most[t] < j.GPUs || n.apart(j, t) && n.total[t] > n.most[t]
+}
+
+// apart reports whether a gang runs on GPUs of a type only over several machines.
+func (n *encoder) apart(j *scheduler.Job, typ int) bool {
+	return j.GPUs > 1 && !(n.speeds.Alone(j.Kind, typ, j.GPUs, false) > 0) &&
+		n.speeds.Alone(j.Kind, typ, j.GPUs, true) > 0
 }
 
 // soon is the time in seconds until a group has free GPUs for a gang, or until all its GPUs are free if it has fewer.
@@ -295,7 +304,7 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 		n.job(s, job, same)
 		same[pairShorter] = float32(shorter) / float32(n.shape.Jobs)
 		for i := range rows {
-			spread := n.usable[i] < j.GPUs && n.spreads(i, j.GPUs)
+			spread := n.spreads(i, j)
 			possible := n.usable[i] >= j.GPUs || spread
 			speed := n.speeds.Alone(j.Kind, n.groups[i].typ, j.GPUs, spread)
 			possible = possible && speed > 0
@@ -344,7 +353,7 @@ func (n *encoder) relative() {
 	for slot, job := range n.jobs {
 		j := &n.work.Jobs[job]
 		for i, g := range n.groups {
-			n.ratios[slot*len(n.groups)+i] = n.speeds.Alone(j.Kind, g.typ, j.GPUs, false) / n.best[job]
+			n.ratios[slot*len(n.groups)+i] = n.speeds.Alone(j.Kind, g.typ, j.GPUs, n.apart(j, g.typ)) / n.best[job]
 		}
 	}
 }

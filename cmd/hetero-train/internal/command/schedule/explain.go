@@ -275,8 +275,16 @@ func obstacle(s *scheduler.State, job, typ int, gpus pool) string {
 	case gpus.Free < j.GPUs:
 		return fmt.Sprintf("%d free", gpus.Free)
 	}
-	return fmt.Sprintf("%d free, but their machines have too few free CPU cores or too little memory, or this kind of job has no speed over several machines",
-		gpus.Free)
+	const hosts = "their machines have too few free CPU cores or too little memory"
+	switch packed, spread := s.Speeds.Alone(j.Kind, typ, j.GPUs, false), s.Speeds.Alone(j.Kind, typ, j.GPUs, true); {
+	case j.GPUs == 1 || packed > 0 && spread > 0:
+		return fmt.Sprintf("%d free, but %s", gpus.Free, hosts)
+	case spread > 0:
+		return fmt.Sprintf("%d free, but this kind of job runs only over several machines, and they are on one, or %s",
+			gpus.Free, hosts)
+	}
+	return fmt.Sprintf("%d free, but this kind of job runs only within one machine, and they are on several, or %s",
+		gpus.Free, hosts)
 }
 
 func gpuNames(c *scheduler.Cluster, gpus []int) []string {
