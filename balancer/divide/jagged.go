@@ -31,9 +31,11 @@ type jagged struct {
 // jagged finds the division with the shortest time, for curves of any form. It returns nil if it finds no time within
 // which a division exists.
 func (u units) jagged(curves []Scaled) []int {
-	const tries, longer = 12, 1.1
-	within := u.guessJagged(curves)
-	for near, round := true, 0; round < tries; round++ {
+	const tries = 12
+	guess := u.guessJagged(curves)
+	near := true // use only times near the guess
+	for try := range tries {
+		within := guess.time(try)
 		if near {
 			n, short := u.jaggedNear(curves, within)
 			if n != nil {
@@ -49,7 +51,6 @@ func (u units) jagged(curves []Scaled) []int {
 				return n
 			}
 		}
-		within *= longer
 	}
 	return nil
 }

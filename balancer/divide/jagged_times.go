@@ -1,64 +1,135 @@
 package divide
 
-import "math"
+import (
+	"math"
 
-// guessJagged returns a time within which a sample of the ranks finishes about its part of the batch. A wrong guess
-// costs time, and does not change the result.
-func (u units) guessJagged(curves []Scaled) float64 {
-	const most, margin = 1024, 1.02
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// guess is a sample of the ranks, from which the time of a division follows nearly.
+type guess struct {
+	units
+	curves []Scaled
+	want   float64 // units of the sample, if it gets its part of the batch
+	least  float64 // within a shorter time, a rank would be left out, s
+	most   float64 // within this time, each rank of the sample finishes all units that it may have, s
+}
+
+func (u units) guessJagged(curves []Scaled) guess {
+	const most = 1024
 	n := min(len(curves), most)
-	v, sample := u, make([]Scaled, n)
-	v.limit, v.floor, v.last = make([]int, n), make([]int, n), -1
-	highest := 0.0
+	g := guess{units: u, curves: make([]Scaled, n)}
+	g.limit, g.floor, g.last = make([]int, n), make([]int, n), -1
 	for i := range n {
 		r := i
 		if n < len(curves) {
-			_, part := math.Modf(float64(i) * (math.Phi - 1))
-			r = int(part * float64(len(curves)))
+			r = stat.Sample(i, len(curves))
 		}
-		sample[i], v.limit[i], v.floor[i] = curves[r], u.limit[r], u.fewest(r)
+		g.curves[i], g.limit[i], g.floor[i] = curves[r], u.limit[r], u.fewest(r)
 		if u.limit[r] > 0 {
 			c := &curves[r]
 			for k := range c.Points.Curve {
-				highest = max(highest, c.seconds(k))
+				g.most = max(g.most, c.seconds(k))
 			}
-			highest = max(highest, c.At(float64(u.samples(r, u.limit[r]))))
+			g.most = max(g.most, c.At(float64(u.samples(r, u.limit[r]))))
 		}
 	}
-	all := v.timesWithin(sample, highest)
-	want := int(float64(u.total) * float64(n) / float64(len(curves)))
-	low, high := 0.0, highest
-	for range 16 {
-		middle, sum := (low+high)/2, 0
-		for i, times := range all {
-			if len(times) > 0 {
-				top := len(times) - 1
-				for top > 0 && times[top] > middle {
-					top--
-				}
-				sum += v.floor[i] + top
-			}
+	g.want = float64(u.total) * float64(n) / float64(len(curves))
+	for r := range curves {
+		if u.limit[r] > 0 {
+			c := &curves[r]
+			at := min(c.next(float64(u.samples(r, u.fewest(r)))), len(c.Points.Curve)-1)
+			g.least = max(g.least, c.scaled(c.lowestFrom()[max(at-1, 0)]))
 		}
-		if sum >= want {
+	}
+	return g
+}
+
+// time returns a time within which the sample finishes about its part of the batch, for the first try and later ones. A
+// wrong time costs time, and does not change the result. The time is hardly longer than needed: if times grow little
+// with the units, lists of all times up to a longer one would take much memory.
+func (g *guess) time(try int) float64 {
+	const margin, longer, more = 1.02, 1.1, 1.25
+	retry := float64(try)
+	seconds := g.seconds(g.want) * margin * math.Pow(longer, retry)
+	if enough := g.want * math.Pow(more, retry+1); g.finished(seconds) > enough {
+		seconds = min(seconds, g.seconds(enough)*(1+1e-6))
+	}
+	return max(seconds, g.least*margin*math.Pow(longer, retry))
+}
+
+// seconds returns the time in which the sample finishes a number of units.
+func (g *guess) seconds(want float64) float64 {
+	low, high := 0.0, g.most
+	for high-low > 1e-4*high {
+		if middle := low + (high-low)/2; g.finished(middle) >= want {
 			high = middle
-			for i, times := range all { // longer times are no longer needed
-				for len(times) > 1 && times[len(times)-1] > middle {
-					times = times[:len(times)-1]
-				}
-				all[i] = times
-			}
 		} else {
 			low = middle
 		}
 	}
-	for r := range curves { // no rank is left out
-		if u.limit[r] > 0 {
-			c := &curves[r]
-			at := min(c.next(float64(u.samples(r, u.fewest(r)))), len(c.Points.Curve)-1)
-			high = max(high, c.scaled(c.lowestFrom()[max(at-1, 0)]))
+	return high
+}
+
+// finished returns the number of units that the sample finishes within seconds.
+func (g *guess) finished(seconds float64) (sum float64) {
+	for r := range g.curves {
+		if g.limit[r] > 0 {
+			sum += float64(max(min(int(g.curves[r].last(seconds, float64(g.samples(r, g.limit[r]))))/g.size, g.limit[r]),
+				g.floor[r]))
 		}
 	}
-	return high * margin
+	return sum
+}
+
+// last returns about the largest share, at most limit, that finishes within seconds; 0: none.
+func (s *Scaled) last(seconds, limit float64) float64 {
+	c := s.Points.Curve
+	i := s.below(seconds)
+	for i >= 0 && s.seconds(i) > seconds { // least times, and rounding errors
+		i--
+	}
+	if i < 0 {
+		return 0
+	}
+	if len(c) == 1 {
+		return limit
+	}
+	a, b := s.point(i), Point{}
+	if i+1 < len(c) {
+		b = s.point(i + 1)
+	} else if a, b = s.point(i-1), a; b.Seconds <= a.Seconds {
+		return limit
+	}
+	if b.Seconds <= a.Seconds {
+		return min(b.Samples, limit)
+	}
+	return min(a.Samples+(b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds)), limit)
+}
+
+// below returns the last point whose time without the least time is within seconds, or a later point; -1: none.
+func (s *Scaled) below(seconds float64) int {
+	within := seconds * (1 + 1e-9) // more than the rounding error of the factors
+	clamp := MostSeconds           // a shorter time was not clamped by any factor
+	for _, factor := range s.Factors {
+		if factor != 0 {
+			within /= factor
+			clamp *= min(factor, 1)
+		}
+	}
+	if seconds >= clamp*(1-1e-9) {
+		within = math.Inf(1)
+	}
+	lowest := s.lowestFrom()
+	low, high := 0, len(lowest) // the last point that may be within seconds is before low
+	for low < high {
+		if middle := (low + high) / 2; lowest[middle] > within {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low - 1
 }
 
 // timesWithin returns the times of each rank for its fewest units and for each further unit, up to the most that it may
@@ -106,26 +177,8 @@ func (u units) timesOf(rank int, s *Scaled, times []float64) {
 
 // upTo returns an upper bound of the units that a rank finishes within seconds.
 func (u units) upTo(rank int, s *Scaled, seconds float64) int {
-	within := seconds * (1 + 1e-9) // more than the rounding error of the factors
-	if seconds >= MostSeconds {
-		within = math.Inf(1)
-	}
-	for _, factor := range s.Factors {
-		if factor != 0 {
-			within /= factor
-		}
-	}
-	c, lowest := s.Points.Curve, s.lowestFrom()
-	low, high := 0, len(c) // the last point that may be within seconds is before low
-	for low < high {
-		if middle := (low + high) / 2; lowest[middle] > within {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	samples := float64(u.samples(rank, u.limit[rank]))
-	if i := low - 1; i+1 < len(c) {
+	c, samples := s.Points.Curve, float64(u.samples(rank, u.limit[rank]))
+	if i := s.below(seconds); i+1 < len(c) {
 		samples = min(samples, c[i+1].Samples)
 	} else if i > 0 { // the curve continues with the slope of its last two points
 		if a, b := s.point(i-1), s.point(i); b.Seconds > a.Seconds {

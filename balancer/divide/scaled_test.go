@@ -116,7 +116,8 @@ func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
 		for i := range known {
 			known[i] /= u.size
 		}
-		if n, _ := u.jaggedNear(curves, u.guessJagged(curves)); n != nil {
+		guess := u.guessJagged(curves)
+		if n, _ := u.jaggedNear(curves, guess.time(0)); n != nil {
 			near++
 		}
 		got, err := SolveScaled(b, curves)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // Slowest returns the rank that takes longest for its share, and its time.
@@ -140,9 +142,8 @@ func (u units) guess(curves []Scaled, open []int, total int) []uint64 {
 		return nil
 	}
 	ranks := make([]int, sample)
-	for i := range ranks { // the golden ratio avoids the period in which types of ranks may alternate
-		_, part := math.Modf(float64(i) * (math.Phi - 1))
-		ranks[i] = open[int(part*float64(len(open)))]
+	for i := range ranks {
+		ranks[i] = open[stat.Sample(i, len(open))]
 	}
 	whole := int(float64(total) * sample / float64(len(open)))
 	low, high := uint64(0), math.Float64bits(math.Inf(1))
