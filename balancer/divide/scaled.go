@@ -2,10 +2,12 @@ package divide
 
 import (
 	"math"
+	"sync/atomic"
 	"unsafe"
 )
 
-// Points are the points of a curve that many ranks may share ([Scaled]), with what the solvers need from them.
+// Points are the points of a curve that many ranks may share ([Scaled]), with what the solvers need from them. Several
+// goroutines may use them at the same time.
 type Points struct {
 	Curve
 	valid bool
@@ -13,8 +15,8 @@ type Points struct {
 	// by whole samples: the first point that is not below; nil: use a binary search
 	first []int32
 	// by point: the shortest time of this and of all later ones, and the longest time up to this one; nil: not yet
-	// computed
-	lowest, highest []float64
+	// computed. If two goroutines compute a list at the same time, both lists are equal.
+	lowest, highest atomic.Pointer[[]float64]
 }
 
 // NewPoints returns the points of a curve, which must not change. shared states that many ranks share them.
@@ -38,8 +40,13 @@ func NewPoints(c Curve, shared bool) *Points {
 // Bytes returns the memory of the points.
 func (p *Points) Bytes() int64 {
 	const point, index, number = 16, 4, 8
-	return int64(unsafe.Sizeof(*p)) + point*int64(cap(p.Curve)) + index*int64(cap(p.first)) +
-		number*int64(cap(p.lowest)+cap(p.highest))
+	bytes := int64(unsafe.Sizeof(*p)) + point*int64(cap(p.Curve)) + index*int64(cap(p.first))
+	for _, list := range []*[]float64{p.lowest.Load(), p.highest.Load()} {
+		if list != nil {
+			bytes += int64(unsafe.Sizeof(*list)) + number*int64(cap(*list))
+		}
+	}
+	return bytes
 }
 
 // next returns the index of the first point that is at least a share above 0.
@@ -52,28 +59,30 @@ func (p *Points) next(samples float64) int {
 
 // lowestFrom returns the shortest time of a point and of all later ones, for each point.
 func (p *Points) lowestFrom() []float64 {
-	if p.lowest == nil {
-		p.lowest = make([]float64, len(p.Curve))
-		lowest := math.Inf(1)
-		for i := len(p.Curve) - 1; i >= 0; i-- {
-			lowest = min(lowest, p.Curve[i].Seconds)
-			p.lowest[i] = lowest
-		}
+	if known := p.lowest.Load(); known != nil {
+		return *known
 	}
-	return p.lowest
+	list, lowest := make([]float64, len(p.Curve)), math.Inf(1)
+	for i := len(p.Curve) - 1; i >= 0; i-- {
+		lowest = min(lowest, p.Curve[i].Seconds)
+		list[i] = lowest
+	}
+	p.lowest.Store(&list)
+	return list
 }
 
 // highestUpTo returns the longest time of a point and of all earlier ones, for each point.
 func (p *Points) highestUpTo() []float64 {
-	if p.highest == nil {
-		p.highest = make([]float64, len(p.Curve))
-		highest := 0.0
-		for i, at := range p.Curve {
-			highest = max(highest, at.Seconds)
-			p.highest[i] = highest
-		}
+	if known := p.highest.Load(); known != nil {
+		return *known
 	}
-	return p.highest
+	list, highest := make([]float64, len(p.Curve)), 0.0
+	for i, at := range p.Curve {
+		highest = max(highest, at.Seconds)
+		list[i] = highest
+	}
+	p.highest.Store(&list)
+	return list
 }
 
 // Scaled is a curve whose times are those of shared points, changed for one rank. It takes much less memory than a copy
