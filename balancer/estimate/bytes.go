@@ -25,7 +25,13 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 			add(e.before)
 		}
 	}
-	points := map[*divide.Points]bool{}
+	points := map[*divide.Points]bool{nil: true}
+	for _, t := range m.types.curves {
+		if t != nil {
+			add(&t.fit)
+			curves += t.bytes(points)
+		}
+	}
 	for _, list := range [][]divide.Scaled{m.curves.mean, m.curves.cautious} {
 		curves += int64(cap(list)) * int64(unsafe.Sizeof(divide.Scaled{}))
 		for r := range list {
@@ -42,6 +48,38 @@ func (m *Model) Bytes() (beliefs, shapes, curves int64) {
 		curves += int64(cap(quantiles)) * int64(unsafe.Sizeof(Spread{}))
 	}
 	return beliefs, shapes, curves
+}
+
+// bytes returns the memory of what the curve of a type keeps for its ranks, without its fit. points are the points that
+// were counted already.
+func (t *typeCurve) bytes(points map[*divide.Points]bool) (bytes int64) {
+	const float, pair = int64(unsafe.Sizeof(float64(0))), int64(unsafe.Sizeof(ratio{}))
+	const header = 3 * int64(unsafe.Sizeof(uintptr(0)))
+	bytes = int64(unsafe.Sizeof(*t)-unsafe.Sizeof(t.fit)) + float*int64(cap(t.logs)) + header*int64(cap(t.ratios)) +
+		4*int64(cap(t.shares.small)) + 2*float*int64(len(t.shares.other)) + (float+pair)*int64(len(t.other))
+	for _, row := range t.ratios {
+		bytes += pair * int64(cap(row))
+	}
+	count := func(p *divide.Points) {
+		if !points[p] {
+			points[p] = true
+			bytes += p.Bytes()
+		}
+	}
+	for _, p := range t.under.values {
+		count(p)
+	}
+	for _, both := range t.drawn.values {
+		count(both[0])
+		count(both[1])
+	}
+	for _, both := range t.optimistic.values {
+		bytes += int64(cap(both[0])+cap(both[1])) * int64(unsafe.Sizeof(divide.Point{}))
+	}
+	for _, p := range t.optimisticTo.values {
+		count(p)
+	}
+	return bytes
 }
 
 // bytes returns the memory of a shape with its grid.

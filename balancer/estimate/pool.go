@@ -20,6 +20,9 @@ const (
 	// pooledRanks is the number of ranks whose measured shares the curve of a type uses. Smaller: the slope of the
 	// curve is less exact. Larger: a decision with many ranks takes longer.
 	pooledRanks = 512
+	// manyShares is the number of shares of a type whose pairs are in a table of at most 1 MiB. Pairs with other shares
+	// are in a map, which takes longer, and whose size follows the pairs in use instead of all pairs.
+	manyShares = 256
 	// unrelated is the standard deviation of the log of the ratio of two times before any rank was measured with both
 	// shares.
 	unrelated = 0.3
@@ -32,8 +35,9 @@ const (
 type typeCurve struct {
 	fit    posterior // its cells are the shares that the ranks measured
 	shares shareNumbers
-	logs   []float64 // by number of a share: log of its time; NaN: not yet computed
-	ratios [][]ratio // by numbers of two shares, the second one first
+	logs   []float64          // by number of a share: log of its time; NaN: not yet computed
+	ratios [][]ratio          // by numbers of two shares, the second one first, for the first manyShares shares
+	other  map[[2]int32]ratio // by the same numbers, for all other pairs
 	under  memo[hypothetical, *divide.Points]
 	// by largest share: expected times, and times with a margin
 	drawn        memo[int, [2]*divide.Points]
@@ -108,6 +112,18 @@ func (t *typeCurve) ratioVariance(first, second float64) float64 {
 // ratio returns the variances of the log of the ratio of the times of two different shares, computed once.
 func (t *typeCurve) ratio(first, second float64) ratio {
 	from, to := t.shares.of(first), t.shares.of(second)
+	if from >= manyShares || to >= manyShares {
+		key := [2]int32{int32(to), int32(from)}
+		r, known := t.other[key]
+		if !known {
+			if t.other == nil {
+				t.other = map[[2]int32]ratio{}
+			}
+			r = t.newRatio(first, second)
+			t.other[key] = r
+		}
+		return r
+	}
 	for to >= len(t.ratios) {
 		t.ratios = append(t.ratios, nil)
 	}
@@ -117,9 +133,13 @@ func (t *typeCurve) ratio(first, second float64) ratio {
 	}
 	t.ratios[to] = row
 	if r := &row[from]; r.shape != r.shape {
-		*r = ratio{t.fit.shape.ratioVariance(first, second), otherShape(first / second)}
+		*r = t.newRatio(first, second)
 	}
 	return row[from]
+}
+
+func (t *typeCurve) newRatio(first, second float64) ratio {
+	return ratio{t.fit.shape.ratioVariance(first, second), otherShape(first / second)}
 }
 
 // ratio contains variances of the log of the ratio of the times of two shares.

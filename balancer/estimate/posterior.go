@@ -136,7 +136,7 @@ func (e *posterior) add(samples, value, variance float64) {
 // piece of memory, because each piece costs time when a decision adds a share to many ranks.
 func roomier(cov [][]float64, n int) [][]float64 {
 	room := n + max(n/2, 3)
-	if n < mostShares {
+	if n <= mostShares {
 		room = min(room, mostShares+1) // with one more share, forget drops one
 	}
 	flat, out := make([]float64, room*room), make([][]float64, room)
@@ -161,12 +161,13 @@ func (e *posterior) loosen(variance float64) {
 	}
 }
 
-var highest = math.Log(divide.MostSeconds)
+// highestLog is the log of the longest time, s.
+var highestLog = math.Log(divide.MostSeconds)
 
 // move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
 func (e *posterior) move(by, variance float64) {
 	for i := range e.cells {
-		e.cells[i].log = min(max(e.cells[i].log+by, -highest), highest)
+		e.cells[i].log = min(max(e.cells[i].log+by, -highestLog), highestLog)
 	}
 	e.loosen(variance)
 }
@@ -370,7 +371,10 @@ func (e *posterior) forget() {
 			}
 		}
 		e.cells = slices.Delete(e.cells, oldest, oldest+1)
-		e.cov = slices.Delete(e.cov, oldest, oldest+1)
+		free, last := e.cov[oldest], len(e.cov)-1
+		copy(e.cov[oldest:], e.cov[oldest+1:])
+		e.cov[last] = free // add uses the row again
+		e.cov = e.cov[:last]
 		for i := range e.cov {
 			e.cov[i] = slices.Delete(e.cov[i], oldest, oldest+1)
 		}
