@@ -13,7 +13,7 @@ import (
 // standard error, in s. A rank without samples takes no time.
 type prospect struct {
 	now, best           float64 // expected time of the share in use and of the best share, s
-	nowError, bestError float64 // s
+	nowError, bestError float64 // s; equal for a rank whose best share has no samples, which draws no error of its own
 	slope               float64 // of the expected time at the best share, s per sample
 	samples             float64 // the best share
 	room                float64 // samples that fit into the rank's memory beyond the best share
