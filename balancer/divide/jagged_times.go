@@ -75,8 +75,8 @@ func (g *guess) seconds(want float64) float64 {
 func (g *guess) finished(seconds float64) (sum float64) {
 	for r := range g.curves {
 		if g.limit[r] > 0 {
-			sum += float64(max(min(int(g.curves[r].last(seconds, float64(g.samples(r, g.limit[r]))))/g.size, g.limit[r]),
-				g.floor[r]))
+			n := int(g.curves[r].last(seconds, float64(g.samples(r, g.limit[r])))) / g.size
+			sum += float64(max(min(n, g.limit[r]), g.floor[r]))
 		}
 	}
 	return sum

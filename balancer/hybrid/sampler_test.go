@@ -29,7 +29,7 @@ func typedProspects(t *testing.T) ([]prospect, groups) {
 		Types: types})
 	shares, levels := make([]int, ranks), make([]float64, ranks)
 	for r := range levels {
-		levels[r] = (1 + float64(r%2)) * math.Exp(0.05*random.NormFloat64())
+		levels[r] = (1 + float64(r%2)) * math.Exp(0.005*random.NormFloat64())
 	}
 	for window := range 6 {
 		seconds := make([][]float64, ranks)
@@ -81,6 +81,13 @@ func typedProspects(t *testing.T) ([]prospect, groups) {
 			own++
 		}
 		list[r] = p
+	}
+	spreads := map[estimate.Spread]bool{}
+	for quantile := range estimate.Spreads {
+		spreads[m.Spread(1, quantile)] = true
+	}
+	if len(spreads) < 3 {
+		t.Fatalf("got %d spreads, want several", len(spreads))
 	}
 	if typed < kind || own < 10 || next < 10 || len(m.Classes()) < 3 {
 		t.Fatalf("got %d ranks of large types, %d with errors in common, %d with a next class, and %d classes", typed,
