@@ -23,7 +23,9 @@ type jagged struct {
 	high  float64
 	upper []int32
 	backs []back
-	// Times up to least (s) may be missing. deep reports that the result may depend on them.
+	// Times up to least (s) may be missing. deep reports that the result may depend on them. A rank finishes all these
+	// units within any time above least, so its top within such a time is the same without them. The result depends on
+	// them only if ranks must give back units with times of at most least.
 	least float64
 	deep  bool
 }
@@ -279,7 +281,7 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 		for i, r := range order {
 			sums = append(sums, j.add(sums[i], r, backs[r], seconds, excess))
 			pool -= backs[r].run
-			if given = highest(sums[i+1], excess); given >= excess-pool {
+			if given = largestSum(sums[i+1], excess); given >= excess-pool {
 				order = order[:i+1]
 				break
 			}
@@ -401,8 +403,8 @@ func (j *jagged) add(sums []uint64, rank int, b back, seconds float64, excess in
 	return out
 }
 
-// highest returns the largest sum up to most.
-func highest(sums []uint64, most int) int {
+// largestSum returns the largest sum up to most.
+func largestSum(sums []uint64, most int) int {
 	i := most / 64
 	word := sums[i] << (63 - most%64) >> (63 - most%64)
 	for word == 0 {

@@ -90,7 +90,8 @@ func (p *Points) highestUpTo() []float64 {
 // are multiplied by one factor after the other, so the results of the solvers do not depend on this representation.
 type Scaled struct {
 	*Points
-	// Factors multiply the times, the first one first; 0: no factor. Afterwards, a time is at most MostSeconds.
+	// Factors multiply the times, the first one first; 0: no factor, and no later ones. After each, a time is at most
+	// MostSeconds.
 	Factors [3]float64
 	// PerSample (s) times the smaller one of the samples and Largest is the least time.
 	PerSample, Largest float64
@@ -108,15 +109,20 @@ func Plain(curves []Curve) []Scaled {
 	return out
 }
 
-// Scale multiplies the times by one more factor. If there are already three factors, the curve gets points of its own.
+// Scale multiplies the times by one more factor. The curve gets points of its own if it has three factors or a least
+// time already, or if the factor is 0.
 func (s *Scaled) Scale(factor float64) {
 	for i := range s.Factors {
-		if s.Factors[i] == 0 {
+		if s.Factors[i] == 0 && factor != 0 && s.PerSample == 0 {
 			s.Factors[i] = factor
 			return
 		}
 	}
-	*s = Scaled{Points: NewPoints(s.Whole(), false), Factors: [3]float64{factor}}
+	whole := s.Whole()
+	for i := range whole {
+		whole[i].Seconds = min(whole[i].Seconds*factor, MostSeconds)
+	}
+	*s = Scaled{Points: NewPoints(whole, false)}
 }
 
 // scaled returns a time of the points times the factors.

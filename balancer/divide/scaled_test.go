@@ -1,6 +1,7 @@
 package divide
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -127,5 +128,49 @@ func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
 	}
 	if near < 10 || near > 28 {
 		t.Errorf("the times near the guess were enough for %d of 30 divisions, want most of them, and not all", near)
+	}
+}
+
+// A curve whose factors are all in use, or that has a least time, must scale like its copy; and a factor of 0 is a
+// factor.
+func TestScaleMultipliesAllTimes(t *testing.T) {
+	full := Scaled{Points: NewPoints(tiles(4, 0.001), true)}
+	for _, factor := range []float64{1.1, 0.9, 1.3} {
+		full.Scale(factor)
+	}
+	for name, s := range map[string]Scaled{
+		"no factor":     {Points: full.Points},
+		"three factors": full,
+		"a least time":  {Points: full.Points, PerSample: 0.002, Largest: 30},
+	} {
+		for _, factor := range []float64{0, 0.5, 1, 3} {
+			scaled := s
+			scaled.Scale(factor)
+			for b := 1.; b < 80; b++ {
+				got, want := scaled.At(b), s.At(b)*factor
+				if math.Abs(got-want) > 1e-12 {
+					t.Errorf("%s, factor %v: got %v s for %v samples, want %v", name, factor, got, b, want)
+				}
+			}
+		}
+	}
+}
+
+// A factor stops at the longest time, and a later one makes this time shorter. The solver must not leave such a time
+// out.
+func TestTimesWithinFollowClampedFactors(t *testing.T) {
+	s := Scaled{Points: NewPoints(Curve{{1, 1}, {2, MostSeconds}, {3, 2}}, false), Factors: [3]float64{10, 0.5}}
+	u := units{size: 1, last: -1, limit: []int{2}}
+	for _, seconds := range []float64{5, 20, s.At(2) * (1 - 1e-6), s.At(2), s.At(2) * 1.1} {
+		want := 1
+		if s.At(2) <= seconds {
+			want = 2
+		}
+		if got := u.upTo(0, &s, seconds); got < want {
+			t.Errorf("%v s: got an upper bound of %d units, want at least %d", seconds, got, want)
+		}
+	}
+	if got, want := s.At(2), MostSeconds/2; got != want {
+		t.Errorf("got %v s, want %v", got, want)
 	}
 }

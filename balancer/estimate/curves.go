@@ -105,7 +105,7 @@ var timeless = divide.Curve{{Samples: 1, Seconds: 0}}
 // curves are the fitted curves of all ranks.
 type curves struct {
 	mean     []divide.Scaled // expected times
-	cautious []divide.Scaled // expected times plus a margin; the same points as mean if there is no margin
+	cautious []divide.Scaled // expected times plus a margin; equal to mean if there is no margin
 	shrunk   []float64       // by rank: factor of [deviceTypes.shrink] on its curves,
 	unsure   []float64       // and on their standard error
 	bounds   []fastest       // by rank: times that it can reach
@@ -155,7 +155,11 @@ func (c *curves) settle(rank int) {
 
 // scale multiplies the times of a rank's curves by a factor.
 func (c *curves) scale(rank int, factor float64) {
-	c.mean[rank].Scale(factor)
+	one := c.one(rank)
+	if c.mean[rank].Scale(factor); one { // even if Scale copies the points
+		c.cautious[rank] = c.mean[rank]
+		return
+	}
 	c.cautious[rank].Scale(factor)
 }
 

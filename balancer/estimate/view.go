@@ -15,6 +15,7 @@ func (m *Model) Windows() int { return m.windows }
 func (m *Model) Mean() []divide.Scaled { return m.curves.mean }
 
 // Cautious returns the expected curves plus a margin for their errors. Callers must not change them.
+// They are valid until the next Fit.
 func (m *Model) Cautious() []divide.Scaled { return m.curves.cautious }
 
 // Measured returns copies of the expected curves, nil for a rank that was never measured in this run.

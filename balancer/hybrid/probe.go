@@ -159,7 +159,9 @@ func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, ran
 		return nil, -1
 	}
 	now, _ := divide.SlowestScaled(curves, inUse)
-	if batch.Unit <= 1 && longest > now*(1+probeCost) { // the shares of the other ranks do not matter
+	// The ranks must take exactly their earlier shares, so the step takes at least this time, whatever shares the other
+	// ranks have. With larger units, a rank may get less than a share that is no multiple of the unit.
+	if batch.Unit <= 1 && longest > now*(1+probeCost) {
 		return nil, -1
 	}
 	if next = p.fastest(batch, curves, inUse); next == nil {
