@@ -1,10 +1,6 @@
 package divide
 
-import (
-	"math"
-
-	"github.com/hetero-train/hetero-train/balancer/internal/stat"
-)
+import "math"
 
 // guess is a sample of the ranks, from which the time of a division follows nearly.
 type guess struct {
@@ -23,7 +19,7 @@ func (u units) guessJagged(curves []Scaled) guess {
 	for i := range n {
 		r := i
 		if n < len(curves) {
-			r = stat.Sample(i, len(curves))
+			r = sampled(i, len(curves))
 		}
 		g.curves[i], g.limit[i], g.floor[i] = curves[r], u.limit[r], u.fewest(r)
 		if u.limit[r] > 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Without limits, a rank could get the whole batch. The solver must not build lists of so many times for each rank.
+// Without limits, a rank could get the whole batch. The solver must not build lists of that length for each rank.
 func TestJaggedRanksWithoutLimitsTakeLittleMemory(t *testing.T) {
 	const ranks, total, most = 1000, 1_000_000, 32 << 20
 	for name, constant := range map[string]float64{"times in proportion": 0, "mostly constant times": 1000} {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // Slowest returns the rank that takes longest for its share, and its time.
@@ -134,6 +132,13 @@ func (u units) fill(curves []Scaled) []int {
 	return u.even(few, many)
 }
 
+// sampled returns element i of a sample of the indices from 0 to n-1. The golden ratio avoids the period in which types
+// of ranks may alternate.
+func sampled(i, n int) int {
+	_, part := math.Modf(float64(i) * (math.Phi - 1))
+	return int(part * float64(n))
+}
+
 // guess returns two times, as bits, between which the time of fill probably lies, or none if there are few ranks. The
 // times follow from a sample of the ranks. A wrong guess costs time, and does not change the result.
 func (u units) guess(curves []Scaled, open []int, total int) []uint64 {
@@ -143,7 +148,7 @@ func (u units) guess(curves []Scaled, open []int, total int) []uint64 {
 	}
 	ranks := make([]int, sample)
 	for i := range ranks {
-		ranks[i] = open[stat.Sample(i, len(open))]
+		ranks[i] = open[sampled(i, len(open))]
 	}
 	whole := int(float64(total) * sample / float64(len(open)))
 	low, high := uint64(0), math.Float64bits(math.Inf(1))

@@ -159,8 +159,8 @@ func (p *prober) confirm(batch divide.Batch, inUse, best []int) (next []int, ran
 		return nil, -1
 	}
 	now, _ := divide.SlowestScaled(curves, inUse)
-	// The ranks must take exactly their earlier shares, so the step takes at least this time, whatever shares the other
-	// ranks have. With larger units, a rank may get less than a share that is no multiple of the unit.
+	// The ranks must take exactly their earlier shares, so the step takes at least this time, independent of the shares
+	// of the other ranks. With larger units, a rank may get less than a share that is no multiple of the unit.
 	if batch.Unit <= 1 && longest > now*(1+probeCost) {
 		return nil, -1
 	}
