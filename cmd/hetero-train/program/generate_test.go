@@ -67,7 +67,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 		{[]string{"--top-p", "0"}, "top-p: got 0"},
 		{[]string{"--tokenizer", "words"}, `unknown tokenizer "words"`},
 		{[]string{"--prompt", "hello there", "--tokenizer", "gpt2"},
-			"set the tokenizer of the training data with --tokenizer"},
+			"leave the flag out, or name the tokenizer of the training"},
 	} {
 		if o := generate(c.args...); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.says)

@@ -117,8 +117,8 @@ const (
 const mostDefinitionBytes = 256 << 20
 
 // InFolder returns the identity of the byte-pair encoding in a folder of the library transformers. tokenizer.json has
-// priority over vocab.json and merges.txt, as in the library. Without these files, the identity is unknown. If a file is
-// faulty, the error is a *data.Fault.
+// priority over vocab.json and merges.txt, as in the library. Without these files, the identity is unknown. If a file
+// is faulty, the error is a *data.Fault.
 func InFolder(folder string) (Identity, error) {
 	sum, err := sumOfDefinition(filepath.Join(folder, definitionName))
 	if errors.Is(err, fs.ErrNotExist) {

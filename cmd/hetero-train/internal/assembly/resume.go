@@ -72,6 +72,8 @@ func (r *Run) CheckResume() error {
 		return err
 	} else if _, err := r.compareClasses(&before, c.Path); err != nil {
 		return err
+	} else if _, err := r.compareTokens(&before, c.Path); err != nil {
+		return err
 	}
 	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
@@ -193,10 +195,28 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	if err != nil || !known {
 		return err
 	}
+	if warning, err = r.compareTokens(&before, path); err != nil {
+		return err
+	}
+	if warning != "" {
+		r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("resume: " + warning)
+	}
 	if changed || before.Name != r.Data.Name {
 		return train.Forget(state)
 	}
 	return nil
+}
+
+// compareTokens compares the tokenizer of a checkpoint with that of the data set.
+func (r *Run) compareTokens(before *parts.Trained, path string) (warning string, err error) {
+	if r.Data.Tokens == nil {
+		return "", nil
+	}
+	warning, err = before.CheckSplits(r.Data.Tokens, path)
+	if err != nil {
+		err = fmt.Errorf("resume: %w", err)
+	}
+	return warning, err
 }
 
 // compareClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the

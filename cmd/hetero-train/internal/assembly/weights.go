@@ -67,8 +67,12 @@ func (r *Run) InitFrom() error {
 		infos[i] = t.Info()
 	}
 	if r.Data.Tokens != nil {
-		if err := f.About.CheckSplits(r.Data.Tokens); err != nil {
+		warning, err := f.About.CheckSplits(r.Data.Tokens, f.Path())
+		if err != nil {
 			return fmt.Errorf("model.init_from: %s: %w", f.Path(), err)
+		}
+		if warning != "" {
+			r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("model.init_from: " + warning)
 		}
 	}
 	// Only the name of the classifier is used, so the number of classes has no effect.

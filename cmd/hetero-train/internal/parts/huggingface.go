@@ -258,9 +258,7 @@ func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *sl
 		return out, data.FileFault("open data set", cfg.Data.Path, errors.New("the token lists are empty"))
 	}
 	t := textFiles{Length: s.Length, Vocabulary: s.Vocabulary}
-	if out, err = t.openFound(ctx, cfg, log, files); out.Tokenizer == huggingface.UnknownTokenizer {
-		out.Tokenizer = ""
-	}
+	out, err = t.openFound(ctx, cfg, log, files)
 	if left != nil {
 		out.LeftOut = append(*left, out.LeftOut...)
 		out.Files = len(found.Train) + len(found.Eval)

@@ -386,6 +386,9 @@ func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.T
 		return words, nil
 	case name == "":
 		return nil, exit.Usagef("the training data do not name a tokenizer: state it with --tokenizer")
+	case name == tokenizer.Other:
+		return nil, exit.Usagef("the weights were trained with %s: copy its files (tokenizer.json, or vocab.json and merges.txt) from the folder of these weights",
+			trained.Encoding())
 	default:
 		t, err := tokenizer.New(name, vocab)
 		return t, exit.With(exit.Usage, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
@@ -188,6 +189,9 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 	out.Note = fmt.Sprintf("%d training tokens", train.Len())
 	if len(found.Eval) > 0 {
 		held, err := files.openAll(found.Eval, vocabulary)
+		if err == nil {
+			err = sameEncoding(train, held, cfg.Data.ValPath, log)
+		}
 		if err != nil {
 			return out, err
 		}
@@ -202,12 +206,10 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 		log.Warn("no file names a part for evaluation (val, test), so the run has no evaluation: set data.val_path",
 			"path", cfg.Data.Path)
 	}
-	if name := train.Shards[0].Tokenizer; name != "" {
-		out.Note += ", tokenizer " + show.Foreign(name)
-		out.Tokenizer = name
-	}
-	if words != nil {
-		out.Words = wordsOf(words)
+	encoding := encodingOf(train)
+	out.Tokenizer, out.Words = encoding.Name, encoding.Sum
+	if out.Tokenizer != "" {
+		out.Note += ", tokenizer " + show.Foreign(out.Tokenizer)
 	}
 	out.Content, out.LeftOut = tokens.Content(files.list...), files.left
 	out.Files = len(found.Train) + len(found.Eval)
@@ -215,6 +217,34 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 		warnUnknown(log, cfg.Data.Path, files.unknown)
 	}
 	return out, err
+}
+
+// encodingOf returns the identity of the tokenizer of a corpus.
+func encodingOf(c *tokens.Corpus) tokenizer.Identity {
+	h := c.Shards[0].Header // all shards of a corpus are equal in this
+	if h.Tokenizer == huggingface.UnknownTokenizer {
+		h.Tokenizer = ""
+	}
+	return tokenizer.IdentityOf(h.Tokenizer, h.VocabularySum)
+}
+
+// sameEncoding returns an error if the two parts come from different tokenizers. valPath is data.val_path, which names
+// the files of held unless it is empty.
+func sameEncoding(train, held *tokens.Corpus, valPath string, log *slog.Logger) error {
+	was, now := encodingOf(train), encodingOf(held)
+	place, path := train.Shards[0].Path, held.Shards[0].Path
+	if valPath == "" && was.Compare(now) == tokenizer.Different {
+		return &data.Fault{Op: "open token shard", Path: path, Index: -1,
+			Err: fmt.Errorf("the evaluation part comes from %s, but the training part, %s, from %s", now, place,
+				was),
+			Advice: "convert both parts with the same tokenizer"}
+	}
+	warning, err := compareEncodings(place, was, "data.val_path: "+path, now,
+		"convert both parts with the same tokenizer: hetero-train data tokenize --tokenizer NAME")
+	if warning != "" {
+		log.Warn(warning)
+	}
+	return err
 }
 
 // FindTokens lists the token files of a configuration, and returns the options to open them.

@@ -84,7 +84,7 @@ type TokenSplits struct {
 	Counted   float64        // expected fraction of the positions that have a label; 0: all
 	Note      string         // description of the data that the start of a run prints; may be ""
 	Tokenizer string         // name of the tokenizer; "" if it is unknown
-	Words     string         // digest of the WordPiece vocabulary; "" if the tokenizer has none
+	Words     string         // digest of the vocabulary file; "" if the tokenizer has none
 	EvalFrom  string         // origin of Eval if it was not split off from the training samples; see data.Splits
 	Same      bool           // Train and Eval are the same samples, because the data set was opened for evaluation only
 	Unused    string         // files of a part that neither Train nor Eval contains; "" if there are none

@@ -1,8 +1,6 @@
 package parts
 
 import (
-	"cmp"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -31,8 +29,9 @@ type Trained struct {
 	MultiLabel bool     `json:"multi_label,omitempty"` // a sample may have any number of the classes
 	Preprocessing
 
-	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
-	Words     string `json:"words,omitempty"`     // digest of the WordPiece vocabulary
+	// Identity of the tokenizer; see [tokenizer.Identity].
+	Tokenizer string `json:"tokenizer,omitempty"`
+	Words     string `json:"words,omitempty"`
 
 	Vocabulary int `json:"vocabulary_size,omitempty"` // number of token types of the data
 	Length     int `json:"sequence_length,omitempty"` // number of tokens of a sample
@@ -92,9 +91,21 @@ func (p Preprocessing) String() string {
 
 // wordsOf returns a digest of a WordPiece vocabulary, for [Trained].
 func wordsOf(w *tokenizer.WordPiece) string {
-	sum := w.VocabularySum()
-	return hex.EncodeToString(sum[:8])
+	return tokenizer.IdentityOf(w.Name(), w.VocabularySum()).Sum
 }
+
+// Encoding returns the identity of the tokenizer.
+func (t Trained) Encoding() tokenizer.Identity {
+	return tokenizer.Identity{Name: t.Tokenizer, Sum: t.Words}
+}
+
+// Encoding returns the identity of the tokenizer.
+func (s *TokenSplits) Encoding() tokenizer.Identity {
+	return tokenizer.Identity{Name: s.Tokenizer, Sum: s.Words}
+}
+
+// setEncoding sets the identity of the tokenizer.
+func (t *Trained) setEncoding(i tokenizer.Identity) { t.Tokenizer, t.Words = i.Name, i.Sum }
 
 // CheckWords returns an error if a WordPiece vocabulary is not the vocabulary of the training run. key is the flag or
 // the key that selects the vocabulary.
@@ -110,19 +121,62 @@ func (t Trained) checkWords(words, key string) error {
 		key, words, t.Words)
 }
 
-// CheckSplits is CheckWords for the vocabulary of a data set.
-func (t Trained) CheckSplits(s *TokenSplits) error { return t.checkWords(s.Words, "data.vocab_file") }
+// CheckSplits returns an error if the tokens of a data set come from another tokenizer than those of the training.
+// The argument path names the weights or the checkpoint. If nothing proves that the tokenizers are equal, CheckSplits
+// returns a warning instead.
+func (t Trained) CheckSplits(s *TokenSplits, path string) (warning string, err error) {
+	was, now := t.Encoding(), s.Encoding()
+	if was.Name == now.Name || was.Name == "" { // two WordPiece vocabularies
+		if err := t.checkWords(s.Words, "data.vocab_file"); err != nil {
+			return "", err
+		}
+	}
+	return compareEncodings(path, was, "data.path", now,
+		"convert the text with the tokenizer of the training: hetero-train data tokenize --tokenizer NAME")
+}
 
-// besideWeights describes the vocabulary and the classes of the weights in a folder of transformers.
+// compareEncodings returns an error if two tokenizers differ, or a warning if both may differ. was is the tokenizer of
+// the tokens or weights in place. key names the file or the key of the other one, and advice describes the remedy.
+func compareEncodings(place string, was tokenizer.Identity, key string, now tokenizer.Identity, advice string) (
+	warning string, err error) {
+	switch was.Compare(now) {
+	case tokenizer.Different:
+		return "", exit.Usagef("%s: the tokens come from %s, but those of %s come from %s, so equal tokens mean different texts: %s",
+			key, now, place, was, advice)
+	case tokenizer.Unproved:
+		if was.Known() || now.Known() {
+			return fmt.Sprintf("nothing proves that the tokens of %s (%s) and of %s (%s) come from the same tokenizer",
+				key, now, place, was), nil
+		}
+	}
+	return "", nil
+}
+
+// CheckTokenizer returns an error if a tokenizer is not that of the training. key is the flag that selects it, and path
+// names the weights or the checkpoint.
+func (t Trained) CheckTokenizer(key string, now tokenizer.Tokenizer, path string) error {
+	id := tokenizer.IdentityOf(now.Name(), now.VocabularySum())
+	_, err := compareEncodings(path, t.Encoding(), key, id, "leave the flag out, or name the tokenizer of the training")
+	return err
+}
+
+// besideWeights describes the tokenizer and the classes of the weights in a folder of transformers.
 func besideWeights(file string) (t Trained, err error) {
 	if name := filepath.Base(file); name != transformersWeights && name != transformersIndex {
 		return t, nil
 	}
 	settings, err := TransformersSettings(file)
-	if bert, ok := settings.(*weights.BERTSettings); !ok {
+	switch s := settings.(type) {
+	case *weights.GPT2Settings:
+		encoding, err := tokenizer.InFolder(filepath.Dir(file))
+		t.setEncoding(encoding)
+		return t, err
+	case *weights.BERTSettings:
+		if s.Classifies() {
+			t.Classes = s.Classes()
+		}
+	default:
 		return t, nil // no config.json, or a config.json of another program
-	} else if bert.Classifies() {
-		t.Classes = bert.Classes()
 	}
 	if vocabulary := filepath.Join(filepath.Dir(file), "vocab.txt"); err == nil && isFile(vocabulary) {
 		words, err := tokenizer.OpenWordPiece(vocabulary, false) // the digest does not depend on the case
@@ -160,7 +214,10 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 	if !weights.Named(t.Classes) {
 		t.Classes = weights.ClassesOf(file)
 	}
-	t.Words = cmp.Or(t.Words, file.Metadata()[wordsKey])
+	inFile := tokenizer.Identity{Name: file.Metadata()[tokenizerKey], Sum: file.Metadata()[wordsKey]}
+	if own := t.Encoding(); !own.Known() || own.Name == "" && own.Sum == inFile.Sum { // the name states the case
+		t.setEncoding(inFile)
+	}
 	t.MultiLabel = t.MultiLabel || file.Metadata()[multiLabelKey] == "true"
 	if !t.Known() {
 		t.Preprocessing = preprocessingIn(file)
@@ -182,16 +239,20 @@ func preprocessingIn(file *checkpoint.File) (p Preprocessing) {
 
 // Keys of a safetensors file's metadata.
 const (
-	wordsKey         = "vocabulary"    // digest of the WordPiece vocabulary
+	tokenizerKey     = "tokenizer"     // name in a tokenizer.Identity
+	wordsKey         = "vocabulary"    // digest in a tokenizer.Identity
 	preprocessingKey = "preprocessing" // JSON of a Preprocessing
 	multiLabelKey    = "multi_label"   // "true": a sample may have any number of the classes
 )
 
-// AddTo adds the names of the classes and whether they are independent, the digest of the vocabulary and the
+// AddTo adds the names of the classes and whether they are independent, the identity of the tokenizer and the
 // preprocessing to the metadata of a safetensors file.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
 		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)
+	}
+	if t.Tokenizer != "" {
+		metadata[tokenizerKey] = t.Tokenizer
 	}
 	if t.Words != "" {
 		metadata[wordsKey] = t.Words

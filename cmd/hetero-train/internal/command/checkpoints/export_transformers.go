@@ -77,6 +77,10 @@ func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabula
 			return nil, exit.Usagef("--tokenizer: got %s, want wordpiece or wordpiece-cased for model %s", f.tokenizer,
 				cfg.Model.Name)
 		}
+		if was := trained.Encoding(); was.Name != "" && was.Name != f.tokenizer {
+			return nil, exit.Usagef("--tokenizer: got %s, but the weights were trained with %s, so equal tokens would mean different texts: leave --tokenizer out",
+				f.tokenizer, was)
+		}
 		trained.Tokenizer = f.tokenizer
 	}
 	t, err := parts.TokenizerOf(cfg, f.vocab, trained)

@@ -307,7 +307,7 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 	return net, fit, err
 }
 
-// imported returns the digest of the vocabulary, the preprocessing and the names of the classes of the imported
+// imported returns the identity of the tokenizer, the preprocessing and the names of the classes of the imported
 // weights. It returns no names if the file contains none, or if the classifier is new.
 func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (
 	about parts.Trained, err error) {
@@ -315,7 +315,7 @@ func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Conf
 	if err != nil {
 		return about, err
 	}
-	about.Words, about.Preprocessing = known.Words, known.Preprocessing
+	about.Tokenizer, about.Words, about.Preprocessing = known.Tokenizer, known.Words, known.Preprocessing
 	if bert, ok := settings.(*weights.BERTSettings); ok && weights.Named(bert.Classes()) {
 		known.Classes = bert.Classes()
 	}
@@ -389,7 +389,7 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
 		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{
 			"steps": 0}}, Counters: map[string]int64{}}
-	if len(about.Classes) > 0 || about.Words != "" {
+	if len(about.Classes) > 0 || about.Encoding().Known() {
 		text, err := json.Marshal(about)
 		if err != nil {
 			return err

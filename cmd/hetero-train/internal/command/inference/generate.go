@@ -27,8 +27,9 @@ The command stops at the end-of-text token, or after the number of tokens that -
 document. A prompt with more tokens than the model has positions is an error. If prompt and continuation together exceed the
 positions, the model reads only the last tokens.
 
-By default, the command uses the tokenizer of the training data. If the checkpoint does not name a tokenizer, a vocabulary of 50,257
-tokens selects gpt2, and a vocabulary of 257 tokens selects bytes. --tokenizer selects another tokenizer.
+By default, the command uses the tokenizer of the training data. If the checkpoint does not name a tokenizer, --tokenizer selects it;
+otherwise a vocabulary of 50,257 tokens selects gpt2, and one of 257 tokens selects bytes, with a warning. A tokenizer that differs
+from the one of the training is an error (exit code 2).
 
 Equal weights, flags and devices give equal texts. At --temperature 0, the command always selects the most likely token, and --seed
 has no effect. CHECKPOINT and RUN select the checkpoint as for eval.`
@@ -221,11 +222,17 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 // tokenizer returns the tokenizer called name. If name is empty, it returns the tokenizer of the training data, or if
 // that is unknown the tokenizer with this size of vocabulary.
 func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tokenizer.Tokenizer, error) {
+	if m.trained.Tokenizer == tokenizer.Other {
+		return nil, exit.Usagef("%s: %s was trained with %s, which this program cannot compute, so its tokens would mean other texts: use the library transformers with the files of that tokenizer (checkpoint export --format hf)",
+			command, m.checkpoint.Path, m.trained.Encoding())
+	}
 	name = cmp.Or(name, m.trained.Tokenizer)
 	if name == "" {
 		for _, t := range []tokenizer.Tokenizer{tokenizer.GPT2(), tokenizer.Bytes()} {
 			if t.Vocabulary() == vocabulary {
 				name = t.Name()
+				m.run.Process.Opts.Log.Warn(fmt.Sprintf("%s does not name its tokenizer: the size of its vocabulary, %d tokens, selects %s, but nothing proves that this is the tokenizer of the training",
+					m.checkpoint.Path, vocabulary, name))
 			}
 		}
 	}
@@ -241,7 +248,7 @@ func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tok
 	if err != nil {
 		return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", source, err))
 	}
-	return t, nil
+	return t, m.trained.CheckTokenizer(source, t, m.checkpoint.Path)
 }
 
 // openLanguage opens the device, builds the language model and loads its weights.
