@@ -105,11 +105,18 @@ func CheckPath(text string) error {
 // hostAndPort matches a host with a port and no scheme: localhost:5000, [::1]:5000, host.example:80/path.
 var hostAndPort = regexp.MustCompile(`^(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}(/.*)?$`)
 
+// hostName matches the name of a host without a port: localhost, mlflow.example.com.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$`)
+
 // brokenScheme matches an address whose scheme lacks a slash or a colon: https:/host, http//host.
 var brokenScheme = regexp.MustCompile(`^(?i)https?(:/[^/]|:[^/]|//)`)
 
+// usualFolder is the folder that MLflow uses by default.
+const usualFolder = "mlruns"
+
 // CheckPathOrServer returns an error if text is neither a path nor a URL with scheme http or https. It refuses an
-// address without a scheme, because the address could also be the name of a folder.
+// address without a scheme, because the address could also be the name of a folder. A name without a slash may be such
+// an address (mlflow.example.com), except for usualFolder.
 func CheckPathOrServer(text, example string) error {
 	scheme, _, isURL := strings.Cut(text, "://")
 	switch bare := strings.Trim(text, "[]"); {
@@ -117,7 +124,7 @@ func CheckPathOrServer(text, example string) error {
 		return nil
 	case isURL || brokenScheme.MatchString(text):
 		return fmt.Errorf("got %s, want the address of a server such as %s, or a folder", quote(shorten(text)), example)
-	case hostAndPort.MatchString(text) || text == "localhost" || net.ParseIP(bare) != nil:
+	case hostAndPort.MatchString(text) || net.ParseIP(bare) != nil || hostName.MatchString(text) && text != usualFolder:
 		return fmt.Errorf("may be a server or a folder (got %s, want %s for the server, or %s for the folder)",
 			quote(text), quote("http://"+text), quote("./"+text))
 	}
