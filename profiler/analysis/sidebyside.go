@@ -88,6 +88,14 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is not finished (%s): its figures are those up to step %d.",
 				plain(t.Name), t.Status, t.Steps))
 		}
+		if t.FirstStep > 1 {
+			s.Notes = append(s.Notes, fmt.Sprintf("The number of ranks of run %s changed: throughput, step time and means over ranks are those from step %d on (%d of them); training time, rank-hours and losses are those of the whole run.",
+				plain(t.Name), t.FirstStep, t.Ranks))
+		}
+		if t.diverged {
+			s.Notes = append(s.Notes, fmt.Sprintf("Run %s diverged, so it has no time to a loss, and its losses do not count for the loss that all runs reach.",
+				plain(t.Name)))
+		}
 		if len(t.Settings) == 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("The settings of run %s are unknown.", plain(t.Name)))
 		}

@@ -424,7 +424,8 @@ func TestASummaryBelongsToThePresentRanks(t *testing.T) {
 		t.Errorf("got steps from %d, %v s, %v rank-hours, %v kWh; want 61, 12 s, the hours of three ranks and then one, and unknown",
 			of.FirstStep, of.TrainingTime, of.RankHours, of.Energy)
 	}
-	if text := side.Report(nil); !strings.Contains(text, presentRanks) || !strings.Contains(text, "61 to 120") {
+	if text := side.Report(nil); !strings.Contains(text, presentRanks) || !strings.Contains(text, "61 to 120") ||
+		!strings.Contains(text, "are those from step 61 on (1 of them)") {
 		t.Errorf("got\n%s\nwant the steps of the figures", text)
 	}
 }

@@ -15,11 +15,14 @@ type Target struct {
 const lossWindow = 20
 
 // setTarget finds the target of the runs, and sets the time of each run to the target. If no loss is reached by all
-// runs, there is no target.
+// runs, there is no target. Runs that diverged have no time, because the loss of such a run would be the target.
 func (s *SideBySide) setTarget() {
 	for _, key := range []string{lossCurve, evalPrefix + "loss"} {
 		points, lowest := make([][]TrialPoint, len(s.Trials)), math.Inf(-1)
 		for i, t := range s.Trials {
+			if t.diverged {
+				continue
+			}
 			if c := t.curve(key); c != nil {
 				points[i] = smoothed(c)
 			}
@@ -31,6 +34,9 @@ func (s *SideBySide) setTarget() {
 		loss := Number(ceil(lowest, 3))
 		s.Target = &Target{key, loss}
 		for i, t := range s.Trials {
+			if t.diverged {
+				continue
+			}
 			reached := slices.IndexFunc(points[i], func(p TrialPoint) bool { return p.Value <= loss })
 			t.TimeToLoss = points[i][reached].Seconds
 		}

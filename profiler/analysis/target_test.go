@@ -51,6 +51,25 @@ func TestTimeToALossThatAllRunsReach(t *testing.T) {
 	}
 }
 
+// The loss of a run that diverged is no target.
+func TestARunThatDivergedHasNoTimeToALoss(t *testing.T) {
+	good, bad := lossOver("good", lossCurve, 2, falling(50, 5, 0.05)...), lossOver("bad", lossCurve, 1, 5, 9.55e28)
+	bad.Status, bad.diverged = "failed", true
+	s, err := CompareTrials([]*Trial{good, bad})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := s.Report(nil)
+	if s.Target == nil || s.Target.Loss > 4 || good.TimeToLoss != 100 || !math.IsNaN(float64(bad.TimeToLoss)) ||
+		!strings.Contains(text, "Run bad diverged") {
+		t.Errorf("got %+v, %v s and %v s, want the loss of the other run\n%s", s.Target, good.TimeToLoss,
+			bad.TimeToLoss, text)
+	}
+	if got := Digits(9.55e28); got != "9.550e+28" {
+		t.Errorf("got %s, want an exponent", got)
+	}
+}
+
 // A run of another program may have only evaluation losses. A run that diverges reaches no target.
 func TestTimeToALossOfEvaluations(t *testing.T) {
 	a, b := lossOver("a", evalPrefix+"loss", 1, 3, 2, 1), lossOver("b", evalPrefix+"loss", 1, 3, 1, 0.5)

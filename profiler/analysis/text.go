@@ -14,8 +14,11 @@ import (
 // noValue replaces an unknown value in tables.
 const noValue = "-"
 
-// Digits formats a number with 4 significant digits: 0.01230, 1.230, 123.0, 12300. Numbers of at least 0.0001 have no
-// exponent. It returns a dash for a number that is unknown or infinite.
+// mostPlain is the least number that Digits formats with an exponent, because its zeros cannot be counted at a glance.
+const mostPlain = 1e15
+
+// Digits formats a number with 4 significant digits: 0.01230, 1.230, 123.0, 12300. Numbers from 0.0001 to below
+// mostPlain have no exponent. It returns a dash for a number that is unknown or infinite.
 func Digits[F ~float64](number F) string {
 	v := float64(number)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -25,7 +28,8 @@ func Digits[F ~float64](number F) string {
 		return "0"
 	}
 	text := strings.TrimSuffix(fmt.Sprintf("%#.4g", v), ".")
-	if rounded, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(rounded) >= 1e4 {
+	rounded, err := strconv.ParseFloat(text, 64)
+	if size := math.Abs(rounded); err == nil && size >= 1e4 && size < mostPlain {
 		return strconv.FormatFloat(rounded, 'f', -1, 64)
 	}
 	return text

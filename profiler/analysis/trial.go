@@ -17,6 +17,8 @@ import (
 // Trial is a run that is compared with other runs side by side. Its curves have at most trialPoints points, so memory
 // does not depend on the length of the run. Unknown numbers are null in JSON.
 type Trial struct {
+	diverged bool // the run ended because its loss was not finite
+
 	Name   string `json:"name"` // unique in a comparison
 	Path   string `json:"path"`
 	Source string `json:"source"` // "records": files of this program; "mlflow": file store or server of MLflow
@@ -202,6 +204,7 @@ func TrialOf(ctx context.Context, run *runs.Run, path string) (*Trial, error) {
 	if err := t.addSteps(ctx, run, units); err != nil {
 		return nil, err
 	}
+	t.diverged = v.Result != nil && v.Result.Exit == exitDiverged
 	if r := v.Ranks[0].Record; r != nil {
 		t.TrainLoss = Number(r.Values[telemetry.Loss]) // the last point of the curve may be a mean
 	}
@@ -216,6 +219,9 @@ func TrialOf(ctx context.Context, run *runs.Run, path string) (*Trial, error) {
 	}
 	return t, nil
 }
+
+// exitDiverged is the exit code of a run whose loss was not finite.
+const exitDiverged = 4
 
 func numberOf(v *float64) Number {
 	if v == nil {

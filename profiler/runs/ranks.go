@@ -176,7 +176,7 @@ func newestDecision(logs *os.Root) (found *briefDecision) {
 	_, _, _ = readLast(logs, balanceFile, 256<<10, func(line []byte) bool { // without the file, there is no decision
 		d, ok := ParseDecision(line)
 		if ok {
-			found = &briefDecision{&d.Step, d.Shares, experiment.Number(math.NaN())}
+			found = &briefDecision{&d.Step, d.Shares, experiment.Number(math.NaN()), d.Seconds}
 			if d.OfOracle != nil {
 				found.ShareOfOracle = experiment.Number(*d.OfOracle)
 			}
@@ -191,6 +191,7 @@ type briefDecision struct {
 	Step          *int64            `json:"step"`
 	Shares        []int             `json:"shares"`
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
+	Seconds       *float64          `json:"-"` // mean step time in the window of the decision; nil if unknown
 }
 
 // recorded returns the number of ranks of the decision.

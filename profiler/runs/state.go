@@ -209,8 +209,8 @@ type Summary struct {
 	Damaged string `json:"damaged,omitempty"`
 
 	Steps int64 `json:"steps"`
-	// throughput of all ranks: of the last step while the run trains, of the whole run after its end; null after a
-	// crash
+	// throughput of all ranks: of the window of the last decision while the run trains, without a decision of the last
+	// step, of the whole run after its end; null after a crash
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 	ShareOfOracle    experiment.Number `json:"share_of_oracle"` // last estimate of the balancer
 	Loss             experiment.Number `json:"loss"`
@@ -338,6 +338,9 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	}
 	if decision != nil && (of == 0 || len(decision.Shares) == of) { // else it is of an earlier segment
 		s.ShareOfOracle = decision.ShareOfOracle
+		if d := decision.Seconds; d != nil && *d > 0 && !math.IsNaN(float64(s.SamplesPerSecond)) {
+			s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / *d) // of the window, as in a view
+		}
 	}
 }
 
