@@ -78,7 +78,7 @@ func (c *Console) logJoined() {
 func (c *Console) logDevice() {
 	a := c.run
 	info := a.Rank.Device.Info()
-	threads := fmt.Sprintf("%d threads", info.Threads)
+	threads := show.Count(info.Threads, "thread")
 	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes",
 		info.MemoryBytes}
 	if limit := a.Rank.LimitOfThreads(); limit != "" {

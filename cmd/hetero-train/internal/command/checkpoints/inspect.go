@@ -17,12 +17,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 const inspectLong = `Show the contents of a checkpoint or a .safetensors file.
 
 The output shows which program wrote the file, the progress of the run, the model, the optimizer, and the type, shape and size of
-every tensor. For a checkpoint, the command also verifies all data against the stored hashes.`
+every tensor. For a checkpoint, the command also shows the classes, the preparation of images and the tokenizer, and verifies all
+data against the stored hashes.`
 
 const inspectExample = `  hetero-train checkpoint inspect experiments/run
   hetero-train checkpoint inspect experiments/run/checkpoints/best --json
@@ -50,6 +52,8 @@ type Inspection struct {
 
 	// checkpoints of the same run that must not be used
 	Quarantined []checkpoint.Quarantine `json:"quarantined,omitempty"`
+
+	trained parts.Trained // data of the training, which State contains, too
 
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
@@ -106,6 +110,9 @@ func inspect(a *cli.App, path string) (*Inspection, error) {
 		a.Warn(fmt.Errorf("the settings of the checkpoint cannot be read: %w", err))
 	} else {
 		out.Model = &modelSummary{Name: cfg.Model.Name, Classes: classesOf(c.Model, cfg)}
+	}
+	if out.trained, _, err = parts.TrainedOn(c.Path, &c.State); err != nil {
+		return nil, err
 	}
 	out.Moments, out.Averaged, out.Compared = moments(c), c.Averaged(), c.State.DescribeCompared()
 	out.Quarantined, err = quarantined(filepath.Dir(c.Path))
@@ -197,6 +204,15 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 		state.EpochSample, state.SamplesSeen)
 	if m := s.Model; m != nil {
 		row("model", "%s%s", show.Foreign(m.Name), show.Classes(m.Classes))
+	}
+	if names := s.trained.Classes; len(names) > 0 {
+		row("classes", "%s", show.Foreign(weights.DescribeClasses(names)))
+	}
+	if s.trained.Known() {
+		row("images", "%s", s.trained.Preprocessing)
+	}
+	if e := s.trained.Encoding(); e.Known() {
+		row("text", "%s", show.Foreign(e.String()))
 	}
 	if b := state.Best; b != nil {
 		row("best", "%s %g after step %d", show.Foreign(b.Metric), float64(b.Value), b.Step)

@@ -34,6 +34,10 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and --set data.path=PATH",
 			m.checkpoint.Path)
 	}
+	if f.byClass && m.classes == 0 {
+		return r, exit.Usagef("--by-class: %s predicts tokens and has no classes: leave the flag out",
+			m.checkpoint.Path)
+	}
 	parts.UseClasses(m.run.Process.Cfg, m.trained.Classes)
 	if split, err = m.openEvaluated(ctx, a, split); err != nil {
 		return r, err
@@ -91,12 +95,13 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	case t.Classes != nil && m.classes == 0:
 		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path,
 			m.run.Data.Name)
-	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
-		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer,
-			m.checkpoint.Path, m.trained.Tokenizer)
 	}
-	if err := m.trained.CheckSplits(t); err != nil {
+	warning, err := m.trained.CheckSplits(t, m.checkpoint.Path)
+	if err != nil {
 		return err
+	}
+	if warning != "" {
+		m.run.Process.Opts.Log.Warn(warning)
 	}
 	numbers, err := m.classNumbers(t.Classes)
 	if err == nil && numbers != nil { // UseClasses has renumbered the labels by the class names of the model

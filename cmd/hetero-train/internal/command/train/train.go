@@ -172,6 +172,14 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, assigned discov
 		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, "batch_size_from", batchSizeFrom(cfg), length,
 		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from",
 		policyFrom(cfg))
+	if ranks == 1 {
+		for _, key := range []string{policyKey, "balance.interval"} {
+			switch origin := cfg.Origin(key); origin {
+			case "--" + enableFlag, "--load-balance-policy", "--rebalance-interval":
+				log.Warn(origin + " has no effect: the run has one rank, so there is nothing to balance")
+			}
+		}
+	}
 	if ranks > 1 && cfg.Origin("balance.policy") == noBalancing {
 		log.Info("policy none gives all ranks equal shares; --enable-load-balancing divides the batch by speed")
 	}
