@@ -61,6 +61,31 @@ func TestTheSpeedOfRanksIsThatOfTheNewestDecision(t *testing.T) {
 	}
 }
 
+// TestTheListHasTheSpeedOfTheWindow: a single step varies by chance, so the list and the view use the same window.
+func TestTheListHasTheSpeedOfTheWindow(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 2)
+	f.append(0, 1, 20)
+	f.append(1, 1, 20)
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n")
+	rank := `{"seconds":0.004,"waited":0}`
+	f.write("logs/"+balanceFile, `{"step":20,"shares":[16,16],"step_seconds":0.005,"ranks":[`+rank+`,`+rank+`]}`+"\n")
+	v := open(t, dir, "a").View()
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	list, err := folder.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := float64(v.Speed.SamplesPerSecond)
+	if got := float64(list.Runs[0].SamplesPerSecond); v.Speed.Decision != 20 || !(math.Abs(got-want) <= 1e-6*want) {
+		t.Errorf("got %g samples/s in the list, and %+v in the view", got, v.Speed)
+	}
+}
+
 // TestTheViewHasOneStepOfAllRanks: the ranks of a running run write their records at different times, and the records
 // of different steps have no common throughput.
 func TestTheViewHasOneStepOfAllRanks(t *testing.T) {
