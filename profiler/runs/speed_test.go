@@ -68,6 +68,7 @@ func TestTheListHasTheSpeedOfTheWindow(t *testing.T) {
 	f.append(0, 1, 20)
 	f.append(1, 1, 20)
 	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n")
+	f.write(lockFile, fmt.Sprintf(`{"pid":1,"host":"another-host","since":%q}`, time.Now().Format(time.RFC3339)))
 	rank := `{"seconds":0.004,"waited":0}`
 	f.write("logs/"+balanceFile, `{"step":20,"shares":[16,16],"step_seconds":0.005,"ranks":[`+rank+`,`+rank+`]}`+"\n")
 	v := open(t, dir, "a").View()

@@ -223,6 +223,10 @@ func TestAnotherVocabularyIsRefused(t *testing.T) {
 			t.Fatal(o.stderr)
 		}
 	}
+	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done ||
+		!strings.Contains(o.stdout, `"bad" "good"`) || !strings.Contains(o.stdout, "tokenizer wordpiece (vocabulary ") {
+		t.Errorf("exit %d: %s%s, want the classes and the tokenizer", o.code, o.stdout, o.stderr)
+	}
 	const says = "the vocabulary differs from that of the training"
 	line := writeText(t, dir, "line.txt", "best\n")
 	texts := []string{"--device", "reference", "--set", "data.dataset=labelled_text", "--set",

@@ -77,6 +77,16 @@ func TestAnotherTokenizerIsRefused(t *testing.T) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 
+	// The checkpoint states the tokenizer, and a model of tokens has no classes.
+	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done ||
+		!strings.Contains(o.stdout, "tokenizer bytes") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"eval", run, "--by-class"}); o.code != exit.Usage ||
+		!strings.Contains(o.stderr, "--by-class: ") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+
 	// a folder of transformers whose tokenizer is not part of the program
 	if o := execute(append(export, folder)); o.code != exit.Done {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
