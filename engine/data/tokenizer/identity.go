@@ -137,7 +137,7 @@ func InFolder(folder string) (Identity, error) {
 	return Identity{Name: Other, Sum: sum}, nil
 }
 
-// stored is the content of tokenizer.json, as far as it determines the tokens of a text.
+// stored is the part of tokenizer.json that determines the tokens of a text.
 type stored struct {
 	AddedTokens  []added         `json:"added_tokens"`
 	Normalizer   json.RawMessage `json:"normalizer"`

@@ -206,7 +206,7 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 		row("model", "%s%s", show.Foreign(m.Name), show.Classes(m.Classes))
 	}
 	if names := s.trained.Classes; len(names) > 0 {
-		row("classes", "%s", show.Foreign(weights.DescribeClasses(names)))
+		row("classes", "%s", weights.DescribeClasses(names))
 	}
 	if s.trained.Known() {
 		row("images", "%s", s.trained.Preprocessing)
