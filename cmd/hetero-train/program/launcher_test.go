@@ -76,3 +76,29 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 		t.Errorf("got %+v and %s, want 20 steps and a reason for the port", r, lead.stderr)
 	}
 }
+
+// A rank that refuses its data never joins. It tells rank 0 why, so that rank 0 does not wait for the time limit.
+func TestARankThatRefusesItsDataEndsTheWait(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	shards := p.trainOnTokens(t, dir, bestOfTimes)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rank := func(rank int, valPath string) ended {
+		cmd := p.command(dir, "train.steps=2", "parallel.rendezvous_timeout_seconds=600", "data.val_path="+valPath)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2",
+			"LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port))
+		return finish(t, cmd, 0)
+	}
+	other := make(chan ended, 1)
+	go func() { other <- rank(1, foreignTokens(t, dir, "theirs.bin")) }()
+	const says = "so equal tokens mean different texts"
+	rank(0, filepath.Join(shards, "val-000000.bin")).check(t, exit.Usage, says)
+	follow := <-other
+	follow.check(t, exit.Usage, says)
+}

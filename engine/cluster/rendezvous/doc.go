@@ -27,7 +27,8 @@
 // Every rank registers with its identity and with the values that must be equal on all ranks: world size, generation
 // and Facts. If a rank's values differ from rank 0's, or its number is already taken, startup fails on ALL ranks, with
 // an error that shows both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect
-// later. A rank whose connection breaks before the group is complete may reconnect. A process of another generation (an
+// later. A rank that cannot join, for example because it refuses its data, calls Refuse, and startup fails in the same
+// way. A rank whose connection breaks before the group is complete may reconnect. A process of another generation (an
 // earlier start of the same run) is refused; this start continues. After Options.Timeout, Join fails on every waiting
 // rank, with an error that names the missing ranks.
 //
@@ -68,7 +69,7 @@
 //	ErrVersion        rank 0 is of another version
 //	*handshake.CertificateError, handshake.ErrIntercepted
 //	                  TLS: a refused certificate; a program between this rank and rank 0
-//	*DisagreeError    a rank and rank 0 differ: every difference with both values
+//	*DisagreeError    a rank and rank 0 differ: every difference with both values; or why a rank cannot join
 //	*DuplicateError   two processes with the same rank
 //	*MissingError     the ranks that did not join the group, or did not reach an exchange, in time
 //	*LostError        the lost rank and the cause

@@ -56,8 +56,8 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // Difference is a value that must be equal on all ranks but is not.
 type Difference struct{ Name, Value, Rank0 string }
 
-// DisagreeError reports that a rank and rank 0 were started with different settings. Long values are cut to the part
-// that differs.
+// DisagreeError reports that a rank and rank 0 were started with different settings, or that a rank called Refuse. Long
+// values are cut to the part that differs.
 type DisagreeError struct {
 	Rank        int
 	Who         string // host and process of the rank
@@ -65,6 +65,9 @@ type DisagreeError struct {
 }
 
 func (e *DisagreeError) Error() string {
+	if cause := e.refusal(); cause != "" {
+		return fmt.Sprintf("rank %d (%s) cannot join: %s", e.Rank, e.Who, cause)
+	}
 	var texts []string
 	for _, d := range e.Differences[:min(len(e.Differences), mostDifferences)] {
 		texts = append(texts, fmt.Sprintf("%s is %s, but rank 0 has %s", d.Name, d.Value, d.Rank0))

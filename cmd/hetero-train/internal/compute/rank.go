@@ -133,30 +133,49 @@ func (k *Rank) LimitOfThreads() string {
 // Ports returns the ports on which this rank may accept connections of other ranks.
 func (k *Rank) Ports() ports.Range { return process.Ports(k.Process.Cfg.Parallel) }
 
+// meeting returns the options of the rendezvous, except for the values of Meet.
+func (k *Rank) meeting() (rendezvous.Options, error) {
+	own, err := process.ReadCredentials(k.Process.Cfg.Parallel, k.Process.Opts.Env)
+	assigned, p := k.Process.Opts.Assignment, k.Process.Cfg.Parallel
+	addresses := assigned.Addresses()
+	return rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
+		Address: addresses[0], Alternatives: addresses[1:], Generation: assigned.Start,
+		Token: own.Token, Certificates: own.Certificates, Insecure: p.Insecure,
+		Timeout:          session.Seconds(p.RendezvousTimeoutSeconds),
+		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: k.Process.Opts.LogOf(logs.ComponentCluster)}, err
+}
+
+// Refuse tells the ranks that wait for this rank why it does not join them. It has no effect on rank 0, after Meet, and
+// in a run with one rank.
+func (k *Rank) Refuse(ctx context.Context, cause error) {
+	if assigned := k.Process.Opts.Assignment; assigned.WorldSize <= 1 || assigned.Rank == 0 || k.Team != nil {
+		return
+	}
+	options, err := k.meeting()
+	if err == nil {
+		err = rendezvous.Refuse(ctx, options, cause)
+	}
+	if err != nil {
+		k.Process.Opts.LogOf(logs.ComponentCluster).Debug("rank 0 did not receive the reason", "error", err)
+	}
+}
+
 // Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	assigned := k.Process.Opts.Assignment
 	k.Team = &process.Team{Place: assigned}
-	own, err := process.ReadCredentials(k.Process.Cfg.Parallel, k.Process.Opts.Env)
+	options, err := k.meeting()
 	if err != nil {
 		return err
 	}
-	k.Team.Token = own.Token
-	listener, err := supervisor.Listener(k.Process.Opts.Env.Environ)
-	if err != nil {
+	k.Team.Token = options.Token
+	if options.Listener, err = supervisor.Listener(k.Process.Opts.Env.Environ); err != nil {
 		return err
 	}
-	p, addresses := k.Process.Cfg.Parallel, assigned.Addresses()
-	log := k.Process.Opts.LogOf(logs.ComponentCluster)
-	log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at",
+	options.Facts, options.Status = facts, k.Team.Position
+	options.Log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at",
 		assigned.Master())
-	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize,
-		LocalRank: assigned.LocalRank,
-		Address:   addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts,
-		Token: own.Token, Certificates: own.Certificates, Insecure: p.Insecure,
-		Timeout:          session.Seconds(p.RendezvousTimeoutSeconds),
-		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: log, Listener: listener, Status: k.Team.Position})
-	if err != nil {
+	if k.Team.Group, err = rendezvous.Join(ctx, options); err != nil {
 		return err
 	}
 	k.Process.Later(k.Team.Group.Close)

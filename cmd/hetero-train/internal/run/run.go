@@ -114,6 +114,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			tr.rank.Team.Abort(err) // also after a signal, which the other ranks may not have received
 			tr.settleResult(err)
 			tr.reportEnd(err)
+			if code := exit.Code(err); code == exit.Usage || code == exit.Data { // the other ranks wait for this one
+				tr.rank.Refuse(ctx, err)
+			}
 			return tr.logError(err)
 		}
 		if tr.finished() {
