@@ -10,11 +10,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/table"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
-
-// UnknownTokenizer is the name of the tokenizer in token files that are made from token lists.
-const UnknownTokenizer = "unknown"
 
 // TokenFiles converts files with token lists to token files (package tokens) in a folder, or finds those of an earlier
 // run. It returns the paths of the token files. Each token file contains the concatenated lists of one file. All tokens
@@ -90,7 +88,7 @@ func (f Found) tokenFile(ctx context.Context, path, column string, vocabulary in
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
-	w, err := tokens.Create(target, tokens.Header{Tokenizer: UnknownTokenizer, Vocabulary: vocabulary,
+	w, err := tokens.Create(target, tokens.Header{Tokenizer: tokenizer.Unknown, Vocabulary: vocabulary,
 		EndOfText: tokens.NoToken})
 	if err != nil {
 		return "", inCache(err)

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,13 +37,25 @@ const (
 	bytesSum = "348d7a24ab221994"
 )
 
+// Unknown is the name in token files whose writer does not know the tokenizer, and in old checkpoints.
+const Unknown = "unknown"
+
 // IdentityOf returns the identity of a tokenizer with a name and the SHA-256 of its vocabulary file, which is zero if
 // there is none.
 func IdentityOf(name string, vocabulary [32]byte) Identity {
+	name = Named(name)
 	if vocabulary == ([32]byte{}) {
 		return Identity{Name: name}
 	}
 	return Identity{Name: name, Sum: hex.EncodeToString(vocabulary[:8])}
+}
+
+// Named returns the name of a tokenizer for an Identity: "" if name states that the tokenizer is unknown.
+func Named(name string) string {
+	if name == Unknown {
+		return ""
+	}
+	return name
 }
 
 // Known reports whether the identity states anything.
@@ -56,7 +69,7 @@ func (i Identity) String() string {
 	switch {
 	case !i.Known():
 		return "an unknown tokenizer"
-	case i.BuiltIn() && i.Sum == "":
+	case i.BuiltIn():
 		return "tokenizer " + i.Name
 	}
 	text := "tokenizer " + i.Name
@@ -94,12 +107,13 @@ func (i Identity) Compare(other Identity) Relation {
 	return Unproved
 }
 
-// complete adds the digest of a vocabulary that is part of the program.
+// complete sets the digest of a vocabulary that is part of the program. Another digest of such a vocabulary has no
+// meaning: token files of other programs may contain the digest of a file with the same vocabulary in another form.
 func (i Identity) complete() Identity {
 	switch {
-	case i.Name == "gpt2" && i.Sum == "":
+	case i.Name == "gpt2":
 		i.Sum = gpt2Sum
-	case i.Name == "bytes" && i.Sum == "":
+	case i.Name == "bytes":
 		i.Sum = bytesSum
 	}
 	return i
@@ -113,12 +127,13 @@ const (
 	addedName      = "added_tokens.json"
 )
 
-// mostDefinitionBytes limits the size of each file that InFolder reads.
-const mostDefinitionBytes = 256 << 20
+// mostDefinitionBytes limits the size of each file that InFolder reads. The largest known files have about 35 MB, and
+// parsing takes several times the size of the file in memory.
+const mostDefinitionBytes = 64 << 20
 
 // InFolder returns the identity of the byte-pair encoding in a folder of the library transformers. tokenizer.json has
-// priority over vocab.json and merges.txt, as in the library. Without these files, the identity is unknown. If a file
-// is faulty, the error is a *data.Fault.
+// priority over vocab.json and merges.txt, as in the library. Without these files, or if the kind of the tokenizer is
+// unknown, the identity is unknown. If a file is faulty, the error is a *data.Fault.
 func InFolder(folder string) (Identity, error) {
 	sum, err := sumOfDefinition(filepath.Join(folder, definitionName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +142,7 @@ func InFolder(folder string) (Identity, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Identity{}, nil
-	case err != nil:
+	case err != nil, sum == "":
 		return Identity{}, err
 	case sum == gpt2Sum:
 		return Identity{Name: "gpt2"}, nil
@@ -145,9 +160,40 @@ type stored struct {
 	Model        json.RawMessage `json:"model"`
 }
 
+// kind returns the type of the model, or "" if it cannot be told. Files of old versions of the library tokenizers do
+// not state the type. The library then infers it from the keys, and so does kind.
+func (d *stored) kind() string {
+	var model map[string]json.RawMessage
+	if json.Unmarshal(d.Model, &model) != nil {
+		return ""
+	}
+	if raw, stated := model["type"]; stated {
+		var kind string
+		if json.Unmarshal(raw, &kind) != nil {
+			return ""
+		}
+		return kind
+	}
+	has := func(key string) bool { _, ok := model[key]; return ok }
+	vocabulary := bytes.TrimSpace(model["vocab"])
+	switch {
+	case has("merges"):
+		return kindPairs
+	case has("continuing_subword_prefix"):
+		return "WordPiece"
+	case bytes.HasPrefix(vocabulary, []byte("[")):
+		return "Unigram"
+	case bytes.HasPrefix(vocabulary, []byte("{")) && has("unk_token"):
+		return "WordLevel"
+	}
+	return ""
+}
+
+// kindPairs is the type of a byte-pair encoding.
+const kindPairs = "BPE"
+
 // storedPairs is the model in tokenizer.json if it is a byte-pair encoding.
 type storedPairs struct {
-	Type         string            `json:"type"`
 	Dropout      *float64          `json:"dropout"`
 	Prefix       string            `json:"continuing_subword_prefix"`
 	Suffix       string            `json:"end_of_word_suffix"`
@@ -164,14 +210,25 @@ type storedLevel struct {
 }
 
 // sumOfDefinition returns the digest of a tokenizer.json. Byte-pair encodings of bytes have the same digest as their
-// vocab.json and merges.txt.
+// vocab.json and merges.txt. The digest is "" if the kind of the tokenizer cannot be told.
 func sumOfDefinition(path string) (string, error) {
 	var d stored
 	if err := readJSON(path, &d); err != nil {
 		return "", err
 	}
-	if p, ok := d.pairs(); ok {
-		return p.sum(), nil
+	kind := d.kind()
+	if kind == "" {
+		return "", nil
+	}
+	if kind == kindPairs {
+		p, ok := d.pairs()
+		if ok && len(p.tokens) == 0 {
+			return "", faultyDefinition(path, errNoVocabulary)
+		}
+		if ok {
+			p.add(d.AddedTokens)
+			return p.sum(), nil
+		}
 	}
 	// The order of the keys of an object depends on the program that wrote the file.
 	var parts []any
@@ -193,12 +250,15 @@ func sumOfDefinition(path string) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// pairs returns the byte-pair encoding of a tokenizer.json. ok is false if it is another kind of tokenizer.
+var errNoVocabulary = errors.New("got no tokens, want a vocabulary")
+
+// pairs returns the byte-pair encoding of a tokenizer.json, without its added tokens. ok is false if the encoding
+// differs from that of GPT-2 in more than vocabulary and merges.
 func (d *stored) pairs() (p pairs, ok bool) {
 	var model storedPairs
 	var level storedLevel
 	if json.Unmarshal(d.Model, &model) != nil || json.Unmarshal(d.PreTokenizer, &level) != nil ||
-		model.Type != "BPE" || model.Dropout != nil || model.Prefix != "" || model.Suffix != "" || model.IgnoreMerges ||
+		model.Dropout != nil && *model.Dropout != 0 || model.Prefix != "" || model.Suffix != "" || model.IgnoreMerges ||
 		level.Type != "ByteLevel" || len(d.Normalizer) > 0 && string(d.Normalizer) != "null" {
 		return p, false
 	}
@@ -213,14 +273,18 @@ func (d *stored) pairs() (p pairs, ok bool) {
 		}
 		p.merges = append(p.merges, text)
 	}
-	for _, t := range d.AddedTokens {
-		if t.Special { // text never becomes a special token
+	return p, true
+}
+
+// add adds the tokens that are not in the vocabulary. Text never becomes a special token.
+func (p pairs) add(tokens []added) {
+	for _, t := range tokens {
+		if t.Special {
 			delete(p.tokens, t.Content)
 		} else {
 			p.tokens[t.Content] = int64(t.ID)
 		}
 	}
-	return p, true
 }
 
 // sumOfPairs returns the digest of vocab.json and merges.txt.
@@ -242,6 +306,9 @@ func sumOfPairs(folder string) (string, error) {
 	}
 	if err := lines.Err(); err != nil {
 		return "", faultyDefinition(path, err)
+	}
+	if len(p.tokens) == 0 {
+		return "", faultyDefinition(filepath.Join(folder, vocabularyName), errNoVocabulary)
 	}
 	var settings struct {
 		AddSpace bool `json:"add_prefix_space"`
@@ -275,10 +342,7 @@ func (p pairs) sum() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v %v\n", p.addSpace, p.words && len(p.merges) > 0)
 	for _, token := range slices.SortedFunc(maps.Keys(p.tokens), func(a, b string) int {
-		if p.tokens[a] != p.tokens[b] {
-			return int(p.tokens[a] - p.tokens[b])
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(p.tokens[a], p.tokens[b]), strings.Compare(a, b))
 	}) {
 		fmt.Fprintf(h, "%d %q\n", p.tokens[token], token)
 	}

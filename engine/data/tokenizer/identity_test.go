@@ -1,7 +1,9 @@
 package tokenizer
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,6 +67,18 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 			return errors.Join(err, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
 		}
 	}
+	edits := func(list ...func(string) error) func(string) error {
+		return func(dir string) (err error) {
+			for _, edit := range list {
+				err = errors.Join(err, edit(dir))
+			}
+			return err
+		}
+	}
+	model := func(text string) func(string) error { return modelOf(text, "[]") }
+	// The published tokenizer.json of GPT-2 has no type in its model, and no use_regex.
+	older := edits(edit(definitionName, `"type":"BPE",`, ""), edit(definitionName, `"use_regex":true`, `"trim":true`),
+		edit(definitionName, `"normalizer":null,`, ""))
 	for _, c := range []struct {
 		name   string
 		from   Tokenizer
@@ -88,6 +102,13 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 		{"another normalizer", Bytes(), "", edit(definitionName, `"normalizer":null`, `"normalizer":{"type":"NFC"}`),
 			Other},
 		{"another model", Bytes(), "", edit(definitionName, `"type":"BPE"`, `"type":"Unigram"`), Other},
+		{"the file of an old version", GPT2(), mergesName, older, "gpt2"},
+		{"an old file with two tokens exchanged", Bytes(), mergesName,
+			edits(edit(definitionName, `"type":"BPE",`, ""), edit(definitionName, `"Ā":0,"ā":1,`, `"Ā":1,"ā":0,`)), Other},
+		{"an old file of WordPiece", Bytes(), "", model(`{"continuing_subword_prefix":"##","vocab":{"a":0}}`), Other},
+		{"an old file of Unigram", Bytes(), "", model(`{"unk_id":0,"vocab":[["a",0]]}`), Other},
+		{"a model without a kind", Bytes(), "", model(`{"vocab":{"a":0}}`), ""},
+		{"no model", Bytes(), "", model(`null`), ""},
 	} {
 		dir := writeExport(t, c.from, c.remove)
 		if c.change != nil {
@@ -103,12 +124,55 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 	if got, err := InFolder(t.TempDir()); err != nil || got.Known() {
 		t.Errorf("a folder without a tokenizer: got %+v, %v", got, err)
 	}
-	dir := writeExport(t, Bytes())
-	if err := os.WriteFile(filepath.Join(dir, definitionName), []byte("{"), 0o600); err != nil {
+}
+
+// modelOf returns a function that replaces tokenizer.json.
+func modelOf(model, added string) func(dir string) error {
+	return func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, definitionName), []byte(`{"added_tokens":`+added+
+			`,"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"model":`+model+`}`), 0o600)
+	}
+}
+
+func TestDamagedTokenizersAreFaults(t *testing.T) {
+	write := func(files ...string) func(dir string) error {
+		return func(dir string) (err error) {
+			for i := 0; i < len(files); i += 2 {
+				err = errors.Join(err, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o600))
+			}
+			return err
+		}
+	}
+	const word = `[{"id":1,"content":"x","special":false}]`
+	for _, c := range []struct {
+		name, file string
+		write      func(dir string) error
+	}{
+		{"half a file", definitionName, write(definitionName, "{")},
+		{"no vocabulary", definitionName, modelOf(`{"type":"BPE","merges":[]}`, word)},
+		{"a vocabulary of null", definitionName, modelOf(`{"type":"BPE","merges":[],"vocab":null}`, word)},
+		{"no vocabulary in an old file", definitionName, modelOf(`{"merges":[]}`, word)},
+		{"vocab.json of null", vocabularyName, write(vocabularyName, "null", mergesName, "a b\n", addedName, `{"x":1}`)},
+	} {
+		dir := t.TempDir()
+		if err := c.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := InFolder(dir); !errors.As(err, new(*data.Fault)) || !strings.Contains(err.Error(), c.file) {
+			t.Errorf("%s: got %v, want a fault that names %s", c.name, err, c.file)
+		}
+	}
+}
+
+// TestMergesAreThePublishedOnes compares an exported file with merges.txt of the published GPT-2, also called vocab.bpe.
+func TestMergesAreThePublishedOnes(t *testing.T) {
+	files, err := exportedGPT2()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := InFolder(dir); !errors.As(err, new(*data.Fault)) || !strings.Contains(err.Error(), definitionName) {
-		t.Errorf("a damaged file: got %v, want a fault that names it", err)
+	const want = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"
+	if got := fmt.Sprintf("%x", sha256.Sum256(files[mergesName])); got != want {
+		t.Errorf("got SHA-256 %s, want %s", got, want)
 	}
 }
 
@@ -122,7 +186,9 @@ func TestIdentitiesAreCompared(t *testing.T) {
 		{Identity{Name: "gpt2"}, Identity{Name: "gpt2"}, Equal},
 		{Identity{Name: "gpt2"}, Identity{Name: "bytes"}, Different},
 		{Identity{Name: "gpt2"}, Identity{Name: Other, Sum: "01"}, Different},
-		{Identity{Name: "gpt2"}, Identity{Sum: "01"}, Different}, // a WordPiece vocabulary whose case is unknown
+		{Identity{Name: "gpt2"}, Identity{Sum: "01"}, Different},           // a WordPiece vocabulary whose case is unknown
+		{Identity{Name: "gpt2", Sum: "01"}, Identity{Name: "gpt2"}, Equal}, // the digest of a file of another program
+		{IdentityOf(Unknown, [32]byte{}), Identity{Name: "gpt2"}, Unproved},
 		{Identity{Name: "llama3"}, Identity{Name: "llama3"}, Equal},
 		{Identity{Name: Other, Sum: "01"}, Identity{Name: Other, Sum: "02"}, Different},
 		{Identity{Name: "wordpiece", Sum: "01"}, Identity{Sum: "01"}, Equal},

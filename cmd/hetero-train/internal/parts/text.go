@@ -17,7 +17,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/data/huggingface"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
@@ -222,9 +221,6 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 // encodingOf returns the identity of the tokenizer of a corpus.
 func encodingOf(c *tokens.Corpus) tokenizer.Identity {
 	h := c.Shards[0].Header // all shards of a corpus are equal in this
-	if h.Tokenizer == huggingface.UnknownTokenizer {
-		h.Tokenizer = ""
-	}
 	return tokenizer.IdentityOf(h.Tokenizer, h.VocabularySum)
 }
 

@@ -198,6 +198,7 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return t, true, exit.With(exit.Data, fmt.Errorf("%s: description of the training data: %w", path, err))
 	}
+	t.Tokenizer = tokenizer.Named(t.Tokenizer)
 	return t, true, nil
 }
 
@@ -214,7 +215,7 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 	if !weights.Named(t.Classes) {
 		t.Classes = weights.ClassesOf(file)
 	}
-	inFile := tokenizer.Identity{Name: file.Metadata()[tokenizerKey], Sum: file.Metadata()[wordsKey]}
+	inFile := tokenizer.Identity{Name: tokenizer.Named(file.Metadata()[tokenizerKey]), Sum: file.Metadata()[wordsKey]}
 	if own := t.Encoding(); !own.Known() || own.Name == "" && own.Sum == inFile.Sum { // the name states the case
 		t.setEncoding(inFile)
 	}
