@@ -115,8 +115,7 @@ var brokenScheme = regexp.MustCompile(`^(?i)https?(:/[^/]|:[^/]|//)`)
 const usualFolder = "mlruns"
 
 // CheckPathOrServer returns an error if text is neither a path nor a URL with scheme http or https. It refuses an
-// address without a scheme, because the address could also be the name of a folder. A name without a slash may be such
-// an address (mlflow.example.com), except for usualFolder.
+// address without a scheme, because the address could also be the name of a folder.
 func CheckPathOrServer(text, example string) error {
 	scheme, _, isURL := strings.Cut(text, "://")
 	switch bare := strings.Trim(text, "[]"); {
@@ -124,11 +123,25 @@ func CheckPathOrServer(text, example string) error {
 		return nil
 	case isURL || brokenScheme.MatchString(text):
 		return fmt.Errorf("got %s, want the address of a server such as %s, or a folder", quote(shorten(text)), example)
-	case hostAndPort.MatchString(text) || net.ParseIP(bare) != nil || hostName.MatchString(text) && text != usualFolder:
-		return fmt.Errorf("may be a server or a folder (got %s, want %s for the server, or %s for the folder)",
-			quote(text), quote("http://"+text), quote("./"+text))
+	case hostAndPort.MatchString(text) || text == "localhost" || net.ParseIP(bare) != nil:
+		return serverOrFolder(text)
 	}
 	return CheckPath(text)
+}
+
+// CheckBareName returns an error if text is a name without a slash, such as mlflow.example.com, which may be a server or
+// a folder. It makes an exception for usualFolder. CheckPathOrServer accepts these names, because the stored settings of
+// old runs contain them.
+func CheckBareName(text string) error {
+	if hostName.MatchString(text) && text != usualFolder {
+		return serverOrFolder(text)
+	}
+	return nil
+}
+
+func serverOrFolder(text string) error {
+	return fmt.Errorf("may be a server or a folder (got %s, want %s for the server, or %s for the folder)", quote(text),
+		quote("http://"+text), quote("./"+text))
 }
 
 func checkHost(text, portKey string) error {

@@ -14,9 +14,7 @@ func TestTextsThatCouldNameTwoPlacesAreRefused(t *testing.T) {
 		{"tracking.mlflow", "[::1]:5000", `"http://[::1]:5000"`},
 		{"tracking.mlflow", "localhost", `"./localhost" for the folder`},
 		{"tracking.mlflow", "10.0.0.1", `"http://10.0.0.1"`},
-		{"tracking.mlflow", "mlflow.example.com", `"http://mlflow.example.com" for the server`},
-		{"tracking.mlflow", "databricks", `"./databricks" for the folder`},
-		{"tracking.mlflow", "mlflow-server", `"http://mlflow-server" for the server`},
+		{"tracking.mlflow", "points", ""}, // in the stored settings of old runs
 		{"tracking.mlflow", "runs/mlflow", ""},
 		{"tracking.mlflow", "./mlflow.example.com", ""},
 		{"tracking.mlflow", "https:/127.0.0.1:5000",
@@ -63,4 +61,21 @@ func pathOf(key, value string) string {
 		return value
 	}
 	return "images"
+}
+
+func TestBareNamesThatMayBeServersAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"mlflow.example.com":   `"http://mlflow.example.com" for the server`,
+		"databricks":           `"./databricks" for the folder`,
+		"mlflow-server":        `"http://mlflow-server" for the server`,
+		"mlruns":               "",
+		"runs/mlflow":          "",
+		"./mlflow.example.com": "",
+		"http://mlflow":        "",
+	} {
+		err := CheckBareName(text)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
 }

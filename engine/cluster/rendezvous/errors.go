@@ -65,8 +65,8 @@ type DisagreeError struct {
 }
 
 func (e *DisagreeError) Error() string {
-	if cause := e.refusal(); cause != "" {
-		return fmt.Sprintf("rank %d (%s) cannot join: %s", e.Rank, e.Who, cause)
+	if e.Refusal() != "" {
+		return fmt.Sprintf("rank %d (%s) cannot join: %s", e.Rank, e.Who, e.Differences[0].Value)
 	}
 	var texts []string
 	for _, d := range e.Differences[:min(len(e.Differences), mostDifferences)] {

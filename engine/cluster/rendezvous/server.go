@@ -225,11 +225,14 @@ func compare(reg, own registration) []Difference {
 		}
 	}
 	number(generationName, reg.generation, own.generation)
+	if refusal, ok := refusalIn(reg.facts); ok {
+		if len(found) == 0 { // a refusal of another start does not concern this one
+			found = append(found, refusal)
+		}
+		return found
+	}
 	number("world size", reg.worldSize, own.worldSize)
 	facts := differences(reg.facts, own.facts)
-	if cause, ok := refusalOf(reg.facts); ok {
-		facts = []Difference{{Name: refusalName, Value: cause}}
-	}
 	if i := slices.IndexFunc(facts, func(d Difference) bool { return d.Name == meetingName }); i >= 0 {
 		facts = []Difference{explained(facts[i])}
 	}

@@ -103,6 +103,8 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 			Other},
 		{"another model", Bytes(), "", edit(definitionName, `"type":"BPE"`, `"type":"Unigram"`), Other},
 		{"the file of an old version", GPT2(), mergesName, older, "gpt2"},
+		{"merges of a new version", GPT2(), mergesName, edit(definitionName, `"merges":["Ġ t",`, `"merges":[["Ġ","t"],`),
+			"gpt2"},
 		{"an old file with two tokens exchanged", Bytes(), mergesName,
 			edits(edit(definitionName, `"type":"BPE",`, ""), edit(definitionName, `"Ā":0,"ā":1,`, `"Ā":1,"ā":0,`)), Other},
 		{"an old file of WordPiece", Bytes(), "", model(`{"continuing_subword_prefix":"##","vocab":{"a":0}}`), Other},

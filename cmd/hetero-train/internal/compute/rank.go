@@ -146,17 +146,24 @@ func (k *Rank) meeting() (rendezvous.Options, error) {
 }
 
 // Refuse tells the ranks that wait for this rank why it does not join them. It has no effect on rank 0, after Meet, and
-// in a run with one rank.
+// if one supervisor starts all ranks, because the supervisor ends them.
 func (k *Rank) Refuse(ctx context.Context, cause error) {
-	if assigned := k.Process.Opts.Assignment; assigned.WorldSize <= 1 || assigned.Rank == 0 || k.Team != nil {
+	opts := k.Process.Opts
+	_, supervised := opts.Env.Lookup(session.SupervisedVariable)
+	if assigned := opts.Assignment; assigned.Rank == 0 || k.Team != nil ||
+		supervised && assigned.LocalWorldSize == assigned.WorldSize {
 		return
+	}
+	what := rendezvous.RefusedSettings
+	if exit.Code(cause) == exit.Data {
+		what = rendezvous.RefusedData
 	}
 	options, err := k.meeting()
 	if err == nil {
-		err = rendezvous.Refuse(ctx, options, cause)
+		err = rendezvous.Refuse(ctx, options, what, cause)
 	}
 	if err != nil {
-		k.Process.Opts.LogOf(logs.ComponentCluster).Debug("rank 0 did not receive the reason", "error", err)
+		opts.LogOf(logs.ComponentCluster).Debug("rank 0 did not receive the reason", "error", err)
 	}
 }
 

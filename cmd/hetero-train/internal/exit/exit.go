@@ -199,6 +199,8 @@ func Classify(ctx context.Context, err error) error {
 		return With(IO, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return With(FolderCode(err), err)
+	case refusedData(err): // of another rank
+		return With(Data, err)
 	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)),
 		is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken),
 		errors.Is(err, rendezvous.ErrVersion), is(new(*handshake.CertificateError)), is(new(*ports.FullError)),
@@ -219,6 +221,12 @@ func Classify(ctx context.Context, err error) error {
 		return With(Device, err)
 	}
 	return With(Unexpected, err)
+}
+
+// refusedData reports whether err states that another rank found damaged data before it joined.
+func refusedData(err error) bool {
+	var e *rendezvous.DisagreeError
+	return errors.As(err, &e) && e.Refusal() == rendezvous.RefusedData
 }
 
 // modelAlone reports whether err states that the model alone does not fit into memory.

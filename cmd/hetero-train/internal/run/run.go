@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		return err
 	}
 	if target := cfg.Tracking.MLflow; target != "" {
-		if err := mlflow.CheckTarget(target); err != nil {
+		if err := cmp.Or(config.CheckBareName(target), mlflow.CheckTarget(target)); err != nil {
 			return exit.Usagef("tracking.mlflow: %w", err)
 		}
 	}
@@ -114,10 +115,11 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			tr.rank.Team.Abort(err) // also after a signal, which the other ranks may not have received
 			tr.settleResult(err)
 			tr.reportEnd(err)
+			err = tr.logError(err)
 			if code := exit.Code(err); code == exit.Usage || code == exit.Data { // the other ranks wait for this one
 				tr.rank.Refuse(ctx, err)
 			}
-			return tr.logError(err)
+			return err
 		}
 		if tr.finished() {
 			return exit.Classify(ctx, tr.endFinished())

@@ -2,6 +2,7 @@
 package tracking
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,7 +58,7 @@ func newSync(a *cli.App) *cobra.Command {
 		if target != "" {
 			err := config.CheckPathOrServer(target, "http://127.0.0.1:5000")
 			if err == nil {
-				err = mlflow.CheckTarget(target)
+				err = cmp.Or(config.CheckBareName(target), mlflow.CheckTarget(target))
 			}
 			if err != nil {
 				return exit.Usagef("--mlflow: %w", err)
