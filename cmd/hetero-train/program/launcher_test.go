@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -77,28 +78,50 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	}
 }
 
-// A rank that refuses its data never joins. It tells rank 0 why, so that rank 0 does not wait for the time limit.
+// A rank that refuses its data never joins. It tells rank 0 why, so that rank 0 does not wait for the time limit, and
+// both ranks have the same exit code.
 func TestARankThatRefusesItsDataEndsTheWait(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	shards := p.trainOnTokens(t, dir, bestOfTimes)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	val := filepath.Join(shards, "val-000000.bin")
+	whole := clitest.ReadFile(t, val)
+	damaged := writeText(t, dir, "damaged.bin", string(whole[:len(whole)-3]))
+	for _, c := range []struct {
+		path string // data.val_path of rank 1
+		code int
+		says string
+	}{
+		{foreignTokens(t, dir, "theirs.bin"), exit.Usage, "so equal tokens mean different texts"},
+		{damaged, exit.Data, damaged},
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := listener.Addr().String()
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(address)
+		rank := func(rank int, path string) ended {
+			cmd := p.command(dir, "train.steps=2", "parallel.rendezvous_timeout_seconds=600", "data.val_path="+path)
+			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank),
+				"WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port)
+			return finish(t, cmd, 0)
+		}
+		lead := make(chan ended, 1)
+		go func() { lead <- rank(0, val) }()
+		for listens := false; !listens && len(lead) == 0; { // rank 1 looks for rank 0 for a short time only
+			conn, err := net.Dial("tcp", address)
+			if listens = err == nil; listens {
+				conn.Close()
+			} else {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		follow := rank(1, c.path)
+		follow.check(t, c.code, c.says)
+		first := <-lead
+		first.check(t, c.code, c.says)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	rank := func(rank int, valPath string) ended {
-		cmd := p.command(dir, "train.steps=2", "parallel.rendezvous_timeout_seconds=600", "data.val_path="+valPath)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2",
-			"LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port))
-		return finish(t, cmd, 0)
-	}
-	other := make(chan ended, 1)
-	go func() { other <- rank(1, foreignTokens(t, dir, "theirs.bin")) }()
-	const says = "so equal tokens mean different texts"
-	rank(0, filepath.Join(shards, "val-000000.bin")).check(t, exit.Usage, says)
-	follow := <-other
-	follow.check(t, exit.Usage, says)
 }

@@ -243,6 +243,7 @@ func TestFaultsOfTrackingSettings(t *testing.T) {
 	p := buildProgram(t)
 	for _, c := range []struct{ set, says string }{
 		{"tracking.mlflow=ftp://host", "tracking.mlflow"},
+		{"tracking.mlflow=points", `"./points" for the folder`},
 		{"tracking.mlflow=http://me:s3cr3t@host", "tracking.mlflow: contains a password"},
 		{"tracking.interval=0", "tracking.interval"},
 	} {

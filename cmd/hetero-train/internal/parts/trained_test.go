@@ -2,6 +2,7 @@ package parts
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,5 +58,21 @@ func TestNamesOfClassesComeFromConfigJSONFirst(t *testing.T) {
 				t.Errorf("got %q, error %v, want %q", got.Classes, err, c.want)
 			}
 		})
+	}
+}
+
+// Runs on lists of tokens once stored this name, which no tokenizer has.
+func TestTheStoredNameOfAnUnknownTokenizerIsNone(t *testing.T) {
+	state := checkpoint.State{Extra: map[string]json.RawMessage{DataKey: json.RawMessage(`{"tokenizer": "unknown"}`)}}
+	got, known, err := TrainedOn("run", &state)
+	if err != nil || !known || got.Encoding().Known() {
+		t.Fatalf("got %+v, %v, %v; want an unknown tokenizer", got, known, err)
+	}
+	warning, err := got.CheckSplits(&TokenSplits{Tokenizer: "gpt2"}, "run")
+	if err != nil || warning == "" {
+		t.Errorf("with tokens of gpt2: got %q, %v; want a warning", warning, err)
+	}
+	if warning, err = got.CheckSplits(&TokenSplits{}, "run"); err != nil || warning != "" {
+		t.Errorf("with lists of tokens: got %q, %v; want no warning", warning, err)
 	}
 }
