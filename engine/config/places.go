@@ -129,9 +129,9 @@ func CheckPathOrServer(text, example string) error {
 	return CheckPath(text)
 }
 
-// CheckBareName returns an error if text is a name without a slash, such as mlflow.example.com, which may be a server or
-// a folder. It makes an exception for usualFolder. CheckPathOrServer accepts these names, because the stored settings of
-// old runs contain them.
+// CheckBareName returns an error if text is a name without a slash, such as mlflow.example.com, which may be a server
+// or a folder. It makes an exception for usualFolder. CheckPathOrServer accepts these names, because the stored
+// settings of old runs contain them.
 func CheckBareName(text string) error {
 	if hostName.MatchString(text) && text != usualFolder {
 		return serverOrFolder(text)

@@ -106,7 +106,8 @@ func TestTokenizersOfFoldersAreIdentified(t *testing.T) {
 		{"merges of a new version", GPT2(), mergesName, edit(definitionName, `"merges":["Ġ t",`, `"merges":[["Ġ","t"],`),
 			"gpt2"},
 		{"an old file with two tokens exchanged", Bytes(), mergesName,
-			edits(edit(definitionName, `"type":"BPE",`, ""), edit(definitionName, `"Ā":0,"ā":1,`, `"Ā":1,"ā":0,`)), Other},
+			edits(edit(definitionName, `"type":"BPE",`, ""),
+				edit(definitionName, `"Ā":0,"ā":1,`, `"Ā":1,"ā":0,`)), Other},
 		{"an old file of WordPiece", Bytes(), "", model(`{"continuing_subword_prefix":"##","vocab":{"a":0}}`), Other},
 		{"an old file of Unigram", Bytes(), "", model(`{"unk_id":0,"vocab":[["a",0]]}`), Other},
 		{"a model without a kind", Bytes(), "", model(`{"vocab":{"a":0}}`), ""},
@@ -166,7 +167,8 @@ func TestDamagedTokenizersAreFaults(t *testing.T) {
 	}
 }
 
-// TestMergesAreThePublishedOnes compares an exported file with merges.txt of the published GPT-2, also called vocab.bpe.
+// TestMergesAreThePublishedOnes compares an exported file with merges.txt of the published GPT-2, also called
+// vocab.bpe.
 func TestMergesAreThePublishedOnes(t *testing.T) {
 	files, err := exportedGPT2()
 	if err != nil {
@@ -189,7 +191,7 @@ func TestIdentitiesAreCompared(t *testing.T) {
 		{Identity{Name: "gpt2"}, Identity{Name: "bytes"}, Different},
 		{Identity{Name: "gpt2"}, Identity{Name: Other, Sum: "01"}, Different},
 		{Identity{Name: "gpt2"}, Identity{Sum: "01"}, Different},           // a WordPiece vocabulary whose case is unknown
-		{Identity{Name: "gpt2", Sum: "01"}, Identity{Name: "gpt2"}, Equal}, // the digest of a file of another program
+		{Identity{Name: "gpt2", Sum: "01"}, Identity{Name: "gpt2"}, Equal}, // of another program
 		{IdentityOf(Unknown, [32]byte{}), Identity{Name: "gpt2"}, Unproved},
 		{Identity{Name: "llama3"}, Identity{Name: "llama3"}, Equal},
 		{Identity{Name: Other, Sum: "01"}, Identity{Name: Other, Sum: "02"}, Different},
