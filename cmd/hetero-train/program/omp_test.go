@@ -31,7 +31,7 @@ func TestTheStartNamesWhatLimitsTheThreads(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		needtest.Missing(t, "cpus", "OMP_NUM_THREADS cannot lower the number of threads of one CPU")
 	}
-	const note = "1 threads (OMP_NUM_THREADS=1)"
+	const note = "1 thread (OMP_NUM_THREADS=1)"
 	run := func(set ...string) string {
 		e := finish(t, p.command(t.TempDir(), append(set, "train.steps=1", "device.kind=cpu")...), 0)
 		e.check(t, exit.Done, "")
