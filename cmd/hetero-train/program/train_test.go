@@ -125,8 +125,9 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 	}{
 		{[]string{"--backend", "nccl"}, "--backend nccl: no GPU found, using gloo"},
 		{[]string{"--backend", "gloo"}, ""},
-		{[]string{"--load-balance-policy", "dynamic"}, ""},
-		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"}, ""},
+		{[]string{"--load-balance-policy", "dynamic"}, "--load-balance-policy has no effect: the run has one rank"},
+		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"},
+			"--load-balance-policy has no effect: the run has one rank"},
 		{[]string{"--enable-load-balancing", "--set", "balance.policy=hybrid"}, ""},
 		{[]string{"--enable-load-balancing", "-c", none},
 			"--enable-load-balancing has no effect: balance.policy is set (" + none + ":2)"},
