@@ -53,20 +53,20 @@ func (c Curve) mirrored() Curve {
 // valleys contains curves with a single minimum, each divided at its minimum.
 type valleys struct {
 	units
-	curves  []Curve
-	ascents []Curve
-	rising  []Scaled // the ascents
-	lowest  []int    // units in the valley, by rank
+	curves []Curve
+	rising []Scaled // the parts of the curves from their valleys on
+	lowest []int    // units in the valley, by rank
 }
 
 func (u units) valleys(curves []Curve) valleys {
-	v := valleys{units: u, curves: curves, ascents: make([]Curve, len(curves)), lowest: make([]int, len(curves))}
+	v := valleys{units: u, curves: curves, lowest: make([]int, len(curves))}
+	ascents := make([]Curve, len(curves))
 	for r, c := range curves {
-		v.ascents[r], v.lowest[r] = c.ascent(), u.fewest(r)
-		if u.limit[r] == 0 || len(v.ascents[r]) == len(c) {
+		ascents[r], v.lowest[r] = c.ascent(), u.fewest(r)
+		if u.limit[r] == 0 || len(ascents[r]) == len(c) {
 			continue
 		}
-		below := int(v.ascents[r][0].Samples)
+		below := int(ascents[r][0].Samples)
 		if r == u.last {
 			below -= u.rest
 		}
@@ -75,7 +75,7 @@ func (u units) valleys(curves []Curve) valleys {
 			v.lowest[r]++
 		}
 	}
-	v.rising = Plain(v.ascents)
+	v.rising = Plain(ascents)
 	return v
 }
 
@@ -100,7 +100,7 @@ func (v *valleys) least(seconds float64) (units []int, sum int) {
 // the largest numbers sum to at least the total, and the smallest numbers to at most the total.
 func (v *valleys) solve() []int {
 	filled := v.units.fill(v.rising)
-	seconds, _ := Slowest(v.ascents, v.shares(filled))
+	seconds, _ := SlowestScaled(v.rising, v.shares(filled))
 	highest := seconds
 	for r, n := range v.lowest {
 		if v.limit[r] > 0 {

@@ -93,7 +93,7 @@ type optimismTo struct {
 // log is the log of [shape.at], computed once for each share.
 func (t *typeCurve) log(samples float64) float64 {
 	number := t.shares.of(samples)
-	t.logs = withRoom(t.logs, number)
+	t.logs = withRoom(t.logs, number, math.NaN())
 	if log := t.logs[number]; log == log {
 		return log
 	}
@@ -124,13 +124,8 @@ func (t *typeCurve) ratio(first, second float64) ratio {
 		}
 		return r
 	}
-	for to >= len(t.ratios) {
-		t.ratios = append(t.ratios, nil)
-	}
-	row := t.ratios[to]
-	for from >= len(row) {
-		row = append(row, ratio{shape: math.NaN()})
-	}
+	t.ratios = withRoom(t.ratios, to, nil)
+	row := withRoom(t.ratios[to], from, ratio{shape: math.NaN()})
 	t.ratios[to] = row
 	if r := &row[from]; r.shape != r.shape {
 		*r = t.newRatio(first, second)
@@ -148,10 +143,10 @@ type ratio struct {
 	other float64 // because a rank has another shape ([otherShape])
 }
 
-// withRoom returns a list with an element at an index. Further elements are NaN.
-func withRoom(list []float64, index int) []float64 {
+// withRoom returns a list with an element at an index. New elements are empty.
+func withRoom[T any](list []T, index int, empty T) []T {
 	for index >= len(list) {
-		list = append(list, math.NaN())
+		list = append(list, empty)
 	}
 	return list
 }
@@ -168,9 +163,7 @@ type shareNumbers struct {
 func (s *shareNumbers) of(samples float64) int {
 	const most = 4096
 	if at := int(samples); samples >= 0 && samples < most && float64(at) == samples {
-		for at >= len(s.small) {
-			s.small = append(s.small, 0)
-		}
+		s.small = withRoom(s.small, at, 0)
 		if s.small[at] == 0 {
 			s.n++
 			s.small[at] = int32(s.n)

@@ -333,3 +333,5 @@ func TestExpIsThatOfTheWholeSeries(t *testing.T) {
 		}
 	}
 }
+
+func logsOf(seconds []float64) []float64 { return appendLogs(nil, seconds) }

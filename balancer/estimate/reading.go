@@ -140,10 +140,6 @@ func plainMean(logs []float64) (m, variance float64) {
 	return m, variance / max(float64(len(logs)-1), 1)
 }
 
-func logsOf(seconds []float64) []float64 {
-	return appendLogs(make([]float64, 0, len(seconds)), seconds)
-}
-
 // appendLogs appends the logs of times to a list.
 func appendLogs(logs, seconds []float64) []float64 {
 	for _, s := range seconds {

@@ -49,7 +49,6 @@ type shape struct {
 	chances  tileBelief
 	expected []float64 // bend, by tile
 	bends    belief
-	missed   []bool // by tile: [shape.misses]; nil: not yet computed
 }
 
 // grid is the part of a curve that depends only on the shares. It is valid while the measured shares and the share in

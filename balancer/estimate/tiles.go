@@ -143,22 +143,9 @@ func (v tilePool) withoutAll(own *shape, sharing float64) tileBelief {
 	return b
 }
 
-// misses reports whether no share was measured that fills an aligned tile. The ranks of a large type share a curve, so
-// its result is computed once.
+// misses reports whether no share was measured that fills an aligned tile.
 func (f *shape) misses(tile int) bool {
-	if f == nil {
-		return false
-	}
-	if f.missed == nil {
-		f.missed = make([]bool, len(tiles))
-		for h := range tiles {
-			t := &tiles[h]
-			f.missed[h] = t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool {
-				return t.feature(c.samples) != 0
-			})
-		}
-	}
-	return f.missed[tile]
+	return f != nil && tiles[tile].period > 0 && !tiles[tile].rounds && !f.filled[tile]
 }
 
 // tests reports whether a share is the first one that fills an aligned tile, or the first one that does not.

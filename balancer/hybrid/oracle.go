@@ -87,21 +87,18 @@ func ofOracle(ranks []prospect, common groups, list []unseen, then, exchanged, u
 	for drawn.nextBlock() {
 		for i := range of {
 			nows, offs := drawn.draw(i)
-			at := of[i]
+			at := &of[i]
+			at.slowest = longest(at.slowest, nows)
 			if moving.many() { // the moves give the time of the best shares
-				at.slowest = longest(at.slowest, nows)
 				moving.set(i, drawn.first, drawn.block, offs)
-				of[i] = at
 				continue
 			}
 			for j, now := range nows {
-				at.slowest = max(at.slowest, now)
 				if p := &drawn.block[j]; p.best > 0 {
 					at.more = min(at.more, now+p.slope*unit)
 					at.oracle += offs[j] / (p.slope * give)
 				}
 			}
-			of[i] = at
 		}
 	}
 	parts := make([]float64, scenarios)

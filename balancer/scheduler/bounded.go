@@ -77,7 +77,7 @@ type bounded struct {
 	line   waiting   // all jobs, by arrival, one list for each size
 	age    waiting   // all jobs, by arrival
 	order  waiting   // all jobs, by remaining GPU time on their fastest type, in s
-	swaps  swaps     // what swap knows about jobs that wait
+	swaps  swaps     // of this decision: which demands swap has tried in vain
 	rates  []float64 // by job: steps/s on its fastest type, as in srpt
 	save   float64   // s: the longest time to write a checkpoint
 }

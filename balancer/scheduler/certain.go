@@ -107,9 +107,8 @@ type forecast struct {
 type prospect struct {
 	late, early   horizon // bounds from above, from below
 	later         bool    // the job may get GPUs of this type later
-	least, most   float64 // bounds of its finish then, in s
+	least, most   float64 // bounds of its finish then, in s; early counts its GPUs until least
 	start, finish float64 // bounds from above, with which late counts its GPUs
-	ahead         float64 // bound of its finish from below, with which early counts its GPUs
 }
 
 // outlook is what a forecast says about a job.
@@ -172,14 +171,11 @@ func (p *gang) outlook(s *State, job int) (now plan, is outlook) {
 	if k.mixed || k.apart || p.canShare(s, class) {
 		return now, unsure
 	}
-	steps, types := s.Remaining[job], 0
+	steps := s.Remaining[job]
 	least, most := math.Inf(1), math.Inf(1) // bounds of the first finish on GPUs that are not free now
 	for t := range f.lanes {
 		v := &f.lanes[t]
 		v.later = false
-		if f.idle[t] > 0 {
-			types++
-		}
 		packed, spread := p.shapes.speeds(class, t)
 		if packed == 0 && spread == 0 {
 			continue
@@ -199,7 +195,7 @@ func (p *gang) outlook(s *State, job int) (now plan, is outlook) {
 		v.reach(k.gpus, steps, packed, spread, s.Now)
 		least, most = min(least, v.least), min(most, v.most)
 	}
-	if k.gpus > 1 && types > 1 && len(p.lanes) <= maxMixedTypes {
+	if k.gpus > 1 && len(p.lanes) <= maxMixedTypes {
 		p.mixtures(s, job, class, f.idle, &now)
 	}
 	switch {
@@ -228,8 +224,7 @@ func (v *prospect) reach(n int, steps, packed, spread, now float64) {
 	} else { // the job may get no reservation; if it gets one, later jobs wait for its end
 		v.finish = v.start + steps/fastest
 	}
-	v.ahead = v.early.take(n, now) + steps/fastest
-	v.least = v.ahead
+	v.least = v.early.take(n, now) + steps/fastest
 }
 
 // reserve records what the plan reserves for a job that does not start, or nothing. ok is false if it is not known
@@ -253,7 +248,7 @@ func (f *forecast) reserve(n int, is outlook, least, most, now float64) (ok bool
 			v.late.undo()
 		}
 		if certain {
-			v.early.give(n, v.ahead)
+			v.early.give(n, v.least)
 		} else {
 			v.early.undo()
 		}

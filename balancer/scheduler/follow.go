@@ -16,7 +16,7 @@ func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
 	if !slices.IsSortedFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Arrival, b.Arrival) }) {
 		return errors.New("the bound of waiting times follows policy easy: got jobs in another order than that of their arrival")
 	}
-	p.rates = make([]float64, len(w.Jobs))
+	p.rates = p.topSpeeds(c, w, s)
 	if err := p.shadow.reset(c, w, s, p.rates); err != nil {
 		return err
 	}
@@ -26,12 +26,8 @@ func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
 	p.order.reset(&p.shapes, false)
 	p.order.tally()
 	p.resetSwap(w)
-	for i := range w.Jobs {
+	for i := range p.due {
 		p.due[i] = math.Inf(1)
-		j := &w.Jobs[i]
-		if p.rates[i] = fastestSpeed(c, j, s); p.mixed(i) {
-			p.rates[i] = float64(j.GPUs) * slowestSpeed(c, j, s)
-		}
 	}
 	p.save = 0
 	for k := range w.Kinds {

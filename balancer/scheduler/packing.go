@@ -112,7 +112,6 @@ func (p *packing) solve(nodes int) (value, bound float64) {
 		}
 	}
 	p.nodes = nodes
-	p.nodes = nodes
 	bound = p.dual()
 	p.taken = append(p.taken[:0], make([]int, len(p.value))...)
 	value = p.fill(p.taken, p.price)

@@ -298,6 +298,19 @@ func fastestSpeed(c *Cluster, j *Job, s Speeds) (best float64) {
 	return best
 }
 
+// topSpeeds returns by job the [fastestSpeed] in steps/s. A job that does not fit on GPUs of one type has the speed of
+// as many GPUs of its slowest type. Call reset first.
+func (p *placer) topSpeeds(c *Cluster, w *Workload, s Speeds) []float64 {
+	rates := make([]float64, len(w.Jobs))
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		if rates[i] = fastestSpeed(c, j, s); p.mixed(i) {
+			rates[i] = float64(j.GPUs) * slowestSpeed(c, j, s)
+		}
+	}
+	return rates
+}
+
 // slowestSpeed returns the speed of a job on one GPU of its slowest type, in steps/s. It returns 0 if the job does not
 // run on any type.
 func slowestSpeed(c *Cluster, j *Job, s Speeds) float64 {

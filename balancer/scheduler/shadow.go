@@ -307,7 +307,7 @@ func (v *shadow) start(s *State, job int, on []int) {
 	gpus := append([]int(nil), on...)
 	r.started, r.runs, r.since, r.speed = true, true, st.Now, st.Rate(job, gpus, -1)
 	r.guess, r.total = st.Remaining[job], v.total(s, job)
-	i, _ := v.find(job)
+	i, _ := slices.BinarySearch(st.Queue, job)
 	st.Queue = cut(st.Queue, i)
 	st.Running = append(roomy(st.Running, v.running), Running{Job: job, GPUs: gpus, Since: st.Now, Speed: r.speed,
 		Remaining: r.guess, Ready: st.Now, Leaves: math.Inf(1), Partner: -1, Order: v.journal.Start(job)})
@@ -345,22 +345,8 @@ func (v *shadow) fail(job int) {
 	v.enqueue(job)
 }
 
-// find returns the index of a job in the queue, or the index that it would have.
-func (v *shadow) find(job int) (i int, ok bool) {
-	q := v.state.Queue
-	low, high := 0, len(q)
-	for low < high {
-		if mid := (low + high) / 2; q[mid] < job {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low, low < len(q) && q[low] == job
-}
-
 func (v *shadow) enqueue(job int) {
-	i, _ := v.find(job)
+	i, _ := slices.BinarySearch(v.state.Queue, job)
 	q := append(roomy(v.state.Queue, v.queue), job)
 	copy(q[i+1:], q[i:])
 	q[i], v.state.Queue = job, q

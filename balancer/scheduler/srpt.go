@@ -21,13 +21,7 @@ func (p *srpt) Name() string { return "srpt" }
 func (p *srpt) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.reset(c, w, s)
 	p.order.reset(&p.shapes, false)
-	p.seconds, p.rates = make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
-	for i := range w.Jobs {
-		j := &w.Jobs[i]
-		if p.rates[i] = fastestSpeed(c, j, s); p.mixed(i) {
-			p.rates[i] = float64(j.GPUs) * slowestSpeed(c, j, s)
-		}
-	}
+	p.seconds, p.rates = make([]float64, len(w.Jobs)), p.topSpeeds(c, w, s)
 	return nil
 }
 
@@ -49,7 +43,7 @@ func (p *srpt) Decide(s *State) Action {
 		return p.seconds[job], true
 	})
 	p.begin()
-	nobody := false // true: no running job can be stopped for this job, nor for a longer one
+	nobody := false // whether no running job can be stopped for this job or for a longer one
 	for p.order.merge(); p.order.more(); {
 		if class := p.order.heads[0].class; p.asked.none(class) && (nobody || p.stays.none(class)) {
 			p.order.skip()

@@ -121,7 +121,7 @@ func WhyWaits(p Policy, s *State, job int) string {
 }
 
 // Account computes the free CPU cores and memory on the machines of GPUs. It always sums the requests of all jobs, so
-// that rounding errors do not accumulate. Who changes OnGPU calls it; policies do not.
+// that rounding errors do not accumulate. Code that changes OnGPU must call it; policies must not.
 func (s *State) Account(gpus []int) {
 	for i, g := range gpus {
 		m := s.Cluster.GPUs[g].Machine
