@@ -161,7 +161,7 @@ func TestTheControlPlaneIsClosed(t *testing.T) {
 	second.end(t, exit.Terminated, "saved") // of the signal to another rank
 }
 
-// strangers are programs without the token, by name: what each one does on a connection (rows S1 to S3 of
+// strangers contains, by name, what programs without the token do on a connection (rows S1 to S3 of
 // docs/reliability.md).
 var strangers = map[string]func(conn net.Conn){
 	"connect": func(net.Conn) {},
