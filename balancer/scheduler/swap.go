@@ -7,8 +7,8 @@ import (
 
 // swaps records the results of [bounded.swap] during one decision, by class of the jobs that wait. In a class, a job
 // with larger demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. Its list is
-// in the order of GPU time, so running jobs that do not yield to a job do not yield to later ones. If the demands of a class can be
-// ordered, and a lack of GPUs refuses its jobs, swap tries few of them. It tries one job of each shape
+// in the order of GPU time, so running jobs that do not yield to a job do not yield to later ones. If the demands of a
+// class can be ordered, and a lack of GPUs refuses its jobs, swap tries few of them. It tries one job of each shape
 //
 //   - if the jobs that yield lack CPU cores or memory, or the job does not fit on GPUs of one type
 //   - if the demands cannot be ordered: more CPU cores and less memory than another shape
