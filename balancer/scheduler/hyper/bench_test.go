@@ -87,7 +87,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// TestCapacityTable prints the table of docs/benchmarks/scheduling.md, and checks each row against the theory.
+// TestCapacityTable prints the table of the package comment with more rows, and checks each row against the theory.
 func TestCapacityTable(t *testing.T) {
 	needtest.Large.Need(t, "takes a minute")
 	for _, d := range []int{1000, 2000, Dimension} {

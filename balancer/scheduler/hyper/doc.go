@@ -52,8 +52,25 @@
 //
 // # Cost and memory
 //
-// Operations on vectors do not allocate memory. docs/benchmarks/scheduling.md lists their times, and compares the
-// capacity with theory.
+// Operations on vectors do not allocate memory. With 10,000 dimensions, binding two vectors takes 109 ns, a similarity
+// 200 ns, and unbinding a role and searching 64 items 16 us. Learning a placement takes 6.3 us, and computing the 277
+// features of a state with 16 GPUs and 8 jobs takes 3.6 us (go test -bench . in hyper and features; AMD EPYC, Zen 5,
+// 2 cores, other programs running, 2026-11-23).
+//
+// A query of a bundle is correct if a member is more similar to the bundle than each of 100 unrelated vectors. The
+// fractions of correct queries agree with theory (TestCapacityTable; 2,000 queries, standard error at most 0.011):
+//
+//	dimension  members  theory  measured
+//	1,000      51       0.8328  0.8305
+//	2,000      101      0.8342  0.8195
+//	10,000     201      0.9976  0.9965
+//	10,000     401      0.9125  0.9060
+//
+// With 10,000 dimensions and the default window of 256 placements, almost all queries are correct.
+//
+// After an [Affinity] had observed 300 jobs of the default cluster, it scored 200 jobs of another seed. A score should
+// be positive exactly if the job reaches at least 75 % of its highest speed on this type: 95.3 % of the signs are
+// correct (TestScoresOfUnseenJobs; 20 pairs of seeds).
 //
 // # Sources
 //
