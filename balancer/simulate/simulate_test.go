@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// full plays all cases with all seeds and prints the table of docs/benchmarks/balancing.md; CI plays a part of it.
+// full plays all cases with all seeds and prints a table; CI plays a part of them.
 var (
 	full = flag.Bool("simulate.full", false, "every case, and print the table")
 	only = flag.Int("simulate.ranks", 0, "only cases with this number of ranks")
@@ -106,8 +106,8 @@ func lastQuarter(res *simulate.Result) float64 {
 	return res.LastQuarterShareOfOracle
 }
 
-// cases are those of the table in docs/benchmarks/balancing.md. The slowest of many ranks is some standard errors above
-// the mean, so much noise takes many steps, and so do tiles of many ranks, which are found one after the other.
+// cases are those of TestHybridComesNearTheOracle. The slowest of many ranks is some standard errors above the mean, so
+// much noise takes many steps, and so do tiles of many ranks, which are found one after the other.
 var cases = []struct {
 	ranks int
 	noise float64
