@@ -288,8 +288,8 @@ func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 		}
 		return o.stdout
 	}
-	table, _, _ := strings.Cut(run("schedule compare --input cluster.toml --input jobs.csv --default jobs.network=0",
-		"--device", "reference"), "\n\n")
+	table, _, _ := strings.Cut(run("schedule compare --input cluster.toml --input jobs.csv --default jobs.network=0"+
+		" --policy fcfs,srpt,gang,dqn", "--device", "reference"), "\n\n")
 	_, after, _ := strings.Cut(run("schedule ingest cluster.toml jobs.csv"), "\njob  ")
 	jobs, _, _ := strings.Cut(after, "\n\n")
 	for name, change := range map[string][]string{"cluster.toml": {`gpu_type = "V100"`, `gpu_type = "V101"`},
