@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// averageSuffix is the end of the names of averages in optimizer.safetensors.
+// averageSuffix is the suffix of the names of averaged tensors in optimizer.safetensors.
 const averageSuffix = ".ema"
 
-// AverageName returns the name of a tensor's average in optimizer.safetensors. tensor is a name in model.safetensors.
-// Frozen parameters and frozen statistics have no average.
+// AverageName returns the name in optimizer.safetensors of the average of a tensor. The parameter tensor is the
+// tensor's name in model.safetensors. Frozen parameters and frozen statistics have no average.
 func AverageName(tensor string) string { return tensor + averageSuffix }
 
 // IsAverage reports whether the tensor is the average of another tensor.

@@ -20,8 +20,8 @@ type Compared struct {
 
 // Gap is a range of steps that no comparison covers.
 type Gap struct {
-	After  int64  `json:"after"` // the step before the first one
-	To     int64  `json:"to"`    // the last one
+	After  int64  `json:"after"` // the step before the first step of the range
+	To     int64  `json:"to"`    // the last step of the range
 	Reason string `json:"reason"`
 }
 
@@ -55,7 +55,8 @@ func (s *State) SetCompared(c Compared) error {
 	return nil
 }
 
-// AllGaps returns the ranges of steps up to the state's own that no comparison covers, ascending.
+// AllGaps returns the ranges of steps that no comparison covers, in ascending order. The last range may end with the
+// step of the state.
 func (s State) AllGaps() []Gap {
 	c, ok := s.Compared()
 	open := Gap{After: c.Step, To: s.Step, Reason: GapLost}
@@ -76,14 +77,14 @@ func (s State) AllGaps() []Gap {
 	return append(gaps, open)
 }
 
-// Uncompared reports that a run of several ranks saved the state without a comparison, because a rank was lost. after
-// is the step of the last comparison.
+// Uncompared reports that a run of several ranks saved the state without a comparison, because a rank was lost. The
+// result after is the step of the last comparison.
 func (s State) Uncompared() (after int64, yes bool) {
 	c, ok := s.Compared()
 	return c.Step, ok && c.Ranks > 1 && c.Step < s.Step
 }
 
-// DescribeCompared describes in a sentence how far comparisons cover the state.
+// DescribeCompared returns a sentence that states which steps comparisons cover.
 func (s State) DescribeCompared() string {
 	c, ok := s.Compared()
 	var parts []string

@@ -59,8 +59,8 @@ func (e *IOError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path,
 // Unwrap returns the error of the system.
 func (e *IOError) Unwrap() error { return e.Err }
 
-// AlteredError reports that the data of a tensor, when it was written, differed from the data that the ranks compared.
-// The memory of the process has changed in between. Nothing was saved.
+// AlteredError reports that the data of a tensor changed in memory after the ranks compared it and before it was
+// written. Nothing was saved.
 type AlteredError struct {
 	Tensor    string
 	Got, Want uint32 // CRC-32C
@@ -79,8 +79,8 @@ func ioError(op, path string, err error) error {
 	return &IOError{Op: op, Path: path, Err: err}
 }
 
-// Difference is a tensor or a setting that differs between a file and a model. If the file or the model lacks it, its
-// field is empty.
+// Difference is a tensor or a setting that differs between a file and a model. If the file lacks it, File is empty. If
+// the model lacks it, Model is empty.
 type Difference struct {
 	Name  string
 	File  string // in the file: element type and shape of a tensor, value of a setting

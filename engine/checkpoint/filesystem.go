@@ -12,7 +12,7 @@ import (
 )
 
 // fileSystem contains the operations of this package on files in a folder. Names are relative to the folder. The
-// interface is small, so that a test can stop it between any two operations.
+// interface is small, so that a test can simulate a crash between any two operations.
 type fileSystem interface {
 	Mkdir(name string) error
 	Create(name string) (writeFile, error) // returns an error if name exists
@@ -123,7 +123,7 @@ func removeTree(fsys fileSystem, name string) error {
 	return fsys.Remove(name)
 }
 
-// replaceFile replaces the contents of file name by text atomically, and flushes them to disk.
+// replaceFile atomically replaces the contents of the named file with text, and flushes them to disk.
 func replaceFile(fsys fileSystem, name string, text []byte) error {
 	temporary := "." + name + temporarySuffix
 	if err := removeTree(fsys, temporary); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// IndexSuffix is the end of the name of an index. An index is a JSON file that lists the safetensors files of a model
-// and their tensors. The library transformers writes it for large models.
+// IndexSuffix is the suffix of the file name of an index. An index is a JSON file that lists the safetensors files of a
+// model and their tensors. The library transformers writes it for large models.
 const IndexSuffix = ".safetensors.index.json"
 
 const (

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Names in a folder of checkpoints. A name with a leading dot is left from a crash and is never loaded.
+// Names in a folder of checkpoints. A crash may leave files or folders whose names begin with a dot. They are never
+// loaded.
 const (
 	stepPrefix      = "step-"
 	replacedSuffix  = ".old" // older checkpoint of the same step, used until the new one has its final name
@@ -41,7 +42,7 @@ func StepOf(name string) (step int64, ok bool) {
 // Unfinished returns the name of a folder for an unfinished copy of a checkpoint. Open removes such folders.
 func Unfinished(name string) string { return savingPrefix + name }
 
-// candidate is a folder with the name of a checkpoint.
+// candidate is a folder that may be a checkpoint, because its name has the form of StepName.
 type candidate struct {
 	name     string
 	step     int64
@@ -120,7 +121,7 @@ func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	return latest(fsys, dir)
 }
 
-// Latest is the function Latest for the folder of the Store, with Options.Watch.
+// Latest does the same as the function Latest, for the folder of the Store. It calls Options.Watch for each operation.
 func (s *Store) Latest() (*Checkpoint, []Skipped, error) {
 	if err := refuseQuarantined(s.dir); err != nil {
 		return nil, nil, err

@@ -6,9 +6,10 @@ import (
 	"io/fs"
 )
 
-// PeekState returns the state of a checkpoint without loading its tensors. dir is a checkpoint, or a folder of
-// checkpoints, of which PeekState uses the newest one. PeekState verifies only the state, so Latest may choose an older
-// checkpoint. Errors: ErrNone if no checkpoint has a valid state, *IOError.
+// PeekState returns the state of a checkpoint without loading its tensors. The parameter dir is the path of a
+// checkpoint or of a folder of checkpoints. In a folder of checkpoints, PeekState uses the newest one with a valid
+// state. It does not verify tensors, so Latest may choose an older checkpoint. Errors: ErrNone if no checkpoint has a
+// valid state, *IOError.
 func PeekState(dir string) (State, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {

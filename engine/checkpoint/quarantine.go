@@ -23,7 +23,7 @@ type Quarantine struct {
 	Checkpoints []string `json:"checkpoints"` // names of the checkpoints, newest first
 }
 
-// Quarantine hides all checkpoints of steps after step from Latest, because they may contain wrong values. It moves
+// Quarantine hides all checkpoints after the given step from Latest, because they may contain wrong values. It moves
 // them into a new folder quarantined-1, quarantined-2, …, together with a file that contains the reason, and returns
 // their names. The folder is never removed. For its checkpoints, Load and Verify return an error with the reason. If
 // `best` names one of them, Quarantine removes `best`.

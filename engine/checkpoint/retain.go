@@ -9,7 +9,7 @@ import (
 )
 
 // retain removes old checkpoints. It keeps the newest Options.Keep ones, the best one, and the checkpoint named newest,
-// which was just saved. Damaged checkpoints do not count.
+// which was just saved. Damaged checkpoints do not count towards Options.Keep.
 func (s *Store) retain(newest string) (removed []string, err error) {
 	best, err := readPointer(s.fsys, bestFile)
 	if err != nil {
@@ -39,10 +39,11 @@ func (s *Store) retain(newest string) (removed []string, err error) {
 	return removed, errors.Join(faults...)
 }
 
-// looksComplete checks a checkpoint without reading its tensors.
+// looksComplete reports whether a checkpoint appears to be complete. It does not read tensors.
 func (s *Store) looksComplete(c candidate) bool { return incomplete(s.fsys, c) == nil }
 
-// incomplete returns a reason why a checkpoint cannot be complete, based on its manifest and the sizes of its files.
+// incomplete returns the reason why a checkpoint is not complete, or nil. It reads only the manifest and the sizes of
+// the files.
 func incomplete(fsys fileSystem, c candidate) error {
 	m, err := readManifest(fsys, c.name, c.name)
 	if err != nil {
@@ -71,7 +72,7 @@ func Incomplete(root *os.Root) error {
 	return incomplete(folder{root}, list[0])
 }
 
-// SetAside hides all checkpoints of steps after step from Latest. It moves them into a new folder superseded-1,
+// SetAside hides all checkpoints after the given step from Latest. It moves them into a new folder superseded-1,
 // superseded-2, …, which is never removed, and returns their names.
 //
 // A run that resumes from a checkpoint, or rolls back to one, must call SetAside with the step of this checkpoint
@@ -122,7 +123,7 @@ func (s *Store) forgetBest(list []candidate) error {
 	return err
 }
 
-// freshFolder creates the first folder of prefix1, prefix2, … that does not exist.
+// freshFolder creates a folder called prefix1, prefix2, …. It uses the first name that does not exist yet.
 func (s *Store) freshFolder(prefix string) (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s%d", prefix, n)

@@ -22,7 +22,7 @@ const (
 )
 
 // elementTypes lists the element types that files may contain. If the engine cannot compute in a type, the type has no
-// tensor.DType. Such types are permitted because weights of other programs contain them (masks, token tables).
+// tensor.DType. The list includes such types because weights of other programs contain them (masks, token tables).
 var elementTypes = []struct {
 	wire  string
 	dtype tensor.DType

@@ -107,7 +107,7 @@ func (s *scanner) expect(want byte) error {
 	return nil
 }
 
-// sequence reads the bracket open, elements separated by commas, and the bracket close.
+// sequence reads elements that are separated by commas and enclosed in the given brackets.
 func (s *scanner) sequence(open, close byte, element func() error) error {
 	if err := s.expect(open); err != nil {
 		return err

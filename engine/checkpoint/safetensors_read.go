@@ -184,12 +184,12 @@ func (f *File) Check(want []Info) error {
 type Model interface {
 	// Each calls f for every tensor of the model.
 	Each(f func(name string, dtype tensor.DType, shape tensor.Shape))
-	// Fill sets every tensor to the value that read writes to dst.
+	// Fill calls read for every tensor, and sets the tensor to the data that read writes to dst.
 	Fill(read func(name string, dst []byte) error) error
 }
 
-// Load compares the tensors of the file with those of m. It then sets the tensors of m to the values that read returns.
-// read is ReadInto, or ReadAverage of a checkpoint. If the tensors differ, Load does not change m and returns a
+// Load compares the tensors of the file with those of m. It then fills the tensors of m with the function read, which
+// is ReadInto, or ReadAverage of a checkpoint. If the tensors differ, Load does not change m and returns a
 // *MismatchError.
 func (f *File) Load(m Model, read func(name string, dst []byte) error) error {
 	var want []Info

@@ -54,7 +54,7 @@ type LossScale struct {
 // the strings "NaN", "+Inf" and "-Inf".
 type Float float64
 
-// MarshalJSON writes the shortest number from which parsing restores v exactly.
+// MarshalJSON writes the shortest number that parses to exactly the value of f.
 func (f Float) MarshalJSON() ([]byte, error) {
 	v := float64(f)
 	text := strconv.FormatFloat(v, 'g', -1, 64)

@@ -121,7 +121,8 @@ func (v *verifier) note(err error) error {
 	return err
 }
 
-// file verifies one file of a checkpoint. If listed is set, want is its entry in the manifest.
+// file verifies one file of a checkpoint. If the manifest has an entry for the file, listed is true and want is the
+// entry.
 func (v *verifier) file(name string, want fileSum, listed bool) error {
 	path := v.Path
 	label := filepath.Join(path, name)
@@ -239,7 +240,7 @@ func (v *verifier) tensors(f *File) error {
 
 // notFinite describes the NaN and infinite values of a tensor.
 type notFinite struct {
-	count, first int64 // number of such elements, index of the first one
+	count, first int64 // number of these elements; index of the first of them
 	value        float64
 }
 
@@ -259,8 +260,8 @@ func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
 	return crc, bad, nil
 }
 
-// add examines the numbers in p, the first of which is element at of the tensor. A number is finite unless all bits of
-// its exponent are set.
+// add examines the numbers in p. The first of them is the element of the tensor at index at. A number is finite unless
+// all bits of its exponent are set.
 func (b *notFinite) add(p []byte, d tensor.DType, at int64) {
 	size := int(d.Size())
 	for i := 0; i+size <= len(p); i += size {

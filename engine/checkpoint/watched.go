@@ -5,7 +5,7 @@ import (
 )
 
 // Sizes of the operations of a watched folder, in bytes. At 1 MB/s, a flush takes 8 s. With larger values, a slow disk
-// looks like a disk that does not respond. With smaller values, a disk with seek times writes more slowly.
+// looks like a disk that does not respond. With smaller values, a hard disk spends more time on seeks.
 const (
 	largestWrite = 1 << 20
 	largestFlush = 8 << 20

@@ -16,17 +16,17 @@
 //	step-00001234/MANIFEST                written last: a checkpoint without it is not complete
 //	latest                                name of the newest checkpoint
 //	best                                  name of the best checkpoint
-//	owner                                 ID of the run and of the process that write
+//	owner                                 IDs of the run and of the process that may write
 //	step-00001234/MANIFEST.superseded     of a hidden checkpoint: the run resumed from an earlier step
 //	step-00001234/MANIFEST.quarantined    of a hidden checkpoint: its values may be wrong
 //
-// S3 shows an object only when it is complete. MANIFEST is the last object of a checkpoint to be written, and the first
-// one to be removed. Readers therefore see only complete checkpoints. Download stores the files in a hidden folder,
-// checks the SHA-256 of each file, and then renames the folder.
+// S3 shows an object only when it is complete. A writer uploads MANIFEST after all other objects of a checkpoint, and
+// removes MANIFEST before all others. Readers therefore see only complete checkpoints. Download stores the files in a
+// hidden folder, checks the SHA-256 of each file, and then renames the folder.
 //
 // # Owner
 //
-// Claim writes `owner` by a conditional request. A process that has claimed the folder reads `owner` before each
+// Claim writes the object `owner` with a conditional request. After that, the process reads `owner` again before each
 // upload, removal and change. It stops with a *TakenError if another process has claimed the folder since then. Steps
 // leaves out checkpoints after the one that `latest` names.
 //

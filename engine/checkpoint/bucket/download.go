@@ -18,14 +18,15 @@ import (
 const (
 	readBytes   = 8 << 20
 	readsAtOnce = 8
-	// lockFile is the file in a folder of checkpoints that a download locks. Package checkpoint ignores hidden names.
+	// lockFile is a hidden file in the folder of checkpoints. Each download locks it. Package checkpoint ignores hidden
+	// names.
 	lockFile = ".download.lock"
 )
 
-// Download downloads the checkpoint of a step to a folder of checkpoints, and returns its path. It verifies all bytes
-// with the hashes of the manifest before the checkpoint appears in the folder. It replaces another checkpoint of the
-// step. If the folder already has the same checkpoint, Download only verifies it. Processes that download to the same
-// folder wait for each other.
+// Download copies the checkpoint of a step from the bucket to dir, a local folder of checkpoints. It returns the path
+// of the copy. It verifies all bytes with the hashes of the manifest before the checkpoint appears in dir. If dir has a
+// different checkpoint of this step, Download replaces it. If dir already has the same checkpoint, Download only
+// verifies it. Processes that download to the same folder wait for each other.
 func (f *Folder) Download(ctx context.Context, step int64, dir string) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

@@ -16,7 +16,7 @@ const (
 	latestFile   = "latest"
 	bestFile     = "best"
 	ownerFile    = "owner"
-	mostName     = 1 << 10 // limit for latest, best and owner, bytes
+	mostName     = 1 << 10 // largest size of the objects latest, best and owner, bytes
 	mostManifest = 64 << 20
 )
 
@@ -69,7 +69,7 @@ func (f *Folder) complete(ctx context.Context) (steps []int64, all map[int64][]o
 	return steps, all, nil
 }
 
-// pointer returns the contents of `latest` or `best`, or "".
+// pointer returns the contents of `latest` or `best`, or "" if the object does not exist.
 func (f *Folder) pointer(ctx context.Context, file string) (string, error) {
 	text, err := f.client.Read(ctx, f.name.Join(file), mostName)
 	if errors.Is(err, fs.ErrNotExist) {

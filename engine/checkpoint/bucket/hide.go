@@ -45,8 +45,8 @@ func (f *Folder) Hide(ctx context.Context, step int64, reason string) error {
 	return nil
 }
 
-// Rewind makes step the newest one, because the run resumes from it. It hides the checkpoints of later steps, so that
-// no run can resume from them.
+// Rewind makes the checkpoint of step the newest one, because the run resumes from it. Rewind hides the checkpoints of
+// later steps, so that no run can resume from them.
 func (f *Folder) Rewind(ctx context.Context, step int64) error {
 	steps, _, err := f.complete(ctx)
 	if err != nil {

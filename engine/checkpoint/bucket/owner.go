@@ -56,8 +56,9 @@ func (f *Folder) owner(ctx context.Context) (o owner, text []byte, etag string, 
 	return o, text, etag, err
 }
 
-// Claim makes this process the only one that writes to the folder. before is the result of Owner, on which the caller's
-// decision was based. If another run has claimed the folder since then, the error is a *TakenError.
+// Claim makes this process the only one that writes to the folder. The parameter before is the earlier result of Owner,
+// on which the caller based its decision. If another run has claimed the folder since then, Claim returns a
+// *TakenError.
 func (f *Folder) Claim(ctx context.Context, run, before string) error {
 	text, err := json.Marshal(owner{run, rand.Text()})
 	if err != nil {
@@ -76,7 +77,8 @@ func (f *Folder) Claim(ctx context.Context, run, before string) error {
 		if err != nil && !errors.Is(err, objects.ErrReplaced) {
 			return err
 		}
-		// Some servers ignore the condition, and the response to a first attempt may have been lost.
+		// Read `owner` back. Some servers ignore the condition, and if the response to a successful request was lost,
+		// its repetition fails.
 		_, got, _, readErr := f.owner(ctx)
 		switch {
 		case readErr != nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects"
 )
 
-// upload stores an open checkpoint. newest is false if the bucket has a checkpoint of a later step.
+// upload stores an open checkpoint in the bucket. If newest is true, it also updates `latest`.
 func (f *Folder) upload(ctx context.Context, c *opened, newest bool) error {
 	if err := f.check(ctx); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (f *Folder) upload(ctx context.Context, c *opened, newest bool) error {
 	return f.pointBest(ctx, c)
 }
 
-// stored reports whether the folder has the same checkpoint.
+// stored reports whether the folder already has the checkpoint c.
 func (f *Folder) stored(ctx context.Context, c *opened) (bool, error) {
 	there, err := f.Manifest(ctx, c.step)
 	if err != nil || there == nil || !bytes.Equal(there, c.manifest) {
@@ -87,8 +87,8 @@ func (f *Folder) point(ctx context.Context, file string, step int64) error {
 	return f.client.PutBytes(ctx, f.name.Join(file), []byte(checkpoint.StepName(step)+"\n"))
 }
 
-// pointBest stores the name of the best checkpoint, as the folder of c now names it, if this checkpoint is in the
-// bucket.
+// pointBest reads which checkpoint is now the best one in the local folder of c. If this checkpoint is in the bucket,
+// pointBest stores its name in `best`.
 func (f *Folder) pointBest(ctx context.Context, c *opened) error {
 	best, ok := localBest(c.path)
 	if !ok {
@@ -106,7 +106,7 @@ func (f *Folder) pointBest(ctx context.Context, c *opened) error {
 	return f.point(ctx, bestFile, best)
 }
 
-// localBest returns the step that `best` names in the folder of a checkpoint.
+// localBest returns the step of the best checkpoint in the local folder that contains the checkpoint at path.
 func localBest(path string) (step int64, ok bool) {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), bestFile))
 	if err != nil {
@@ -115,9 +115,9 @@ func localBest(path string) (step int64, ok bool) {
 	return checkpoint.StepOf(strings.TrimSpace(string(text)))
 }
 
-// retain removes old checkpoints. Of the steps up to newest, it keeps the newest keep ones and the best one.
-// Checkpoints of later steps are hidden, because the run resumed from an earlier step. They are kept until the run
-// passes their steps.
+// retain removes old checkpoints. Up to the step newest, it keeps the best checkpoint and the last few; the parameter
+// keep is their number. Later checkpoints are hidden, because the run resumed from an earlier step. They remain until
+// the run passes their steps.
 func (f *Folder) retain(ctx context.Context, newest int64, keep int) error {
 	steps, all, err := f.complete(ctx)
 	if err != nil {

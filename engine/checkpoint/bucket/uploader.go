@@ -75,8 +75,8 @@ func NewUploader(folder *Folder, o Options) *Uploader {
 // Folder returns the folder to which the Uploader uploads.
 func (u *Uploader) Folder() *Folder { return u.folder }
 
-// Saved uploads the checkpoint at path in the background. It replaces a waiting checkpoint, unless that one is the
-// best.
+// Saved uploads the checkpoint at path in the background. If another checkpoint still waits, the new one replaces it,
+// unless the waiting one is the best.
 func (u *Uploader) Saved(path string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -123,7 +123,7 @@ func (u *Uploader) RolledBack(step int64) {
 	u.nudge()
 }
 
-// Cancel cancels the uploads of checkpoints. match selects them by step and manifest.
+// Cancel cancels the upload of each checkpoint for which match returns true.
 func (u *Uploader) Cancel(match func(step int64, manifest []byte) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -185,7 +185,7 @@ func (u *Uploader) take() job {
 }
 
 // settle records the result of a job. After a failed upload, the checkpoint waits for another attempt, unless a newer
-// one waits. again is false if no further attempt is necessary.
+// one waits. The result again is false if no further attempt is necessary.
 func (u *Uploader) settle(j job, err error) (again bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -224,7 +224,7 @@ func (u *Uploader) settle(j job, err error) (again bool) {
 	return err != nil && !u.dropped && u.taken == nil
 }
 
-// failedForGood reports whether err means that another process writes to the folder. In this case, it discards all
+// failedForGood reports whether err means that another process writes to the folder. If so, failedForGood discards all
 // waiting checkpoints. The caller must hold the lock.
 func (u *Uploader) failedForGood(err error) bool {
 	if !errors.As(err, new(*TakenError)) {
