@@ -22,7 +22,7 @@ type Kind struct {
 	// Options returns a new struct with the keys that only this kind has. Options is nil if there are no such keys.
 	Options func() Options
 	Data    DataTraits // traits of a data set; unused for other kinds
-	// Defaults are defaults of common keys, of any table, that apply if this kind is selected.
+	// Defaults contains defaults of common keys in any table. They apply if this kind is selected.
 	Defaults []DefaultValue
 	// Samples is the type of the samples that a model reads or a data set contains. A model trains only on data sets
 	// with the same type.
@@ -36,7 +36,8 @@ type Samples string
 const (
 	Images Samples = "" // labelled images
 	Tokens Samples = "tokens"
-	// AnySamples is the type of a data set that has the samples that the model reads.
+	// AnySamples is the type of a data set that can provide any type of samples. It provides the type that the model
+	// reads.
 	AnySamples Samples = "any"
 )
 
@@ -64,7 +65,7 @@ type DataTraits struct {
 	Flip              bool
 }
 
-// choosers maps tables to keys. If the keys of a table depend on a kind, this key selects the kind.
+// choosers maps each table whose keys depend on a kind to the key that selects the kind.
 var choosers = map[string]string{"model": "model.name", "data": "data.dataset", "balance": "balance.policy"}
 
 func (k Kind) options() Options {
@@ -205,7 +206,7 @@ func (cat Catalog) kinds(table string) []Kind {
 	return nil
 }
 
-// owners returns the names of the kinds of a table that have their own key with name key.
+// owners returns the names of those kinds of a table whose own keys include key.
 func (cat Catalog) owners(table, key string) []string {
 	var have []string
 	for _, kind := range cat.kinds(table) {

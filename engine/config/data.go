@@ -36,8 +36,8 @@ type Data struct {
 
 	Samples Samples // type of the samples; not a key
 
-	// All opens Path for evaluation only: the samples of the evaluation part if the data set has one, otherwise all
-	// samples. Not a key.
+	// If All is true, Path is opened for evaluation only: the evaluation part if the data set has one, otherwise all
+	// samples. All is not a key.
 	All bool
 
 	traits DataTraits // traits of the data set

@@ -2,7 +2,7 @@ package config
 
 // DataInput contains the keys of table [data] that select samples and describe their files.
 type DataInput struct {
-	ValPath         string // evaluation samples; "": those of Path, found by name, or else split off
+	ValPath         string // path of evaluation samples; "": a part of Path with a known name, or else a split of Path
 	FollowLinks     bool   // follow links that leave a folder of data
 	ClassNames      string // file of class names; "": names in the data or next to it
 	MaxClasses      int    // 0: all

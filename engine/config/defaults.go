@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// DefaultValue is a default that a key has instead of its usual default if all needs are met. A need may name any key
-// that has no such defaults, and keys that precede this one in the order of the file.
+// DefaultValue replaces the usual default of a key if all needs are met. A need may name a key that has no
+// DefaultValue, or a key that precedes this one in the order of the file.
 type DefaultValue struct {
 	Key   string // full dotted key
 	Value any    // value in the type of the key's field
 	Needs []Need
 }
 
-// If gives the key another default if all needs are met. If the needs of several defaults are met, the first one
-// applies.
+// If adds a default that replaces the usual default of the key if all needs are met. If the needs of several defaults
+// are met, the first one applies.
 func (k Key) If(value any, needs ...Need) Key {
 	k.defaults = append(slices.Clip(k.defaults), DefaultValue{Value: value, Needs: needs})
 	return k
@@ -43,8 +43,8 @@ func (d DataTraits) defaults() (all []DefaultValue) {
 // allDefaults returns all defaults that a kind determines, for keys of any table.
 func (k Kind) allDefaults() []DefaultValue { return append(k.Data.defaults(), k.Defaults...) }
 
-// fillDefaults sets the keys whose default depends on other keys, unless given returns true for the key. kinds are the
-// selected model, data set and policy. Their defaults take precedence over those of the keys.
+// fillDefaults sets the keys whose default depends on other keys, unless given returns true for the key. The parameter
+// kinds contains the selected model, data set and policy. Their defaults take precedence over those of the keys.
 func (c *Config) fillDefaults(given func(key string) bool, kinds ...Kind) {
 	tables := c.tables()
 	values, _ := flat(tables)
@@ -72,7 +72,7 @@ func (c *Config) fillDefaults(given func(key string) bool, kinds ...Kind) {
 	}
 }
 
-// defaultsOf returns the defaults of the key itself. key is its full name.
+// defaultsOf returns the defaults of the key itself. The parameter key is its full name.
 func (k Key) defaultsOf(key string) []DefaultValue {
 	all := slices.Clone(k.defaults)
 	for i := range all {

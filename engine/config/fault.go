@@ -52,7 +52,7 @@ type Error struct {
 	More   int     // number of faults that Faults omits
 }
 
-// maxFaults is the maximum length of the list of faults, because a file that is not a configuration can have thousands.
+// maxFaults limits the list of faults, because a file that is not a configuration can have thousands of faults.
 const maxFaults = 100
 
 // Error returns the faults, one per line.
@@ -90,7 +90,7 @@ func nearest(text string, candidates []string) string {
 	return best
 }
 
-// leastPrefix is the minimum number of letters of an incomplete name.
+// leastPrefix is the minimum number of letters of an incomplete name for which nearest finds a key.
 const leastPrefix = 4
 
 func leafOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }

@@ -13,9 +13,9 @@ type Length struct {
 	Seconds       float64 // time limit; 0: none
 }
 
-// Silent declares that a span of steps, epochs, evaluations or seconds has no effect in a run that is shorter. why
-// completes the sentence "the run has N steps, so …". A span of 0 switches the key off. Each element of a list is a
-// span.
+// Silent marks a key whose value is a span of steps, epochs, evaluations or seconds. The key has no effect in a run
+// that is shorter than the span. The parameter why completes the sentence "the run has N steps, so …". A span of 0
+// switches the key off. Each element of a list is a span.
 func (k Key) Silent(why string) Key { k.silent = why; return k }
 
 // SilentAtEnd is Silent for a span that also has no effect in a run of exactly this length.

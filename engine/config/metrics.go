@@ -10,7 +10,7 @@ type Metrics struct {
 	Insecure  bool
 	CertFile  string
 	KeyFile   string
-	MaxBytes  int // of all files of records together; 0: no limit
+	MaxBytes  int // largest total size of all files of records; 0: no limit
 }
 
 // ServedBy reports whether a rank serves metrics.
@@ -41,15 +41,16 @@ const (
 	// lineFiles is the number of files of records that do not belong to a rank: decisions, events, communication,
 	// norms.
 	lineFiles = 4
-	// leastFileBytes is the smallest limit of a file. It has room for the records of about 80 steps.
+	// leastFileBytes is the smallest permitted size limit of a file. It is enough for the records of about 80 steps.
 	leastFileBytes = 64 << 10
 )
 
-// FileBytes returns the largest size of one file of records of a run with this number of ranks, in bytes, or 0 if there
-// is no limit. The files of a run have equal parts of MaxBytes. One part is for the file that replaces another one.
+// FileBytes returns the size limit of one file of records in bytes. The parameter ranks is the number of ranks of the
+// run. If there is no limit, FileBytes returns 0. MaxBytes is divided equally among the files of the run. One
+// additional part is reserved for the file that replaces another one.
 func (m *Metrics) FileBytes(ranks int) int { return m.MaxBytes / (max(ranks, 1) + lineFiles + 1) }
 
-// checkRanks refuses a limit that has no room for the files of all ranks.
+// checkRanks refuses a limit that is too small for the files of all ranks.
 func (m *Metrics) checkRanks(ranks int) *Fault {
 	f := unless(m.MaxBytes == 0 || m.FileBytes(ranks) >= leastFileBytes,
 		fmt.Sprintf("too small for the files of records of %d ranks", ranks),

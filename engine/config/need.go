@@ -103,7 +103,7 @@ type Ignorer interface {
 }
 
 // SampleIgnorer is implemented by the [Options] of data sets of type [AnySamples]. It states which keys of its table
-// the data set ignores if the model reads samples of one type.
+// the data set ignores if the model reads samples of type s.
 type SampleIgnorer interface {
 	IgnoresWith(s Samples) []string // names of the ignored keys, without the table
 }
@@ -124,7 +124,7 @@ func (u Unused) String() string {
 // Unused returns the keys that are set but have no effect because of the value of another key, in the order of the
 // file. It omits keys of the file that have their default value, because a file may contain every key.
 //
-// actual contains, by full dotted key, the values that the caller selected for keys with value "auto".
+// The parameter actual contains the values that the caller selected for keys with value "auto", by full dotted key.
 func (c *Config) Unused(actual map[string]string) (all []Unused) {
 	values, _ := c.flat()
 	for key, value := range actual {

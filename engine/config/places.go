@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// place is the meaning of a text key that names a place.
+// place checks a text that names a location: a file, a folder, objects of S3, a server or a host.
 type place func(text string) error
 
 // Path marks a key whose value is the path of a file or folder.

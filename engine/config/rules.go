@@ -17,7 +17,7 @@ type rule struct {
 
 var experimentName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
-// withValPath are the data sets of files whose evaluation samples may have another path.
+// withValPath lists the data sets whose evaluation samples may be at a separate path.
 var withValPath = []string{"images", "webdataset", "text", "labelled_text"}
 
 // rules are the conditions that the bounds of a single key cannot express.
@@ -233,7 +233,7 @@ func fallback(c *Config) *Fault {
 	if stand == "" {
 		return nil
 	}
-	if c.Data.traits.Computed { // the file may name a path for a data set that the command line replaced
+	if c.Data.traits.Computed { // the path may belong to a data set that the command line replaced
 		return unless(stand == c.Data.Dataset, "synthetic data sets have no fallback", quote(stand), `""`)
 	}
 	return nil

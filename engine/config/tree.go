@@ -212,8 +212,8 @@ func (w *walk) add(path []string, line int) {
 	w.entries = append(w.entries, entry{path: path, value: value, line: line})
 }
 
-// differsInCase reports whether an earlier path differs from path only in the case of the last part. The first time, it
-// adds a fault.
+// differsInCase reports whether an earlier path differs from path only in the case of the last part. For each such
+// path, it adds one fault.
 func (w *walk) differsInCase(path []string, line int) bool {
 	last := len(path) - 1
 	id := pathID(append(slices.Clone(path[:last]), strings.ToLower(path[last])))
