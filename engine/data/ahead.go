@@ -24,22 +24,23 @@ const (
 	// AheadBytes limits the memory of fetched and unread samples, of fetches in flight and of unused buffers. Each part
 	// of the data has this limit on each rank. About 600 JPEG files of ImageNet fit. A lower limit hides less latency.
 	AheadBytes = 64 << 20
-	// fastFetch is the time below which a fetch comes from memory. Prefetching then costs more time than it saves.
+	// fastFetch is the mean time of a fetch below which the samples are assumed to be in memory. Prefetching would then
+	// cost more time than it saves.
 	fastFetch = 100 * time.Microsecond
-	// mostBuffer limits an unused buffer, relative to the mean sample. A higher limit lets a few large samples enlarge
-	// all buffers.
+	// mostBuffer limits the size of an unused buffer, as a multiple of the mean sample size. A higher limit lets a few
+	// large samples enlarge all buffers.
 	mostBuffer = 2
 	// spareFetches is the ratio of fetches in flight to the number that the mean times require. With a lower ratio,
 	// Readers wait whenever a few slow fetches follow each other.
 	spareFetches = 2
-	// mostProcess limits a new value of the mean processing time, relative to this mean.
+	// mostProcess limits each processing time that enters the mean, as a multiple of the current mean.
 	mostProcess = 8
-	// weightOfTime is the weight of a new value in the mean times. The means follow a change within about 20 reads.
+	// weightOfTime is the weight of a new value in the mean times. The means adapt to a change within about 20 reads.
 	weightOfTime = 0.1
 )
 
 // A Fetcher prefetches the stored bytes of samples. It hides the latency of the storage, up to its limits of fetches in
-// flight and of memory. The number of fetches in flight follows from the measured times. If a fetch takes L, and W
+// flight and of memory. It computes the number of fetches in flight from measured times. If a fetch takes L, and W
 // Readers each need P to process a sample, W*L/P fetches keep all Readers busy (Little's law). If the storage is fast,
 // the Fetcher prefetches nothing, and Readers read their samples themselves. A Fetcher never changes results.
 //
@@ -68,12 +69,13 @@ type fetching struct {
 	finished bool
 	ended    chan struct{} // closed when the fetch has ended; nil: no Reader waits
 	contents []byte
-	failed   bool  // contents is empty: the Reader reads the sample itself, and reports an error
+	failed   bool  // there are no contents: the Reader reads the sample itself and reports any error
 	err      error // error after all retries of a request: the Reader does not repeat the request; nil: no such error
 }
 
-// NewFetcher returns a Fetcher. fetch reads the stored bytes of a sample, into buf if buf is large enough. It must be
-// safe for concurrent use. limit is the largest number of fetches in flight; 0 means 256.
+// NewFetcher returns a Fetcher. The function fetch must return the stored bytes of sample i, in buf if buf is large
+// enough. It must be safe for concurrent use. The parameter limit is the largest number of fetches in flight; 0 means
+// 256.
 func NewFetcher(limit int, fetch func(i int, buf []byte) ([]byte, error)) *Fetcher {
 	if limit <= 0 || limit > mostFetches {
 		limit = mostFetches
@@ -147,7 +149,7 @@ func (f *Fetcher) target() int {
 	}
 	n := float64(2 * f.readers) // before the Readers have processed a sample
 	if f.process > 0 {
-		n = float64(f.readers) * (1 + spareFetches*f.latency/f.process) // one more for each Reader if fetches are short
+		n = float64(f.readers) * (1 + spareFetches*f.latency/f.process) // at least one fetch for each Reader
 	}
 	return int(min(n, float64(f.most)))
 }
@@ -237,7 +239,8 @@ func mean(old, value float64) float64 {
 	return old + weightOfTime*(value-old)
 }
 
-// drop frees the contents of a fetched sample, which then counts as failed. The caller must hold the lock.
+// drop frees the contents of a fetched sample. The fetch of the sample then counts as failed. The caller must hold the
+// lock.
 func (f *Fetcher) drop(s *fetching) {
 	f.held -= int64(cap(s.contents))
 	f.recycle(s.contents)
@@ -270,7 +273,7 @@ func (f *Fetcher) buffer() []byte {
 type Fetches struct {
 	f    *Fetcher
 	buf  []byte
-	last time.Time // end of the last read; zero: no read yet, and the Reader is not counted
+	last time.Time // end of the last read; zero: no read yet, and Fetcher.readers does not include the Reader
 }
 
 // Open returns the reads of a new Reader. The Reader must close them. Open returns nil for a nil Fetcher.
@@ -323,7 +326,7 @@ func (r *Fetches) take(i int, started time.Time) (contents []byte, fetched bool,
 		f.readers++
 	} else {
 		value := max(float64(started.Sub(r.last)), 1)
-		if f.process > 0 { // the Reader may have waited for a free batch, or for the end of an evaluation
+		if f.process > 0 { // limit pauses in which the Reader waits for a free batch or for the end of an evaluation
 			value = min(value, mostProcess*f.process)
 		}
 		f.process = mean(f.process, value)

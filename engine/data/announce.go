@@ -11,7 +11,7 @@ func (l *Loader) announce() {
 	for ; l.announced < end; l.announced++ {
 		epoch := int(l.announced / int64(l.perPass))
 		if l.o.Evaluate && epoch > 0 || !l.o.Evaluate && epoch != l.orderEpoch {
-			return // the order of another epoch is not known
+			return // the order of the next epoch is not known yet
 		}
 		first := int(l.announced%int64(l.perPass)) * l.part
 		total := min(l.part, l.o.Samples.Len()-first)

@@ -24,7 +24,7 @@ func Cached(ds Dataset, limit int64) Dataset { return cachedWithin(ds, limit, ni
 // Budget is an amount of memory that several caches share. A cache reserves memory in slabs of 4 MiB. It stops growing
 // when the budget is used up. The zero value has no memory. A Budget is safe for concurrent use.
 type Budget struct {
-	left, held, reserved atomic.Int64 // bytes: free, of caches, and kept from them
+	left, held, reserved atomic.Int64 // bytes: free, used by caches, and withheld by Reserve
 }
 
 // Set sets the remaining memory in bytes. A lower value is permitted only until the caches are first used.
@@ -33,9 +33,9 @@ func (b *Budget) Set(bytes int64) { b.left.Store(bytes) }
 // Held returns the memory of the caches, bytes.
 func (b *Budget) Held() int64 { return b.held.Load() }
 
-// Reserve keeps bytes of the budget from the caches, for another use of memory. It never gives back what an earlier
-// call has kept. It returns the bytes that are missing because the caches hold them, or because the budget is smaller.
-// Only one goroutine at a time may call it.
+// Reserve withholds bytes of the budget from the caches, so that other code can use the memory. Later calls can only
+// raise the number of withheld bytes. Reserve returns the number of bytes that it could not withhold, because the
+// caches use them or the budget is too small. Only one goroutine at a time may call it.
 func (b *Budget) Reserve(bytes int64) (missing int64) {
 	for {
 		more := bytes - b.reserved.Load()

@@ -48,7 +48,7 @@ func SumOf(contents []byte) uint64 {
 	return max(uint64(crc32.Checksum(contents, castagnoli))<<32|uint64(crc32.ChecksumIEEE(contents)), 1)
 }
 
-// MixSum adds a hash to the hash of a sequence of hashes.
+// MixSum appends one hash to a sequence of hashes, and returns the new hash of the sequence.
 func MixSum(sequence, sum uint64) uint64 {
 	return (bits.RotateLeft64(sequence, 23) ^ sum) * 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio
 }
@@ -165,8 +165,8 @@ func (s *imageSummer) Close() error {
 	return first
 }
 
-// Watch passes on the hashes of the samples that Readers of watched data sets read. Without a receiver, the Readers
-// compute no hashes.
+// Watch sends the hashes of samples to a receiver when Readers of watched data sets read the samples. Without a
+// receiver, the Readers compute no hashes.
 type Watch struct {
 	to atomic.Pointer[func(unit int, sum uint64)]
 }

@@ -109,8 +109,8 @@ func (r *skippingReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.replace(i, nil, sizer, img)
 }
 
-// try reads a sample. If sample i is unreadable, fault is the reason. err contains all other errors, including those
-// that Exhausted reports.
+// try reads a sample. The result fault is the reason why sample i is unreadable, or nil. The result err contains all
+// other errors, including those for which Exhausted returns true.
 func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -139,8 +139,8 @@ func Exhausted(err error) bool {
 // maxTries limits the number of samples that are tried as a replacement.
 const maxTries = 1000
 
-// replace reads the replacement of sample i. fault is the reason why i is unreadable; nil means that it was already
-// reported.
+// replace reads the replacement of sample i. The parameter fault is the reason why sample i is unreadable; nil means
+// that it was already reported.
 func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) error {
 	if fault != nil {
 		if err := r.s.note(i, fault); err != nil {

@@ -20,7 +20,8 @@ type skippingLengths struct {
 	Lengths
 }
 
-// SkipSamples returns samples with replacements for the unreadable ones. limit and report are those of Skip.
+// SkipSamples returns samples with replacements for the unreadable ones. The parameters limit and report are those of
+// Skip.
 func SkipSamples(samples Samples, limit int, report func(*Fault)) Samples {
 	s := &SkippingSamples{Samples: samples, replacements: newReplacements(limit, report)}
 	if lengths, ok := samples.(Lengths); ok {
@@ -103,7 +104,7 @@ func (r *skippingSource) Read(span *Span, errs []error) {
 	}
 }
 
-// skippingCounter also counts the labels, including those of replacements.
+// skippingCounter is a skippingSource that also counts labels, including those of replacements.
 type skippingCounter struct {
 	*skippingSource
 	counter LabelCounter
@@ -129,7 +130,8 @@ func (r *skippingCounter) CountLabels(epoch, index int) (n int, err error) {
 	return n, err
 }
 
-// unreadable divides an error: fault is the reason why a sample is unreadable, and err any other error.
+// unreadable splits the errors in all. The result fault is the reason why a sample is unreadable, or nil. The result
+// err contains all other errors.
 func unreadable(all error) (fault *Fault, err error) {
 	if !errors.As(all, &fault) || Exhausted(all) {
 		return nil, all
@@ -137,7 +139,7 @@ func unreadable(all error) (fault *Fault, err error) {
 	return fault, nil
 }
 
-// replace reads the replacement of sample i. fault is the reason why i is unreadable.
+// replace reads the replacement of sample i. The parameter fault is the reason why sample i is unreadable.
 func (r *skippingSource) replace(i int, fault *Fault, read func(k int) error) error {
 	s := r.s
 	k, known := s.replacement(i)

@@ -39,7 +39,7 @@ type Splits struct {
 	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set
 
 	// Sets is not nil if a sample can have several labels. Dataset.Label is then an index into Sets.Sets, and
-	// Dataset.Classes describes the sets. nil: each sample has one class.
+	// Dataset.Classes describes the sets. If Sets is nil, each sample has one class.
 	Sets *LabelSets
 }
 
@@ -61,7 +61,8 @@ func (s *LabelSets) Describe(set int) string {
 	return strings.Join(names, "|")
 }
 
-// fill sets to to 1 for each label of a set, and to 0 for all other labels. to has one element for each label.
+// fill writes 1 to the slice for each label of a set, and 0 for all other labels. The slice has one element for each
+// label.
 func (s *LabelSets) fill(set int, to []int32) {
 	clear(to)
 	for _, label := range s.Sets[set] {
@@ -69,8 +70,8 @@ func (s *LabelSets) fill(set int, to []int32) {
 	}
 }
 
-// Relabelled returns the sets with the labels of a trained model. names are the names of these labels. Label i of s is
-// label number[i] of the result.
+// Relabelled returns the sets with the labels of a trained model. The parameter names contains the names of these
+// labels. Label i of s becomes label number[i] of the result.
 func (s *LabelSets) Relabelled(names []string, number []int) *LabelSets {
 	out := &LabelSets{Names: names, Sets: make([][]int32, len(s.Sets))}
 	for k, set := range s.Sets {
@@ -90,8 +91,8 @@ func (s Splits) Close() error {
 	return s.Closer.Close()
 }
 
-// Subset keeps only the first classes of both parts, and at most perClass training samples of each class. 0 means
-// all.
+// Subset limits the number of classes in both parts, and the number of training samples of each class. It keeps the
+// first ones. 0 means all.
 func (s Splits) Subset(classes, perClass int) Splits {
 	s.Train = Subset(s.Train, classes, perClass)
 	if s.Eval != nil {

@@ -81,7 +81,7 @@ type paint struct {
 }
 
 // aliasEntry covers 1/256 of the probability. If the random number is below threshold, the result is the byte of the
-// entry itself. Otherwise the result is other.
+// entry itself. Otherwise the result is the byte other.
 type aliasEntry struct {
 	threshold uint32 // compared with the lower 24 bits of the random number
 	other     byte

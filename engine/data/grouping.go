@@ -11,8 +11,8 @@ const groupedBatches = 50
 
 // groupByLength changes a random order of samples such that the samples of each batch have similar lengths. It sorts
 // sections of groupedBatches batches by length, and then shuffles the batches. The result is a function of the order,
-// the seed and the epoch. The samples at the end that do not fill a batch keep their positions. Which samples an epoch
-// omits therefore does not depend on their lengths. scratch has the length of order.
+// the seed and the epoch. The samples at the end that do not fill a batch keep their positions. The lengths therefore
+// do not affect which samples an epoch omits. The buffer scratch must be as long as order.
 func groupByLength(order, scratch []int32, batch int, length func(int) int, seed uint64, epoch int) {
 	whole := order[:len(order)-len(order)%batch]
 	for stretch := range slices.Chunk(whole, groupedBatches*batch) {

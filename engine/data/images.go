@@ -16,8 +16,8 @@ import (
 //	lambda         ()               f32, weight of labels, 0 … 1; only with Mix
 //	images         (Size, Size, 3)  u8, rows of red, green, blue
 //
-// If Sets is not nil, labels, second_labels and lambda have the shape (len(Sets.Names)). labels is then 1 for each
-// label of the sample, and 0 for all others.
+// If Sets is not nil, labels, second_labels and lambda have the shape (len(Sets.Names)). The field labels then contains
+// 1 for each label of the sample, and 0 for all others.
 type Images struct {
 	Dataset   Dataset
 	Sets      *LabelSets // nil: each sample has one class

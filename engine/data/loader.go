@@ -37,8 +37,8 @@ type Options struct {
 	Evaluate bool
 
 	// KeepLast forms a smaller last step (Batch.StepSamples) from the samples at the end of an epoch that do not fill a
-	// global batch. The accumulation parts of this step are filled in order, so the last ones may be empty. A rank gets
-	// the positions of its share that exist. Evaluations ignore KeepLast.
+	// global batch. The accumulation parts of this step are filled in order, so the last ones may be empty. If the
+	// share of a rank exceeds a part, the rank gets only the existing positions. Evaluations ignore KeepLast.
 	KeepLast bool
 
 	// Share is this rank's share of each batch. nil means the whole batch.
@@ -148,7 +148,7 @@ type Loader struct {
 	sources []Source
 }
 
-// shareChange is this rank's share from step from on.
+// shareChange is this rank's share, which applies from the step in the field from.
 type shareChange struct {
 	from          int64
 	offset, count int
@@ -210,8 +210,8 @@ func (o Options) BatchesPerEpoch() (int, error) {
 }
 
 // MemoryBytes returns the memory that the batches of a Loader need for a share of count samples. It neither reads
-// samples nor allocates buffers. samples is the number of samples; 0 means that it is unknown. An evaluation of few
-// samples does not fill all batches. The system then allocates no memory for the unused buffers.
+// samples nor allocates buffers. The parameter samples is the number of samples; 0 means that it is unknown. An
+// evaluation of few samples does not fill all batches. The system then allocates no memory for the unused buffers.
 func (o Options) MemoryBytes(count, samples int) (int64, error) {
 	layout, err := o.Samples.Layout(&o)
 	if err != nil {
@@ -350,7 +350,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// tryNext returns the next batch. wait is true if the batch is not ready.
+// tryNext returns the next batch. The result wait is true if the batch is not ready.
 func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,9 +14,10 @@ func Permutation(order []int32, seed uint64, epoch int) {
 	}
 }
 
-// batchesPerEpoch returns the number of batches in an epoch of n samples. A batch is a global batch or an accumulation
-// part of part samples. In training, an optimizer step has part*accumulation samples. In evaluation and with keepLast,
-// the remaining samples form a last batch or step. The last parts of this step may be empty.
+// batchesPerEpoch returns the number of batches in an epoch of n samples. Each batch has part samples: it is a global
+// batch, or one accumulation part of a global batch. In training, an optimizer step has part*accumulation samples. In
+// evaluation and with keepLast, the remaining samples form a last batch or step. The last parts of this step may be
+// empty.
 func batchesPerEpoch(n, part, accumulation int, evaluate, keepLast bool) int {
 	switch step := part * accumulation; {
 	case evaluate:

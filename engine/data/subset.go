@@ -80,8 +80,8 @@ func subsetOrder(i int32) uint32 {
 	return d.uint32()
 }
 
-// balancedQuotas divides n samples among the classes in rounds, and returns the number of each class. n must not exceed
-// the number of samples.
+// balancedQuotas divides n samples among the classes in rounds, and returns the number of samples for each class. n
+// must not exceed the number of samples.
 func balancedQuotas(byClass [][]int32, n int) []int {
 	quota := make([]int, len(byClass))
 	for n > 0 {

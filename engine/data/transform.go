@@ -195,9 +195,9 @@ func (p *transformer) resizedCrop(dst []byte, img *Image, r rect) {
 		cropAxis(r.y, r.h, img.Height, img.FullHeight, p.t.Size))
 }
 
-// cropAxis maps the pixels [start, start+length) of one side of the stored image to size output pixels. full is the
-// length of the stored side in pixels. have is its length after a decode at reduced size. Only pixels that overlap the
-// crop are read, including those that the border of the crop splits.
+// cropAxis maps the pixels [start, start+length) of one side of the stored image to size output pixels. The parameter
+// full is the length of the stored side in pixels. The parameter have is its length after a decode at reduced size.
+// Only pixels that overlap the crop are read, including those that the border of the crop splits.
 func cropAxis(start, length, have, full, size int) axis {
 	return axis{
 		from: float64(start) * float64(have) / float64(full),

@@ -9,8 +9,8 @@ import (
 )
 
 // Verify reads and decodes every sample of ds with several workers. It calls found for each unreadable sample, from one
-// goroutine at a time. If progress is not nil, Verify sometimes calls it with the number of samples done. The returned
-// error has a cause other than the data, such as a lack of memory or file descriptors, or the end of ctx.
+// goroutine at a time. If progress is not nil, Verify sometimes calls it with the number of samples done. Verify
+// returns an error for causes other than the data, such as a lack of memory or file descriptors, or the end of ctx.
 func Verify(ctx context.Context, ds Dataset, workers int, progress func(done int), found func(*Fault)) error {
 	var next, done atomic.Int64
 	var mu sync.Mutex

@@ -116,7 +116,7 @@ func (l *Loader) finish(j job, errs []error) {
 	}
 }
 
-// nextJob waits for a job. Jobs of the earliest step come first. ok is false after the Loader is closed.
+// nextJob waits for a job. Jobs of the earliest step come first. The result ok is false after the Loader is closed.
 func (l *Loader) nextJob() (j job, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

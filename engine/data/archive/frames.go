@@ -64,8 +64,8 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 }
 
-// note records that the bytes out were decompressed from the frame. The first output of a frame adds the frame to a
-// chunk, so a chunk contains no empty frames.
+// note records the bytes in out, which were decompressed from the current frame. A frame is added to a chunk at its
+// first output, so a chunk contains no empty frames.
 func (f *frames) note(out []byte) {
 	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes ||
 		f.start-f.chunks[n-1].In >= storedBytes) {

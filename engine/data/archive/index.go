@@ -44,7 +44,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ErrRefused is in the error chain of archives that are unsafe to read, but not in that of damaged archives.
+// ErrRefused is in the error chain if an archive is unsafe to read, but not if it is damaged.
 var ErrRefused = errors.New("refused")
 
 // Member is a regular file or a folder of an archive.
@@ -55,8 +55,8 @@ type Member struct {
 	Folder bool
 }
 
-// Index calls visit for each regular file and folder of the plain tar r, in the order of the archive. size is the
-// size of r in bytes. Index reads only the headers. It stops at the first error of visit and returns this error.
+// Index calls visit for each regular file and folder of the plain tar r, in the order of the archive. r has size bytes.
+// Index reads only the headers. It stops at the first error of visit and returns this error.
 func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
 	_, err := IndexToMark(r, size, limits, visit)
 	return err
@@ -83,7 +83,7 @@ func (e *CutError) Unwrap() error { return e.Err }
 // blockBytes is the size of a block of a tar. At least one block of zeros marks the end; most programs write two.
 const blockBytes = 512
 
-// blocks returns the size of contents in whole blocks.
+// blocks rounds a size in bytes up to whole blocks.
 func blocks(size int64) int64 { return (size + blockBytes - 1) / blockBytes * blockBytes }
 
 func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.Reader) error) (marked bool,

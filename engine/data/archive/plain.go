@@ -84,7 +84,7 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 		return target, nil
 	}
 	// While this process holds the lock, no other process uses the temporary name. A file that an interrupted run left
-	// there is therefore overwritten. A link there may have been created by another user.
+	// there is therefore replaced. So is a link, which another user may have created.
 	out, err := regular.Create(target + ".part")
 	if err == nil {
 		err = expand(ctx, f, info.Size(), out, target, limits.withDefaults(), progress, inCache)
@@ -107,7 +107,7 @@ func plainName(source string) string {
 }
 
 // expand decompresses packed (size bytes) to out, which is the empty file target.part. It closes out, and renames the
-// file to target. inCache wraps errors of writing the file.
+// file to target. The function inCache wraps errors of writing the file.
 func expand(ctx context.Context, packed io.ReaderAt, size int64, out *os.File, target string, limits Limits,
 	progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"

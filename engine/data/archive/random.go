@@ -136,7 +136,7 @@ func (c *Random) forget(e *chunk) {
 	c.held -= e.size
 }
 
-// decode decompresses chunk k, and compares the checksum with that of the scan.
+// decode decompresses chunk k, and compares its checksum with the one that the scan computed.
 func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error) {
 	size := l.chunkSize(k)
 	out, err = unzstd(r, l, k, size)

@@ -20,7 +20,7 @@ var ErrWrite = errors.New("write")
 // Scan would refuse it.
 func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64,
 	error) {
-	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // readers of the output limit the members
+	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // the limit applies to readers of the output
 	in := newCounterAt(ctx, r, size, progress)
 	plain, free, err := decompress(in, size)
 	if err != nil {

@@ -79,7 +79,7 @@ func (l *Layout) chunkSize(k int) int64 {
 }
 
 // Scan reads the archive r once, calls visit for each regular file and folder, and returns the layout for random
-// access. size is the size of r in bytes.
+// access. r has size bytes.
 //
 // In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file completely
 // and checks the checksums. It refuses compressed archives that exceed the limits. A gzip stream does not permit random
@@ -158,7 +158,7 @@ func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io
 	return b.n, b.n < last+blockBytes, err
 }
 
-// Check returns an error for an invalid layout, for example after it was read from a file.
+// Check returns an error if the layout is invalid, for example because it comes from a damaged file.
 func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("invalid layout: no chunks")

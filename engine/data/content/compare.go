@@ -20,8 +20,8 @@ const (
 	readers    = 8        // number of units to read at the same time, because network file systems have a high latency
 )
 
-// Compare returns a *DifferenceError on all ranks if the lists of units differ, or the contents of the compared units.
-// It returns the number of units whose content at least two ranks have read.
+// Compare returns a *DifferenceError on all ranks if the lists of units differ, or if the contents of the compared
+// units differ. It returns the number of units whose content at least two ranks have read.
 func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 	if t.Alone() {
 		return 0, nil
@@ -48,7 +48,7 @@ func (t *Team) Compare(ctx context.Context) (compared int, err error) {
 const fan = 1024
 
 // firstListed returns the first unit whose entry in the list differs between rank 0 and another rank. It also returns
-// this rank. unit is -1 if there is no such unit.
+// this rank. The result unit is -1 if there is no such unit.
 func (t *Team) firstListed(ctx context.Context) (unit, rank int, err error) {
 	for lo, hi := 0, t.Content.Len(); lo < hi; {
 		size := (hi - lo + fan - 1) / fan
@@ -76,8 +76,8 @@ func (t *Team) firstListed(ctx context.Context) (unit, rank int, err error) {
 	return -1, 0, nil
 }
 
-// firstDifference returns the first position at which a rank differs from rank 0, and this rank. position is -1 if
-// there is no such position.
+// firstDifference returns the first position at which a rank differs from rank 0, and this rank. The result position is
+// -1 if there is no difference.
 func firstDifference(all [][]uint64, ranks []int, n int) (position, rank int) {
 	for k := range n {
 		for _, rank := range ranks {
@@ -89,8 +89,8 @@ func firstDifference(all [][]uint64, ranks []int, n int) (position, rank int) {
 	return -1, 0
 }
 
-// gather exchanges hashes. Each rank that reads must pass want hashes; if want is negative, any number. Other ranks
-// pass no hashes.
+// gather exchanges hashes. The parameter want is the number of hashes that each reading rank must pass; a negative
+// value permits any number. Other ranks pass no hashes.
 func (t *Team) gather(ctx context.Context, name string, sums []uint64, want int) ([][]uint64, error) {
 	value := make([]byte, 0, 8*len(sums))
 	for _, sum := range sums {
@@ -126,7 +126,7 @@ func (t *Team) compareContents(ctx context.Context) (compared int, err error) {
 	}
 	ranks := t.readers()
 	n := len(all[0])
-	for _, rank := range ranks { // ranks whose units have other sizes may stop at another unit
+	for _, rank := range ranks { // if units differ in size, a rank may reach StartBytes after fewer units
 		n = min(n, len(all[rank]))
 	}
 	w := newWalk(t.Content.Len(), t.Seed)

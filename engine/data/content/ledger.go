@@ -97,8 +97,8 @@ func (l *Ledger) take(n int) []byte {
 	return value
 }
 
-// merge adds the notes of all ranks to the table, in the order of ranks. found is the error for the first unit with two
-// different contents, or nil. more reports whether a rank has further notes.
+// merge adds the notes of all ranks to the table, in the order of ranks. The result found is the error for the first
+// unit with two different contents, or nil. The result more reports whether a rank has further notes.
 func (l *Ledger) merge(values [][]byte) (found *DifferenceError, unit int, more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Ledger) merge(values [][]byte) (found *DifferenceError, unit int, more 
 	return found, unit, more, nil
 }
 
-// differ returns the error for a unit whose content on rank differs from that on the rank in the table.
+// differ returns the error for a unit whose content differs between the given rank and the rank in the table.
 func (l *Ledger) differ(rank, unit int) *DifferenceError {
 	before := int(l.by[unit])
 	if l.t.first[before] == l.t.first[rank] {
@@ -141,17 +141,17 @@ func (l *Ledger) differ(rank, unit int) *DifferenceError {
 	return l.t.differ(rank, before, "content")
 }
 
-// Time slices of Audit. It reads for the time burst, then waits for rest times the time of this reading. It therefore
-// uses at most 0.5 % of the time of one core and of the storage. A larger rest takes even less from training, but
-// detects differences later.
+// Time slices of Audit. It reads for the duration burst, and then pauses. The pause is rest times as long as the
+// reading. Audit therefore uses at most 0.5 % of the time of one core and of the storage. A larger rest disturbs
+// training less, but detects differences later.
 const (
 	burst = 200 * time.Microsecond
 	rest  = 200
 )
 
-// Audit reads units in the seeded order of all machines, beginning with the first unit that Compare has not read. It
-// notes their hashes. It skips units that a rank of this machine has noted. It returns after the last unit, or when ctx
-// ends. If a lower rank reads the same files, it returns immediately.
+// Audit reads units in the seeded order, which is the same on all machines. It begins with the first unit that Compare
+// has not read. It notes their hashes. It skips units that a rank of this machine has noted. It returns after the last
+// unit, or when ctx ends. If a lower rank reads the same files, it returns immediately.
 func (l *Ledger) Audit(ctx context.Context) {
 	if !l.t.reads() {
 		return

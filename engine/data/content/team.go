@@ -21,15 +21,15 @@ type Options struct {
 	Path  string // path of the data, for messages
 	// ValPath is the separate path of the evaluation part, if there is one, for messages.
 	ValPath string
-	// Decoder is the name of a decoder of this process whose choice depends on the machine, for a warning; "": none.
+	// Decoder is the name of the decoder that this process uses, if the choice depends on the machine; otherwise "". A
+	// warning uses it.
 	Decoder string
 
 	// Gather exchanges one value of each rank; see rendezvous.Group.
 	Gather func(ctx context.Context, name string, value []byte) ([][]byte, error)
 }
 
-// Team is the knowledge of this rank about all ranks and their files. All ranks must call its methods in the same
-// order.
+// Team describes all ranks and the files that they read. All ranks must call its methods in the same order.
 type Team struct {
 	Options
 	members []member
@@ -99,7 +99,7 @@ func (t *Team) readers() (ranks []int) {
 
 // DifferenceError reports that two ranks read different data. All ranks return the same error.
 type DifferenceError struct {
-	Rank, Other         int    // Rank is above Other
+	Rank, Other         int    // Rank > Other
 	Host, OtherHost     string // names of the machines
 	Path, OtherPath     string
 	Val, OtherVal       string // data.val_path of both
@@ -142,8 +142,9 @@ func (t *Team) differ(a, b int, kind string) *DifferenceError {
 		Val: m.Val, OtherVal: o.Val, Kind: kind}
 }
 
-// part adds the names of a unit to the error, and returns the error after all ranks have it. Otherwise a rank might
-// only report that another rank has left. unit is -1 if the error does not concern a unit.
+// part adds the names of a unit to the error. It returns only after all ranks have the error, because otherwise a rank
+// might only report that another rank has left the group. The parameter unit is -1 if the error does not concern a
+// unit.
 func (t *Team) part(ctx context.Context, e *DifferenceError, unit int) error {
 	name := ""
 	if unit >= 0 {

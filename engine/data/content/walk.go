@@ -11,7 +11,7 @@ func newWalk(n int, seed uint64) walk {
 	const perGolden = 0.6180339887498949
 	w := walk{n, int((seed ^ seed>>32) * 0x9E3779B97F4A7C15 % uint64(n)), max(int(float64(n)*perGolden), 1)}
 	for gcd(w.step, n) != 1 {
-		w.step++ // ends at n-1 at the latest for n > 2, and at 1 for n = 2
+		w.step++ // the loop ends at n-1 at the latest if n > 2, and at 1 if n = 2
 	}
 	return w
 }

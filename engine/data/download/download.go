@@ -35,17 +35,17 @@ type Request struct {
 	// StartTimeout is the time limit for the first byte. 0 means 10 s.
 	StartTimeout time.Duration
 	// StallTimeout is the time limit between two reads of bytes. 0 means 10 s. After half of this time, the client
-	// reconnects. The whole download may take any time while bytes arrive.
+	// reconnects. There is no time limit for the whole download.
 	StallTimeout time.Duration
-	// Progress, if not nil, is called a few times per second with the number of bytes on disk and the total size. total
-	// is 0 if unknown.
+	// Progress, if not nil, is called a few times per second with the number of bytes on disk and the total size. The
+	// argument total is 0 if the size is unknown.
 	Progress func(done, total int64)
 }
 
 const (
 	firstPause    = 500 * time.Millisecond // pause between attempts; doubles after each attempt
 	startFailures = 2                      // limit of failed attempts before the first byte
-	maxFailures   = 4                      // limit of successive attempts without new bytes, later; 7.5 s of pauses
+	maxFailures   = 4                      // the same after the first byte: attempts without new bytes; 7.5 s of pauses
 	leastStart    = 2 * time.Second
 )
 
@@ -165,7 +165,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 		case !errors.Is(err, errRetry):
 			return err
 		}
-		if t.done > furthest { // bytes that a server without range support sends again do not count
+		if t.done > furthest { // bytes that a server without range support sends again are no progress
 			failures, pause, furthest = 0, firstPause, t.done
 		}
 		if !t.started && failures == startFailures || failures == maxFailures || time.Until(t.byteBy) <= pause {
@@ -235,7 +235,8 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	}
 }
 
-// accept checks the header of a response and prepares part for the body. complete is true if there is no body to read.
+// accept checks the header of a response and prepares part for the body. The result complete is true if there is no
+// body to read.
 func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
 	switch answer.StatusCode {
 	case http.StatusOK: // the server sends the whole file, even if a range was requested

@@ -38,7 +38,7 @@ type copied struct {
 }
 
 // cacheName returns the path in the cache for a file that is derived from f. The path depends on the path, size,
-// modification time and footer of f, and on what, the kind of derived data.
+// modification time and footer of f. It also depends on the parameter what, which names the kind of derived data.
 func cacheName(dir string, f *table.File, what, ending string) (string, error) {
 	absolute, err := stored.Abs(f.Path)
 	if err != nil {

@@ -50,7 +50,7 @@ func (d *dataset) fetchAhead() {
 // entry locates the image of a row.
 type entry struct {
 	offset int64 // byte offset in the file, or in source.paths
-	size   int32 // size in bytes; negative: minus the length of a path; 0: there is no image
+	size   int32 // size in bytes; 0: there is no image; below 0: -size is the length of the image's path
 	label  int32
 	file   int32
 	row    int32 // index in the file
@@ -178,7 +178,8 @@ func (s *source) contentsOf(e entry, buf []byte) (contents []byte, err error) {
 	return contents, err
 }
 
-// addFile adds a data file of the data set at base to s. contents is the file itself, or the copy of its image columns.
+// addFile adds a data file of the data set at base to s. The parameter contents is the file itself, or the copy of its
+// image columns.
 func (s *source) addFile(base, path string, contents openfiles.File) {
 	if info, err := stored.Stat(base); err == nil && !info.IsDir() {
 		base = stored.Dir(base)

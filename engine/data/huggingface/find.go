@@ -22,7 +22,7 @@ import (
 // Source describes where a data set is.
 type Source struct {
 	Path    string // a folder or a file
-	ValPath string // a folder or a file for evaluation, without parts; "": the splits of Path
+	ValPath string // a folder or a file, all rows of which are for evaluation; "": use the splits of Path
 	// TrainSplit and EvalSplit are names of splits; "": the part of a split follows from its name.
 	TrainSplit, EvalSplit string
 	// If All is set, Train and Eval both contain the same rows: those of the evaluation part if Path has one, otherwise
@@ -177,7 +177,7 @@ func paths(files []file) (all []string) {
 	return all
 }
 
-// oneDataSet returns an error if files are in folders whose names differ not only in the part. Such folders are
+// oneDataSet returns an error if files are in folders whose names differ in more than the part. Such folders are
 // configurations of a data set: languages, tasks, sizes. Folders such as year=2024 are partitions of one data set.
 func oneDataSet(files []file) error {
 	rest := func(dir string) (elements []string) {

@@ -28,11 +28,12 @@ type Options struct {
 	// Image is the column of images; "": the only such column, or else "image". Label is the column of labels; "":
 	// "label", or else the only ClassLabel.
 	Image, Label string
-	// Separator separates the labels in a text with several labels of one image; "": a text is one class. Lists of
-	// labels, in tables and in JSON lines, need no separator.
+	// Separator is the text between two labels if one text contains several labels of an image; "": each text is one
+	// class. Lists of labels, in tables and in JSON lines, need no separator.
 	Separator string
 	// ValFraction is the fraction of the rows that is held out if no split is for evaluation; 0 … 0.9. The choice for a
-	// row depends on the name of its file and its position in the file. Of at least two rows, at least one is held out.
+	// row depends on the name of its file and its position in the file. If there are at least two rows, at least one is
+	// held out.
 	ValFraction float64
 	CacheDir    string // folder for copies of the columns of Parquet files
 	// SkipDamaged leaves out files that are truncated or damaged. Otherwise such a file is an error.
@@ -418,8 +419,8 @@ func (b *builder) label(v *table.Value, c columns) (int32, error) {
 	return number, nil
 }
 
-// classes returns the names of the classes. Without a ClassLabel, it also sorts the labels: as numbers from 0 if all of
-// them are, otherwise by name.
+// classes returns the names of the classes. Without a ClassLabel, it also sorts the labels. If all labels are whole
+// numbers from 0, it sorts them as numbers, otherwise by name.
 func (b *builder) classes() ([]string, error) {
 	if b.names != nil {
 		return b.names, nil
@@ -462,8 +463,8 @@ func (b *builder) classes() ([]string, error) {
 	return names, nil
 }
 
-// largestNumber returns the largest label. ok is false unless all labels are whole numbers from 0 in their usual form.
-// For example, 00012 and +1 are names.
+// largestNumber returns the largest label. The result ok is true only if all labels are whole numbers from 0 in their
+// usual form. For example, 00012 and +1 are names.
 func largestNumber(labels []string) (largest int, ok bool) {
 	for _, label := range labels {
 		n, err := strconv.Atoi(label)
@@ -476,8 +477,8 @@ func largestNumber(labels []string) (largest int, ok bool) {
 }
 
 // split divides the rows into a training part and an evaluation part. The choice for a row depends on the name of its
-// file and its position in the file. Other files, and files that are left out, therefore do not affect it. If fraction
-// is not 0 and there are at least two rows, each part gets at least one row.
+// file and its position in the file. Other files, and files that are left out, therefore do not affect the choice. If
+// fraction is not 0 and there are at least two rows, each part gets at least one row.
 func (d *dataset) split(fraction float64) (train, eval *dataset) {
 	train, eval = &dataset{source: d.source}, &dataset{source: d.source}
 	if fraction == 0 || len(d.samples) < 2 {

@@ -118,7 +118,7 @@ func look(name string) (files, folders []string) {
 	return files, folders
 }
 
-// lookRemote is look for a folder of objects.
+// lookRemote does the same as look, but for a folder of objects.
 func lookRemote(name string) (files, folders []string) {
 	folder, err := layout.OpenFolder(name, true)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // severalLabels collects the label sets of images that have several labels each. While files are read, the elements of
 // a set are numbers that builder.label returned.
 type severalLabels struct {
-	known, has bool // has: a row has several labels; known: has is set
+	known, has bool // has: rows have several labels; known: has is set
 	first      string
 	numbers    map[string]int32 // number of each set
 	sets       [][]int32
@@ -100,7 +100,7 @@ func (b *builder) setOf(pieces []table.Value, c columns) (int32, error) {
 }
 
 // finish sorts the sets, so that their numbers do not depend on the order of the rows. It makes the sets the classes of
-// the data set. names are the names of the labels. The result is nil if each image has one class.
+// the data set. The parameter names contains the names of the labels. The result is nil if each image has one class.
 func (s *severalLabels) finish(names []string, of *source) *data.LabelSets {
 	if of.classes = names; !s.has {
 		return nil

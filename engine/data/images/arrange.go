@@ -39,8 +39,8 @@ type listing struct {
 	unmarked bool  // an archive lacks its end mark
 	ignored  int   // number of files that are neither images nor hidden
 	others
-	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
-	// nil: no list was found.
+	// heldClasses contains the classes of validation images without class folders. Its keys are file names without
+	// extension. nil: no list was found.
 	heldClasses map[string]string
 }
 
@@ -277,8 +277,9 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 	return sortSamples(l, a.train)
 }
 
-// sharedFolders lists the subfolders if all classes have the same ones, at least two, and all images are in them. Such
-// a "class" is probably a part: in trainA/cat, trainA/dog, testA/cat and testA/dog, the classes are cat and dog.
+// sharedFolders lists the subfolders of the classes if all classes have the same ones, there are at least two, and they
+// contain all images. The "classes" are then probably parts: in trainA/cat, trainA/dog, testA/cat and testA/dog, the
+// classes are cat and dog.
 func sharedFolders(l listing, prefix string, classes map[string][]int32) string {
 	if len(classes) < 2 {
 		return ""

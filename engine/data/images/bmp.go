@@ -55,7 +55,8 @@ func (d *Decoder) decodePlainBMP(b []byte, img *data.Image) bool {
 	return true
 }
 
-// swapColours converts a row of blue, green, red and unused bytes. pixel is the number of bytes of a pixel in src.
+// swapColours converts a row of blue, green, red and unused bytes. The parameter pixel is the number of bytes per pixel
+// in src.
 func swapColours(dst, src []byte, pixel int) {
 	if pixel == 4 {
 		for len(dst) >= 3 && len(src) >= 4 {

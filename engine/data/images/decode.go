@@ -62,8 +62,8 @@ func (d *Decoder) Close() {
 	d.count(0)
 }
 
-// Read decodes the contents that fetch returns together with the time of the fetch. If a crafted file makes a decoder
-// panic, Read returns an error, because the caller knows the name of the file.
+// Read decodes the contents that the function fetch returns. fetch also returns the duration of the fetch. If a crafted
+// file makes a decoder panic, Read returns an error, because the caller knows the name of the file.
 func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.Sizer, img *data.Image) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -81,7 +81,7 @@ func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.S
 
 // Decode decodes the image in contents into img. The rules of data.Reader.Read apply.
 func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) (err error) {
-	decoded := false // false if a decoder panics, too
+	decoded := false // remains false if a decoder panics
 	defer func() { d.finish(!decoded || err != nil) }()
 	o := Upright
 	if d.o.Orient {
@@ -145,7 +145,7 @@ func largestDenominator(width, height, minWidth, minHeight int) int {
 	return 1
 }
 
-// decodedBytes is the memory of a pixel in an image that a package for one format returns.
+// decodedBytes is the number of bytes per pixel in the images that packages such as image/png return.
 const decodedBytes = 4
 
 // decodeWith decodes an image with the functions of a package for one format.
@@ -246,7 +246,7 @@ func paletteOf(palette color.Palette) (colours [256][3]byte) {
 	return colours
 }
 
-// divided returns a colour that is premultiplied by its opacity to its original value. The result equals that of
+// divided restores the original value of a colour that was premultiplied by its opacity. The result equals that of
 // Pillow.
 func divided(v, opacity uint8) uint8 {
 	if opacity == 0 || opacity == 255 {

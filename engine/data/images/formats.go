@@ -194,8 +194,8 @@ func skipped(names []string) string {
 	return fmt.Sprintf("%d images were skipped, such as %.200q: %s", len(names), names[0], reason(names[0]))
 }
 
-// refuseForeign returns an error if names is not empty. It is for a class or a data set that has no images of supported
-// formats.
+// refuseForeign returns an error if names is not empty. It must be called for a class or a data set without images in
+// supported formats.
 func refuseForeign(names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -46,8 +46,9 @@ func firstOf(names []string, dirs ...string) string {
 	return ""
 }
 
-// officialTars returns the paths of ImageNet's archives in a folder. train is the tar of the training part, which
-// contains one tar per class. val is the tar of the validation part. A path is "" if the archive is missing.
+// officialTars returns the paths of ImageNet's archives in a folder. The result train is the tar of the training part,
+// which contains one tar per class. The result val is the tar of the validation part. A path is "" if the archive is
+// missing.
 func officialTars(dir string) (train, val string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -30,10 +30,11 @@ const (
 // Options describes where the images are, and sets limits.
 type Options struct {
 	Path string // a folder, a tar, a tar.gz, a tar.zst, or ImageNet's official archives: see the package comment
-	// ValPath has all images for evaluation, in one of the forms of Path, without parts. "": the parts of Path.
+	// ValPath is a separate source, in one of the forms of Path. All of its images are for evaluation. "": use the
+	// parts of Path.
 	ValPath string
-	// All opens Path for evaluation only: Train and Eval are both all its images, or, if it has parts, those of the
-	// part that evaluates; see package layout.
+	// If All is true, Path is opened for evaluation only. Train and Eval then contain the same images: those of the
+	// evaluation part, or all images if Path has no parts. Package layout defines the parts.
 	All bool
 	// FollowLinks follows links that leave a folder.
 	FollowLinks bool
@@ -41,12 +42,13 @@ type Options struct {
 	// is "", Open uses such a file next to the data, if there is one.
 	ClassNames string
 	// ValFraction is the fraction of each class that is held out if no part is for evaluation; 0 … 0.9. Each class
-	// keeps at least one training sample. If ValFraction exceeds 0, each class of two or more samples has at least
-	// one sample held out.
+	// keeps at least one training sample. If ValFraction exceeds 0, at least one sample of each class with two or more
+	// samples is held out.
 	ValFraction float64
 	CacheDir    string // folder for the expanded tar of a tar.gz or tar.zst, and for lists of large folders; may be ""
 
-	// SkipDamaged uses the images before the cut of an archive that was cut. Otherwise a cut is an error.
+	// If SkipDamaged is true, Open uses the images of a truncated archive that are complete. Otherwise a truncated
+	// archive is an error.
 	SkipDamaged bool
 
 	DecodeOptions

@@ -14,14 +14,14 @@ type inflater struct {
 	in   []byte
 	at   int    // position in in
 	bits uint64 // next bits of the stream, from bit 0; those after held are bits of in[at:], or 0
-	held int    // number of bits
+	held int    // number of valid bits in bits
 
 	literals  huffman
 	distances huffman
 	order     huffman // code of the code lengths
 }
 
-// Sizes of the tables. A larger table makes its construction slower than the decoding of a small image.
+// Sizes of the tables. With larger tables, their construction would take longer than the decoding of a small image.
 const (
 	literalBits  = 11
 	distanceBits = 8
@@ -86,15 +86,15 @@ func distanceEntry(symbol int) huffmanEntry {
 	return codeBase | huffmanEntry(extra)<<12 | huffmanEntry((2+symbol%2)<<extra+1)<<16
 }
 
-// build constructs the table from the lengths of the codes. It returns false if they are no prefix code, or if codes
-// are missing. The code of distances may have no or one symbol.
+// build constructs the table from the lengths of the codes. It returns false if the codes do not form a prefix code, or
+// if codes are missing. The code of distances may have no or one symbol.
 func (h *huffman) build(lengths []byte, size int, entryOf func(symbol int) huffmanEntry) bool {
 	var count, next [longestCode + 2]int
 	for _, n := range lengths {
 		count[n]++
 	}
 	count[0] = 0
-	left, longest := 1, 0 // codes that are left
+	left, longest := 1, 0 // unused codes
 	for n := 1; n <= longestCode; n++ {
 		left = 2*left - count[n]
 		if left < 0 {
@@ -169,8 +169,8 @@ func (h *huffman) build(lengths []byte, size int, entryOf func(symbol int) huffm
 // reversed returns the n bits of a code in the order of the stream.
 func reversed(code, n int) int { return int(bits.Reverse16(uint16(code)) >> (16 - n)) }
 
-// unpack decompresses a zlib stream that fills out. It returns false for a fault: if the stream is damaged, or has
-// another size, or if bytes follow it.
+// unpack decompresses a zlib stream that fills out. It returns false if the stream is damaged, if its size differs from
+// that of out, or if bytes follow it.
 func (f *inflater) unpack(out, packed []byte) bool {
 	const deflate, dictionary = 8, 1 << 5
 	if len(packed) < 6 || packed[0]&15 != deflate || packed[0]>>4 > 7 || packed[1]&dictionary != 0 ||
@@ -206,7 +206,7 @@ func (f *inflater) unpack(out, packed []byte) bool {
 	return n == len(out) && len(rest) == 4 && binary.BigEndian.Uint32(rest) == adler32.Checksum(out)
 }
 
-// fill adds bits of the stream: at least 56, or all that are left.
+// fill reads bits until at least 56 bits are held, or until the stream ends.
 func (f *inflater) fill() {
 	if f.at+8 <= len(f.in) {
 		f.bits |= binary.LittleEndian.Uint64(f.in[f.at:]) << (f.held & 63)
@@ -221,7 +221,7 @@ func (f *inflater) fill() {
 	}
 }
 
-// take removes bits. The caller has checked that they are held.
+// take removes the next n bits and returns them. The caller must check that n bits are held.
 func (f *inflater) take(n int) int {
 	v := int(f.bits & (1<<n - 1))
 	f.bits >>= n
@@ -246,8 +246,8 @@ func (f *inflater) stored(out []byte, n int) (int, bool) {
 	return n + length, true
 }
 
-// fixedTables returns the tables of literals and distances of RFC 1951, 3.2.6. Blocks share them, because a block may
-// be shorter than the time to construct them is worth.
+// fixedTables returns the tables of literals and distances of RFC 1951, 3.2.6. All blocks share them, because their
+// construction would take longer than the decoding of a short block.
 var fixedTables = sync.OnceValue(func() (tables [2]huffman) {
 	var lengths [288 + 32]byte
 	for i := range lengths {

@@ -1,7 +1,7 @@
 package images
 
-// lzw decodes LZW as in TIFF files. Each code of the table is a part of the output: the string of an earlier code, and
-// the byte after it.
+// lzw decodes LZW as in TIFF files. Each code in the table stands for a part of the output: the string of an earlier
+// code and the byte after that string.
 type lzw struct {
 	start  [1 << lzwWidth]int32 // position of the string in the output
 	length [1 << lzwWidth]int32

@@ -5,13 +5,14 @@ import "sync/atomic"
 var memory struct{ now, most atomic.Int64 }
 
 // DecoderBytes returns the memory of all open Decoders of this process: their buffers, and those of libraries while
-// they decode an image. Encoded files are not part of it. most is the largest sum since RestartDecoderBytes.
+// they decode an image. It does not include encoded files. The result most is the largest value since
+// RestartDecoderBytes.
 func DecoderBytes() (now, most int64) { return memory.now.Load(), memory.most.Load() }
 
-// RestartDecoderBytes makes DecoderBytes forget larger sums of the past.
+// RestartDecoderBytes resets the largest value of DecoderBytes to the present value.
 func RestartDecoderBytes() { memory.most.Store(memory.now.Load()) }
 
-// count sets the memory of this Decoder.
+// count sets the memory that DecoderBytes includes for this Decoder.
 func (d *Decoder) count(bytes int64) {
 	now := memory.now.Add(bytes - d.counted)
 	d.counted = bytes
@@ -32,7 +33,7 @@ func (d *Decoder) held() int64 {
 // image must not raise the memory of each worker for the whole run.
 const keptBytes = 16 << 20
 
-// release frees the buffers of more than most bytes that no decoded image refers to.
+// release frees each buffer that is larger than most bytes, unless a decoded image refers to it.
 func (d *Decoder) release(most int) {
 	if cap(d.packed) > most {
 		d.packed = nil

@@ -87,7 +87,8 @@ func chunkOf(b []byte, kind string) []byte {
 	return nil
 }
 
-// mostText limits the bytes that are read of a text in a PNG image. A compressed text may expand to much more.
+// mostText limits the number of bytes that are read from a text in a PNG image. A compressed text may expand to much
+// more.
 const mostText = 1 << 20
 
 // textOf returns the first mostText bytes of the first text in a PNG image with one of these keywords.
@@ -143,8 +144,8 @@ func profileOf(text []byte) []byte {
 	return digits[:n]
 }
 
-// orientationIn reads the tag from the first directory of a TIFF structure. found is true if the tag exists, even if
-// its value is invalid.
+// orientationIn reads the tag from the first directory of a TIFF structure. The result found is true if the tag exists,
+// even if its value is invalid.
 func orientationIn(b []byte) (o Orientation, found bool) {
 	b = bytes.TrimPrefix(b, []byte("Exif\x00\x00")) // some programs write this prefix also into PNG images
 	n, found := tagOf(b, 0x0112)
@@ -179,7 +180,7 @@ func tagOf(b []byte, tag uint16) (n uint32, found bool) {
 
 // number returns the first number of a directory entry; 0 if the entry has another type.
 func number(order binary.ByteOrder, entry []byte) uint32 {
-	const ( // the standard demands short, but some programs write other types
+	const ( // the standard requires the type short, but some programs write other types
 		byteType, signedByteType   = 1, 6
 		shortType, signedShortType = 3, 8
 		longType, signedLongType   = 4, 9

@@ -24,7 +24,8 @@ type partFolders struct {
 	folders map[layout.Part]folder // nil: the data set has no parts
 }
 
-// evaluation returns the evaluation part, or None: the validation part, or without one the test part.
+// evaluation returns the part for evaluation: the validation part if there is one, otherwise the test part, or None
+// without either.
 func (p partFolders) evaluation() (layout.Part, folder) {
 	for _, part := range []layout.Part{layout.Validation, layout.Test} {
 		if f, ok := p.folders[part]; ok {

@@ -44,8 +44,8 @@ type plainPNG struct {
 	packed        []byte       // zlib stream of the pixels
 }
 
-// readPlainPNG reads the chunks that determine the pixels. join is a buffer for pixels in several chunks. ok is false
-// for images of other kinds, and for all faults.
+// readPlainPNG reads the chunks that determine the pixels. The buffer join receives the pixels if several chunks
+// contain them. The result ok is false for images of other kinds, and for all faults.
 func readPlainPNG(contents, join []byte) (p plainPNG, buf []byte, ok bool) {
 	parts, colours := 0, 0
 	for c := range chunks(contents) {
@@ -173,8 +173,8 @@ const (
 	pngPaeth
 )
 
-// unfilter restores a row. above is the restored row above it; zeros for the first row. pixel is the number of bytes of
-// a pixel. It returns false for an unknown filter.
+// unfilter restores a row. The parameter above is the restored row above it, or zeros for the first row. The parameter
+// pixel is the number of bytes per pixel. unfilter returns false for an unknown filter.
 func unfilter(kind byte, row, above []byte, pixel int) bool {
 	above = above[:len(row)]
 	switch kind {
@@ -224,8 +224,8 @@ func addBytes(dst, src []byte) {
 	}
 }
 
-// unfilterPaethRGB restores a row with three channels. Their values do not depend on each other, so that the CPU
-// computes them at the same time.
+// unfilterPaethRGB restores a row with three channels. The channels do not depend on each other, so the CPU can compute
+// them at the same time.
 func unfilterPaethRGB(row, above []byte) {
 	var red, green, blue, redCorner, greenCorner, blueCorner int
 	for len(row) >= 3 && len(above) >= 3 {

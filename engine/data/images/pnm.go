@@ -190,7 +190,7 @@ func (h netpbm) values(b []byte) func() (int, error) {
 		switch {
 		case h.bits:
 			v = int(b[at]>>(7-bit%8)) & 1
-			if bit++; bit == h.width { // a row ends with its last byte
+			if bit++; bit == h.width { // each row is padded to whole bytes
 				bit = 0
 				at++
 			} else if bit%8 == 0 {

@@ -63,11 +63,12 @@ type plainTIFF struct {
 	channels       int
 	compression    int
 	difference     bool // each byte is the difference to the pixel to the left
-	rows           int  // of a strip
+	rows           int  // rows of pixels in a strip
 	starts, counts []uint32
 }
 
-// readPlainTIFF reads the first directory of a TIFF file. ok is false for images of other kinds, and for all faults.
+// readPlainTIFF reads the first directory of a TIFF file. The result ok is false for images of other kinds, and for all
+// faults.
 func readPlainTIFF(b []byte) (t plainTIFF, ok bool) {
 	if len(b) < 8 {
 		return t, false
@@ -165,8 +166,8 @@ func readPlainTIFF(b []byte) (t plainTIFF, ok bool) {
 	return t, len(t.starts) >= strips && len(t.counts) >= strips
 }
 
-// tiffValues returns the numbers of a directory entry; nil if they are no unsigned integers of 16 or 32 bits, or if
-// they are outside the file, or more than most.
+// tiffValues returns the numbers of a directory entry. It returns nil if they are not unsigned integers of 16 or 32
+// bits, if they are outside the file, or if there are more than most.
 func tiffValues(b []byte, order binary.ByteOrder, entry []byte, most int64) (values []uint32) {
 	const short, long = 3, 4
 	size, count := int64(2), int64(order.Uint32(entry[4:]))
@@ -255,7 +256,7 @@ func mostExpansion(compression int) int64 {
 	return 1
 }
 
-// unpackStrip decompresses a strip. It returns false for a fault, and for a compression of another kind.
+// unpackStrip decompresses a strip. It returns false if the data is damaged or the compression is unsupported.
 func (d *Decoder) unpackStrip(strip, packed []byte, compression int) bool {
 	switch compression {
 	case tiffStored:

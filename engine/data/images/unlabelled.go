@@ -61,9 +61,9 @@ func (inputSource) Close() error { return nil }
 const MaxFileBytes = 64 << 20
 
 // List returns the images in a folder and its subfolders, sorted. It ignores files of storage systems, and files
-// without the extension of an image. note describes images that the program cannot read; "" if there are none. If all
-// images are such images, List returns an error. Broken links are included, so that reading them reports the cause.
-// follow allows links that leave the folder.
+// without the extension of an image. The result note describes images that the program cannot read; it is "" if there
+// are none. If the program can read none of the images, List returns an error. Broken links are included, so that
+// reading them reports the cause. The parameter follow allows links that leave the folder.
 func List(ctx context.Context, name string, follow bool) (names []string, note string, err error) {
 	var l listing // only for the names of files that are not images
 	folder, err := layout.OpenFolder(name, follow)

@@ -12,7 +12,7 @@ type frame struct {
 	width, height int
 	channels      int // 0 without a frame header
 	bits          int // per channel
-	end           int // bytes up to and including the end marker; the number of all bytes without one
+	end           int // offset after the end marker, or after all bytes if there is no end marker
 	ended         bool
 	scans         int     // passes over the pixels
 	whole         bool    // the only scan has all channels and is not progressive
@@ -35,14 +35,15 @@ const (
 	progressiveArithmetic = 0xCA
 )
 
-// foreign reports whether the image is of such a kind. An image with a second frame header is damaged.
+// foreign reports whether only some releases of libturbojpeg decode images of this kind. An image with a second frame
+// header is damaged.
 func (f *frame) foreign() bool {
 	return f.frames == 1 && (f.kind == lossless || f.kind == arithmetic || f.kind == progressiveArithmetic)
 }
 
 // unequal reports whether the pixels of libturbojpeg depend on its release or on the processor, so that Go decodes the
-// image. It smooths incomplete images, and interpolates channels with half of the rows, in different ways. With padded
-// pixels, it leaves coefficients of its first try in a block.
+// image. Releases differ in how they smooth incomplete images, and how they interpolate channels with half of the rows.
+// With padded pixels, libturbojpeg may leave coefficients of its first attempt in a block.
 func (f *frame) unequal() bool { return f.kind <= 0xC2 && (f.partial || f.vertical || f.padded) }
 
 // start reads the frame header; contents has at least 6 bytes.
@@ -66,7 +67,8 @@ func (f *frame) start(marker byte, contents []byte) {
 	}
 }
 
-// define notes the tables of a segment. Damaged segments need no care: decoders refuse them.
+// define records which tables a segment defines. It does not check for damage, because decoders refuse damaged
+// segments.
 func (f *frame) define(marker byte, contents []byte) {
 	for len(contents) > 0 {
 		class, id := contents[0]>>4, contents[0]&15
@@ -88,7 +90,7 @@ func (f *frame) define(marker byte, contents []byte) {
 	}
 }
 
-// scan notes the header of a scan.
+// scan records the properties in the header of a scan.
 func (f *frame) scan(contents []byte) {
 	f.scans++
 	f.whole = f.scans == 1 && f.kind <= 0xC1 && len(contents) > 0 && int(contents[0]) == f.channels
@@ -118,10 +120,11 @@ func (f *frame) scan(contents []byte) {
 	}
 }
 
-// has reports whether a table is defined. Decoders refuse other numbers than 0 to 3.
+// has reports whether a table is defined. For numbers above 3, it returns true, because decoders refuse such numbers.
 func (f *frame) has(kind int, id byte) bool { return id > 3 || f.tables[kind]>>id&1 != 0 }
 
-// note notes the coefficients of a scan of a progressive image; contents is its header, of the right length.
+// note records the accuracy of coefficients after a scan of a progressive image. The parameter contents is the header
+// of the scan, whose length the caller has checked.
 func (f *frame) note(contents []byte) {
 	count := int(contents[0])
 	options := contents[1+2*count:]
@@ -202,8 +205,9 @@ func Shape(data []byte) (width, height, channels, bits int, err error) {
 // errCut reports an image that lacks its end marker, and may lack pixels.
 var errCut = errors.New("jpeg: no end marker: truncated")
 
-// image returns the bytes of the image alone. Without an end marker, it returns all bytes if a decoder detects missing
-// pixels; of several scans, whole scans could be missing.
+// image returns the bytes of the image, without data after its end marker. If there is no end marker but a single scan,
+// image returns all bytes, because decoders detect missing pixels in this scan. Otherwise it returns errCut, because
+// whole scans may be missing.
 func (f frame) image(data []byte) ([]byte, error) {
 	if !f.ended && !f.whole {
 		return nil, errCut

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	lookBits = 10 // codes of up to this length are decoded by one look into a table
+	lookBits = 10 // codes of up to this length are decoded with one table lookup
 	maxCode  = 16 // bits of the longest code
 )
 
@@ -21,12 +21,14 @@ var (
 type huffman struct {
 	known   bool   // the image has defined the table
 	spec    []byte // as in the file: the number of codes of each length, then their symbols
-	built   []byte // spec of the fields below
+	built   []byte // the spec from which the fields below were computed
 	symbols [256]byte
-	// look is indexed by the next lookBits bits: the length of the code times 256, plus its symbol; 0: a longer code.
+	// look is indexed by the next lookBits bits. An entry is the length of the code times 256, plus its symbol; 0: a
+	// longer code.
 	look [1 << lookBits]uint16
-	// whole is also indexed by these bits. It is not 0 if they hold the code and also the value of a coefficient:
-	// the value times 256, plus the number of zeros before it times 16, plus the number of bits.
+	// whole is also indexed by these bits. An entry is 0 unless these bits contain both the code and the value of a
+	// coefficient. Otherwise it is the value times 256, plus the number of zeros before the value times 16, plus the
+	// number of bits.
 	whole  [1 << lookBits]int16
 	last   [maxCode + 1]int32 // largest code of a length; -1: none
 	offset [maxCode + 1]int32 // index of a code's symbol minus the code
@@ -126,7 +128,7 @@ func wholeOf(bits uint32, length int32, symbol byte) int16 {
 type bitReader struct {
 	data []byte
 	at   int    // next byte of data
-	bits uint64 // the next bits, from the highest one; zeros behind the end
+	bits uint64 // the next bits, from the highest one; zeros after the end
 	n    int    // number of these bits; below 0: more bits were read than there are
 	// lenient: bits without a code stand for symbol 0, as in libjpeg, which does not always warn of them
 	lenient bool
@@ -137,7 +139,8 @@ const (
 	eachFirst = 0x8080808080808080
 )
 
-// fill reads bytes until there are at least 57 bits, or a marker follows. At most 56 bits must be there.
+// fill reads bytes until at least 57 bits are held, or until a marker follows. When fill is called, at most 56 bits may
+// be held.
 func (b *bitReader) fill() {
 	if b.at+8 <= len(b.data) {
 		next := binary.BigEndian.Uint64(b.data[b.at:])
@@ -164,7 +167,7 @@ func (b *bitReader) fill() {
 	}
 }
 
-// need fills if fewer than count bits are there; count is at most 32.
+// need calls fill if fewer than count bits are held. The parameter count is at most 32.
 func (b *bitReader) need(count int) {
 	if b.n < count {
 		b.fill()
@@ -180,7 +183,7 @@ func (b *bitReader) read(count uint) int32 {
 	return v
 }
 
-// symbol decodes a symbol; at least 16 bits must be there, or a marker must follow.
+// symbol decodes a symbol. At least 16 bits must be held, unless a marker follows.
 func (b *bitReader) symbol(h *huffman) (byte, error) {
 	if e := h.look[b.bits>>(64-lookBits)]; e != 0 {
 		b.bits <<= e >> 8
@@ -211,7 +214,7 @@ func (b *bitReader) longSymbol(h *huffman) (byte, error) {
 	return 0, nil
 }
 
-// value reads a signed number of size bits, 0 to 15. At least size bits must be there, or a marker must follow.
+// value reads a signed number of size bits, 0 to 15. At least size bits must be held, unless a marker follows.
 func (b *bitReader) value(size uint) int32 {
 	if size == 0 {
 		return 0

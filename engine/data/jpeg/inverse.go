@@ -9,7 +9,7 @@ import "math"
 // block holds the 64 coefficients of a block in rows, multiplied by their quantization factors.
 type block [64]int16
 
-// Constants are in 13-bit fixed point. The results of the first pass, over columns, keep 2 bits behind the point.
+// Constants are in 13-bit fixed point. The results of the first pass, over columns, keep 2 fractional bits.
 const (
 	constBits = 13
 	passBits  = 2
@@ -52,7 +52,7 @@ func sample(v int32) uint8 {
 // x86-64. To give the same pixels, the functions below convert to int16 where a register wraps around, and saturate
 // where it saturates. libjpeg-turbo gives other pixels for such images on other processors.
 
-// flat writes a square of equal samples for a block with only its first coefficient.
+// flat writes a square of equal samples for a block in which only the first coefficient is not 0.
 func flat(first int16, out []byte, stride, size int) {
 	var v int32
 	switch size {
@@ -72,7 +72,7 @@ func flat(first int16, out []byte, stride, size int) {
 	}
 }
 
-// limit converts results of the first pass to 16 bits, of which one was too large.
+// limit converts results of the first pass to 16 bits. It is called if at least one result needs more bits.
 func limit(w []int32, b *block) {
 	wrap := true // only the first row has coefficients
 	for _, v := range b[8:] {
@@ -87,7 +87,7 @@ func limit(w []int32, b *block) {
 	}
 }
 
-// wide is not below 1<<16 if v needs more than 16 bits.
+// wide returns a number of at least 1<<16 if v needs more than 16 bits, otherwise a smaller number.
 func wide(v int32) uint32 { return uint32(v - math.MinInt16) }
 
 // even8 and odd8 are the two halves of the transform of 8 values.
@@ -142,7 +142,7 @@ func inverse8(b *block, out []byte, stride int) {
 	}
 }
 
-// half4 transforms 8 values, without the one of index 4, to 4 values that are scaled by 2^(constBits+1).
+// half4 transforms 8 values, except the one at index 4, to 4 values that are scaled by 2^(constBits+1).
 func half4(s0, s1, s2, s3, s5, s6, s7 int32) (a, b, c, d int32) {
 	t0 := s0 << (constBits + 1)
 	t2 := s2*f1847 - s6*f0765
@@ -181,7 +181,7 @@ func inverse4(b *block, out []byte, stride int) {
 	}
 }
 
-// quarter2 transforms the values of index 0, 1, 3, 5 and 7 to 2 values that are scaled by 2^(constBits+2).
+// quarter2 transforms the values at indices 0, 1, 3, 5 and 7 to 2 values that are scaled by 2^(constBits+2).
 func quarter2(s0, s1, s3, s5, s7 int32) (a, b int32) {
 	t := s0 << (constBits + 2)
 	odd := -s7*f0720 + s5*f0850 - s3*f1272 + s1*f3624

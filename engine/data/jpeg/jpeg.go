@@ -22,7 +22,7 @@ type Header struct {
 }
 
 // WorkBytes returns the memory that a Decoder needs for this image in addition to the pixels: the coefficients of an
-// image with several scans, 2 bytes each. For a whole scan, it needs only a few rows.
+// image with several scans, 2 bytes each. An image with a single scan needs only a few rows.
 func (h Header) WorkBytes() int64 {
 	if h.frame.whole {
 		return 0
@@ -83,8 +83,8 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 	return Header{f.width, f.height, f}, nil
 }
 
-// refusal returns err, an error of libturbojpeg, or an unsupported error if this libturbojpeg decodes no images of this
-// kind.
+// refusal returns an unsupported error if this release of libturbojpeg does not decode images of this kind. Otherwise
+// it returns err, the error of libturbojpeg.
 func refusal(f frame, err error) error {
 	if err == nil || !f.foreign() {
 		return err
@@ -106,8 +106,8 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 	if data, err = h.frame.image(data); err != nil {
 		return nil, 0, 0, err
 	}
-	// Go also decides about images of which libturbojpeg warns: their pixels may be intact or not.
-	// Of a tiny image, libturbojpeg would choose a larger size with as many pixels, such as 3/8 instead of 1/4.
+	// If libturbojpeg returns a warning, Go decides whether the image is damaged. For a tiny image, libturbojpeg would
+	// choose a larger scale that gives the same number of pixels, such as 3/8 instead of 1/4.
 	tiny := denominator > 1 && max(h.Width, h.Height) < 8
 	if d.native == nil || h.frame.unequal() || tiny && h.frame.kind <= 0xC2 {
 		return d.picture.decode(data, h, denominator, buf)

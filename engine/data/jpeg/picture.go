@@ -28,7 +28,7 @@ const (
 type channel struct {
 	id            byte
 	h, v          int // sampling factors
-	fileV         int // v in the file: it differs for a single channel
+	fileV         int // sampling factor in the file; differs from v if there is a single channel
 	table         byte
 	quant         [64]uint16 // in the order of a block; those of its first scan
 	known         bool       // quant is known
@@ -176,7 +176,7 @@ func (p *picture) scans(h Header) error {
 	}
 }
 
-// next skips bytes up to the next marker, which it returns. An image without its end marker ends like one with it.
+// next skips bytes up to the next marker and returns the marker. At the end of the data, it returns the end marker.
 func (p *picture) next() (byte, error) {
 	for {
 		skipped := 0
@@ -246,8 +246,8 @@ func (p *picture) huffmanTables(contents []byte) error {
 	return nil
 }
 
-// unsupported reports an image that libturbojpeg may read. The data set must not replace it: ranks with libturbojpeg
-// would not.
+// unsupported reports an image that libturbojpeg may be able to read. The data set must not replace the image, because
+// ranks with libturbojpeg would not replace it.
 type unsupported string
 
 func (e unsupported) Error() string {

@@ -2,7 +2,7 @@ package jpeg
 
 import "fmt"
 
-// kept decodes one of several scans. Its coefficients remain until the end of the image.
+// kept decodes one of several scans, and keeps the coefficients until the end of the image.
 func (s *scan) kept() error {
 	if s.p.progressive {
 		if err := s.progress(); err != nil {
@@ -64,7 +64,7 @@ var noQuant = func() (q [64]uint16) {
 	return q
 }()
 
-// block decodes what a scan has of a block of its channel i.
+// block decodes the part of a block that the scan contains. The block belongs to channel i of the scan.
 func (s *scan) block(i, y, x int) error {
 	c := s.channels[i]
 	b := (*block)(c.coefficients[64*(y*c.stride+x):])
@@ -126,7 +126,8 @@ func (s *scan) firstBits(b *block, ac *huffman) error {
 	return nil
 }
 
-// runOf sets run to the number of blocks, with this one, that have no further coefficients: 1<<n and an n-bit number.
+// runOf sets run to the number of blocks without further coefficients, including this one. The number is 1<<n plus an
+// n-bit number that follows.
 func (s *scan) runOf(n uint) {
 	s.run = 1 << n
 	if n > 0 {
@@ -172,8 +173,9 @@ func (s *scan) nextBit(b *block, ac *huffman) error {
 	return nil
 }
 
-// refine reads a bit of each coefficient from k on that is not 0, and stops at a coefficient that is 0 after the given
-// number of such zeros. It returns the index of this coefficient, or the one after the range.
+// refine reads one bit for each coefficient that is not 0, beginning at index k. It skips the given number of zero
+// coefficients, and stops at the next zero coefficient. It returns the index of this coefficient, or the index after
+// the range.
 func (s *scan) refine(b *block, k, zeros int, bit int16) int {
 	for ; k <= s.to; k++ {
 		v := &b[natural[k]]

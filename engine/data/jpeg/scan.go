@@ -39,7 +39,7 @@ func (p *picture) scan(contents []byte) error {
 	options := contents[1+2*count:]
 	s := &p.pass
 	*s = scan{p: p, from: int(options[0]), to: int(options[1]), high: int(options[2] >> 4), low: int(options[2] & 15)}
-	if !p.progressive { // some files have other values here, and mean these
+	if !p.progressive { // some files have invalid values here; these are the intended ones
 		s.from, s.to, s.high, s.low = 0, 63, 0, 0
 	}
 	s.channels = s.list[:0]
@@ -82,8 +82,8 @@ func (p *picture) scan(contents []byte) error {
 	return s.end()
 }
 
-// named returns the channel with an id that the scan does not have yet, or nil. If several channels have the same id,
-// it chooses like libjpeg.
+// named returns the channel with the given id that is not part of the scan yet, or nil. If several channels have the
+// same id, it chooses like libjpeg.
 func (p *picture) named(id byte, before []*channel) (found *channel) {
 	for i, c := range p.channels {
 		if c.id != id || slices.Contains(before, c) {
@@ -136,7 +136,7 @@ func (p *picture) keepCoefficients() {
 	}
 }
 
-// direct decodes the only scan of an image, and transforms each block at once.
+// direct decodes the only scan of an image, and transforms each block immediately.
 func (s *scan) direct() error {
 	var b block
 	for y := range s.p.unitsHigh {
@@ -194,7 +194,7 @@ func (s *scan) unit() error {
 	return nil
 }
 
-// end continues behind the bits that were read.
+// end moves the position in the image to the byte after those that the scan has read.
 func (s *scan) end() error {
 	if s.n < 0 {
 		return errBitsEnd

@@ -3,7 +3,7 @@ package jpeg
 // Block smoothing of libjpeg-turbo (jdcoefct.c): if the scans of a progressive image leave out a part of the first
 // coefficients, these are estimated from the first coefficient (the mean) of a block and of its 24 neighbours.
 
-// kernel holds the weights of the means of 5 x 5 blocks; those of a whole coefficient sum up to 256 in absolute value.
+// kernel contains the weights of the means of 5 x 5 blocks, in units of 1/256.
 type kernel [5][5]int32
 
 func (k kernel) transposed() (t kernel) {
@@ -15,8 +15,8 @@ func (k kernel) transposed() (t kernel) {
 	return t
 }
 
-// Kernels of the coefficients 0 to 9, in the order of the file: for an image with means only, and for one that has
-// some other coefficients, whose coefficients 0 and 6 to 9 remain.
+// Kernels of the coefficients 0 to 9, in the order of the file. ofMeans is for a channel with means only. ofSome is for
+// a channel that also has other coefficients; coefficients 0 and 6 to 9 are then not estimated.
 var (
 	ofMeans = func() [10]kernel {
 		k01 := kernel{{-1, -1, 0, 1, 1}, {-3, 13, 0, -13, 3}, {-3, 38, 0, -38, 3}, {-3, 13, 0, -13, 3},
@@ -82,7 +82,8 @@ func (c *channel) estimate(b *block, y, x int) {
 	}
 }
 
-// estimated returns the estimate of a coefficient with the quantization factor quant, of most at most.
+// estimated returns the estimate of a coefficient whose quantization factor is quant. The parameter most limits its
+// absolute value.
 func estimated(k *kernel, means *kernel, first, quant, most int64) int16 {
 	sum := int64(0)
 	for y := range k {
@@ -96,8 +97,9 @@ func estimated(k *kernel, means *kernel, first, quant, most int64) int16 {
 	return int16(min((quant<<7+sum)/(quant<<8), most))
 }
 
-// meansAround returns the means of 5 x 5 blocks. At the borders, the nearest blocks repeat. Like libjpeg-turbo, it
-// counts the rows of the last unit as if all units had as few, and thus takes some other rows near the lower border.
+// meansAround returns the means of 5 x 5 blocks. At the borders, the nearest blocks repeat. For blocks in the last row
+// of units, libjpeg-turbo computes row numbers as if all units had as few rows of blocks as the last one. meansAround
+// does the same. It therefore uses other rows than expected for some blocks near the lower border.
 func (c *channel) meansAround(y, x int) (means kernel) {
 	units, perUnit := quotient(c.blocksHigh, c.fileV), c.fileV
 	if y/c.fileV == units-1 {

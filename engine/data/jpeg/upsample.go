@@ -12,7 +12,7 @@ type upsampler struct {
 	sums  []int32   // a row of samples, interpolated vertically, times 4
 }
 
-// expansion describes how often the samples of a channel occur.
+// expansion describes how often each sample of a channel is repeated.
 type expansion struct {
 	h, v   int
 	smooth bool // samples are interpolated
@@ -191,8 +191,8 @@ func clamp(v int32) uint8 {
 	return uint8(v)
 }
 
-// withBlack converts three inks in to, and black, to RGB with Pillow's arithmetic. Like Pillow, it takes the bytes as
-// inverted: 255 is no ink.
+// withBlack converts four inks to RGB with Pillow's arithmetic. The slice to contains the first three inks and receives
+// the result. Like Pillow, withBlack treats the bytes as inverted: 255 means no ink.
 func withBlack(to, black []byte) {
 	for x, k := range black {
 		light := int(k)

@@ -24,7 +24,8 @@ type Folder struct {
 	root *os.Root // refuses links that leave the folder; nil: links are followed
 	// objects lists the objects below a folder of a bucket, sorted by name; nil: the folder is on this machine.
 	objects []string
-	// Broken lists broken links as files, so that opening them reports the cause. Otherwise a broken link is an error.
+	// If Broken is true, broken links are listed as files, so that opening them reports the cause. Otherwise a broken
+	// link is an error.
 	Broken bool
 }
 
@@ -34,7 +35,7 @@ type Entry struct {
 	Mode fs.FileMode
 }
 
-// OpenFolder opens a folder. follow allows links that leave it.
+// OpenFolder opens a folder. The parameter follow allows links that leave the folder.
 func OpenFolder(name string, follow bool) (*Folder, error) {
 	if stored.Remote(name) {
 		return openRemote(name)

@@ -65,7 +65,8 @@ func (f *Folder) Scan(ctx context.Context, o ScanOptions) (*Tree, error) {
 	return f.newScan(ctx, nil).tree(&watch)
 }
 
-// keptList returns the file for the list. ok is false if changes of the folder cannot be detected from its times.
+// keptList returns the file for the list. The result ok is false if changes of the folder cannot be detected from its
+// times.
 func (f *Folder) keptList(o ScanOptions) (k keptList, ok bool, err error) {
 	d, err := f.openFolder(".")
 	if err != nil {
@@ -98,7 +99,8 @@ func (f *Folder) keptList(o ScanOptions) (k keptList, ok bool, err error) {
 	return newKeptList(o.CacheDir, absolute, links, device), ok, nil
 }
 
-// holds reports whether a new file in cache changes the time of a folder that a scan of folder reads.
+// holds reports whether a scan of folder reads a folder whose modification time changes when a file is created in
+// cache.
 func holds(folder, cache string) bool {
 	if absolute, err := filepath.Abs(cache); err == nil {
 		cache = absolute

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// keepFrom is the minimum number of files and folders for which Scan stores the list. Local disks return fewer
-	// within milliseconds, and fewer need little memory.
+	// keepFrom is the minimum number of files and folders for which Scan stores the list. Local disks list fewer files
+	// within milliseconds, and such a list needs little memory.
 	keepFrom = 1000
 	// mostTries is the number of lists of other processes that a Scan checks before it lists the folder itself.
 	mostTries = 3
@@ -63,8 +63,8 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// load returns the list, or nil if the list is missing or damaged. info identifies the file; nil if the file is
-// missing.
+// load returns the list, or nil if the list is missing or damaged. The result info identifies the file; it is nil if
+// the file is missing.
 //
 // On a local file system, load maps the file. The mapping is never removed, because names in messages may refer to it.
 // Its memory belongs to the page cache.

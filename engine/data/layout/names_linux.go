@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// readNames calls visit for all entries of an open folder except "." and "..", in the order of the file system. mode is
-// the type of the entry as stated by the folder, or fs.ModeIrregular if the folder does not state it. name is valid
-// only during the call. If visit returns an error, readNames stops and returns it.
+// readNames calls visit for all entries of an open folder except "." and "..", in the order of the file system. The
+// argument mode is the type of the entry as stated by the folder, or fs.ModeIrregular if the folder does not state it.
+// The argument name is valid only during the call. If visit returns an error, readNames stops and returns it.
 //
 // readNames makes large reads, and no call per entry. In contrast, os.File.ReadDir reads 8 KiB at a time. It calls
 // lstat for each entry of a folder that was opened through an os.Root.

@@ -59,7 +59,7 @@ type scan struct {
 	ctx    context.Context
 	old    *Tree          // provides the entries of unchanged folders; may be nil
 	number map[string]int // indices of the folders of old
-	within [][]int32      // children of old
+	within [][]int32      // children of each folder of old
 	check  bool           // only check whether the folders of old have changed
 	most   int            // stop with errMany at this number of files and folders; 0: no limit
 

@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// freshFor is the time after a change of a folder for which its times cannot prove that the list is complete. The
-// reason is that file systems record times in steps of up to 2 s.
+// freshFor is the duration after a change of a folder during which the folder's times cannot prove that a list is
+// complete. The reason is that file systems record times in steps of up to 2 s.
 const freshFor = 2 * time.Second
 
 // stampless is the stamp of a folder whose times cannot prove that it is unchanged.

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// maxOpen is the largest number of open files, if the limit of open files permits it.
+// maxOpen is the largest number of open files of a Pool, if the process's limit of open files permits it.
 const maxOpen = 128
 
 // mostOpen returns the largest number of open files. It is at most a quarter of the process's limit, because other
@@ -68,8 +68,8 @@ func (p *Pool) Open() (open, most int) {
 	return len(p.open), p.most
 }
 
-// Take returns an open file. number is its index in the argument of New. The caller must return the Handle with
-// GiveBack.
+// Take returns an open file. The parameter number is the index of the file in the argument of New. The caller must
+// return the Handle with GiveBack.
 func (p *Pool) Take(number int) (*Handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,8 @@ var state struct {
 	told    int64 // value of bytes at the last message
 }
 
-// Configure sets the cache of this process. Equal options have no effect. Objects that were planned are forgotten.
+// Configure sets the cache of this process. If the options are the same as before, Configure does nothing. Otherwise it
+// also forgets the planned objects.
 func Configure(o Options) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -89,8 +90,7 @@ func whole() context.Context {
 // Remote reports whether a path names an object or a folder of objects.
 func Remote(path string) bool { return objects.Is(path) }
 
-// FetchesAtOnce is the number of samples that a data.Fetcher requests at a time. A Client has as many requests in
-// flight.
+// FetchesAtOnce is the number of samples that a data.Fetcher requests at a time.
 const FetchesAtOnce = 64
 
 // statsAtOnce is the number of objects whose sizes Plan requests at a time.

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Lines returns the rows of columns as JSON lines: one object per row, with the paths of the columns as names. A number
-// of a ClassLabel is replaced by the name of the class. Missing values (null) are omitted. The caller must close the
-// reader.
+// Lines returns the given columns of all rows as JSON lines: one object per row, with the paths of the columns as
+// names. A number of a ClassLabel is replaced by the name of the class. Missing values (null) are omitted. The caller
+// must close the reader.
 func (f *File) Lines(ctx context.Context, columns []string) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -60,7 +60,7 @@ func (f *File) EachLine(ctx context.Context, columns []string, visit func(line [
 	})
 }
 
-// jsonOf returns a function that appends a value as JSON. names are those of a ClassLabel.
+// jsonOf returns a function that appends a value as JSON. The parameter names contains the class names of a ClassLabel.
 func jsonOf(kind Kind, names []string) func(line []byte, v *Value) ([]byte, error) {
 	switch {
 	case kind == Integer && len(names) > 0:

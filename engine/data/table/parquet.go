@@ -202,8 +202,9 @@ func kindOf(leaf *parquet.Column) Kind {
 	return Other
 }
 
-// column returns the leaf of a path, which Scan has checked. level is the definition level of list elements. A smaller
-// level means an empty list; a level below level-1 means a null list. level is 0 for columns that are not lists.
+// column returns the leaf of a path, which Scan has checked. The result level is the definition level of list elements.
+// A value with a smaller definition level is an empty list, or a null list if its level is below level-1. For columns
+// that are not lists, the result is 0.
 func (p *parquetFile) column(path string) (leaf *parquet.Column, level int) {
 	c := p.file.Root()
 	for name := range strings.SplitSeq(path, ".") {

@@ -18,7 +18,7 @@ import (
 
 const (
 	chunkBytes = 512 << 10 // bytes of text that one goroutine encodes at a time
-	// largest line of JSON, or text without white space, in bytes; limits the memory of a chunk
+	// largest size in bytes of a line of JSON, or of a text without white space; limits the memory of a chunk
 	mostPartBytes = 16 << 20
 )
 

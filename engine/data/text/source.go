@@ -123,7 +123,7 @@ func (o *Options) FindSources(ctx context.Context) (Sources, error) {
 	return s, nil
 }
 
-// divide divides the inputs by their names. A single input is not divided.
+// divide assigns the inputs to parts by their names. A single input is not divided.
 func (o *Options) divide(names []string) (layout.Division, error) {
 	if o.IgnoreNames || len(names) == 1 {
 		return layout.Division{}, nil
@@ -167,7 +167,7 @@ func (o *Options) within(ctx context.Context, path string, s *Sources) (files []
 // tables lists the files of a data set of Hugging Face's library datasets, with names that state their parts.
 func (o *Options) tables(ctx context.Context, path string, s *Sources) (files, names []string, err error) {
 	found, err := huggingface.Find(ctx, huggingface.Source{Path: path, FollowLinks: o.FollowLinks})
-	if which := (*huggingface.SplitError)(nil); errors.As(err, &which) { // a conversion lacks the recommended keys
+	if which := (*huggingface.SplitError)(nil); errors.As(err, &which) { // its advice does not apply to a conversion
 		f := data.FileFault("read text", path, which.Err)
 		f.Advice = "name the files of the splits, or the folder of one configuration, in place of this folder"
 		return nil, nil, f
@@ -196,7 +196,7 @@ func uncompressed(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 }
 
-// identifyingBytes is the number of bytes at each end of a file that identify hashes.
+// identifyingBytes is the number of bytes at each end of a file that the function identify hashes.
 const identifyingBytes = 64 << 10
 
 func identify(path string, format Lines, column string) (Source, error) {

@@ -24,8 +24,8 @@ type Result struct {
 	Sources Sources // inputs; may be incomplete if an earlier call completed the conversion
 }
 
-// Tokenize converts text to token shards. If an earlier call with the same settings was interrupted, it continues this
-// work.
+// Tokenize converts text to token shards. If an earlier call with the same settings was interrupted, Tokenize continues
+// its work.
 func Tokenize(ctx context.Context, o Options) (Result, error) {
 	if err := o.check(); err != nil {
 		return Result{}, err

@@ -68,7 +68,8 @@ func (w *WordPiece) CaseOf(vocabularyFile string) Case {
 	return c
 }
 
-// WithCase returns a tokenizer with the same vocabulary. cased states whether it keeps capital letters and accents.
+// WithCase returns a tokenizer with the same vocabulary. If cased is true, the tokenizer keeps capital letters and
+// accents.
 func (w *WordPiece) WithCase(cased bool) *WordPiece {
 	other := *w
 	other.cased = cased

@@ -15,7 +15,7 @@ const (
 	endOfTextName = "<|endoftext|>"
 )
 
-// gpt2 is the vocabulary of GPT-2. Merges with smaller tokens as results come first.
+// gpt2 is the vocabulary of GPT-2. A merge whose result is a smaller token comes first.
 type gpt2 struct {
 	token map[string]int32 // maps the bytes of a token to the token
 	bytes []string         // bytes of each token

@@ -19,16 +19,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Identity states how a tokenizer converts text to tokens. The zero value is an unknown tokenizer. Two tokenizers with
-// the same number of tokens usually give the tokens other meanings, so programs compare identities instead of sizes.
+// Identity states how a tokenizer converts text to tokens. The zero value is an unknown tokenizer. Two tokenizers of
+// the same vocabulary size usually give different meanings to a token, so programs compare identities instead of sizes.
 type Identity struct {
 	Name string // as Tokenizer.Name, or the name in token files of other programs, or Other; "": unknown
-	// Sum is a digest of the vocabulary, and of the merges of a byte-pair encoding. It does not cover the case of
-	// WordPiece, which the name states. "": unknown, or Name alone determines the tokens.
+	// Sum is a digest of the vocabulary, and of the merges of a byte-pair encoding. It does not cover whether WordPiece
+	// keeps capital letters, because the name states this. "": unknown, or Name alone determines the tokens.
 	Sum string
 }
 
-// Other is the name of a tokenizer that this package cannot compute.
+// Other is the name of a tokenizer that this package does not implement.
 const Other = "other"
 
 // Digests of the vocabularies that are part of the program. TestSumsOfBuiltInTokenizers recomputes them.
@@ -37,11 +37,11 @@ const (
 	bytesSum = "348d7a24ab221994"
 )
 
-// Unknown is the name in token files whose writer does not know the tokenizer, and in old checkpoints.
+// Unknown is the tokenizer name in old checkpoints, and in token files whose writer did not know the tokenizer.
 const Unknown = "unknown"
 
-// IdentityOf returns the identity of a tokenizer with a name and the SHA-256 of its vocabulary file, which is zero if
-// there is none.
+// IdentityOf returns the identity of the tokenizer with the given name. The parameter vocabulary is the SHA-256 of its
+// vocabulary file, or zero if there is no such file.
 func IdentityOf(name string, vocabulary [32]byte) Identity {
 	name = Named(name)
 	if vocabulary == ([32]byte{}) {
@@ -50,7 +50,7 @@ func IdentityOf(name string, vocabulary [32]byte) Identity {
 	return Identity{Name: name, Sum: hex.EncodeToString(vocabulary[:8])}
 }
 
-// Named returns the name of a tokenizer for an Identity: "" if name states that the tokenizer is unknown.
+// Named returns name in the form of Identity.Name: "" if name states that the tokenizer is unknown.
 func Named(name string) string {
 	if name == Unknown {
 		return ""
@@ -160,7 +160,7 @@ type stored struct {
 	Model        json.RawMessage `json:"model"`
 }
 
-// kind returns the type of the model, or "" if it cannot be told. Files of old versions of the library tokenizers do
+// kind returns the type of the model, or "" if the type is unknown. Files of old versions of the library tokenizers do
 // not state the type. The library then infers it from the keys, and so does kind.
 func (d *stored) kind() string {
 	var model map[string]json.RawMessage
@@ -210,7 +210,7 @@ type storedLevel struct {
 }
 
 // sumOfDefinition returns the digest of a tokenizer.json. Byte-pair encodings of bytes have the same digest as their
-// vocab.json and merges.txt. The digest is "" if the kind of the tokenizer cannot be told.
+// vocab.json and merges.txt. The digest is "" if the kind of the tokenizer is unknown.
 func sumOfDefinition(path string) (string, error) {
 	var d stored
 	if err := readJSON(path, &d); err != nil {
@@ -252,8 +252,8 @@ func sumOfDefinition(path string) (string, error) {
 
 var errNoVocabulary = errors.New("got no tokens, want a vocabulary")
 
-// pairs returns the byte-pair encoding of a tokenizer.json, without its added tokens. ok is false if the encoding
-// differs from that of GPT-2 in more than vocabulary and merges.
+// pairs returns the byte-pair encoding of a tokenizer.json, without its added tokens. The result ok is false if the
+// encoding differs from that of GPT-2 in more than vocabulary and merges.
 func (d *stored) pairs() (p pairs, ok bool) {
 	var model storedPairs
 	var level storedLevel
@@ -276,7 +276,8 @@ func (d *stored) pairs() (p pairs, ok bool) {
 	return p, true
 }
 
-// add adds the tokens that are not in the vocabulary. Text never becomes a special token.
+// add adds the ordinary tokens to the vocabulary, and removes the special ones, because text never becomes a special
+// token.
 func (p pairs) add(tokens []added) {
 	for _, t := range tokens {
 		if t.Special {

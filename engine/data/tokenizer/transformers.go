@@ -95,8 +95,8 @@ func (e Export) wordPiece(w *WordPiece) map[string][]byte {
 		"vocab.txt": []byte(strings.Join(w.words, "\n") + "\n")}
 }
 
-// bytePairs returns the files of a byte-pair encoding. tokens are the bytes of each token, without the end-of-text
-// token. words states that merges do not cross word boundaries, as in GPT-2.
+// bytePairs returns the files of a byte-pair encoding. The parameter tokens contains the bytes of each token, without
+// the end-of-text token. If words is true, merges do not cross word boundaries, as in GPT-2.
 func (e Export) bytePairs(tokens []string, merges [][2]string, class string, words bool) map[string][]byte {
 	visible := make([]string, len(tokens), len(tokens)+1)
 	for i, t := range tokens {

@@ -37,8 +37,8 @@ type WordPiece struct {
 }
 
 // OpenWordPiece reads a vocabulary, a text file with one token per line. The id of a token is its line number, counted
-// from 0. Tokens that continue a word start with ##. cased keeps capital letters and accents. If the file is faulty,
-// the error is a *data.Fault.
+// from 0. Tokens that continue a word start with ##. If cased is true, the tokenizer keeps capital letters and accents.
+// If the file is faulty, the error is a *data.Fault.
 func OpenWordPiece(path string, cased bool) (*WordPiece, error) {
 	file, err := regular.Read(path, mostVocabularyBytes)
 	if err != nil {

@@ -220,8 +220,8 @@ func withoutMark(line []byte, number int) []byte {
 	return bytes.TrimPrefix(line, []byte("\ufeff"))
 }
 
-// values returns the texts and the label of a line. text is nil for an empty line and for the line with the column
-// names.
+// values returns the texts and the label of a line. The result text is nil for an empty line and for the line with the
+// column names.
 func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (text, second []byte, label string,
 	err error) {
 	if line == nil {

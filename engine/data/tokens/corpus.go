@@ -118,10 +118,10 @@ type Found struct {
 	Folder      bool   // the path is a folder, so the names determined the parts
 }
 
-// Find lists the shards at path. path is a shard, a pattern such as "shards/train-*.bin", or a folder. The names of the
-// files determine the parts; see package layout. In a folder, all names must name a part, because other programs also
-// write files named *.bin. Find returns ErrIncomplete if the conversion to this folder is not complete, or if a shard
-// of the manifest is missing. followLinks allows links that leave the folder.
+// Find lists the shards at path, which names a shard, a pattern such as "shards/train-*.bin", or a folder. The names of
+// the files determine the parts; see package layout. In a folder, all names must name a part, because other programs
+// also write files named *.bin. Find returns ErrIncomplete if the conversion to this folder is not complete, or if a
+// shard of the manifest is missing. The parameter followLinks allows links that leave the folder.
 func Find(path string, followLinks bool) (Found, error) {
 	info, err := os.Stat(path)
 	if err != nil && strings.ContainsAny(path, "*?[") {
@@ -186,7 +186,7 @@ func filesIn(dir string, followLinks bool) (files []string, err error) {
 	return files, err
 }
 
-// divide divides files by the parts in their names. named reports whether a name states a part.
+// divide divides files by the parts in their names. The result named reports whether at least one name states a part.
 func divide(files []string) (f Found, named bool, err error) {
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -209,7 +209,7 @@ func divide(files []string) (f Found, named bool, err error) {
 	return f, d.Named, nil
 }
 
-// span describes a list of names.
+// span describes a list of names, for messages.
 func span(names []string) string {
 	if len(names) == 1 {
 		return names[0]

@@ -67,7 +67,8 @@ type Header struct {
 	Sum           [32]byte // SHA-256 of the tokens; zeros if the format does not contain it
 }
 
-// TokenBytes returns the number of bytes that a shard uses for each token: 2 or 4. vocabulary is the vocabulary size.
+// TokenBytes returns the number of bytes that a shard uses for each token: 2 or 4. The parameter vocabulary is the
+// vocabulary size.
 func TokenBytes(vocabulary int) int {
 	if vocabulary <= 1<<16 {
 		return 2
@@ -86,9 +87,9 @@ func (h *Header) start() int64 {
 	return 0
 }
 
-// parseHeader reads a header. head contains the first 1,024 bytes of the file, or the whole file if it is shorter. size
-// is the file size in bytes. width is the token size in files without a header (FormatNanoGPT); 0: such a file is an
-// error.
+// parseHeader reads a header. The parameter head contains the first 1,024 bytes of the file, or the whole file if it is
+// shorter. The parameter size is the file size in bytes. The parameter width is the token size in files without a
+// header (FormatNanoGPT); 0: such a file is an error.
 func parseHeader(head []byte, size int64, width int) (Header, error) {
 	if size == 0 {
 		return Header{}, errors.New("the file is empty")

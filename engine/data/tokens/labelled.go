@@ -16,8 +16,8 @@ import (
 var LabelledEnds = []string{".tsv", ".jsonl", ".ndjson"}
 
 // FindLabelled lists the files of labelled texts at path, which is a file or a folder of files. In a folder, the file
-// names determine the parts; see package layout. Each part has one file. followLinks allows links that leave the
-// folder.
+// names determine the parts; see package layout. Each part has one file. The parameter followLinks allows links that
+// leave the folder.
 func FindLabelled(path string, followLinks bool) (Found, error) {
 	info, err := stored.Stat(path)
 	if err == nil && !info.IsDir() {

@@ -267,7 +267,7 @@ func (s *maskedSource) Read(span *data.Span, errs []error) {
 	}
 }
 
-// fill computes a sample. next is the next-sentence label.
+// fill computes a sample. The result next is its next-sentence label.
 func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 	r := data.NewRandom(s.seed, epoch, index, data.ForMasks)
 	here := s.spans[index]
@@ -300,7 +300,7 @@ func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 }
 
 // middle chooses the first token of the second text. If the text contains a sentence end, the second text starts after
-// one.
+// a sentence end.
 func (s *maskedSource) middle(text []int32, r *data.Random) int {
 	ends := s.ends[:0]
 	for i, t := range text[:len(text)-1] {

@@ -28,8 +28,9 @@ func (o ClassificationOptions) otherFormat(line []byte) string {
 	return OtherFormat(o.Path, line, "tab-separated values")
 }
 
-// OtherFormat returns a message with the format of a file and the command for conversion to JSON lines. It returns ""
-// if the start of the file, such as its first line, does not show a format other than want.
+// OtherFormat returns a message with the format of a file and the command for conversion to JSON lines. The parameter
+// line is the start of the file, such as its first line. If line has the format want or no known format, OtherFormat
+// returns "".
 func OtherFormat(path string, line []byte, want string) string {
 	convert := func(format, program string) string { return converted(path, format, want, program) }
 	start := bytes.TrimLeft(line, " \t\r\n")

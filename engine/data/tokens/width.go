@@ -46,8 +46,8 @@ const (
 	leastLow = 4096
 )
 
-// bytes returns the token size that the values prove: 8, 4 or 2, or 0 if they prove nothing. The upper half of a 4-byte
-// token is below high.
+// bytes returns the token size that the values prove: 8, 4 or 2, or 0 if they prove nothing. In 4-byte tokens, the
+// upper half is always below high.
 func (w *widths) bytes(high uint16) int {
 	lower, upper := max(w.most[0], w.most[2]), max(w.most[1], w.most[3])
 	long := w.n >= 32*leastGroups
@@ -77,8 +77,8 @@ func isText(b []byte) bool {
 }
 
 // checkWidth returns an error if a file without a header clearly has tokens of another size than width. With the wrong
-// size, the tokens would be wrong but within the vocabulary. vocabulary is the vocabulary size, or 0 if unknown.
-// checkWidth reads three blocks of the file.
+// size, the tokens would be wrong but within the vocabulary. The parameter vocabulary is the vocabulary size, or 0 if
+// unknown. checkWidth reads three blocks of the file.
 func checkWidth(f io.ReaderAt, size int64, width, vocabulary int) error {
 	const block = 64 << 10
 	var w widths

@@ -91,7 +91,8 @@ func names(list []string) string {
 	return fmt.Sprintf("%s to %s (%d shards)", list[0], list[len(list)-1], len(list))
 }
 
-// divide divides shards by their names. relative contains the names relative to the folder that contains all shards.
+// divide divides shards by their names. The result relative contains the names relative to the folder that contains all
+// shards.
 func divide(list []string) (d layout.Division, relative []string, err error) {
 	separator := string(filepath.Separator)
 	if stored.Remote(list[0]) {
@@ -118,7 +119,7 @@ func Expand(ctx context.Context, pattern string, followLinks bool) ([]string, er
 	return all, err
 }
 
-// expand implements Expand. explicit reports whether the pattern names no folder.
+// expand implements Expand. The result explicit is true if the pattern names no folder.
 func (o Options) expand(ctx context.Context, pattern string) (all []string, explicit bool, err error) {
 	explicit = true
 	for _, part := range strings.Split(pattern, "::") {
@@ -153,7 +154,7 @@ func (o Options) expand(ctx context.Context, pattern string) (all []string, expl
 	return all, explicit, nil
 }
 
-// stat is stored.Stat, but makes no request for patterns of objects.
+// stat does the same as stored.Stat, but makes no request for patterns of objects.
 func stat(part string) (os.FileInfo, error) {
 	if stored.Remote(part) && strings.ContainsAny(part, "{}") {
 		return nil, fs.ErrNotExist

@@ -13,7 +13,7 @@ const maxClasses = 1 << 16
 var errFewNames = errors.New("too few class names")
 
 // classes maps the labels of all shards to classes. It returns the class names, and for each shard the classes of its
-// Texts. names, if not nil, are the names of numeric classes.
+// Texts. The parameter names, if not nil, contains the names of numeric classes.
 func classes(shards []*index, names []string) ([]string, [][]int32, error) {
 	byText := map[string]int32{}
 	numbers, example := 0, ""

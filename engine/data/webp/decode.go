@@ -72,14 +72,14 @@ var chosen = sync.OnceValues(func() (*library, error) {
 	return lib, nil
 })
 
-// leastVersion is the first version of libwebp with the name of library that this package opens.
+// leastVersion is the first version of libwebp whose library file has the name that this package opens.
 const leastVersion = 1 << 16 // 1.0.0
 
 // versionText formats a version of libwebp, which has 8 bits for each part.
 func versionText(v int) string { return fmt.Sprintf("%d.%d.%d", v>>16, v>>8&0xff, v&0xff) }
 
-// suitsLibrary reports whether libwebp may decode the image. It sends all images to Go that libwebp may read in another
-// way, and those that would need much more memory than their pixels.
+// suitsLibrary reports whether libwebp may decode the image. It returns false for images that libwebp may read in
+// another way than Go, and for images that would need much more memory than their pixels.
 func (f *File) suitsLibrary() bool {
 	if f.lossless {
 		h, err := f.codes()
@@ -88,9 +88,10 @@ func (f *File) suitsLibrary() bool {
 	return !onlyGo(f.pixels)
 }
 
-// onlyGo reports whether Go must decode a lossy image that libwebp may read in another way: it has more than 16 MiB,
-// which Go may refuse, or a partition begins with the byte 0xFF. No encoder writes such a partition, because its first
-// value is outside the range of the arithmetic code: decoders then depend on the width of their registers.
+// onlyGo reports whether Go must decode a lossy image, because libwebp may read the image in another way. Either the
+// image has more than 16 MiB, which Go may refuse, or a partition begins with the byte 0xFF. No encoder writes such a
+// partition, because its first value is outside the range of the arithmetic code. The result then depends on the width
+// of a decoder's registers.
 func onlyGo(encoded []byte) bool {
 	const header, long = 10, 1 << 24 // bytes
 	beyond := func(partition []byte) bool { return len(partition) > 0 && partition[0] == 0xFF }
@@ -98,7 +99,8 @@ func onlyGo(encoded []byte) bool {
 		return true
 	}
 	rest := encoded[min(header+uint24(encoded)>>5, len(encoded)):]
-	// The number of partitions is within the code. If their sizes do not fit for a number, both decoders refuse it.
+	// Try each number of partitions, because the arithmetic code contains the actual number. Both decoders refuse an
+	// image whose sizes of partitions do not fit the number.
 	for n := 1; n <= 8 && len(rest) >= 3*(n-1); n *= 2 {
 		sizes, partitions, found := rest, rest[3*(n-1):], false
 		for range n - 1 {
@@ -165,8 +167,8 @@ func decodeLossless(encoded []byte, dst rows, width, height int) error {
 	return nil
 }
 
-// decodeLossy uses a vp8.Decoder for this image alone: a Decoder would use strengths of filters of an earlier image if
-// this one has none.
+// decodeLossy uses a new vp8.Decoder for each image. If an image has no filter strengths, a reused Decoder would use
+// those of an earlier image.
 func decodeLossy(encoded []byte, dst rows, width, height int) error {
 	d := vp8.NewDecoder()
 	d.Init(bytes.NewReader(encoded), len(encoded))

@@ -14,11 +14,11 @@
 // damaged images, so ranks compare their decoders:
 //
 //   - If coefficients of a lossy image exceed 16 bits, the pixels of libwebp depend on the processor.
-//   - libwebp accepts some lossless images that Go refuses, and gives other pixels of some: the last pixel lacks bits,
-//     or Huffman codes and predictors are of a form that encoders do not write.
+//   - libwebp accepts some lossless images that Go refuses, and decodes some others to different pixels. In such
+//     images, the last pixel lacks bits, or Huffman codes or predictors have a form that encoders do not write.
 //
 // Both refuse a lossless image with more than 2,600 groups of Huffman codes, because libwebp may need up to 1.3 GB for
-// them. For this, Go reads the start of each lossless image before libwebp does.
+// them. Go therefore reads the start of each lossless image before libwebp does.
 //
 // The alpha channel is not decoded, because images become RGB. Only one goroutine at a time may use a Decoder.
 package webp

@@ -24,8 +24,8 @@ type File struct {
 	pixels        []byte // encoded image
 	lossless      bool   // the image has the format VP8L, otherwise VP8
 
-	huffman *huffman // of a lossless image; nil before codes
-	invalid error    // of codes
+	huffman *huffman // result of codes for a lossless image; nil: codes was not called
+	invalid error    // error of codes
 }
 
 // riff calls visit for each chunk until visit returns false. It returns an error for a truncated chunk.
@@ -51,12 +51,12 @@ func uint24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 
 const riffHeader = 12 // bytes: RIFF, size, WEBP
 
-// Is reports whether contents begins as a WebP file.
+// Is reports whether contents begins like a WebP file.
 func Is(contents []byte) bool {
 	return len(contents) >= riffHeader && string(contents[:4]) == "RIFF" && string(contents[8:riffHeader]) == "WEBP"
 }
 
-// Parse finds the parts of a WebP file, for which Is is true. File refers to contents.
+// Parse finds the parts of a WebP file. Is(contents) must be true. The File refers to contents.
 func Parse(contents []byte) (f File, err error) {
 	found := func(kind string, c []byte) {
 		if f.pixels == nil && (kind == "VP8 " || kind == "VP8L") {

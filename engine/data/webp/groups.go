@@ -9,7 +9,8 @@ import (
 // at most this number. libwebp would read 65,536, for which it needs up to 1.3 GB even if the image is small.
 const mostGroups = 2600
 
-// groupBytes is the memory of a group in libwebp, without the codes for its cache of colours: 4 bytes per entry.
+// groupBytes is the memory of a group in libwebp, without the codes for its cache of colours. These need 4 bytes per
+// entry.
 const groupBytes = 13 << 10
 
 // errCodes is the error of Huffman codes or references that are invalid, or that no encoder writes.
@@ -18,7 +19,7 @@ var errCodes = errors.New("webp: Huffman codes of a form that encoders do not wr
 // huffman describes the Huffman codes of the pixels of a lossless image.
 type huffman struct {
 	groups int
-	cache  int // size of the cache of colours; each has a code in each group
+	cache  int // number of colours in the cache; each has a code in each group
 }
 
 // bytes is the memory that libwebp needs for the codes.
@@ -75,7 +76,7 @@ func readHuffman(encoded []byte, width, height int) (h huffman, err error) {
 // blocks returns the number of blocks of 1<<shift pixels.
 func blocks(pixels, shift int) int { return (pixels + 1<<shift - 1) >> shift }
 
-// bits reads an encoded image from the lowest bit of each byte on.
+// bits reads the bits of an encoded image, beginning with the lowest bit of each byte.
 type bits struct {
 	b  []byte
 	at int // position in bits; beyond b if bits are missing
@@ -159,7 +160,7 @@ func (r *bits) image(width, height int) ([]uint32, error) {
 	return pix, nil
 }
 
-// number reads a length or a distance from its symbol on.
+// number returns the length or distance of a symbol. It reads the bits that follow the symbol.
 func (r *bits) number(symbol int) int {
 	if symbol < 4 {
 		return symbol + 1
@@ -168,7 +169,8 @@ func (r *bits) number(symbol int) int {
 	return (2+symbol&1)<<extra + r.read(extra) + 1
 }
 
-// near are the distances 1 to 120: rows above in the upper 4 bits, 8 minus the pixels to the left in the lower ones.
+// near contains the positions of the distances 1 to 120. The upper 4 bits are the number of rows above. The lower 4
+// bits are 8 minus the number of pixels to the left.
 const near = "\x18\x07\x17\x19\x28\x06\x27\x29\x16\x1a\x26\x2a\x38\x05\x37\x39\x15\x1b\x36\x3a" +
 	"\x25\x2b\x48\x04\x47\x49\x14\x1c\x35\x3b\x46\x4a\x24\x2c\x58\x45\x4b\x34\x3c\x03" +
 	"\x57\x59\x13\x1d\x56\x5a\x23\x2d\x44\x4c\x55\x5b\x33\x3d\x68\x02\x67\x69\x12\x1e" +
@@ -208,7 +210,8 @@ func (r *bits) symbol(c *code) int {
 	}
 }
 
-// newCode returns the code with these lengths of symbols. It must be complete.
+// newCode returns the Huffman code in which symbol i has length[i] bits. It returns an error unless the code is
+// complete or has a single symbol.
 func newCode(length []int) (c code, err error) {
 	for n := 1; n < len(c.count); n++ {
 		for symbol, bits := range length {
@@ -230,7 +233,7 @@ func newCode(length []int) (c code, err error) {
 	return c, nil
 }
 
-// code reads a code for this number of symbols.
+// code reads a Huffman code for the given number of symbols.
 func (r *bits) code(symbols int) (c code, err error) {
 	length := make([]int, max(symbols, values))
 	if r.read(1) == 1 {
@@ -258,7 +261,7 @@ func (r *bits) code(symbols int) (c code, err error) {
 	return newCode(length)
 }
 
-// lengths reads the lengths of a code, which have a code of their own.
+// lengths reads the lengths of the codes of a Huffman code. The lengths are encoded with another Huffman code.
 func (r *bits) lengths(out []int) error {
 	order := [19]int{17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	n := 4 + r.read(4)
