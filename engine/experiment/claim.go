@@ -9,10 +9,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// ClaimName returns the name of a run for which the user chose no name: name, or <name>-<n> if another process uses
-// name or has claimed it. ClaimName creates the folder of <name>-<n>. Only one process at a time can claim name. The
-// claim lasts until release is called or the process ends. If the system cannot lock folders, ClaimName returns name,
-// and Open returns an error if the run is in use.
+// ClaimName returns a name for a run if the user chose none. The result is name, or <name>-<n> if another process uses
+// or has claimed name. ClaimName creates the folder of <name>-<n>. Only one process at a time can claim name. The claim
+// lasts until release is called or the process ends. If the system cannot lock folders, ClaimName returns name, and
+// Open returns an error if the run is in use.
 func ClaimName(outputDir, name string) (claimed string, release func(), err error) {
 	none := func() {}
 	dir, made, err := lockOutput(outputDir)
@@ -34,7 +34,7 @@ func ClaimName(outputDir, name string) (claimed string, release func(), err erro
 	return claimed, none, err
 }
 
-// lockOutput opens and locks the output folder. made is true if lockOutput created it.
+// lockOutput opens and locks the output folder. The result made is true if lockOutput created the folder.
 func lockOutput(path string) (dir *os.File, made bool, err error) {
 	for {
 		_, missing := os.Stat(path)

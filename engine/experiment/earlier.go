@@ -275,8 +275,8 @@ func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 	return out, nil
 }
 
-// giveWay makes Begin move the contents of the folder to another name. why contains the changed settings. It is nil if
-// the user requested a new run.
+// giveWay makes Begin move the contents of the folder to another name. The parameter why contains the changed settings.
+// It is nil if the user requested a new run.
 func (r *Run) giveWay(why *ChangedError) error {
 	if r.root == nil {
 		return nil

@@ -41,7 +41,7 @@ type Options struct {
 	// trained this amount and ended with exit code 0 is finished. A run that trained less resumes. A run that trained
 	// more counts as a different run.
 	Steps, Epochs int64
-	Length        string // setting of this amount, for messages, such as "train.epochs = 3"
+	Length        string // setting that requests this amount, for messages, such as "train.epochs = 3"
 
 	// EarlyStop describes the settings of early stopping; "" if it is off. If a run ended because of the same settings,
 	// it is finished. If it ended because of other settings, it resumes.
@@ -60,7 +60,7 @@ type Source interface {
 	// Any reports whether Fetch may find a checkpoint for a run whose folder does not exist.
 	Any() (bool, error)
 	// Fetch copies a checkpoint to the folder of checkpoints of the run dir, if the copy is newer than step. This
-	// process has locked dir. step is the step of the newest valid checkpoint in dir; -1: there is none.
+	// process has locked dir. The parameter step is the step of the newest valid checkpoint in dir; -1: there is none.
 	Fetch(dir string, step int64) (copied bool, err error)
 }
 
@@ -324,7 +324,7 @@ func (r *Run) refuseOddLogs() error {
 	return nil
 }
 
-// odd returns an error unless path is a regular file or a folder. If file is set, it must be a regular file.
+// odd returns an error unless path is a regular file or a folder. If file is true, path must be a regular file.
 func odd(path string, info fs.FileInfo, file bool) error {
 	if info.Mode().IsRegular() || info.IsDir() && !file {
 		return nil

@@ -14,9 +14,9 @@ import (
 )
 
 // HeldBy returns the process that last locked the run's folder, and whether it still holds the lock. HeldBy itself does
-// not lock the folder, so it cannot prevent a run from starting. held is nil if this machine cannot know the state of
-// the lock: the process runs on another machine or in another container, or the system does not list its locks. Without
-// a lock file, HeldBy returns fs.ErrNotExist.
+// not lock the folder, so it cannot prevent a run from starting. The result held is nil if this machine cannot know the
+// state of the lock: the process runs on another machine or in another container, or the system does not list its
+// locks. Without a lock file, HeldBy returns fs.ErrNotExist.
 func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	lock, info, err := regular.OpenIn(run, lockFile)
 	if err != nil {

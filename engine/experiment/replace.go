@@ -12,9 +12,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Replace replaces the contents of the file path by the output of write. After a failure or a power failure, the file
-// contains either the complete old or the complete new contents. If path exists and is not a regular file (for example
-// a device or a pipe), the error is a *regular.Error, because Replace would remove it.
+// Replace replaces the contents of the file at path with the output of write. After a failure or a power failure, the
+// file contains either the complete old or the complete new contents. If path exists and is not a regular file (for
+// example a device or a pipe), the error is a *regular.Error, because Replace would remove it.
 func Replace(path string, write func(io.Writer) error) error {
 	if err := Replaceable(path); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -39,7 +39,7 @@ func Replaceable(path string) error {
 	return nil
 }
 
-// ReplaceText replaces the contents of the file path by text; see Replace.
+// ReplaceText replaces the contents of the file at path with text; see Replace.
 func ReplaceText(path string, text []byte) error {
 	return Replace(path, func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -61,7 +61,7 @@ func replaceTextIn(root *os.Root, dir, name string, text []byte) error {
 	return folderError("write", filepath.Join(dir, name), err)
 }
 
-// temporarySuffix is the end of the name of a file that is not yet complete and will replace another file.
+// temporarySuffix is the suffix of the name of a file that is not yet complete and will replace another file.
 const temporarySuffix = ".tmp"
 
 func replaceIn(root *os.Root, name string, write func(io.Writer) error) (err error) {

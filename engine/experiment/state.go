@@ -23,8 +23,8 @@ const (
 	exitUnsaved     = 143 // SIGTERM; nothing was saved
 )
 
-// Outcome returns the state of a run that ended with this result. why explains the state; "" if the run has trained all
-// its steps.
+// Outcome returns the state of a run that ended with this result. The result why explains the state; it is "" if the
+// run has trained all its steps.
 func (r *Result) Outcome() (state State, why string) {
 	if r.Script != nil {
 		return r.Script.outcome(r)

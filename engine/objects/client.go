@@ -23,17 +23,18 @@ type Client struct {
 	wait     time.Duration // before the second try
 	slots    chan struct{} // one for each request in flight
 
-	quiet time.Duration // without an answer before a report
+	quiet time.Duration // time without an answer before a report
 
 	requests, retries, received, sent, flying, highest atomic.Int64
 	// alive counts signs of life of the server: headers of answers, and reads of bodies in both directions.
 	alive atomic.Int64
 	born  time.Time
-	// ns since born: of the last report, and of the last operation of which all tries found no connection; 0: none
+	// times in ns since born: of the last report, and of the last operation for which no try found a connection; 0:
+	// none
 	reported, gone atomic.Int64
 }
 
-// Traffic counts what a Client has done.
+// Traffic counts the requests of a Client and the bytes that it has transferred.
 type Traffic struct {
 	Requests int64 // HTTP requests
 	Retries  int64 // operations that were tried again
@@ -104,14 +105,14 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// do tries an operation until it succeeds, until its error cannot pass, or mostTries times. bytes is the size of the
-// body that the operation transfers.
+// do tries an operation up to mostTries times. It stops when a try succeeds, or fails with an error that is not
+// transient. The parameter bytes is the size of the body that the operation transfers.
 func (c *Client) do(ctx context.Context, op string, name Name, bytes int64, try func(ctx context.Context) error) error {
 	limit := answerTime + time.Duration(float64(bytes)/slowest*float64(time.Second))
 	return c.doWithin(ctx, op, name, limit, try)
 }
 
-// doWithin is do with a time limit for each try.
+// doWithin does the same as do, with a time limit for each try.
 func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.Duration,
 	try func(ctx context.Context) error) error {
 	select {
@@ -130,7 +131,7 @@ func (c *Client) doWithin(ctx context.Context, op string, name Name, limit time.
 	defer close(w.done)
 	w.until, _ = ctx.Deadline()
 	if gone := c.gone.Load(); gone > 0 && c.age()-gone < int64(goneTime) && (op == "HEAD" || op == "LIST") {
-		w.most = 1 // other operations have just tried; writes are always tried again, because they may lose data
+		w.most = 1 // the server was just unreachable; failed writes could lose data, so they are tried again
 	}
 	wait, alive := c.wait, c.alive.Load()
 	late := time.AfterFunc(c.quiet, func() { c.watch(w, alive) })
@@ -192,8 +193,8 @@ func (c *Client) Stat(ctx context.Context, name Name) (info Info, err error) {
 func (c *Client) List(ctx context.Context, prefix Name) (list []Info, err error) {
 	after := ""
 	for whole := false; !whole; {
-		// Each operation lists one page, so that the time limit is that of a page. A further try continues after the
-		// last name, with what the tries before have listed.
+		// Each operation lists one page, so that its time limit applies to one page. A further try keeps the names that
+		// earlier tries have listed, and continues after the last one.
 		err = c.do(ctx, "LIST", prefix, 0, func(ctx context.Context) error {
 			end := len(list) + pageKeys
 			options := minio.ListObjectsOptions{Prefix: prefix.Key, Recursive: true, StartAfter: after,
@@ -221,7 +222,7 @@ func (c *Client) List(ctx context.Context, prefix Name) (list []Info, err error)
 	return list, nil
 }
 
-// ReadRange fills p with bytes of an object, from offset on. An object that has changed is an error.
+// ReadRange fills p with bytes of an object, beginning at offset. If the object has changed, it returns an error.
 func (c *Client) ReadRange(ctx context.Context, info Info, offset int64, p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -242,7 +243,7 @@ func (c *Client) ReadRange(ctx context.Context, info Info, offset int64, p []byt
 		body, got, header, err := c.core.GetObject(ctx, info.Name.Bucket, info.Name.Key, o)
 		if answer := minio.ToErrorResponse(err); answer.StatusCode == http.StatusNotFound &&
 			answer.Code != minio.NoSuchBucket && info.ETag != "" {
-			return errRemoved // it was there when its ETag was read
+			return errRemoved // the object existed when its ETag was read
 		}
 		if err != nil {
 			return err
@@ -262,8 +263,8 @@ func (c *Client) ReadRange(ctx context.Context, info Info, offset int64, p []byt
 	})
 }
 
-// ReadAll copies an object to w, which may be written in any order. It requests pieces of the given size, several at a
-// time.
+// ReadAll copies an object to w. It requests pieces of the given size, atOnce pieces at a time, and writes them in any
+// order.
 func (c *Client) ReadAll(ctx context.Context, info Info, piece int64, atOnce int, w io.WriterAt) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

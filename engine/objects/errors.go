@@ -35,7 +35,7 @@ type Error struct {
 	Status int    // of HTTP; 0: there was no answer
 	Code   string // of S3, such as AccessDenied
 	Cure   string
-	Passes bool // the cause may pass, so that a later request may succeed
+	Passes bool // the cause may be transient, so a later request may succeed
 	Err    error
 }
 
@@ -69,12 +69,13 @@ func (e *Error) Unwrap() error { return e.Err }
 // Requested marks the error as that of a request, so that data.IsDamage does not treat it as damaged contents.
 func (e *Error) Requested() {}
 
-// Is reports that a missing object or bucket is fs.ErrNotExist.
+// Is makes the error of a missing object or bucket match fs.ErrNotExist.
 func (e *Error) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Status == http.StatusNotFound
 }
 
-// Unavailable reports that the request failed, and not that the object is missing. Another rank may be able to read it.
+// Unavailable reports whether the request failed for another reason than a missing object. Another rank may then be
+// able to read the object.
 func (e *Error) Unavailable() bool { return e.Status != http.StatusNotFound }
 
 // passes reports whether another try may succeed.
@@ -172,7 +173,7 @@ func (c *Client) explain(op string, name Name, tries int, err error) error {
 	return e
 }
 
-// sentTo reports whether a request to the server failed, and not one that asks for credentials.
+// sentTo reports whether err is the error of a request to the host, rather than of a request for credentials.
 func sentTo(err error, host string) bool {
 	var u *url.Error
 	if !errors.As(err, &u) {

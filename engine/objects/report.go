@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	// quiet is the time without an answer after which a Client says so, and every says how often it repeats this.
+	// quiet is the time without an answer after which a Client logs a report. every is the minimum time between two
+	// reports.
 	quiet = 2 * time.Second
 	every = 10 * time.Second
-	// goneTime is the time after an operation without a connection in which HEAD and LIST are tried once only, unless a
-	// request gets an answer. A command that asks for several objects, to find out what they are, then fails as fast as
-	// one that asks for one.
+	// goneTime is the period after an operation without a connection in which HEAD and LIST requests are tried only
+	// once. It ends early if a request gets an answer. A command that asks for several objects therefore fails as fast
+	// as a command that asks for one.
 	goneTime = 15 * time.Second
 )
 
@@ -27,19 +28,20 @@ type waiting struct {
 	op    string
 	name  Name
 	begun time.Time
-	most  int           // tries
-	limit time.Duration // of a try
+	most  int           // largest number of tries
+	limit time.Duration // time limit of a try
 	until time.Time     // end of the context; zero: none
 	tries atomic.Int64
-	last  atomic.Pointer[error] // of the last try; nil after an answer
+	last  atomic.Pointer[error] // error of the last try; nil after an answer
 	done  chan struct{}
 }
 
 // waitingKey is the key of the *waiting in the contexts of its requests.
 type waitingKey struct{}
 
-// watch reports an operation of a server that gives no sign of life for c.quiet, until the operation ends. alive is the
-// number of these signs when it began. Operations at the same time share the signs and the reports.
+// watch logs reports about an operation until it ends. It logs a report if the server has given no sign of life for
+// c.quiet. The parameter alive is the number of signs of life when the operation began. Concurrent operations share
+// these signs and the reports.
 func (c *Client) watch(w *waiting, alive int64) {
 	ticks := time.NewTicker(c.quiet)
 	defer ticks.Stop()
@@ -58,10 +60,10 @@ func (c *Client) watch(w *waiting, alive int64) {
 	}
 }
 
-// age returns the nanoseconds since the Client was made.
+// age returns the nanoseconds since the Client was created.
 func (c *Client) age() int64 { return int64(time.Since(c.born)) }
 
-// due reports whether no operation has reported for a while.
+// due reports whether another report is due, because no operation has logged one for the time every.
 func (c *Client) due(now int64) bool {
 	before := c.reported.Load()
 	return (before == 0 || now-before >= int64(every)) && c.reported.CompareAndSwap(before, now)

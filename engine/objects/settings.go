@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// mostInFlight limits the requests of a Client in flight. More hide more latency, and need more connections.
+	// mostInFlight limits the number of requests that a Client has in flight. A larger number hides more latency, but
+	// needs more connections.
 	mostInFlight = 64
 	// mostTries is the number of times that a request is tried.
 	mostTries = 8
@@ -47,7 +48,7 @@ type settings struct {
 	role               string
 }
 
-// variables are all variables that select credentials of a role.
+// roleVariables are the environment variables that select credentials of a role.
 var roleVariables = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	"AWS_CONTAINER_CREDENTIALS_FULL_URI"}
 
@@ -99,7 +100,8 @@ func (s settings) credentials() *credentials.Credentials {
 	case s.key != "":
 		return credentials.NewStaticV4(s.key, s.secret, s.token)
 	}
-	// The services that give credentials are near, and a machine outside a cloud has none.
+	// The timeout is short, because the services that give credentials are near, and a machine outside a cloud has
+	// none.
 	return credentials.New(&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second,
 		Transport: &http.Transport{Proxy: nil}, CheckRedirect: noRedirect}})
 }
@@ -130,7 +132,7 @@ func Shared() (*Client, error) {
 	return shared.client, nil
 }
 
-// Used returns the traffic of the client of this process. used is false if there is none.
+// Used returns the traffic of the client of this process. The result used is false if the process has no client.
 func Used() (t Traffic, used bool) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -146,7 +148,7 @@ func newClient(s settings) (*Client, error) {
 		return nil, err
 	}
 	if s.region == "" && s.endpoint != "" {
-		s.region = "us-east-1" // servers other than AWS usually have this one
+		s.region = "us-east-1" // most servers other than AWS use this region
 	}
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
