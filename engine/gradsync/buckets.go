@@ -99,7 +99,7 @@ func buckets(p *plan.Params, ends []int64) []Bucket {
 	return out
 }
 
-// checkEnds returns an error unless got are ascending ends of parameters that cover all gradients.
+// checkEnds returns an error unless got contains ends of parameters in ascending order and covers all gradients.
 func checkEnds(p *plan.Params, got []int64) error {
 	possible := ends(p)
 	for i, end := range got {

@@ -50,7 +50,7 @@ func (g *Group) Size() int {
 	return g.Grads.Size()
 }
 
-// Abort ends the run on the other ranks. Their errors contain cause.
+// Abort ends the run on the other ranks. The errors that they return contain cause.
 func (g *Group) Abort(cause error) {
 	if g != nil {
 		g.Grads.Abort(cause)

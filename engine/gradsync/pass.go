@@ -65,7 +65,7 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 }
 
 // takePoints creates the events for the exchanges of the first plan, and checks that later plans have the same
-// exchanges. The ranks of a group may change between two plans, so a point does not keep their number.
+// exchanges. The ranks of a group may change between two plans, so a point does not store the number of ranks.
 func (s *Sync) takePoints(p *plan.Plan) error {
 	exchanges := p.Exchanges()
 	if len(exchanges) > 0 && s.group.Stats == nil {
@@ -151,8 +151,8 @@ func (p *Pass) Backward(stream device.Stream, last bool) error {
 	return s.after(err)
 }
 
-// RunTimed runs prepare, forward and backward, including exchanges, and adds times as plan.Plan.RunTimed does. It does
-// not sum gradients over ranks. All ranks call it.
+// RunTimed runs prepare, forward and backward, including exchanges. It adds the times of the launches to elapsed, like
+// plan.Plan.RunTimed. It does not sum gradients over ranks. All ranks call it.
 func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	s := p.sync
 	err := s.sendShares(stream, p.samples)
@@ -177,9 +177,9 @@ func (s *Sync) watch(stream device.Stream) {
 	}
 }
 
-// meet enqueues the exchanges of one pass. first is the position of the pass's first exchange in s.points. On an
-// asynchronous device the same pass of the previous micro-batch may still run; meet resets its events only after that
-// pass has ended.
+// meet enqueues the exchanges of one pass. The parameter first is the position of the pass's first exchange in
+// s.points. On an asynchronous device the same pass of the previous micro-batch may still run; meet resets its events
+// only after that pass has ended.
 func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error {
 	if len(ops) > 0 && s.met[first] {
 		if err := s.settle(stream); err != nil {
@@ -228,7 +228,8 @@ func (s *Sync) begin() error {
 	return nil
 }
 
-// after returns the pass's error and aborts the other ranks, or returns the error of the communicators.
+// after returns nil if the pass succeeded and the communicator of the exchanges has no error. Otherwise it aborts the
+// communicators and returns the cause.
 func (s *Sync) after(err error) error {
 	if err == nil && s.group.Stats != nil {
 		err = s.group.Stats.Err()

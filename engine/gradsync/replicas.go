@@ -22,7 +22,8 @@ type Part struct {
 type ReplicaError struct {
 	Hashes []uint64 // hashes of all ranks, by rank
 	Odd    []int    // ranks that differ from the majority, ascending; nil without a majority
-	// names of the parts that differ: between the first odd rank and the majority, or between any ranks
+	// names of the parts that differ: between the first odd rank and the majority, or between any ranks if there is no
+	// majority
 	Parts    []string
 	Majority int // a rank of the majority; -1 if no hash belongs to more than half of the ranks
 }
@@ -99,7 +100,7 @@ func (e *ReplicaError) findOdd() {
 	}
 }
 
-// findParts finds the parts that differ. all contains the checksums of all ranks.
+// findParts finds the parts that differ. The parameter all contains the checksums of all ranks.
 func (e *ReplicaError) findParts(parts []Part, all [][]byte) {
 	want, others := all[0], all[1:]
 	if e.Majority >= 0 {

@@ -21,9 +21,9 @@ const (
 // Options configure the sum of gradients.
 type Options struct {
 	// Group contains the communicators. Group.Grads transfers the buckets. Group.Stats transfers the values that batch
-	// normalisation exchanges during the forward and backward passes. It is nil if no plan of the model has such an
-	// exchange. Stats may equal Grads. Then all-reduces of gradients do not overlap with the backward pass before its
-	// last exchange.
+	// normalisation exchanges during the forward and backward passes. Group.Stats is nil if no plan of the model has
+	// such an exchange. It may equal Group.Grads. The all-reduces of gradients then overlap the backward pass only
+	// after its last exchange.
 	Group *Group
 
 	// Ends are the ends of buckets in bytes of the gradient buffer, ascending. They must be ends of parameters. nil
@@ -65,7 +65,7 @@ type Sync struct {
 	tail, finish device.Program // tail runs before the all-reduces in Sequential mode; finish runs after them
 	backwardEnd  device.Event
 	modelled     bool          // the device models time
-	reductions   []Reduction   // all-reduces of the last step, by run
+	reductions   []Reduction   // all-reduces of the last step, one for each element of runs
 	exchanged    time.Duration // time of the exchanges of this step that were already read from points
 
 	// called for each operation between ranks; nil: no watcher

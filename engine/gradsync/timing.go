@@ -141,8 +141,8 @@ func (s *span) take() time.Duration {
 	return t
 }
 
-// start is an After event. It records when its operation starts: when the communicator, at the operation's turn, finds
-// the event complete.
+// start wraps an After event and records when its operation starts. The communicator waits for the event when it is the
+// operation's turn, and the operation starts when the event is complete.
 type start struct {
 	device.Event
 	span *span

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MeasureLink times a small buffer, whose transfer time is negligible, and a large buffer, whose latency is negligible.
-// The constants are the sizes and the numbers of repetitions.
+// MeasureLink measures all-reduces of a small buffer, whose transfer time is negligible, and of a large buffer, whose
+// latency is negligible. The constants are the sizes and the numbers of repetitions.
 const (
 	smallBytes, largeBytes = 4 << 10, 8 << 20
 	smallRounds            = 20
@@ -29,10 +29,10 @@ type Tuning struct {
 	ReadySeconds []float64
 }
 
-// Tune chooses the ends of buckets by measurement. elapsed are the mean launch times of a few typical passes of p from
-// Plan.RunTimed; nil on a rank whose share is 0. All ranks call Tune and get the same result, because it uses the
-// slowest rank's times. grads is device memory that Tune overwrites; up to 8 MB, more memory gives a more exact result.
-// wire is the type in transit.
+// Tune chooses the ends of buckets by measurement. The parameter elapsed contains the mean launch times of a few
+// typical passes of p, measured by Plan.RunTimed. It is nil on a rank whose share is 0. All ranks call Tune and get the
+// same result, because it uses the slowest rank's times. The parameter grads is device memory that Tune overwrites; up
+// to 8 MB, more memory gives a more exact result. The parameter wire is the type in transit.
 func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, p *plan.Plan, elapsed []time.Duration,
 	grads device.Buffer, wire tensor.DType) (Tuning, error) {
 	params := p.Params()
@@ -55,7 +55,7 @@ func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, 
 	return Tuning{Ends: Choose(ends(params), ready, link), Link: link, ReadySeconds: ready}, nil
 }
 
-// MeasureLink times all-reduces while nothing else runs, and returns the cost on the slowest rank. It overwrites
+// MeasureLink measures all-reduces while nothing else runs, and returns the cost on the slowest rank. It overwrites
 // scratch, which is device memory.
 func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.Device, scratch device.Buffer) (Link,
 	error) {

@@ -16,7 +16,7 @@ var activations = map[string]graph.UnaryFunc{"gelu": graph.GELU, "gelu_new": gra
 // Activations returns the names of all activation functions.
 func Activations() []string { return slices.Sorted(maps.Keys(activations)) }
 
-// Activation returns the activation function of a name. name must be one of Activations.
+// Activation returns the activation function with the given name, which must be one of Activations.
 func Activation(name string) graph.UnaryFunc {
 	f, ok := activations[name]
 	if !ok {

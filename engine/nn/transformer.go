@@ -61,8 +61,8 @@ func (n *Net) weights(name string, x *graph.Value, out int, std float64) (w, b *
 	return w, n.Graph.Param(name+".bias", graph.Const(0), out)
 }
 
-// LayerNorm normalises the rows of x (…, C). If residual is not nil, it normalises x + residual. sum is the value
-// that was normalised.
+// LayerNorm normalises the rows of x (…, C). If residual is not nil, it normalises x + residual. The result sum is the
+// value that was normalised.
 func (n *Net) LayerNorm(name string, x, residual *graph.Value, eps float64) (y, sum *graph.Value) {
 	c := x.Shape[len(x.Shape)-1]
 	gamma, beta := n.Graph.Param(name+".weight", graph.Const(1), c), n.Graph.Param(name+".bias", graph.Const(0), c)
@@ -93,7 +93,7 @@ func CachePast(value int) string { return fmt.Sprintf("cache.%d.past", value) }
 // CacheRows is the name of the output (N, T, E) with the rows of a cached value that the pass computes.
 func CacheRows(value int) string { return fmt.Sprintf("cache.%d.rows", value) }
 
-// attend is Attention with a cache.
+// attend implements Attention with a cache.
 func (n *Net) attend(name string, op graph.AttentionOp, qkv []*graph.Value) *graph.Value {
 	if !op.Causal || op.Lengths {
 		panic(&graph.BuildError{Node: name,
@@ -124,7 +124,8 @@ func (n *Net) attend(name string, op graph.AttentionOp, qkv []*graph.Value) *gra
 		n.Cache.Lengths)
 }
 
-// Attention returns (N, T, C). qkv is one value (N, T, 3C), or three: q (N, T, C), and k and v (N, T, C·KVHeads/Heads).
+// Attention returns (N, T, C). The parameter qkv is one value (N, T, 3C), or three: q (N, T, C), and k and v (N, T,
+// C·KVHeads/Heads).
 func (n *Net) Attention(name string, a Attention, qkv ...*graph.Value) *graph.Value {
 	if len(qkv) != 1 && len(qkv) != 3 {
 		panic(&graph.BuildError{Node: name,

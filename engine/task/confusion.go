@@ -23,7 +23,7 @@ func NewConfusion(classes int) *Confusion {
 	return &Confusion{Hits: all[:classes], Labels: all[classes : 2*classes], Predicted: all[2*classes:]}
 }
 
-// Count adds one target. predicted is -1 if the scores are not finite.
+// Count adds one target. The parameter predicted is -1 if the scores are not finite.
 func (c *Confusion) Count(label, predicted int) {
 	c.Labels[label]++
 	if predicted < 0 {
@@ -98,7 +98,7 @@ func (c *Confusion) Never() (classes []int) {
 	return classes
 }
 
-// DescribeNever describes classes that are never predicted. names are the names of all classes.
+// DescribeNever describes classes that are never predicted. The parameter names contains the names of all classes.
 func DescribeNever(never []int, names []string) string {
 	const most = 6
 	var some []string
@@ -119,7 +119,7 @@ func DescribeNever(never []int, names []string) string {
 		strings.Join(some, ", "))
 }
 
-// of returns the F1 of a class. known is false if the class has neither targets nor predictions.
+// of returns the F1 of a class. The result known is false if the class has neither targets nor predictions.
 func (c *Confusion) of(class int) (value float64, known bool) {
 	all := c.Labels[class] + c.Predicted[class]
 	if all == 0 {
@@ -142,7 +142,7 @@ type ClassFigures struct {
 	AveragePrecision *float64 `json:"average_precision,omitempty"`
 }
 
-// ByClass returns the metrics of all classes. names are the names of the classes, or nil.
+// ByClass returns the metrics of all classes. The parameter names contains the names of the classes, or is nil.
 func (c *Confusion) ByClass(names []string) []ClassFigures {
 	all := make([]ClassFigures, len(c.Hits))
 	for i, hits := range c.Hits {

@@ -16,7 +16,7 @@ type scored struct {
 	has   bool
 }
 
-// mostScored is the largest number of targets of a Ranking: 512 MiB.
+// mostScored is the largest number of targets of a Ranking. They need 512 MiB.
 const mostScored = 1 << 26
 
 // NewRanking returns a Ranking without targets.
@@ -31,8 +31,8 @@ func (r *Ranking) Add(class int, score float64, has bool) {
 
 // AveragePrecision returns the average precision of each class, which is NaN for classes without samples, and the mean
 // over all other classes. Average precision is the sum, over the samples of a class in the order of their scores, of
-// precision times the increase of recall. Samples with equal scores count together (as in scikit-learn). known is false
-// if there were too many targets, if a score is NaN, or if no class has samples.
+// precision times the increase of recall. Samples with equal scores count together (as in scikit-learn). The result
+// known is false if there were too many targets, if a score is NaN, or if no class has samples.
 func (r *Ranking) AveragePrecision() (byClass []float64, mean float64, known bool) {
 	classes := 0
 	for _, list := range r.scored {

@@ -9,15 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Labels is the name of the input, and of the field of a batch, that contain the targets: (N, Targets), i32. A target
-// below 0 does not count.
+// Labels is the name of the graph input for the labels of the targets, and of the batch field with the same contents:
+// (N, Targets), i32. A target whose label is below 0 does not count.
 const Labels = "labels"
 
 // Task determines what a replica learns.
 type Task interface {
 	// Graph declares the inputs of n samples, and appends the forward pass to net.Graph. An input has the name of a
 	// field of the batch. net.Training distinguishes training from evaluation. The trainer has already declared
-	// net.IDs, net.Key and the inputs of the trainer. Graph sets Outputs.Logits only if logits is set.
+	// net.IDs, net.Key and the inputs of the trainer. Graph sets Outputs.Logits only if the parameter logits is true.
 	Graph(net *nn.Net, n int, logits bool) Outputs
 	// Targets returns the number of targets of a sample, including targets that do not count.
 	Targets() int
@@ -192,7 +192,7 @@ func (m Metric) Better(a, b float64) bool {
 	return a > b
 }
 
-// Text returns a value with its title, such as "top-1 76.13 %". digits is the number of decimal places.
+// Text returns a value with its title, such as "top-1 76.13 %". The parameter digits is the number of decimal places.
 func (m Metric) Text(v float64, digits int) string {
 	if m.Percent {
 		return fmt.Sprintf("%s %.*f %%", m.Title, digits, 100*v)
