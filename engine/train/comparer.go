@@ -39,8 +39,8 @@ type comparison struct {
 }
 
 // compare compares the replicas of all ranks after this step: all tensors of a checkpoint, and the counters. All ranks
-// call it. It does nothing if it was called after this step before. If copying is set, rank 0 copies the tensors for a
-// save in the background, and the checksums are those of the copies.
+// call it. It does nothing if the ranks were already compared after this step. If copying is true, rank 0 copies the
+// tensors for a save in the background, and the checksums are those of the copies.
 func (c *comparer) compare(ctx context.Context, copying bool) error {
 	step := c.at.step
 	if c.ranks.group == nil || c.last.step == step {
@@ -76,7 +76,7 @@ func (c *comparer) due(step int64) bool {
 	return c.share == 0 || time.Since(c.last.ended).Seconds()*c.share >= c.last.took.Seconds()
 }
 
-// forget makes the next call of compare compare, because the weights are others.
+// forget makes the next call of compare repeat the comparison, because the weights have changed.
 func (c *comparer) forget() { c.last.step = -1 }
 
 // copies reports whether this rank writes checkpoints in the background.
@@ -152,9 +152,9 @@ func (c *comparer) compareParts(ctx context.Context, parts []gradsync.Part) erro
 	return err
 }
 
-// compareData compares the data that the ranks have read so far. It is unknown since when the data differ, so a
-// difference hides all checkpoints that this process has saved. The comparisons of earlier processes found no
-// difference.
+// compareData compares the data that the ranks have read so far. If the data differ, it is unknown since which step.
+// compareData therefore hides all checkpoints that this process has saved. The comparisons of earlier processes found
+// no difference.
 func (c *comparer) compareData(ctx context.Context, whole bool) error {
 	if c.data == nil {
 		return nil

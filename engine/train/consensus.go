@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// consensus exchanges what the ranks measure and request, so that all of them act after the same step. It implements
-// replica.Exchange.
+// consensus exchanges the measurements and the requests of the ranks, so that all ranks act after the same step. It
+// implements replica.Exchange.
 type consensus struct {
 	group     *gradsync.Group // nil for a single rank
 	at        *progress
@@ -54,7 +54,7 @@ func (c *consensus) wishes() wish {
 	return w
 }
 
-// begin begins a step. gap is the training time between the previous step and this one.
+// begin begins a step. The parameter gap is the training time between the previous step and this one.
 func (c *consensus) begin(gap time.Duration) {
 	c.latest = RankStep{Other: gap}
 	c.timed = c.timed[:0]
@@ -97,7 +97,7 @@ func (c *consensus) Received() (count int, err error) {
 	return total(c.reported).Count, err
 }
 
-// time completes the times of all ranks in the last reported step with those of the next report.
+// time completes the times of all ranks in the last reported step. The missing times are in the next report.
 func (c *consensus) time(next []RankStep) {
 	c.timed = c.timed[:0]
 	if len(next) != len(c.reported) { // the first report of a process, or one that was damaged
@@ -160,16 +160,16 @@ func (c *consensus) evaluated(uncancelled context.Context, own RankStep) ([]Rank
 	return all, err
 }
 
-// Intervals at which a waiting rank 0 looks whether the disk has answered. The other ranks wait for its report
-// meanwhile, so mostPolled must be much shorter than all time-outs.
+// Intervals at which rank 0 checks whether the disk has answered. Meanwhile, the other ranks wait for the report of
+// rank 0, so mostPolled must be much shorter than all time-outs.
 const (
 	leastPolled = time.Millisecond
 	mostPolled  = 250 * time.Millisecond
 )
 
 // await waits until ready returns true on rank 0, or until a rank stops the run. Only rank 0 calls ready. It calls
-// waits when it begins to wait, and the result at the end. All ranks call await after the same step. While rank 0
-// waits, the ranks exchange reports, so no rank considers rank 0 lost.
+// waits when it begins to wait, and calls the function that waits returned at the end. All ranks call await after the
+// same step. While rank 0 waits, the ranks exchange reports, so no rank considers rank 0 lost.
 func (c *consensus) await(ctx context.Context, ready func() bool, waits func() (end func())) (err error) {
 	end := func() {}
 	defer func() { end() }()

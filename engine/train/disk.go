@@ -2,7 +2,7 @@ package train
 
 // Disk is the queue in which records of the Observer wait for the disk of rank 0. Its methods do not wait.
 type Disk interface {
-	// Full reports whether the memory for waiting records is full, so training must wait, too.
+	// Full reports whether the memory for waiting records is full. Training must then wait, too.
 	Full() bool
 	// Written returns a channel that is closed after all records so far have been written.
 	Written() <-chan struct{}

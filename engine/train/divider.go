@@ -17,10 +17,10 @@ type divider struct {
 	ranks    *consensus
 	at       *progress
 
-	version int    // of the shares that the loader reads; see shares.Owner
+	version int    // version of the shares that the loader reads; see shares.Owner
 	changed bool   // the step is the first with new shares
 	steps   int    // number of steps with the current shares
-	noted   string // newest notes that notes returned
+	noted   string // the last notes that the method notes returned
 }
 
 // split asks the splitter for shares, and switches to these shares once all ranks have plans for them.
@@ -93,8 +93,9 @@ func (d *divider) follow() error {
 	return d.loader.SetShare(d.batch(), part.Offset, part.Count)
 }
 
-// notes returns the notes of the device about the programs for the current shares, unless they are the newest notes.
-// The result is nil except in the second step with the current shares, because by then every program has run once.
+// notes returns the notes of the device about the programs for the current shares, unless it returned the same notes
+// last time. The result is nil except in the second step with the current shares, because by then every program has run
+// once.
 func (d *divider) notes() error {
 	d.steps++
 	dev, ok := d.replica.Device().(device.Noting)

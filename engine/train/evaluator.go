@@ -37,7 +37,7 @@ func (e *evaluator) due() bool {
 	return e.loader != nil && (epochEnd || e.at.over())
 }
 
-// note keeps the result of an evaluation, and returns it with Best.
+// note keeps the result of an evaluation, and returns it with the field Best set.
 func (e *evaluator) note(result Evaluation) Evaluation {
 	e.owed = false
 	e.stopping.note(e.early, result)
@@ -52,7 +52,7 @@ func (e *evaluator) note(result Evaluation) Evaluation {
 	return result
 }
 
-// missing reports whether an evaluation of this step is due that the run has not done.
+// missing reports whether an evaluation of this step is due but has not been done.
 func (e *evaluator) missing() bool { return e.due() && (e.last == nil || e.last.Step != e.at.step) }
 
 // diverged reports whether the loss of the evaluation after this step is not finite.

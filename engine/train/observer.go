@@ -8,16 +8,16 @@ import (
 )
 
 // Observer receives the events of a run. Its methods run on the training goroutine, so a slow method slows the run
-// down. They must not wait for the disk: a file system may hang. RolledBack may, because it runs on a goroutine of its
-// own, for which the training goroutine waits.
+// down. They must not wait for the disk, because a file system may hang. Only RolledBack may wait for the disk: it runs
+// on a separate goroutine, for which the training goroutine waits.
 type Observer interface {
 	// StepDone is called after each optimizer step. The record is valid only during the call.
 	StepDone(r *StepRecord)
 	EvalDone(e Evaluation)
 	// RolledBack is called when the run returns to an earlier step. All steps after this one will be repeated.
 	RolledBack(step int64)
-	// Saving is called before a checkpoint is written. The observer flushes its data, so that the data is as durable
-	// as the checkpoint. If the flush is in progress when Saving returns, Options.Disk knows when it ends.
+	// Saving is called before a checkpoint is written. The observer flushes its data, so that the data is as durable as
+	// the checkpoint. If the flush is still in progress when Saving returns, Options.Disk reports when it ends.
 	Saving()
 	Saved(s checkpoint.Saved, took time.Duration)
 	// Warn reports an error that does not end the run.

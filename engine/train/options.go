@@ -31,7 +31,8 @@ type Options struct {
 	// replica.Options.Norms. 0 means never.
 	NormsInterval int64
 
-	// SaveSteps and SaveInterval are the number of steps and the time between checkpoints. Only those of rank 0 count.
+	// SaveSteps and SaveInterval are the number of steps and the time between checkpoints. Only the values of rank 0
+	// have an effect.
 	SaveSteps    int64
 	SaveInterval time.Duration
 	// SaveRequests returns the number of requests for a checkpoint (signals) on this rank so far. After a request on
@@ -42,7 +43,7 @@ type Options struct {
 	Beside     bool // write checkpoints in the background, except the final one
 	KeepBest   bool
 	BestMetric string // key of the metric that determines the best evaluation; "" or "auto": task.Report.Best
-	// Disk knows how many records of the Observer wait for the disk. nil means that none ever wait.
+	// Disk is the queue of records that wait for the disk. nil means that no record ever waits.
 	Disk Disk
 
 	NaNPatience  int // number of consecutive skipped steps after which the run rolls back
@@ -58,10 +59,10 @@ type Options struct {
 	// comparisons between saves may take; 0 means no limit.
 	CompareSteps int64
 	CompareShare float64
-	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. whole is true
-	// at the end of the run. If it returns an error on one rank, it returns one on all ranks, and the run ends without
-	// a save. If the error is a data.ErrDiffers, the checkpoints of this process are quarantined. nil means no
-	// comparison.
+	// CompareData compares the data that the ranks have read so far, at the same times as the parameters. The argument
+	// whole is true at the end of the run. If CompareData returns an error on one rank, it must return an error on all
+	// ranks. The run then ends without a save. If the error is a data.ErrDiffers, the checkpoints of this process are
+	// quarantined. nil means no comparison.
 	CompareData func(ctx context.Context, whole bool) error
 	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
 	Telemetry func() telemetry.Sample
@@ -69,10 +70,10 @@ type Options struct {
 	// nil means that no traffic is measured.
 	Links func() LinkReport
 
-	// Timed gets the times of all ranks in the last step for which StepDone was called, as soon as all are known:
-	// directly before the next StepDone, or before an evaluation, a save, a roll-back or the end of the run. After the
-	// loss of a rank, they remain unknown. times is valid only during the call. Timed may be called again with the same
-	// times, and may be nil.
+	// Timed gets the times of all ranks in the last step for which StepDone was called. Run calls it when all of these
+	// times are known: directly before the next StepDone, or before an evaluation, a save, a roll-back or the end of
+	// the run. After the loss of a rank, the times remain unknown. The argument times is valid only during the call.
+	// Timed may be called again with the same times, and may be nil.
 	Timed func(times []replica.StepTimes)
 
 	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all
@@ -95,10 +96,12 @@ type Options struct {
 // Splitter decides the shares of the ranks. Every rank has a Splitter, and all of them must return the same shares.
 type Splitter interface {
 	// Split returns the samples of a micro-batch for each rank, or nil for no change. It is called before every
-	// optimizer step. step is the number of steps done. ranks are the reports of all ranks about the last step,
-	// bit-equal on all ranks; nil before the first step. ranks is valid only during the call.
+	// optimizer step. The argument step is the number of steps done. The argument ranks contains the reports of all
+	// ranks about the last step, bit-equal on all ranks. It is nil before the first step, and valid only during the
+	// call.
 	//
-	// settling is true while a change is in progress; the result is then ignored. During a change, each rank compiles
-	// plans for its new share in the background. All ranks switch at the same step, after all of them are ready.
+	// The argument settling is true while a change is in progress; the result is then ignored. During a change, each
+	// rank compiles plans for its new share in the background. All ranks switch at the same step, after all of them are
+	// ready.
 	Split(step int64, ranks []RankStep, settling bool) []int
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 )
 
-// run is a call of Run. Its parts know each other only as their fields say.
+// run is the state of one call of Run. A part uses other parts only through its fields.
 type run struct {
 	Options
 	at       progress

@@ -63,7 +63,7 @@ func unknownLinks() (l LinkReport) {
 	return l
 }
 
-// complete copies the times to t that a rank knows only after it has reported a step.
+// complete copies those times from known to t that a rank knows only after it has reported a step.
 func complete(t, known *replica.StepTimes) {
 	t.Communication, t.Hidden, t.Optimizer = known.Communication, known.Hidden, known.Optimizer
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// wish is an action that a rank requests after a step. If one rank requests it, all ranks do it.
+// wish contains the actions that a rank requests after a step. If one rank requests an action, all ranks perform it.
 type wish struct {
 	stop, timeOver bool
 	save           bool // save a checkpoint of the step, because a user requested it
@@ -43,14 +43,14 @@ type reportRow struct {
 	communication, hidden, optimizer          time.Duration // of the previous step
 	samples, count, top1, top5, change        uint32
 	sampleTop1                                uint32
-	sum                                       uint32 // of all other bytes; a network may change bytes without an error
+	sum                                       uint32 // of all other bytes, because networks can corrupt data
 	replaced                                  uint16
 	flags, firstLink                          uint8
 	telemetry                                 [telemetry.Count]float32 // float32, because no sensor has more digits
 	links                                     [LinksPerStep]linkRow
 }
 
-// linkRow is the traffic of a link. The counts are float64, because a float32 stops counting bytes at 16 MB.
+// linkRow is the traffic of a link. The counts are float64, because a float32 cannot count single bytes above 16 MiB.
 type linkRow struct {
 	sent, received           float32
 	sentBytes, receivedBytes float64
@@ -120,7 +120,7 @@ func (x *reports) put(s *RankStep, w wish) {
 	row.sum = row.checksum()
 }
 
-// checksum returns the checksum of all bytes but those of sum.
+// checksum returns the checksum of all bytes except those of the field sum.
 func (r *reportRow) checksum() uint32 {
 	all := unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
 	at := unsafe.Offsetof(r.sum)

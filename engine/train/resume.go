@@ -42,15 +42,16 @@ func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 }
 
 // rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps use
-// the same samples. If the cause is in the data or the settings, the gradients are not finite again; after NaNRollbacks
-// returns, this ends the run. If ctx ends while training waits for the disk, the run stops where it is: skipped steps
-// have not changed the weights. uncancelled is never cancelled.
+// the same samples. If the cause is in the data or the settings, the gradients become NaN or infinite again. After
+// NaNRollbacks roll-backs, the run ends. If ctx ends while training waits for the disk, the run stops where it is:
+// skipped steps have not changed the weights. The context uncancelled is never cancelled.
 func (r *run) rollBack(ctx, uncancelled context.Context) error {
 	if err := r.completeTimes(uncancelled); err != nil {
 		return err
 	}
 	if r.at.rollBacks >= int64(r.NaNRollbacks) {
-		// All ranks have this error. The first one that leaves would end the exchange above on the others.
+		// All ranks have this error. Without the barrier, the first rank that leaves would end the exchange above on
+		// the others.
 		_ = r.group().Barrier(uncancelled, "leave")
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; "+
 			"lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"", ErrDiverged, r.at.nanRow, r.at.step, r.at.rollBacks)
@@ -106,7 +107,7 @@ func (r *run) removeRecords(ctx context.Context) error {
 		}
 	})
 	if err == nil {
-		<-done // on ranks other than rank 0, which awaitDisk does not ask
+		<-done // awaitDisk asks only rank 0; the other ranks wait here
 	}
 	return err
 }

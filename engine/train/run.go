@@ -25,14 +25,14 @@ type Result struct {
 	LastLoss    float64 // mean loss over the global batch of the last step; NaN before the first step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
-	SamplesSeen int64         // number of samples over the uncancelled run
+	SamplesSeen int64         // number of samples over the whole run
 	Checkpoint  string        // path of the last checkpoint that this process saved; "" if none
 	Samples     int64         // number of samples that this process trained, over all ranks, including repeated steps
 	TrainTime   time.Duration // training time of this process, including repeated steps; see Trained
-	Trained     Trained       // steps of the uncancelled run
-	Skipped     int64         // number of steps over the uncancelled run that were skipped because of NaN or Inf
+	Trained     Trained       // steps of the whole run
+	Skipped     int64         // number of steps over the whole run that were skipped because of NaN or Inf
 	RollBacks   int64
-	Replaced    int64 // number of unreadable samples over the uncancelled run and all ranks; repeated steps count once
+	Replaced    int64 // number of unreadable samples over the whole run and all ranks; repeated steps count once
 }
 
 // Run trains to the end, or until ctx is cancelled on any rank. If Run returns an error, the result is valid up to
@@ -192,7 +192,7 @@ func (r *run) timedStep(uncancelled context.Context) (out replica.StepResult, er
 	return out, err
 }
 
-// note counts a step and sets its record. rate is its learning rate.
+// note counts a step and sets its record. The parameter rate is its learning rate.
 func (r *run) note(out replica.StepResult, rate float64) {
 	at := r.at.position() // position of this step, from 0
 	ranks := r.ranks.end(&out)

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// earlierCheckpoint is what training waits for if the next checkpoint is due before the earlier one is written.
+// earlierCheckpoint names the data for which training waits if a checkpoint is due before the earlier one is written.
 const earlierCheckpoint = "the checkpoint before this one"
 
 // save writes a checkpoint of this step. It returns after the checkpoint is on disk.
@@ -74,9 +74,9 @@ func (r *run) saveUntouched(cause error, failed replica.StepResult) error {
 	return fmt.Errorf("%w; the %d steps before it are saved", cause, r.at.step)
 }
 
-// saveWhenDue saves a checkpoint if one is due, or on request. All ranks compare their replicas before. If the save
-// fails, for example because the disk is full, the run saves again at the next interval. The error is that of the
-// comparison.
+// saveWhenDue saves a checkpoint if one is due, or on request. All ranks compare their replicas first. If the save
+// fails, for example because the disk is full, the run saves again at the next interval. saveWhenDue returns errors of
+// the comparison and of exchanges between ranks.
 func (r *run) saveWhenDue(ctx context.Context) error {
 	want := r.ranks.wishes()
 	if !(want.due || want.save) || r.at.step == r.at.end || want.stop {
@@ -107,8 +107,8 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	return nil
 }
 
-// awaitSave waits until the save in progress has ended, before the next one. All ranks call it. It reports whether a
-// rank stops the run.
+// awaitSave waits until the save in progress has ended, so that the next one can begin. All ranks must call it. It
+// reports whether a rank stops the run.
 func (r *run) awaitSave(ctx context.Context) (stop bool, err error) {
 	if r.ranks.wishes().saving {
 		err = r.awaitDisk(ctx, earlierCheckpoint, r.saves.settled)
@@ -116,8 +116,8 @@ func (r *run) awaitSave(ctx context.Context) (stop bool, err error) {
 	return r.ranks.wishes().stop, err
 }
 
-// awaitDisk waits until ready returns true on rank 0, or until a rank stops the run; see consensus.await. what names
-// the data for which training waits. The wait does not count as training time.
+// awaitDisk waits until ready returns true on rank 0, or until a rank stops the run; see consensus.await. The parameter
+// what names the data for which training waits. The wait does not count as training time.
 func (r *run) awaitDisk(ctx context.Context, what string, ready func() bool) error {
 	defer r.clock.pause()()
 	return r.ranks.await(ctx, ready, func() func() { return r.saves.disk.Waits(what) })

@@ -13,7 +13,7 @@ import (
 // ErrFinalSave ends a run whose final save failed.
 var ErrFinalSave = errors.New("the final save failed")
 
-// saver writes the checkpoints of a run on rank 0. On the other ranks, it only knows their steps.
+// saver writes the checkpoints of a run on rank 0. On the other ranks, it only records the steps of the checkpoints.
 type saver struct {
 	store    *checkpoint.Store
 	observer Observer

@@ -10,7 +10,7 @@ type stopwatch struct {
 	took   time.Duration // training time of the last step
 }
 
-// begin begins a step. gap is the training time between the previous step and this one.
+// begin begins a step. The result gap is the training time between the previous step and this one.
 func (w *stopwatch) begin() (begun time.Time, gap time.Duration) {
 	begun = time.Now()
 	if !w.ended.IsZero() {
@@ -19,14 +19,14 @@ func (w *stopwatch) begin() (begun time.Time, gap time.Duration) {
 	return begun, gap
 }
 
-// end ends a step. start and gap are the results of begin.
+// end ends a step. The parameters start and gap are the results of begin.
 func (w *stopwatch) end(start time.Time, gap time.Duration) {
 	w.ended, w.apart = time.Now(), 0
 	w.took = gap + w.ended.Sub(start)
 }
 
-// pause starts a pause of training. The caller calls the result at the end of the pause. The time between both calls
-// does not count as training time. A pause within a pause has no effect.
+// pause starts a pause of training. The caller must call the returned function at the end of the pause. The time
+// between both calls does not count as training time. A pause within a pause has no effect.
 func (w *stopwatch) pause() (end func()) {
 	if w.paused {
 		return func() {}

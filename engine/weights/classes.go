@@ -56,8 +56,8 @@ func Numbers(names []string) bool {
 }
 
 // Locate returns, for each element of wanted, its index in names. Names that differ only in case match if this is
-// unambiguous. If an element has no match, or matches an entry that an earlier element has taken, ok is false, and
-// unmatched is this element.
+// unambiguous. If an element has no match, or matches an entry that an earlier element has taken, the result ok is
+// false, and unmatched is this element.
 func Locate(wanted, names []string) (at []int, unmatched string, ok bool) {
 	exact, folded := map[string]int{}, map[string][]int{}
 	for i, name := range names {
@@ -107,7 +107,8 @@ type head struct {
 	other   string // reason why the classes do not correspond; "" if they do
 }
 
-// matchHead compares the class names of the file with those of the model. outputs is the number of outputs of both.
+// matchHead compares the class names of the file with those of the model. The parameter outputs is the number of
+// outputs of both.
 func (o Options) matchHead(outputs int) (h head) {
 	if slices.Equal(o.FileClasses, o.Classes) && len(o.Classes) > 0 {
 		return h

@@ -63,7 +63,8 @@ func ParseDrops(texts []string) (drops []*regexp.Regexp, err error) {
 // uses it.
 const counter = "n_averaged"
 
-// drop leaves out the tensors whose names in the file match one of the rules. changes describes these tensors.
+// drop leaves out the tensors whose names in the file match one of the rules. The result changes describes these
+// tensors.
 func drop(tensors []checkpoint.Info, rules []*regexp.Regexp) (kept []checkpoint.Info, changes []string, err error) {
 	gone := make([][]string, len(rules))
 	for _, t := range tensors {
@@ -100,8 +101,8 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// namesIn returns the name in the file for each name in the model, after the rules of o. changes describes what the
-// rules changed.
+// namesIn returns the name in the file for each name in the model, after the rules of o. The result changes describes
+// the effects of the rules.
 func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[string]string, changes []string,
 	err error) {
 	kept, dropped, err := drop(f.Tensors(), o.Drops)
@@ -115,8 +116,8 @@ func (o Options) namesIn(f *checkpoint.File, wanted map[string]bool) (names map[
 // wrappers contains prefixes that other programs add to all names if the model is part of another object.
 var wrappers = []string{"module.", "_orig_mod.", "model.", "state_dict."}
 
-// rename returns the name in the file for each name in the model. It applies the rules and then removes wrappers.
-// changes describes what it changed.
+// rename returns the name in the file for each name in the model. It applies the rules and then removes wrappers. The
+// result changes describes the renamings.
 func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string,
 	changes []string, err error) {
 	names = make(map[string]string, len(tensors)) // names in the file, by name in the model

@@ -125,8 +125,8 @@ var conv1D = regexp.MustCompile(`^transformer\.h\.\d+\.(attn\.c_attn|attn\.c_pro
 func Conv1D(name string) bool { return conv1D.MatchString(name) }
 
 // storesConv1D reports whether a GPT-2 file stores the weights that match conv1D as (inputs, outputs). It decides by
-// the shape of c_attn, which has three times as many outputs as inputs. tensors contains the tensors of the file by
-// their names in the model.
+// the shape of c_attn, which has three times as many outputs as inputs. The parameter tensors contains the tensors of
+// the file by their names in the model.
 func storesConv1D(tensors map[string]checkpoint.Info) bool {
 	for name, t := range tensors {
 		if strings.HasSuffix(name, ".attn.c_attn.weight") && len(t.Shape) == 2 {
@@ -136,8 +136,8 @@ func storesConv1D(tensors map[string]checkpoint.Info) bool {
 	return false
 }
 
-// Transpose writes the transpose of a row-major matrix (rows, columns) to dst. element is the size of a number in
-// bytes. dst must have the size of src.
+// Transpose writes the transpose of a row-major matrix (rows, columns) to dst. The parameter element is the size of a
+// number in bytes. dst must have the size of src.
 func Transpose(dst, src []byte, rows, columns int, element int64) {
 	e := int(element)
 	for r := range rows {

@@ -10,40 +10,42 @@ import (
 // Host describes the memory of this process for Options.Host.
 type Host struct {
 	Limit memory.Limit // memory that this process may use
-	// Pool names what Limit is a part of: ranks with the same name divide it. "": no other rank has a part of it.
+	// Pool is the name of the memory of which Limit is a part. Ranks with the same name divide this memory. "": no
+	// other rank uses it.
 	Pool string
 	// Program measures the memory of the process. The replica calls it once, before the model has memory.
 	Program func() []memory.Part
-	// Parts returns the memory that the run needs apart from the replica, for a share of a micro-batch: batches that
-	// loaders hold, for example.
+	// Parts returns the memory that the run needs in addition to the replica, for the given share of a micro-batch. An
+	// example are the batches of loaders.
 	Parts func(share int) []memory.Part
-	// Optional is memory that the run takes only if it remains.
+	// Optional lists memory that the run uses only if enough memory remains.
 	Optional []memory.Part
-	// Copies is set if this rank writes checkpoints from a copy of the tensors, if there is memory for it.
+	// Copies states that this rank writes checkpoints from a copy of the tensors if there is enough memory for the
+	// copy.
 	Copies bool
 }
 
 // Names of parts of an account.
 const (
 	Program        = "program"            // of Host.Program
-	Garbage        = "garbage of Go"      // of Host.Program: the heap may grow so much before it is collected
+	Garbage        = "garbage of Go"      // of Host.Program: growth of the heap up to the next garbage collection
 	ProgramFiles   = "program files"      // of Host.Program: mapped files, which control groups count as page cache
 	Reserved       = "reserved addresses" // of Host.Program: they count against RLIMIT_AS and RLIMIT_DATA
-	Staging        = "staging of weights" // through which weights are read and written
+	Staging        = "staging of weights" // buffer through which weights are read and written
 	Results        = "inputs and results" // of passes, in host memory
 	PageTables     = "page tables"        // of all other memory
 	CheckpointCopy = "checkpoint copy"    // optional: copy of the tensors of a checkpoint, all or nothing
 )
 
-// pageTableBytes is the memory of the entry of a page in the page tables, and pageBytes that of a page. A huge page has
-// the entries of its small pages, too, so that the kernel can split it.
+// pageTableBytes is the size of the page table entry of one page, and pageBytes is the size of a page. The kernel also
+// keeps the entries of the small pages of a huge page, so that it can split the huge page.
 const pageTableBytes, pageBytes = 8, 4096
 
 // Unified reports whether a device computes in host memory.
 func Unified(info device.Info) bool { return info.Threads > 0 }
 
-// measureProgram measures the memory of the process. The kernels of training exist then, and those of evaluations, but
-// the memory of the model does not. free frees the plan of evaluations.
+// measureProgram measures the memory of the process. At this time, the kernels of training and of evaluations exist,
+// but the memory of the model does not. The function free frees the plan of evaluations.
 func (r *Replica) measureProgram(params *plan.Params) (free func() error, err error) {
 	if r.opts.Host == nil || r.opts.Host.Program == nil {
 		return func() error { return nil }, nil
@@ -80,7 +82,8 @@ func (r *Replica) account(p *plans) memory.Account {
 	a.Host = append(a.Host, r.program...)
 	a.Host = append(a.Host, memory.Part{Name: Staging, Bytes: r.state.HostBytes()})
 	a.Host = append(a.Host, batches...)
-	// The largest tensor of the initial values exists before the activations and the batches do.
+	// The buffer for initial values exists only before the activations and the batches, so it counts only as far as it
+	// is larger.
 	beside := memory.Sum(batches)
 	if a.Unified {
 		beside += f.Arena
@@ -100,14 +103,15 @@ func (r *Replica) account(p *plans) memory.Account {
 	return a.Grant(CheckpointCopy)
 }
 
-// spreadOfFiles divides the program files to get the difference between two measurements of the program that a run
-// tolerates: 16 of 64 MiB. The program of a run has a few MiB more than that of a plan: records, telemetry and
-// measurements at its start. Without the tolerance, a run would refuse the largest batch of its plan. The kernel can
-// reclaim program files, so the tolerance costs no process its life; a larger one would leave too little for growth.
+// spreadOfFiles determines the tolerance for differences between two measurements of the program. The tolerance is the
+// size of the program files divided by spreadOfFiles, for example 64 MiB / 4 = 16 MiB. During a run, the program has a
+// few MiB more than during planning: records, telemetry and measurements at the start. Without the tolerance, a run
+// would refuse the largest batch that its plan promised. The kernel can reclaim program files, so it does not end a
+// process that uses the tolerance. A larger tolerance would leave too little memory for growth.
 const spreadOfFiles = 4
 
-// spread returns the bytes by which the account of a run may exceed its limit. A plan promises no batch that needs
-// them.
+// spread returns the number of bytes by which the account of a run may exceed its limit. A plan never promises a batch
+// that needs these bytes.
 func (r *Replica) spread() int64 {
 	if r.opts.Planning || r.limit.Addresses { // nothing is reclaimed to make room for reserved addresses
 		return 0
@@ -120,8 +124,8 @@ func (r *Replica) spread() int64 {
 	return 0
 }
 
-// setsOfPlans returns the number of sets of plans that exist at a time. A smaller micro-batch of the last step of an
-// epoch has plans of its own (partPlans), whose inputs and outputs are at most those of the whole one.
+// setsOfPlans returns the number of sets of plans that exist at the same time. A smaller micro-batch in the last step
+// of an epoch has its own plans (partPlans). Their inputs and outputs are not larger than those of a whole micro-batch.
 func (r *Replica) setsOfPlans() int64 {
 	if r.exact && r.opts.LastBatch%r.opts.MicroBatch() > 0 {
 		return 2
@@ -158,7 +162,8 @@ func (p *pass) hostBytes() int64 {
 }
 
 // refuseModel returns a *MemoryError if parameters, gradients and optimizer state alone exceed the limit of the
-// process. The memory of the model does not exist yet: to touch it would end the process without a message.
+// process. It is called before the memory of the model is used, because the system would otherwise end the process
+// without a message.
 func (r *Replica) refuseModel(params *plan.Params) error {
 	host := r.opts.Host
 	info := r.dev.Info()

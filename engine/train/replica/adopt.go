@@ -9,8 +9,8 @@ import (
 )
 
 // SetSamples sets the number of samples of each micro-batch from the next Step on. It is only for a replica without
-// peers. n is at most the number of samples of a micro-batch of Options, and consists of whole groups of batch
-// normalisation. From then on, the caller passes batches of n samples to Step.
+// peers. The parameter n must be at most the number of samples of a micro-batch in Options, and a multiple of the group
+// size of batch normalisation. From then on, the caller passes batches of n samples to Step.
 func (r *Replica) SetSamples(n int) error {
 	if err := r.shares.SetSamples(n); err != nil {
 		return err
@@ -44,8 +44,9 @@ func (r *Replica) adopt() error {
 // ready. If a batch is staged, it has the samples of the old shares, and the caller discards it.
 func (r *Replica) SwitchShares() error { return r.shares.Switch(r.adopt) }
 
-// Regroup continues with other ranks, from the next Step on, after a change of the group (gradsync.Group.Change).
-// samples are the shares of its ranks, all of which call Regroup. If a batch is staged, the caller discards it.
+// Regroup follows a change of the group (gradsync.Group.Change). From the next Step on, the replica trains with the
+// ranks of the changed group, all of which must call Regroup. The parameter samples contains their shares. If a batch
+// is staged, the caller discards it.
 func (r *Replica) Regroup(ctx context.Context, samples []int) error {
 	limits, err := r.gather(ctx, r.shares.Most())
 	if err != nil {

@@ -19,7 +19,7 @@
 // # Duties of the caller
 //
 // Only one goroutine at a time may use a replica, locked to its OS thread while it trains. The caller closes the
-// replica before its device. Options are values: a replica never changes them, nor does its caller after New.
+// replica before its device. Neither a replica nor its caller changes Options after New.
 //
 // # Errors
 //

@@ -8,14 +8,14 @@ import (
 
 // Exchange is what the ranks exchange in a step, directly after the gradients.
 type Exchange interface {
-	// Send writes this rank's part, and returns the operation that exchanges the parts. out has the results that are
-	// known before the gradients of all ranks have arrived.
+	// Send writes this rank's part, and returns the operation that exchanges the parts. The argument out has the
+	// results that are known before the gradients of all ranks have arrived.
 	Send(out StepResult) (collective.Op, error)
 	// Received reads the parts of all ranks. It returns the number of labelled targets of the global batch.
 	Received() (count int, err error)
 }
 
-// counting is the Exchange of a replica whose caller exchanges nothing else.
+// counting is an Exchange of the number of labelled targets only. A replica uses it if its caller provides no Exchange.
 type counting Replica
 
 // countBytes is the size of a number of targets in an exchange.

@@ -97,7 +97,7 @@ func (f *feed) wait(e device.Event, stream device.Stream) error {
 }
 
 // stage reads the next batch for a pass of p and starts its copy to the staging area at. If stage fails, take returns
-// the error. computes is the stream that copied the previous batch out of the staging area.
+// the error. The parameter computes is the stream that copied the previous batch out of the staging area.
 func (f *feed) stage(ctx context.Context, batches Batches, p *plans, at device.Region, computes device.Stream) {
 	f.staged, f.batches, f.plans, f.at = true, batches, p, at
 	f.err = f.begin(ctx, computes)
@@ -126,7 +126,7 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 	return errors.Join(err, f.stream.Record(f.ready))
 }
 
-// take enqueues the copy of the staged batch to the inputs of its pass, which is one of p. If no batch is staged, take
+// take enqueues the copy of the staged batch to the inputs of its pass, which belongs to p. If no batch is staged, take
 // stages one first.
 func (f *feed) take(ctx context.Context, batches Batches, p *plans, at device.Region, stream device.Stream) (batchFacts,
 	error) {

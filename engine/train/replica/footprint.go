@@ -87,8 +87,9 @@ func (r *Replica) footprint(p *plans) Footprint {
 }
 
 // LargestFit returns the largest number of samples of a micro-batch that fits: its device memory is at most bytes, and
-// its account stays within the limit of the process (Options.Host). bytes is 0 if the device has no limit of its own.
-// The result is at most limit and consists of whole groups of batch normalisation. It is 0 if not even one group fits.
+// its account stays within the limit of the process (Options.Host). The parameter bytes is 0 if the device has no limit
+// of its own. The result is at most limit and consists of whole groups of batch normalisation. It is 0 if not even one
+// group fits.
 func (r *Replica) LargestFit(bytes int64, limit int) (int, error) {
 	free := int64(0)
 	if bytes > 0 {

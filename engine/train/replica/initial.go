@@ -71,7 +71,7 @@ func initialValues(p plan.ParamInfo, seed uint64, scratch []byte) []byte {
 	return out
 }
 
-// initialPiece writes the values from index `from` on to out.
+// initialPiece writes initial values to out, beginning with the value at index `from`.
 func initialPiece(p plan.ParamInfo, s random.Stream, from int, out []byte) {
 	size := int(p.Spec.DType.Size())
 	for at := 0; at < len(out); at += size {

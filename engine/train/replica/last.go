@@ -48,8 +48,8 @@ func (r *Replica) partSamples() int {
 }
 
 // preparePart makes the plans of the smaller micro-batch ready for the current shares. Before training, it compiles
-// them, so that a lack of memory or an unsupported size ends the run at its start. For shares that change, Prepare has
-// compiled them.
+// them, so that a lack of memory or an unsupported size ends the run at its start. If the shares change during
+// training, Prepare has already compiled the plans.
 func (r *Replica) preparePart() error {
 	total := r.partSamples()
 	if total == 0 {
@@ -59,7 +59,8 @@ func (r *Replica) preparePart() error {
 	return err
 }
 
-// factsOf returns the facts of a batch that a pass of p computes, or a pass for a smaller micro-batch.
+// factsOf returns the batchFacts of a batch, including its pass. The pass belongs to p, or to the plans of the smaller
+// micro-batch.
 func (r *Replica) factsOf(b *data.Batch, p *plans) (batchFacts, error) {
 	facts := batchFacts{n: b.N, total: b.Total, step: b.StepSamples, count: targetsOf(b), stepLabels: b.StepLabels,
 		length: b.Length, epoch: b.Epoch, replaced: b.Replaced}
@@ -100,7 +101,7 @@ func (r *Replica) releasePart() {
 
 // microBatches returns the number of micro-batches with samples in a step whose first micro-batch is first.
 func (r *Replica) microBatches(first batchFacts) int {
-	if first.step == 0 { // the caller reads whole batches by itself
+	if first.step == 0 { // the batches do not state it, so all of them are whole
 		return r.opts.Accumulation
 	}
 	whole := r.shares.Whole()
@@ -120,7 +121,7 @@ func (r *Replica) skipEmpty(ctx context.Context, batches Batches, n int) error {
 }
 
 // enter prepares the pass of a micro-batch: the working copies of the parameters and the values that are fixed for the
-// step, unless the pass already has those of this step. For a smaller micro-batch it also sets the shares.
+// step, unless they were already prepared in this step. For a smaller micro-batch it also sets the shares.
 func (r *Replica) enter(batch batchFacts, first bool) error {
 	if r.sums != nil && r.smaller(batch) {
 		if !first { // copies of the earlier shares may be in progress
@@ -140,7 +141,7 @@ func (r *Replica) enter(batch batchFacts, first bool) error {
 	return r.begin(batch)
 }
 
-// leave ends a step: the next one has the whole shares again. No copy is in progress.
+// leave ends a step, and restores the whole shares for the next step. No copy of shares may be in progress.
 func (r *Replica) leave() error {
 	r.ready = nil
 	if !r.partial {

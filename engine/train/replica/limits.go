@@ -58,7 +58,7 @@ func (r *Replica) settleShares() error {
 }
 
 // refuse returns a *MemoryError if the micro-batch of a single rank does not fit into the memory of this process or of
-// the device. Nothing of the size of the micro-batch is allocated yet.
+// the device. It is called before memory for the micro-batch is allocated.
 func (r *Replica) refuse(micro int) error {
 	if r.opts.Planning || r.plans.hostLoad == nil {
 		return nil // the device refuses the allocation
@@ -111,7 +111,7 @@ func (r *Replica) limits(micro int) ([]int, error) {
 	}
 }
 
-// withoutPlace adds this rank's account to the error that the ranks cannot hold a micro-batch.
+// withoutPlace adds this rank's account to an error which states that the ranks cannot hold a micro-batch.
 func (r *Replica) withoutPlace(limits []int, err error) error {
 	micro, sum := r.opts.MicroBatch(), 0
 	for _, n := range limits {
@@ -138,9 +138,9 @@ func (r *Replica) withoutPlace(limits []int, err error) error {
 // heapRoom is memory that a rank keeps for Go's heap, if it can, so that garbage is collected seldom.
 const heapRoom = 64 << 20
 
-// leaveRoom lowers the limit of a rank to keep memory for what makes it fast: the copy of checkpoints, the cache of
-// images and Go's heap. Without it, a rank whose largest share just fits has none of them, also for small shares. A
-// rank keeps at least one and a half times its first share.
+// leaveRoom lowers the limit of a rank to keep memory for data that makes training faster: the copy of checkpoints, the
+// cache of images and Go's heap. Otherwise, a rank whose largest share just fits would have no memory for such data,
+// even with a small share. A rank keeps at least one and a half times its first share.
 func (r *Replica) leaveRoom(limits []int) ([]int, error) {
 	p, h := r.opts.Peers, r.opts.Host
 	if p.Preview == nil || r.opts.Planning {
@@ -174,8 +174,8 @@ func (r *Replica) leaveRoom(limits []int) ([]int, error) {
 	return limits, nil
 }
 
-// roomier returns a share from low to high that leaves wish bytes, or low if none does. The share high leaves deficit
-// bytes less than wish.
+// roomier returns a share between low and high with which at least wish bytes remain free, or low if there is no such
+// share. With the share high, deficit bytes less than wish remain free.
 func (r *Replica) roomier(low, high int, deficit, wish int64) (int, error) {
 	var left int64 // for the share low
 	err := r.plans.inspect(low, func(p *plans) { left, _ = r.account(p).Left() })
@@ -187,8 +187,8 @@ func (r *Replica) roomier(low, high int, deficit, wish int64) (int, error) {
 	return coarse(low+int(more)/unit*unit, high, unit), nil
 }
 
-// dividePool divides the memory that ranks share by the needs of their first shares, if these are known. Equal parts
-// would refuse a large share although other ranks leave enough memory.
+// dividePool divides the memory of a pool among its ranks in accordance with the needs of their first shares, if these
+// are known. With equal parts, a large share would be refused even if other ranks leave enough memory.
 func (r *Replica) dividePool() error {
 	p, h := r.opts.Peers, r.opts.Host
 	if len(p.Shares) == 0 || r.opts.Planning {
@@ -197,7 +197,7 @@ func (r *Replica) dividePool() error {
 	var need, part, pool int64
 	if r.plans.hostLoad != nil && h.Pool != "" {
 		load, recompute := r.plans.hostLoad, r.plans.recompute
-		if recompute == RecomputeShort { // what the rank would use if it had enough
+		if recompute == RecomputeShort { // the memory that the rank would use if it had enough
 			r.plans.hostLoad, r.plans.recompute = nil, RecomputeNever
 		}
 		err := r.plans.inspect(p.first(), func(p *plans) { need = r.account(p).HostBytes() - r.spread() })
@@ -233,8 +233,9 @@ func (r *Replica) dividePool() error {
 	return nil
 }
 
-// partsOf divides memory by needs. What remains is divided equally. If memory is missing, those needs that are at most
-// an equal part are met, and the others get what remains, in proportion.
+// partsOf divides memory in accordance with needs. If memory remains, it is divided equally. If the needs exceed the
+// memory, each need that is at most an equal part is met in full. The other needs get parts of the remaining memory in
+// proportion.
 func partsOf(whole int64, needs []int64) []int64 {
 	parts := make([]int64, len(needs))
 	equal := whole / int64(len(needs))
@@ -259,8 +260,8 @@ func partsOf(whole int64, needs []int64) []int64 {
 	return parts
 }
 
-// tooLarge returns the error of a share that does not fit. need is the memory of its activations, and free the memory
-// that the device has for them, both in bytes.
+// tooLarge returns the error of a share that does not fit. The parameter need is the memory of its activations, and
+// free is the memory that the device has for them, both in bytes.
 func (r *Replica) tooLarge(share, fit int, need, free int64) error {
 	used, _ := r.dev.Memory()
 	e := &MemoryError{Samples: share, Fit: fit, NeedBytes: need, HeldBytes: used, FreeBytes: free,
@@ -300,8 +301,8 @@ func (p *Peers) most(micro int) int {
 	return micro
 }
 
-// memoryLeft returns the number of bytes available for activations. It is negative if the other allocations exceed
-// the limit. known is false if neither the device nor the options state a limit.
+// memoryLeft returns the number of bytes available for activations. It is negative if the other allocations exceed the
+// limit. The result known is false if neither the device nor the options state a limit.
 func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	used, _ := r.dev.Memory()
 	info, total := r.dev.Info(), int64(0)
@@ -349,10 +350,11 @@ func (r *Replica) mostThatFits(limit int) (int, error) {
 	return fit, nil
 }
 
-// coarseLimits is the number of steps of a limit that memory sets.
+// coarseLimits is the number of steps into which coarse divides a limit that the free memory determines.
 const coarseLimits = 64
 
-// coarse rounds a limit down. The free memory varies by a few MiB from start to start; shares should not.
+// coarse rounds a limit down. The free memory differs by a few MiB between starts, and this should not change the
+// shares.
 func coarse(fit, limit, unit int) int {
 	if fit == limit {
 		return fit
@@ -370,7 +372,7 @@ func (o Options) wholeGroup() int {
 	return 1
 }
 
-// gather returns the number own of each rank.
+// gather returns the value of own on each rank.
 func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 	rows, err := r.gatherNumbers(ctx, own)
 	all := make([]int, len(rows))

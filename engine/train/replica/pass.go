@@ -103,8 +103,8 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 	return nil
 }
 
-// twins returns the plan's inputs and outputs, each with the position of its host twin. total is the size of the host
-// buffer in bytes. The inputs of a batch come first in the buffer, the slots of results last.
+// twins returns the plan's inputs and outputs, each with the position of its host twin. The result total is the size of
+// the host buffer in bytes. The inputs of a batch come first in the buffer, the slots of results last.
 func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	all = map[string]transfer{}
 	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
@@ -169,7 +169,7 @@ func (p *pass) forward(s device.Stream) error {
 	return p.plan.Forward(s)
 }
 
-// backward runs the backward pass. If last is set, the sums over ranks start during the pass.
+// backward runs the backward pass. If last is true, the sums over ranks start during the pass.
 func (p *pass) backward(s device.Stream, last bool) error {
 	if p.joined != nil {
 		return p.joined.Backward(s, last)
@@ -193,8 +193,8 @@ const (
 	sampleScaleInput = "sample_scale" // (1): factor of the loss of every further target of a sample
 	keyInput         = "key"          // (2), u32: dropout key of this epoch
 
-	// classWeightInput has the factor of the loss of every target. It follows from the labels of a batch, so it counts
-	// as one of its fields.
+	// classWeightInput contains the factor of the loss of every target. It is computed from the labels of a batch, so
+	// it counts as a field of the batch.
 	classWeightInput = "class_weight" // (N)
 )
 
@@ -352,8 +352,8 @@ func (p *pass) send(s device.Stream, names ...string) error {
 	return nil
 }
 
-// setScale writes the factors of the losses and the dropout key to the device. perSample is the factor of the loss of
-// every further target of a sample.
+// setScale writes the factors of the losses and the dropout key to the device. The parameter perSample is the factor of
+// the loss of every further target of a sample.
 func (p *pass) setScale(s device.Stream, scale, perSample float64, key uint64) error {
 	if p.idle {
 		return nil

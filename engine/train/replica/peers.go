@@ -26,8 +26,9 @@ type Peers struct {
 	// Divide computes the first shares from the largest share of each rank. Its result must be equal on all ranks.
 	// nil: the first shares are Shares. If both are set, Divide returns Shares or an error.
 	Divide func(limits []int) ([]int, error)
-	// Preview computes the first shares like Divide, without effects. If it is set, ranks leave room for memory that
-	// makes them fast (leaveRoom), and their limits may then be too low for the batch of a rank that is lost.
+	// Preview computes the first shares like Divide, without effects. If it is set, each rank keeps memory for data
+	// that makes training faster (leaveRoom). The limits of the ranks may then be too low to take over the samples of a
+	// lost rank.
 	Preview func(limits []int) ([]int, error)
 	// MaxShare is the largest share that this rank may get; it determines the memory that the rank allocates. 0 means
 	// the whole micro-batch if Divide is set, and the rank's entry of Shares otherwise. A rank whose memory holds fewer

@@ -39,8 +39,8 @@ type planKey struct {
 	total int
 }
 
-// passOf returns the pass of training with the fewest positions for samples of up to the given number of positions. 0:
-// any number of positions.
+// passOf returns the training pass for samples of up to the given number of positions; 0 means any number. If several
+// passes are suitable, it returns the one with the fewest positions.
 func (p *plans) passOf(positions int) *pass {
 	for _, s := range p.shorter {
 		if positions > 0 && positions <= s.positions {
@@ -74,8 +74,8 @@ const stagingUnit = 256
 // activationBytes returns the device memory of arenaBytes without the staging area.
 func (p *plans) activationBytes() int64 { return p.arenaBytes() - p.staging }
 
-// stagingAt returns the staging area, at the end of the arena: behind the activations of all plans, because the batch
-// that is staged for these plans may arrive while those for the last step of an epoch compute.
+// stagingAt returns the staging area. It is at the end of the arena, after the activations of all plans. The reason is
+// that the batch for these plans may arrive while the plans for the last step of an epoch still compute.
 func (p *plans) stagingAt(arena device.Buffer) device.Region {
 	at := arena.Bytes() - p.staging
 	return device.Region{Buffer: arena, Offset: at - at%stagingUnit, Bytes: p.staging}
@@ -127,9 +127,10 @@ type planCache struct {
 	binding   bool // the plans that are compiled have to fit into the arena of memory
 	closed    bool
 	free      int64 // device memory for one set of plans, bytes; 0: unknown
-	// hostLoad returns the part of the memory of this process that the rank needs with plans; nil: no limit is known
+	// hostLoad returns the fraction of the memory of this process that the rank needs with the plans; nil: no limit is
+	// known
 	hostLoad func(*plans) float64
-	// scarce is set if the addresses of this process are limited
+	// scarce states that the address space of this process is limited
 	scarce bool
 
 	mu       sync.Mutex
@@ -184,7 +185,7 @@ func (c *planCache) acquireBound(k planKey) *plans {
 	return p
 }
 
-// key returns the key of the plans for n samples and the ranks of today's group.
+// key returns the key of the plans for n samples and the ranks of the current group.
 func (c *planCache) key(n int) planKey {
 	rank, ranks := c.ranks()
 	return planKey{samples: n, rank: rank, ranks: ranks}
@@ -323,8 +324,8 @@ func (c *planCache) drop(p *plans) error {
 	return p.free()
 }
 
-// load returns the part of the memory that the plans need, of that limit which they reach first. They fit if it is at
-// most 1. It is 0 if no limit is known.
+// load returns the memory that the plans need, as a fraction of the limit that they would reach first. The plans fit if
+// the fraction is at most 1. If no limit is known, load returns 0.
 func (c *planCache) load(p *plans) float64 {
 	if c.binding { // fewer samples may need more memory than the arena has, if they recompute fewer layers
 		return c.loadOf(p, c.memory.arena.Bytes())
@@ -332,7 +333,7 @@ func (c *planCache) load(p *plans) float64 {
 	return c.loadOf(p, c.free)
 }
 
-// loadOf returns load for free bytes of device memory; 0: unknown.
+// loadOf does the same as load, for the given number of free bytes of device memory; 0: unknown.
 func (c *planCache) loadOf(p *plans, free int64) (load float64) {
 	switch {
 	case free < 0:
@@ -347,8 +348,8 @@ func (c *planCache) loadOf(p *plans, free int64) (load float64) {
 }
 
 // fit returns the largest share, at most limit, whose plans fit into free bytes of device memory and into the memory of
-// this process. If limit itself does not fit, the result is a multiple of unit, or 0. need is the device memory, in
-// bytes, of the plans for limit samples. If these plans fit, the cache keeps them.
+// this process. If limit itself does not fit, the result is a multiple of unit, or 0. The result need is the device
+// memory, in bytes, of the plans for limit samples. If these plans fit, the cache keeps them.
 func (c *planCache) fit(limit, unit int, free int64) (samples int, need int64, err error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -391,8 +392,8 @@ func (c *planCache) fitFromBelow(limit, unit int, free int64) (int, error) {
 
 // loadFor returns loadOf for the plans for n samples.
 //
-// Under a limit of addresses, kernels for many samples may fail before the account of their plans is known. Such plans
-// do not fit.
+// If the address space is limited, kernels for many samples may fail before the account of their plans is known. Such
+// plans do not fit.
 func (c *planCache) loadFor(n int, free int64) (float64, error) {
 	p, err := c.compile(c.key(n))
 	if c.scarce && (errors.Is(err, device.ErrDevice) || errors.Is(err, device.ErrOutOfMemory)) && n > 1 {
@@ -404,9 +405,9 @@ func (c *planCache) loadFor(n int, free int64) (float64, error) {
 	return c.loadOf(p, free), p.free()
 }
 
-// search returns the largest multiple of unit below limit whose plans fit, or 0. load is the load of the plans for
-// limit samples, which do not fit. The memory of plans grows almost linearly with the samples. Each guess is therefore
-// a linear extrapolation from the previous two points.
+// search returns the largest multiple of unit below limit whose plans fit, or 0. The parameter load is the load of the
+// plans for limit samples, which do not fit. The memory of plans grows almost linearly with the samples. Each guess is
+// therefore a linear extrapolation from the previous two points.
 func (c *planCache) search(limit, unit int, load float64, free int64) (int, error) {
 	low, high := 0, (limit+unit-1)/unit // in units; low fits, high does not
 	x0, y0, x1, y1 := 0.0, 0.0, float64(limit), load

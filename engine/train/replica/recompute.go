@@ -40,8 +40,8 @@ func (c *planCache) compile(k planKey) (*plans, error) {
 }
 
 // recomputing returns plans that recompute the smallest number of layers with which they fit into memory. If no number
-// fits, it returns the plans that need the least memory. kept contains the plans without recomputation, which do not
-// fit. recomputing frees all plans that it does not return.
+// fits, it returns the plans that need the least memory. The parameter kept contains the plans without recomputation,
+// which do not fit. recomputing frees all plans that it does not return.
 func (c *planCache) recomputing(kept *plans) (*plans, error) {
 	best, err := c.compileWith(kept.planKey, kept.recomputable)
 	if err != nil {

@@ -43,9 +43,9 @@ type Options struct {
 	Norms       bool   // permit measuring norms of single parameters, see StepOptions.Norms
 	Peers       *Peers // connections to other ranks; nil: a single rank
 
-	// Positions is the number of positions of a sample, and Shorter are smaller numbers in ascending order. A step
-	// whose longest sample (data.Batch.Length) fits into one of them computes only this number of positions. The task
-	// must be a task.Shortener. nil: all steps compute all positions.
+	// Positions is the number of positions of a sample, and Shorter contains smaller numbers in ascending order. If the
+	// longest sample of a step (data.Batch.Length) fits into one of these numbers, the step computes only this number
+	// of positions. The task must be a task.Shortener. If Shorter is nil, all steps compute all positions.
 	Positions int
 	Shorter   []int
 
@@ -55,11 +55,11 @@ type Options struct {
 	ClassWeights []float64
 
 	// Host describes the memory of this process. A batch that does not fit is refused before the model has memory. nil:
-	// only the memory of the device counts.
+	// only the memory of the device is checked.
 	Host *Host
 
-	// Planning is for a device that computes nothing: parameters and statistics get no initial values, because drawing
-	// those of a large model takes minutes of CPU time, and a batch that does not fit is not refused.
+	// Planning is for a device that computes nothing. Parameters and statistics get no initial values, because drawing
+	// those of a large model takes minutes of CPU time. A batch that does not fit is not refused.
 	Planning bool
 
 	// ScoresOnly makes a Predictor compute losses only, without probabilities.

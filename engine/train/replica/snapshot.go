@@ -49,8 +49,8 @@ func (r *Replica) trained() []plan.ParamInfo {
 	return params
 }
 
-// CanCopy reports whether there is enough host memory for a copy of a checkpoint's tensors. Without a known limit of
-// the process, a second copy is the reserve.
+// CanCopy reports whether there is enough host memory for a copy of a checkpoint's tensors. If the limit of the process
+// is unknown, CanCopy also requires memory for a second copy, as a reserve.
 func (r *Replica) CanCopy() bool {
 	if r.copied != nil {
 		return true

@@ -280,9 +280,9 @@ func (r *Replica) sumOverRanks(ctx context.Context, exchange Exchange, out *Step
 	return exchange.Received()
 }
 
-// update updates the parameters. At the interval of the averages, it also updates the averages of the parameters. count
-// is the number of labelled targets in the global batch. A single rank also stages the first batch of the next step,
-// from batches.
+// update updates the parameters. At the interval of the averages, it also updates the averages of the parameters. The
+// parameter count is the number of labelled targets in the global batch. A single rank also stages the first batch of
+// the next step, from batches.
 func (r *Replica) update(ctx context.Context, batches Batches, o StepOptions, count int, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
@@ -356,7 +356,8 @@ func (r *Replica) Scale() float64 {
 }
 
 // begin prepares the working copies of the parameters for a pass, and sets the values that are fixed for the step.
-// Dropout depends on the epoch and the sample, not on the step. first is the first micro-batch of the pass.
+// Dropout depends on the epoch and the sample, not on the step. The parameter first describes the first micro-batch of
+// the pass.
 func (r *Replica) begin(first batchFacts) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(first.epoch))
 	scale, perSample := r.Scale()/float64(r.opts.targets()), 0.0
@@ -395,7 +396,7 @@ func (r *Replica) accumulate(micro int, last bool) error {
 	return nil
 }
 
-// fraction returns the fraction of the positions of a full sample that a step computes whose longest sample has the
+// fraction returns the fraction of the positions of a full sample that a step computes if its longest sample has the
 // given length. It is equal on all ranks, also on those without samples.
 func (o Options) fraction(length int) float64 {
 	for _, positions := range o.Shorter {

@@ -57,7 +57,7 @@ type Sums struct {
 	Top1, Top5 int // number of targets whose label has one of the highest 1 or 5 scores
 	Loss       float64
 
-	// Of the further targets of the samples (task.Report.SampleTarget); otherwise 0.
+	// Totals over the further targets of the samples (task.Report.SampleTarget); 0 without such targets.
 	SampleLoss float64
 	SampleTop1 int
 }

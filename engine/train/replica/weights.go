@@ -8,9 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// FillWeights sets parameters and statistics to the values that read returns, and resets the averages. read fills dst
-// with the values of tensor t: plain layout, little endian, in the tensor's element type. If read returns false, the
-// tensor stays unchanged.
+// FillWeights sets parameters and statistics with the function read, and resets the averages. The function must fill
+// dst with the values of tensor t: plain layout, little endian, in the tensor's element type. If read returns false,
+// the tensor stays unchanged.
 func (r *Replica) FillWeights(read func(t checkpoint.Info, dst []byte) (bool, error)) error {
 	fill := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {

@@ -113,8 +113,8 @@ func (o *Owner) set(samples []int) {
 func (o *Owner) Version() int { return o.version }
 
 // Regroup sets the ranks that train from the next step on, and their shares, after a change of the group
-// (gradsync.Group.Change). rank is the number of this rank, and limits has the largest share of each rank. No change of
-// shares may be in progress. All ranks pass the same limits and shares.
+// (gradsync.Group.Change). The parameter rank is the number of this rank, and limits contains the largest share of each
+// rank. No change of shares may be in progress. All ranks pass the same limits and shares.
 func (o *Owner) Regroup(rank int, limits, samples []int) error {
 	if o.alone || o.next != nil {
 		return errors.New("replica: the ranks can only change if no change of shares is in progress, and not in a run without a group")
@@ -162,7 +162,7 @@ func (o *Owner) Within(total int) []int {
 	return Within(o.current, total)
 }
 
-// Within returns the parts of the shares of samples that the first total samples fill.
+// Within returns the part of each share in samples that the first total samples of a micro-batch fill.
 func Within(samples []int, total int) []int {
 	out := slices.Clone(samples)
 	for rank, n := range out {
@@ -198,8 +198,8 @@ func (o *Owner) Limits() []int {
 	return o.limits
 }
 
-// Propose begins a change to other shares. prepare starts to compile plans for this rank's next share, while training
-// continues with the current shares. Shares that equal the current ones begin no change.
+// Propose begins a change to other shares. The function prepare must start to compile plans for this rank's next share,
+// while training continues with the current shares. Shares that equal the current ones begin no change.
 func (o *Owner) Propose(samples []int, prepare func(samples []int) Plans) error {
 	if slices.Equal(samples, o.current) {
 		return nil
@@ -241,7 +241,8 @@ func (o *Owner) Vote() (unready bool, hash uint32, err error) {
 }
 
 // Switch makes the next shares the current ones. The caller calls it on all ranks before the same step, once no rank
-// votes unready. adopt lets the owner's users adopt the shares; the plans are released after it.
+// votes unready. The function adopt must apply the shares in the code that uses them. Switch releases the plans after
+// this call.
 func (o *Owner) Switch(adopt func() error) error {
 	c := o.next
 	o.next = nil
