@@ -36,7 +36,8 @@ const (
 	GapUnknown = "no comparison was recorded"
 )
 
-// Compared returns the record of comparisons. ok is false if the state has no record, for example for imported weights.
+// Compared returns the record of comparisons. The result ok is false if the state has no record, for example because
+// its weights were imported.
 func (s State) Compared() (c Compared, ok bool) {
 	raw, ok := s.Extra[comparedKey]
 	if !ok || json.Unmarshal(raw, &c) != nil || c.Ranks < 1 || c.Step < 0 || c.Step > s.Step {

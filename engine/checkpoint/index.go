@@ -22,7 +22,7 @@ const (
 )
 
 // openIndex opens the files that the index at path lists, and provides the tensors of all files. The index must list
-// each file by its name in the folder of the index, so that an untrusted index cannot make the program read other
+// each file by its name in the folder of the index. An untrusted index therefore cannot make the program read other
 // files.
 func openIndex(path string) (*File, error) {
 	text, err := regular.Read(path, maxIndexBytes)

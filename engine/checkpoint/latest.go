@@ -68,8 +68,8 @@ func candidates(fsys fileSystem) ([]candidate, error) {
 	return list, nil
 }
 
-// NewestStep returns the step of the newest checkpoint in the folder dir. It reads only the names of folders. ok is
-// false if there is no checkpoint.
+// NewestStep returns the step of the newest checkpoint in the folder dir. It reads only the names of folders. The
+// result ok is false if there is no checkpoint.
 func NewestStep(dir string) (step int64, ok bool) {
 	fsys, err := openFolder(dir)
 	if err != nil {

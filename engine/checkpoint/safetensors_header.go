@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// parseHeader parses the JSON header of a safetensors file. dataSize is the size of the data section in bytes. The
-// tensors are returned in the order of their data.
+// parseHeader parses the JSON header of a safetensors file. The parameter dataSize is the size of the data section in
+// bytes. The tensors are returned in the order of their data.
 //
 // The grammar of the header is small, so this file has its own scanner. encoding/json would accept duplicate keys,
 // and would allocate memory for any nesting in a hostile header.

@@ -45,8 +45,8 @@ func Describe(cat Catalog, name string) (string, error) {
 	return "", fmt.Errorf("unknown key or table %s%s", quote(name), near)
 }
 
-// describe writes the properties of a key. kinds are the models, data sets or policies that have the key; nil means
-// all.
+// describe writes the properties of a key. The parameter kinds contains the models, data sets or policies that have the
+// key; nil means all.
 func (k Key) describe(b *strings.Builder, full string, kinds []string) {
 	def := strings.ReplaceAll(k.variation(), "`", "")
 	if def == "" {

@@ -63,8 +63,8 @@ func (c *Config) chooses(k Key) bool {
 	})
 }
 
-// in returns the length of the run in a unit, as a number and as text. length is 0 if the length is unknown. interval
-// is the number of epochs between two evaluations.
+// in returns the length of the run in a unit, as a number and as text. The number is 0 if the length is unknown. The
+// parameter interval is the number of epochs between two evaluations.
 func (r Length) in(unit string, interval int64) (length float64, text string) {
 	steps := fmt.Sprintf("%d steps", r.Steps)
 	switch {

@@ -18,13 +18,14 @@ type Need struct {
 	least, most float64
 }
 
-// Is returns a need that is met if a key has one of the values. key is a full dotted name.
+// Is returns a need that is met if a key, given by its full dotted name, has one of the values.
 func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 
-// IsNot returns a need that is met if a key has none of the values. key is a full dotted name.
+// IsNot returns a need that is met if a key, given by its full dotted name, has none of the values.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
-// Between returns a need that is met if a number is at least low and at most high. key is a full dotted name.
+// Between returns a need that is met if the number in a key, given by its full dotted name, is at least low and at most
+// high.
 func Between(key string, low, high float64) Need { return Need{key: key, least: low, most: high} }
 
 // Any returns a need that is met if at least one of needs is met.

@@ -70,13 +70,15 @@ func withoutUser(text string) string {
 	return text
 }
 
-// PathOrServer marks a key whose value is a folder or the URL of a server. example is the URL of a usual server.
+// PathOrServer marks a key whose value is a folder or the URL of a server. The parameter example is the URL of a usual
+// server.
 func (k Key) PathOrServer(example string) Key {
 	k.place = func(text string) error { return CheckPathOrServer(text, example) }
 	return k
 }
 
-// Host marks a key whose value is a host name or an IP address. portKey is the full name of the key with the port.
+// Host marks a key whose value is a host name or an IP address. The parameter portKey is the full name of the key with
+// the port.
 func (k Key) Host(portKey string) Key {
 	k.place = func(text string) error { return checkHost(text, portKey) }
 	return k

@@ -109,7 +109,7 @@ func syntaxFault(err error) Fault {
 	return f
 }
 
-// walk collects the entries. The lines are those of the syntax tree, and the values are those of the decoded text.
+// walk collects the entries. The line numbers come from the syntax tree, and the values from the decoded text.
 type walk struct {
 	values     map[string]any
 	entries    []entry

@@ -68,7 +68,8 @@ func (c *Config) keys() map[string]Key {
 	return all
 }
 
-// Learnt reports whether a key exists, and whether it affects training results (Key.Learnt). key is a full dotted name.
+// Learnt reports whether a key, given by its full dotted name, exists, and whether it affects training results
+// (Key.Learnt).
 func (c *Config) Learnt(key string) (affects, known bool) {
 	k, known := c.keys()[key]
 	return known && k.effect != operational, known

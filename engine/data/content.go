@@ -35,7 +35,7 @@ type Summer interface {
 // Described is implemented by Datasets whose samples have names.
 type Described interface {
 	// Describe returns the name of sample i and the number of its stored bytes. The name is the same on all machines
-	// with the same data. bytes is 0 if it is unknown without reading the sample.
+	// with the same data. The number is 0 if it is unknown without reading the sample.
 	Describe(i int) (name string, bytes int64)
 }
 

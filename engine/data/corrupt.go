@@ -124,8 +124,8 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 	return fault, nil
 }
 
-// Exhausted reports whether err is caused by a lack of resources on this machine, by a failed network request, or by
-// the end of the run. In this case, another rank or a later read might be able to read the sample.
+// Exhausted reports whether the cause of err is a lack of resources on this machine, a failed network request, or the
+// end of the run. In this case, another rank or a later read might be able to read the sample.
 func Exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, context.Canceled} {
 		if errors.Is(err, e) {

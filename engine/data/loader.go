@@ -388,7 +388,7 @@ func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 
 // SetShare makes this rank read samples offset to offset+count-1 of every batch, beginning with step fromStep. Next
 // must not have returned this step yet. SetShare keeps prefetched samples that belong to the new share, and drops
-// others. The workers read the missing samples. count must not exceed Options.MaxCount.
+// others. The workers read the missing samples. The parameter count must not exceed Options.MaxCount.
 func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	if err := checkShare(offset, count, l.part, l.o.MaxCount); err != nil {
 		return err

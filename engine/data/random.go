@@ -104,7 +104,7 @@ const (
 // value and needs no allocation.
 type Random struct{ d draws }
 
-// NewRandom starts a sequence. index must be below 2^56.
+// NewRandom starts a sequence. The parameter index must be below 2^56.
 func NewRandom(seed uint64, epoch, index int, p Purpose) Random {
 	return Random{newDraws(seed, epoch, index, stream(p))}
 }

@@ -127,7 +127,7 @@ func (t *taps) horizontal(dst, src []byte) {
 	}
 }
 
-// vertical computes output row k. top is the source row at the start of rows.
+// vertical computes output row k. The parameter top is the source row at the start of the buffer rows.
 func (r *resampler) vertical(dst []byte, k, top int) {
 	t, n := &r.y, len(dst)
 	w := t.weight[k*t.width:][:t.num[k]]

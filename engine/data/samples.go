@@ -81,7 +81,7 @@ type Span struct {
 	slot *slot
 }
 
-// Field returns the memory of one field at position j, Lo <= j < Hi. field is an index of Layout.Fields.
+// Field returns the memory of one field at position j, Lo <= j < Hi. The parameter field is an index of Layout.Fields.
 func (s *Span) Field(field, j int) []byte { return s.slot.fieldBytes(1+field, j) }
 
 // elements returns memory as a slice of T. The memory must be aligned for T.

@@ -102,7 +102,8 @@ func heapMemory(bytes int) ([]byte, func(), error) {
 	return b[skip:][:bytes:bytes], func() {}, nil
 }
 
-// begin assigns the slot to a step. order is the permutation of the step's epoch; nil means the stored order.
+// begin assigns the slot to a step. The parameter order is the permutation of the step's epoch; nil means the stored
+// order.
 func (s *slot) begin(step int64, order []int32) {
 	l := s.l
 	s.state, s.step = slotFilling, step

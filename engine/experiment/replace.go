@@ -13,8 +13,8 @@ import (
 )
 
 // Replace replaces the contents of the file at path with the output of write. After a failure or a power failure, the
-// file contains either the complete old or the complete new contents. If path exists and is not a regular file (for
-// example a device or a pipe), the error is a *regular.Error, because Replace would remove it.
+// file contains either the complete old or the complete new contents. If path names a device, a pipe or another file
+// that is not regular, Replace returns a *regular.Error, because it would remove this file.
 func Replace(path string, write func(io.Writer) error) error {
 	if err := Replaceable(path); err != nil {
 		return fmt.Errorf("write: %w", err)

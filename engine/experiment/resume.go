@@ -30,10 +30,10 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 	return isWithin(r.Checkpoint.Path, r.Dir)
 }
 
-// FindCheckpoint opens the checkpoint that path denotes. This may be the path of a checkpoint folder, of a file that
-// names a checkpoint (`latest`, `best`), of a folder of checkpoints, or of the folder of a run. In the last two cases,
-// FindCheckpoint opens the newest valid checkpoint and returns the newer ones that it skipped. Errors: those of package
-// checkpoint, including checkpoint.ErrNone; fs.ErrNotExist.
+// FindCheckpoint opens the checkpoint that path denotes. It accepts a checkpoint folder, a file that names a checkpoint
+// (`latest`, `best`), a folder of checkpoints, or the folder of a run. In the last two cases, FindCheckpoint opens the
+// newest valid checkpoint and returns the newer ones that it skipped. Errors: those of package checkpoint, including
+// checkpoint.ErrNone; fs.ErrNotExist.
 func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, err

@@ -34,7 +34,7 @@
 // # Batch normalisation
 //
 //   - Statistics over all ranks' samples (nn.Net.Sync): each pass exchanges two vectors per layer with the other ranks
-//     and waits for the result. A second communicator ([Options].Stats) carries these exchanges, so they never queue
+//     and waits for the result. A second communicator ([Group].Stats) carries these exchanges, so they never queue
 //     behind a bucket. A rank with a share of 0 takes part in the exchanges.
 //   - Statistics over the rank's own samples, or over fixed groups of samples: the passes exchange nothing. Each rank
 //     updates its own running statistics. Once per step, during the backward pass, an all-reduce averages the running

@@ -102,8 +102,8 @@ func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	})
 }
 
-// Linear maps x (N, I) to (N, out). The result has type to, or the compute type if to is tensor.Invalid. Initial
-// weights and biases are uniform in ±1/sqrt(I).
+// Linear maps x (N, I) to (N, out). The parameter to is the type of the result; tensor.Invalid means the compute type.
+// Initial weights and biases are uniform in ±1/sqrt(I).
 func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *graph.Value {
 	in := channels(name, x)
 	bound := 1 / math.Sqrt(float64(in))

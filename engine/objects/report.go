@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// quiet is the time without an answer after which a Client logs a report. every is the minimum time between two
-	// reports.
+	// quiet is the time without an answer after which a Client logs a report. The constant every is the minimum time
+	// between two reports.
 	quiet = 2 * time.Second
 	every = 10 * time.Second
 	// goneTime is the period after an operation without a connection in which HEAD and LIST requests are tried only

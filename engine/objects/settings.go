@@ -21,12 +21,12 @@ const (
 	mostInFlight = 64
 	// mostTries is the number of times that a request is tried.
 	mostTries = 8
-	// firstWait is the wait before the second try. Each wait is twice the previous one, up to longestWait; half of a
-	// wait is random, so that ranks that failed together do not try again together.
+	// firstWait is the wait before the second try. Each wait is twice the previous one, up to longestWait; half of it
+	// is random, so that ranks that failed together do not retry together.
 	firstWait   = 200 * time.Millisecond
 	longestWait = 5 * time.Second
-	// answerTime limits the time to the first byte of an answer. slowest is the rate in bytes per second below which a
-	// transfer counts as stuck.
+	// answerTime limits the time to the first byte of an answer. The constant slowest is the rate in bytes per second
+	// below which a transfer counts as stuck.
 	answerTime = 30 * time.Second
 	slowest    = 64 << 10
 	// connectTime limits the time to a connection.

@@ -55,9 +55,9 @@ func (c *Confusion) Reset() {
 	clear(c.Predicted)
 }
 
-// F1 returns the harmonic mean of precision and recall. With two classes, it is that of class 1. Otherwise it is the
-// mean over the classes that have a target or a prediction. A class without hits has the value 0. If the classes are
-// independent, F1 is that of all targets together (micro F1).
+// F1 returns the harmonic mean of precision and recall. With two classes, it is the value of class 1. Otherwise it is
+// the mean over the classes that have a target or a prediction. A class without hits has the value 0. If the classes
+// are independent, F1 is that of all targets together (micro F1).
 func (c *Confusion) F1() float64 {
 	if c.Independent {
 		hits, all := int64(0), int64(0)

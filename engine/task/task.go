@@ -26,8 +26,8 @@ type Task interface {
 
 // Shortener is implemented by tasks whose samples have positions.
 type Shortener interface {
-	// Shorten returns the same task for samples of the given number of positions, which is smaller than that of the
-	// task. All parameters stay the same.
+	// Shorten returns the same task for samples of fewer positions. The parameter must be smaller than the number of
+	// positions of the task. All parameters stay the same.
 	Shorten(positions int) Task
 }
 
@@ -148,7 +148,7 @@ func (r Report) Showing(key string) Report {
 	return r
 }
 
-// shows reports whether a key is that of one of Metrics.
+// shows reports whether one of Metrics has the given key.
 func (r Report) shows(key string) bool {
 	return slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Key == key })
 }

@@ -6,8 +6,8 @@
 // [Observer]. Package shares owns the division of a micro-batch among ranks.
 //
 // A run consists of parts (parts.go): progress counts steps, evaluator evaluates, saver writes checkpoints, comparer
-// compares the ranks, divider changes shares, and consensus exchanges what the ranks measure and request. The methods
-// of run connect them.
+// compares the ranks, divider changes shares, and consensus exchanges the measurements and requests of the ranks. The
+// methods of run connect them.
 //
 // All random values (initial values, order of samples, augmentation, dropout) are functions of the seed alone. A run
 // that is interrupted and resumed gives weights that are bit-equal to those of an uninterrupted run.

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 )
 
-// Evaluation is the result of one evaluation: means over those targets of all samples that count.
+// Evaluation is the result of one evaluation: means over all targets that count.
 type Evaluation struct {
 	Step       int64
 	Epoch      int

@@ -25,7 +25,7 @@ type run struct {
 	result      Result // without the values that the parts hold; see outcome
 }
 
-// newRun connects the parts of a run. interrupted reports whether this rank got a signal.
+// newRun connects the parts of a run. The function interrupted reports whether this rank got a signal.
 func newRun(o Options, interrupted func() bool) *run {
 	r := &run{Options: o, interrupted: interrupted, start: time.Now()}
 	m := o.Replica
@@ -54,7 +54,7 @@ func newRun(o Options, interrupted func() bool) *run {
 func (r *run) group() *gradsync.Group { return r.ranks.group }
 
 // wish returns this rank's requests after the given step. Only rank 0 checks the time limit, whether a save or a
-// comparison is due, and the state of its disk. The error is that of compiling plans for new shares.
+// comparison is due, and the state of its disk. It returns an error if the plans for new shares cannot be compiled.
 func (r *run) wish(step int64) (w wish, err error) {
 	leads := r.ranks.leads()
 	w = wish{stop: r.interrupted(), timeOver: r.MaxDuration > 0 && leads && time.Since(r.start) >= r.MaxDuration,

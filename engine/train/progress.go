@@ -13,8 +13,8 @@ import (
 // another run, from whose checkpoint the run started, do not count.
 //
 // Time is the training time. A step lasts from the end of the previous step to its own end, so gaps between steps
-// count: the work of observers, changes of shares. The time of a step does not include what happens between two steps
-// and is not training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters,
+// count: the work of observers, changes of shares. The time of a step does not include activities between two steps
+// that are not training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters,
 // returns to a checkpoint, Options.BeforeStep, and the time before the first step of a process.
 //
 // Trained covers the last Steps steps of the run. These are not all steps if the run started from a checkpoint of
@@ -25,7 +25,7 @@ type Trained struct {
 	Time    time.Duration `json:"time_ns"`
 }
 
-// progress counts what a run has done. All values but times are equal on all ranks.
+// progress counts the steps and the samples of a run. All values but times are equal on all ranks.
 type progress struct {
 	schedule   optim.Schedule // with the length of the run
 	first      int64          // step at which this process began
@@ -68,7 +68,7 @@ func (p *progress) settleEnd(steps int64, epochs int) {
 	}
 }
 
-// done counts a step. out has the totals over all ranks.
+// done counts a step. The parameter out has the totals over all ranks.
 func (p *progress) done(out *replica.StepResult, took time.Duration) {
 	p.step++
 	p.seen += int64(out.Samples)

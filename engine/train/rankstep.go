@@ -45,8 +45,8 @@ func total(ranks []RankStep) (sum replica.Sums) {
 	return sum
 }
 
-// LinksPerStep is the number of links in a LinkReport. A rank with more links reports them in turns: the report of each
-// step is small, and traffic is measured less often than most ranks step.
+// LinksPerStep is the number of links in a LinkReport. A rank with more links reports them in turns, which keeps the
+// reports small. This is sufficient, because traffic is measured less often than most ranks complete a step.
 const LinksPerStep = 2
 
 // LinkReport is the traffic of some links of a rank.

@@ -130,8 +130,8 @@ func (r *reportRow) checksum() uint32 {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli) // CPUs have an instruction for it
 
 // read returns the reports of all ranks and their combined wish. The exchange must be complete. The reports are valid
-// until the next exchange. If a report changed on its way, or if the splitters of the ranks disagree, read returns an
-// error, because training would continue with wrong shares.
+// until the next exchange. If a report was corrupted in transit, or if the splitters of the ranks disagree, read
+// returns an error. Otherwise training would continue with wrong shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
 	if size := x.group.Size(); len(x.all) != size {

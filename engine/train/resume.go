@@ -19,8 +19,8 @@ func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	return r.Replica.Spread(ctx, r.Options.Resume)
 }
 
-// begin starts at step 0, or at the step of the given checkpoint state. The ranks compare what they received from
-// rank 0.
+// begin starts at step 0, or at the step of the given checkpoint state. The ranks compare the states that they received
+// from rank 0.
 func (r *run) begin(ctx context.Context, state *checkpoint.State) error {
 	if state == nil {
 		r.at.settleEnd(r.Steps, r.Epochs)

@@ -113,7 +113,8 @@ func (r *run) train(ctx context.Context) error {
 	return r.finish(uncancelled)
 }
 
-// prepareStep changes what may change between two steps: the shares, and what the caller changes.
+// prepareStep makes the changes that are permitted between two steps: those of the shares, and those of
+// Options.BeforeStep.
 func (r *run) prepareStep() error {
 	if err := r.shares.split(); err != nil {
 		return err

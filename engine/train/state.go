@@ -52,9 +52,8 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	return checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best}, nil
 }
 
-// restore restores the counters of a checkpoint. If the batch size has changed, the run continues at the next batch
-// of the new size that starts after the samples already used in this epoch. The samples in between are skipped in
-// this epoch.
+// restore restores the counters of a checkpoint. If the batch size has changed, the run continues at the next batch of
+// the new size after the samples already used in this epoch. The samples in between are skipped in this epoch.
 func (r *run) restore(s checkpoint.State) error {
 	at := &r.at
 	at.step = s.Step

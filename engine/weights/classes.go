@@ -31,8 +31,8 @@ func ClassesOf(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// Named reports whether names identify the classes. It returns false if the names only repeat the number of the class,
-// such as LABEL_0 of transformers, or if two classes have the same name.
+// Named reports whether names identify the classes. It returns false if the names only repeat the numbers of the
+// classes (LABEL_0 in transformers), or if two classes have the same name.
 func Named(names []string) bool {
 	seen, numbers := map[string]bool{}, true
 	for i, name := range names {
@@ -56,8 +56,8 @@ func Numbers(names []string) bool {
 }
 
 // Locate returns, for each element of wanted, its index in names. Names that differ only in case match if this is
-// unambiguous. If an element has no match, or matches an entry that an earlier element has taken, the result ok is
-// false, and unmatched is this element.
+// unambiguous. If an element has no match, or only a match that an earlier element has taken, ok is false, and
+// unmatched is this element.
 func Locate(wanted, names []string) (at []int, unmatched string, ok bool) {
 	exact, folded := map[string]int{}, map[string][]int{}
 	for i, name := range names {

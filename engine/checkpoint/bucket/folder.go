@@ -92,7 +92,7 @@ func (f *Folder) Steps(ctx context.Context) ([]int64, error) {
 	return steps, err
 }
 
-// Newest returns the first of Steps. ok is false if there is none.
+// Newest returns the first of Steps. The result ok is false if there is no complete checkpoint.
 func (f *Folder) Newest(ctx context.Context) (step int64, ok bool, err error) {
 	steps, err := f.Steps(ctx)
 	if err != nil || len(steps) == 0 {

@@ -121,8 +121,8 @@ type entryError struct {
 func (e *entryError) Error() string { return fmt.Sprintf("archive entry %d: %v", e.n, e.err) }
 func (e *entryError) Unwrap() error { return e.err }
 
-// Walk calls visit for each regular file and folder of the tar stream r. visit may read the bytes of a file from
-// contents.
+// Walk calls visit for each regular file and folder of the tar stream r. The function visit may read the bytes of a
+// file from contents.
 func Walk(r io.Reader, limits Limits, visit func(m Member, contents io.Reader) error) error {
 	return walk(r, limits, visit)
 }

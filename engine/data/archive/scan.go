@@ -57,8 +57,8 @@ const (
 	// chunkBytes is the minimum content size of a chunk in bytes. A read of a sample decompresses all chunks that
 	// contain a part of the sample.
 	chunkBytes = 256 << 10
-	// storedBytes limits the distance in the file, in bytes, from the start of the first frame of a chunk to the start
-	// of its last frame. A read of the chunk also reads the bytes between its frames.
+	// storedBytes limits the distance between the first and the last frame of a chunk. It is measured in the file, in
+	// bytes, between the starts of the two frames. A read of the chunk also reads the bytes between its frames.
 	storedBytes = 1 << 20
 )
 

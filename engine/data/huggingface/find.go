@@ -390,7 +390,7 @@ func (l *lister) info(dir string) error {
 // shardName matches the end of a file name if a split has several files.
 var shardName = regexp.MustCompile(`-\d{5}-of-\d{5}(-[0-9a-f]+)?$`)
 
-// splitOf returns the name of the split of a file. name is its path without the extension.
+// splitOf returns the name of the split of a file. The parameter name is the path of the file without its extension.
 func splitOf(name string) string {
 	name = shardName.ReplaceAllString(name, "")
 	if dir, base := path.Split(name); dir != "" && strings.Trim(base, "0123456789") == "" {

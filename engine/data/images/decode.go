@@ -63,7 +63,7 @@ func (d *Decoder) Close() {
 }
 
 // Read decodes the contents that the function fetch returns. fetch also returns the duration of the fetch. If a crafted
-// file makes a decoder panic, Read returns an error, because the caller knows the name of the file.
+// file makes a decoder panic, Read returns an error, to which the caller can add the name of the file.
 func (d *Decoder) Read(fetch func() ([]byte, time.Duration, error), sizer data.Sizer, img *data.Image) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -33,7 +33,7 @@ const maxTextBytes = 64 << 20
 // maxClassTar limits the size of a class tar within a tar. Those of ImageNet have up to 300 MB.
 const maxClassTar = 64 << 30 // bytes
 
-// firstOf returns the path of the first of names that exists in one of dirs, or "".
+// firstOf returns the path of the first file in dirs that has one of the names. It returns "" if there is no such file.
 func firstOf(names []string, dirs ...string) string {
 	for _, dir := range dirs {
 		for _, name := range names {

@@ -19,7 +19,7 @@ type frame struct {
 	frames        int     // frame headers; the other fields describe the first one
 	kind          byte    // marker of the frame header
 	lacks         bool    // a scan uses a table that no segment before it defines
-	padded        bool    // the pixels have several bytes 0xFF in a row, which stand for one
+	padded        bool    // the pixels contain runs of bytes 0xFF that stand for a single one
 	vertical      bool    // a channel has half of the rows and all of the columns (4:4:0)
 	quants        [4]byte // quantization tables of the channels
 	tables        [3]byte // one bit for each table that is defined: quantization, DC codes, AC codes

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// natural lists the position of each coefficient of a block in the order of the file. The last entries are for
-// damaged files, whose runs of zeros may exceed a block.
+// natural maps the index of a coefficient in the file to its position in a block. The last entries are for damaged
+// files, whose runs of zeros may exceed a block.
 var natural = [64 + 16]uint8{
 	0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33,
 	40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,

@@ -9,8 +9,9 @@ type Taps struct {
 }
 
 // Resample resamples src along rows, then along columns, to dst (outputs of y, outputs of x, 3). src is an 8-bit RGB
-// image with width pixels per row. rows is a buffer for the intermediate result (input rows of y, outputs of x, 3). The
-// weights must refer only to pixels of src. Without the native library, Resample does nothing and returns false.
+// image with width pixels per row. The slice rows is a buffer for the intermediate result (input rows of y, outputs of
+// x, 3). The weights must refer only to pixels of src. Without the native library, Resample does nothing and returns
+// false.
 func Resample(dst, src []byte, width int, x, y Taps, rows []byte) bool {
 	lib, _ := openLibrary()
 	if lib == nil {

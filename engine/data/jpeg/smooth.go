@@ -1,7 +1,7 @@
 package jpeg
 
-// Block smoothing of libjpeg-turbo (jdcoefct.c): if the scans of a progressive image leave out a part of the first
-// coefficients, these are estimated from the first coefficient (the mean) of a block and of its 24 neighbours.
+// Block smoothing of libjpeg-turbo (jdcoefct.c): The scans of a progressive image may leave out a part of the first
+// coefficients. These are then estimated from the first coefficient (the mean) of the block and of its 24 neighbours.
 
 // kernel contains the weights of the means of 5 x 5 blocks, in units of 1/256.
 type kernel [5][5]int32
@@ -97,9 +97,9 @@ func estimated(k *kernel, means *kernel, first, quant, most int64) int16 {
 	return int16(min((quant<<7+sum)/(quant<<8), most))
 }
 
-// meansAround returns the means of 5 x 5 blocks. At the borders, the nearest blocks repeat. For blocks in the last row
-// of units, libjpeg-turbo computes row numbers as if all units had as few rows of blocks as the last one. meansAround
-// does the same. It therefore uses other rows than expected for some blocks near the lower border.
+// meansAround returns the means of 5 x 5 blocks. At the borders, the nearest blocks repeat. In the last row of units,
+// libjpeg-turbo computes row numbers as if all units had as few rows of blocks as the last unit. meansAround does the
+// same. It therefore uses other rows than expected for some blocks near the lower border.
 func (c *channel) meansAround(y, x int) (means kernel) {
 	units, perUnit := quotient(c.blocksHigh, c.fileV), c.fileV
 	if y/c.fileV == units-1 {

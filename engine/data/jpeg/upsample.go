@@ -156,8 +156,8 @@ func interleave(to, r, g, b []byte) {
 	}
 }
 
-// Products of the conversion from YCbCr to RGB (JFIF), in 16-bit fixed point; those of red and blue are rounded to
-// whole numbers, those of green have half a level added.
+// Products of the conversion from YCbCr to RGB (JFIF), in 16-bit fixed point. Those of red and blue are rounded to
+// whole numbers. Half a level is added to those of green.
 var (
 	redOfCr, blueOfCb    [256]int32
 	greenOfCr, greenOfCb [256]int32

@@ -2,7 +2,7 @@
 //
 // # Names of parts
 //
-// A name of a file or a folder names a part of a data set if it contains one of these words, in upper or lower case:
+// A file or a folder names a part of a data set if its name contains one of these words, in upper or lower case:
 //
 //	part        words
 //	train       train, training

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Part is a part of a data set.
+// Part is one of the parts into which a data set is divided.
 type Part uint8
 
 // The parts of a data set. PartOf returns None for a name that names no part.
@@ -137,8 +137,8 @@ func Folders(names []string) (map[Part]string, error) {
 	return parts, nil
 }
 
-// System reports whether a path has an element that belongs to a file system, network storage, an archiver or a tool,
-// and therefore not to a data set.
+// System reports whether an element of a path belongs to a file system, network storage, an archiver or a tool. Such a
+// path never belongs to a data set.
 func System(name string) bool {
 	for element := range strings.SplitSeq(name, "/") {
 		switch {

@@ -202,7 +202,7 @@ func kept() *cache {
 	return state.cache
 }
 
-// note stores the size and the ETag of an object at its first use, and returns those of the first use.
+// note stores the size and the ETag of an object at its first use. At later uses, it returns the stored values.
 func note(info objects.Info) objects.Info {
 	state.Lock()
 	defer state.Unlock()

@@ -34,11 +34,11 @@ type Options struct {
 	IgnoreNames bool // ignore the parts in names: all inputs are for training, except for EvalFraction
 
 	Lines Lines
-	// field of JSON lines, or column of tables, that contains the text; "" means "text"; it must be "" if no input has
-	// fields or columns
+	// field of JSON lines, or column of tables, with the text; "" means "text"; must be "" if no input has fields or
+	// columns
 	Field string
-	// line that ends a document of plain text; nil: no separator; empty but not nil: an empty line; it must be nil if
-	// no input is plain text
+	// line that ends a document of plain text; nil: no separator; empty but not nil: an empty line; must be nil if no
+	// input is plain text
 	Separator []byte
 
 	// SkipFaulty leaves out JSON lines that have no text in Field, and counts them. Otherwise such a line is an error.

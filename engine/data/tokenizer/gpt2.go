@@ -138,7 +138,7 @@ func classAt(text []byte, i int) (class, int) {
 	return classOf(r), n
 }
 
-// gpt2Word returns the length in bytes of the first word of text. text must not be empty. GPT-2 defines words by
+// gpt2Word returns the length in bytes of the first word of text. The text must not be empty. GPT-2 defines words by
 //
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 func gpt2Word(text []byte) int {

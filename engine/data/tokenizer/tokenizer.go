@@ -26,15 +26,15 @@ type Tokenizer interface {
 
 // Encoder converts text to tokens. It is not safe for concurrent use.
 type Encoder interface {
-	// Append appends the tokens of text to dst. text must be valid UTF-8.
+	// Append appends the tokens of text to dst. The text must be valid UTF-8.
 	Append(dst []int32, text []byte) []int32
 }
 
 // Names lists the names that New accepts.
 var Names = []string{"gpt2", "bytes", "wordpiece", "wordpiece-cased"}
 
-// New returns the tokenizer with the given name. vocab is the path of the vocabulary file of wordpiece and
-// wordpiece-cased. It must be empty for the other tokenizers. If the file is faulty, the error is a *data.Fault.
+// New returns the tokenizer with the given name. The parameter vocab is the path of the vocabulary file of wordpiece
+// and wordpiece-cased. It must be empty for the other tokenizers. If the file is faulty, the error is a *data.Fault.
 func New(name, vocab string) (Tokenizer, error) {
 	switch name {
 	case "gpt2", "bytes":

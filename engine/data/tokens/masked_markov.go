@@ -31,8 +31,8 @@ type MaskedMarkov struct {
 	fraction float64
 }
 
-// NewMaskedMarkov returns the samples. o.Vocabulary, o.Length and o.Shortest include the special tokens. fraction is
-// the fraction of the chain's tokens that the model must predict; 0 means 0.15.
+// NewMaskedMarkov returns the samples. o.Vocabulary, o.Length and o.Shortest include the special tokens. The parameter
+// fraction is the fraction of the chain's tokens that the model must predict; 0 means 0.15.
 func NewMaskedMarkov(o MarkovOptions, fraction float64) (*MaskedMarkov, error) {
 	if fraction == 0 {
 		fraction = usualMaskFraction

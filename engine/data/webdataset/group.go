@@ -191,8 +191,8 @@ func (g *grouper) addImage(m archive.Member, end string) error {
 	return nil
 }
 
-// addDottedLabel processes a file with extension dottedLabel. finish reports the errors of this file, because another
-// file may provide the label.
+// addDottedLabel processes a file with extension dottedLabel. The method finish reports errors of this file later,
+// because another file may provide the label.
 func (g *grouper) addDottedLabel(m archive.Member, contents io.Reader) error {
 	switch {
 	case g.priority == len(labelEnds) || g.fault != nil:

@@ -79,7 +79,7 @@ const leastVersion = 1 << 16 // 1.0.0
 func versionText(v int) string { return fmt.Sprintf("%d.%d.%d", v>>16, v>>8&0xff, v&0xff) }
 
 // suitsLibrary reports whether libwebp may decode the image. It returns false for images that libwebp may read in
-// another way than Go, and for images that would need much more memory than their pixels.
+// another way than Go. It also returns false for images that would need much more memory than their pixels.
 func (f *File) suitsLibrary() bool {
 	if f.lossless {
 		h, err := f.codes()

@@ -80,7 +80,8 @@ func embedding(net *nn.Net, in models.Tokens, wte, wpe *graph.Value) *graph.Valu
 		g.Embedding(name+" positions", in.Positions, graph.Tables{Weight: wpe}, net.Compute))
 }
 
-// norm adds a branch to x and normalises the sum. branch may be nil. norm returns the normalised value and the sum.
+// norm adds a branch to x and normalises the sum. The parameter branch may be nil. norm returns the normalised value
+// and the sum.
 func norm(net *nn.Net, name string, x, branch *graph.Value, s Size) (h, sum *graph.Value) {
 	if branch == nil {
 		return net.LayerNorm(name, x, nil, s.Eps)

@@ -92,8 +92,8 @@ func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, 
 	return residual(net, name, name+".bn3", y, shortcut(net, name, x, 4*channels, stride), drop, o)
 }
 
-// residual ends a block. It normalises the result y of the branch, adds the shortcut, and applies ReLU. drop is the
-// probability of dropping y.
+// residual ends a block. It normalises the result y of the branch, adds the shortcut, and applies ReLU. The parameter
+// drop is the probability of dropping y.
 func residual(net *nn.Net, name, norm string, y, shortcut *graph.Value, drop float64, o Options) *graph.Value {
 	if drop == 0 || !net.Training {
 		return net.BatchNorm(norm, y, nn.Norm{ReLU: true, Residual: shortcut, ZeroInit: o.ZeroInitResidual})

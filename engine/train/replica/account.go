@@ -82,8 +82,8 @@ func (r *Replica) account(p *plans) memory.Account {
 	a.Host = append(a.Host, r.program...)
 	a.Host = append(a.Host, memory.Part{Name: Staging, Bytes: r.state.HostBytes()})
 	a.Host = append(a.Host, batches...)
-	// The buffer for initial values exists only before the activations and the batches, so it counts only as far as it
-	// is larger.
+	// The buffer for initial values exists only before the activations and the batches. It therefore needs additional
+	// memory only if it is larger.
 	beside := memory.Sum(batches)
 	if a.Unified {
 		beside += f.Arena

@@ -121,7 +121,7 @@ type MemoryError struct {
 	FreeBytes int64 // bytes of device memory that are free
 	Err       error // error of the device, or of all ranks together
 
-	Account *memory.Account // what the micro-batch needs; nil if the memory of the process is not known
+	Account *memory.Account // memory that the micro-batch needs; nil if the memory of the process is not known
 	Model   bool            // the model alone does not fit, without activations
 	// Together is set if the ranks together cannot hold a micro-batch. Samples is then a share that this rank cannot
 	// hold, and Err states how much all ranks can hold.

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// Exchange is what the ranks exchange in a step, directly after the gradients.
+// Exchange transfers values between the ranks in each step, directly after the gradients.
 type Exchange interface {
 	// Send writes this rank's part, and returns the operation that exchanges the parts. The argument out has the
 	// results that are known before the gradients of all ranks have arrived.
@@ -18,7 +18,7 @@ type Exchange interface {
 // counting is an Exchange of the number of labelled targets only. A replica uses it if its caller provides no Exchange.
 type counting Replica
 
-// countBytes is the size of a number of targets in an exchange.
+// countBytes is the size of a target count in an exchange.
 const countBytes = 8
 
 // Send implements Exchange.

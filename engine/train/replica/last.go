@@ -9,8 +9,8 @@ import (
 )
 
 // The last step of an epoch may have fewer samples than the others (data.Options.KeepLast). Its micro-batches are
-// filled in order: whole ones, one smaller one, and none for the others, which run no passes. In the smaller
-// micro-batch, each rank gets those positions of its share that exist.
+// filled in order: first whole ones, then a smaller one. The remaining micro-batches are empty and run no passes. In
+// the smaller micro-batch, each rank gets the existing positions of its share.
 //
 // A pass over padded samples gives the same gradients, because the loss ignores padding. If the model computes
 // statistics over samples, the smaller micro-batch has plans for its exact number of samples instead.

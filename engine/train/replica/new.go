@@ -95,7 +95,7 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	return first, nil
 }
 
-// checkShorter returns an error if the shorter passes are not those of shorter samples.
+// checkShorter returns an error if the task does not permit shorter passes, or if Options.Shorter is invalid.
 func (o Options) checkShorter() error {
 	if len(o.Shorter) == 0 {
 		return nil

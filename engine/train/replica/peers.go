@@ -30,7 +30,7 @@ type Peers struct {
 	// that makes training faster (leaveRoom). The limits of the ranks may then be too low to take over the samples of a
 	// lost rank.
 	Preview func(limits []int) ([]int, error)
-	// MaxShare is the largest share that this rank may get; it determines the memory that the rank allocates. 0 means
+	// MaxShare is the largest share that this rank may get. It determines the memory that the rank allocates. 0 means
 	// the whole micro-batch if Divide is set, and the rank's entry of Shares otherwise. A rank whose memory holds fewer
 	// samples has a lower limit.
 	MaxShare    int

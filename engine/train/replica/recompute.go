@@ -72,7 +72,7 @@ func (c *planCache) recomputing(kept *plans) (*plans, error) {
 }
 
 // compileWith compiles training and evaluation for the samples of k. The backward pass recomputes the given number of
-// layers, from the first layer of the model on, and at most all layers except the last one. Both passes have the same
+// layers, beginning with the first layer of the model. It never recomputes the last layer. Both passes have the same
 // number of samples, so they can use the same arena.
 func (c *planCache) compileWith(k planKey, layers int) (_ *plans, err error) {
 	n := k.samples

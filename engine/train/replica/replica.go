@@ -38,7 +38,7 @@ type Options struct {
 	Average     optim.AverageOptions // averages of the weights; Decay 0: no averages
 	Recompute   Recompute            // whether the backward pass recomputes activations to save memory
 	CachedPlans int                  // number of shares whose plans the replica keeps; 0: 32
-	// device memory that decides how many layers are recomputed; 0: that of Peers or the device
+	// device memory that determines how many layers are recomputed; 0: the memory that Peers or the device states
 	MemoryBytes int64
 	Norms       bool   // permit measuring norms of single parameters, see StepOptions.Norms
 	Peers       *Peers // connections to other ranks; nil: a single rank
@@ -80,9 +80,9 @@ func (o Options) Check() error {
 	return o.Freeze.Check(g)
 }
 
-// BatchStatistics returns the name of a value that the model computes over the samples of a micro-batch and keeps, such
-// as a running mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend
-// on Accumulation. It does not need a device.
+// BatchStatistics returns the name of a value that the model computes over a micro-batch and keeps, such as a running
+// mean of batch normalisation. It returns "" if there is none; the result of a step then does not depend on
+// Accumulation. It does not need a device.
 func (o Options) BatchStatistics() (string, error) {
 	g, err := o.graph(graphOf{training: true, samples: o.MicroBatch()})
 	if err != nil {

@@ -62,7 +62,7 @@ type Sums struct {
 	SampleTop1 int
 }
 
-// Score returns the means over the targets that count, and those over the samples. The means are NaN if no target
+// Score returns the means over the targets that count, and the means over the samples. The means are NaN if no target
 // counts.
 func (s Sums) Score() task.Score {
 	n, samples := float64(s.Count), float64(max(s.Samples, 1))

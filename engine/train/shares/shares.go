@@ -66,7 +66,8 @@ type Plans interface {
 	Release()
 }
 
-// New returns an owner whose first shares are not known yet. limits has the largest share of each rank.
+// New returns an owner whose first shares are not known yet. The parameter limits contains the largest share of each
+// rank.
 func New(rules Rules, limits []int) *Owner {
 	return &Owner{rules: rules, limits: slices.Clone(limits)}
 }
@@ -156,8 +157,8 @@ func (o *Owner) Whole() (total int) {
 	return total
 }
 
-// Within returns the shares of a micro-batch with only total samples: each rank gets those positions of its current
-// share that exist.
+// Within returns the shares of a micro-batch with only total samples: each rank gets the existing positions of its
+// current share.
 func (o *Owner) Within(total int) []int {
 	return Within(o.current, total)
 }
