@@ -23,7 +23,8 @@ const (
 	bestFile        = "best"
 )
 
-// StepName returns the name of the folder of the checkpoint after step optimizer steps.
+// StepName returns the folder name of a checkpoint. The parameter step is the number of optimizer steps before the
+// checkpoint.
 func StepName(step int64) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
 // parseStepName returns the step in a folder name that StepName returned. It also accepts names with replacedSuffix.

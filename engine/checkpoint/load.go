@@ -23,8 +23,8 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(c.Model.Close(), c.Optimizer.Close())
 }
 
-// Load opens the checkpoint in the folder path, and verifies all of its bytes against the manifest. Errors: *IOError,
-// *CorruptError, *FormatError.
+// Load opens the checkpoint in the folder at path, and verifies all of its bytes against the manifest. Errors:
+// *IOError, *CorruptError, *FormatError.
 func Load(path string) (*Checkpoint, error) {
 	if err := refuseQuarantined(path); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func Load(path string) (*Checkpoint, error) {
 	return load(dir, ".", path)
 }
 
-// load opens the checkpoint in folder name of fsys. Errors contain path instead of name.
+// load opens a checkpoint in fsys. The parameter name is its folder. Errors contain path instead of name.
 func load(fsys fileSystem, name, path string) (*Checkpoint, error) {
 	m, err := readManifest(fsys, name, path)
 	if err != nil {
@@ -145,8 +145,8 @@ func damagedTensors(src io.ReaderAt, size int64, want fileSum) string {
 	return fmt.Sprintf(" (tensor %q and %d more are damaged)", first, damaged-1)
 }
 
-// openIn opens a file in the checkpoint folder name. If the file is missing, the error is a CorruptError instead of an
-// IOError.
+// openIn opens a file of a checkpoint. The parameter name is the folder of the checkpoint. If the file is missing, the
+// error is a CorruptError instead of an IOError.
 func openIn(fsys fileSystem, name, path, file string) (readFile, int64, error) {
 	label := filepath.Join(path, file)
 	src, err := fsys.Open(name + "/" + file)

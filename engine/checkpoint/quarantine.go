@@ -75,7 +75,8 @@ func SetAsides(dir string) ([]Quarantine, error) {
 	return all, nil
 }
 
-// reasonIn returns the reason in the quarantine folder name, or "unknown reason" if its file is missing.
+// reasonIn returns the reason of a quarantine, or "unknown reason" if its file is missing. The parameter name is the
+// quarantine folder.
 func reasonIn(fsys fileSystem, name string) (string, error) {
 	text, err := readText(fsys, name+"/"+reasonFile, mostReasonBytes)
 	if errors.Is(err, fs.ErrNotExist) {

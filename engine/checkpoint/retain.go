@@ -82,8 +82,8 @@ func (s *Store) SetAside(step int64) (moved []string, err error) {
 	return s.moveAfter(step, supersededPrefix, "")
 }
 
-// moveAfter moves the checkpoints of steps after step into a new folder. If reason is not empty, the folder also gets a
-// file that contains reason.
+// moveAfter moves the checkpoints after the given step into a new folder. If reason is not empty, the folder also gets
+// a file that contains reason.
 func (s *Store) moveAfter(step int64, prefix, reason string) (moved []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,9 +48,9 @@ func OpenFile(path string) (*File, error) {
 	return file, nil
 }
 
-// NewFile checks the header of the safetensors file in src, which has size bytes. Errors contain path as the name of
-// the file. The caller must keep src open while the File is in use, and must close src later. Errors: *IOError,
-// *CorruptError.
+// NewFile checks the header of the safetensors file in src. The parameter size is the size of the file in bytes. Errors
+// contain path as the name of the file. The caller must keep src open while the File is in use, and must close src
+// later. Errors: *IOError, *CorruptError.
 func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {

@@ -217,7 +217,7 @@ func saveError(path string, err error) error {
 	return fmt.Errorf("save checkpoint %s: %w", path, err)
 }
 
-// write writes all files of a checkpoint to the folder name, and flushes them.
+// write writes all files of a checkpoint to a folder, and flushes them. The parameter name is the folder.
 func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (written int64, err error) {
 	text, err := encodeState(snapshot.State)
 	if err != nil {

@@ -62,7 +62,7 @@ func List(dir string) ([]string, error) {
 	return names, ioError("list checkpoints", dir, err)
 }
 
-// Verify reads all bytes of the checkpoint in the folder path. It lists each fault that makes Load fail, and each
+// Verify reads all bytes of the checkpoint in the folder at path. It lists each fault that makes Load fail, and each
 // tensor with a value that is not finite. If possible, Verify continues after a fault. It returns an *IOError if the
 // system cannot read a file, or a *FormatError for a checkpoint of a later version.
 func Verify(path string) (Verified, error) {

@@ -24,8 +24,8 @@ func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 // IsNot returns a need that is met if a key, given by its full dotted name, has none of the values.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
-// Between returns a need that is met if the number in a key, given by its full dotted name, is at least low and at most
-// high.
+// Between returns a need that is met if the number in a key is at least low and at most high. The parameter key is the
+// full dotted name of the key.
 func Between(key string, low, high float64) Need { return Need{key: key, least: low, most: high} }
 
 // Any returns a need that is met if at least one of needs is met.

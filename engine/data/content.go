@@ -73,7 +73,7 @@ type datasets struct {
 	len   int
 }
 
-// section is a data set whose sample 0 is unit first.
+// section is one of the data sets. The field first is the number of the unit that contains its sample 0.
 type section struct {
 	Dataset
 	first  int

@@ -30,7 +30,8 @@ func SkipSamples(samples Samples, limit int, report func(*Fault)) Samples {
 	return s
 }
 
-// Unskipped returns the samples without replacements: the argument of SkipSamples, or otherwise samples.
+// Unskipped returns the samples without replacements. If samples is a result of SkipSamples, this is the argument of
+// SkipSamples; otherwise it is samples.
 func Unskipped(samples Samples) Samples {
 	if s, ok := samples.(interface{ Unwrap() Samples }); ok {
 		return s.Unwrap()
@@ -130,8 +131,8 @@ func (r *skippingCounter) CountLabels(epoch, index int) (n int, err error) {
 	return n, err
 }
 
-// unreadable splits the errors in all. The result fault is the reason why a sample is unreadable, or nil. The result
-// err contains all other errors.
+// unreadable splits a joined error. The result fault is the reason why a sample is unreadable, or nil. The result err
+// contains all other errors.
 func unreadable(all error) (fault *Fault, err error) {
 	if !errors.As(all, &fault) || Exhausted(all) {
 		return nil, all

@@ -91,8 +91,8 @@ func (s Splits) Close() error {
 	return s.Closer.Close()
 }
 
-// Subset limits the number of classes in both parts, and the number of training samples of each class. It keeps the
-// first ones. 0 means all.
+// Subset keeps only the first classes of both parts; the parameter classes is their number. It keeps at most perClass
+// training samples of each class. 0 means all.
 func (s Splits) Subset(classes, perClass int) Splits {
 	s.Train = Subset(s.Train, classes, perClass)
 	if s.Eval != nil {

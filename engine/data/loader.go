@@ -37,8 +37,9 @@ type Options struct {
 	Evaluate bool
 
 	// KeepLast forms a smaller last step (Batch.StepSamples) from the samples at the end of an epoch that do not fill a
-	// global batch. The accumulation parts of this step are filled in order, so the last ones may be empty. If the
-	// share of a rank exceeds a part, the rank gets only the existing positions. Evaluations ignore KeepLast.
+	// global batch. The accumulation parts of this step are filled in order, so the last ones may be empty. If some
+	// positions in the share of a rank do not exist in a part, the rank gets only the others. Evaluations ignore
+	// KeepLast.
 	KeepLast bool
 
 	// Share is this rank's share of each batch. nil means the whole batch.
@@ -416,9 +417,9 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	return nil
 }
 
-// JumpTo makes step the next batch. It can jump forwards, or backwards after a roll-back or for the next evaluation. If
-// step is already the next batch, prefetched batches are kept; otherwise they are dropped. Batches that the caller
-// holds remain valid. The share of the latest call of SetShare applies from step on.
+// JumpTo makes the batch with number step the next one. It can jump forwards, or backwards after a roll-back or for the
+// next evaluation. If step is already the next batch, prefetched batches are kept; otherwise they are dropped. Batches
+// that the caller holds remain valid. The share of the latest call of SetShare applies from step on.
 func (l *Loader) JumpTo(step int64) error {
 	if step < 0 || l.o.Evaluate && step > int64(l.perPass) {
 		return fmt.Errorf("data loader: cannot go to batch %d of %d", step, l.perPass)

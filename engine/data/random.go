@@ -5,7 +5,7 @@ import "math/bits"
 // Random numbers are functions of (seed, epoch, index, stream) and of the number of previous draws. The generator is
 // Philox 4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
-// stream is the purpose of a sequence of random numbers. Different streams use different numbers.
+// stream identifies a use of random numbers. Different streams use different numbers.
 type stream uint8
 
 const (
@@ -87,10 +87,10 @@ func (d *draws) float64() float64 {
 	return float64((hi<<32|lo)>>11) * (1.0 / (1 << 53))
 }
 
-// Purpose is the purpose of random numbers in packages that generate samples of text.
+// Purpose identifies a use of random numbers in packages that generate samples of text.
 type Purpose uint8
 
-// The purposes of text. Their random numbers are independent of those for images.
+// The uses of random numbers for text. Their random numbers are independent of those for images.
 const (
 	ForWindows   Purpose = 64 + iota // offset of the windows of an epoch; index 0
 	ForMasks                         // masked tokens and second text of a sample

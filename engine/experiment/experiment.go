@@ -85,7 +85,7 @@ type Run struct {
 
 	Finished   *Result                // result of an already finished run; nil if the run is not finished
 	Lost       error                  // damage to all checkpoints of the finished run; nil: no such damage
-	Unread     error                  // why no checkpoint of the finished run can be read
+	Unread     error                  // reason why no checkpoint of the finished run can be read
 	Checkpoint *checkpoint.Checkpoint // checkpoint to resume from, open and verified; nil for a new run
 	Skipped    []checkpoint.Skipped   // newer checkpoints that are unusable
 	Changed    *ChangedError          // reason why the old run is moved; nil: no run is moved, or the user requested it

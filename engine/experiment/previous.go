@@ -10,8 +10,8 @@ import (
 // previousResultFile is the result of the newest earlier process that wrote a result.
 const previousResultFile = "result.previous.json"
 
-// endFiles are the files that describe the end of a process. They map to the names that these files get when a later
-// process begins to train. endLogs are in the folder of logs, and endResults in the folder of results.
+// endResults and endLogs contain the files that describe the end of a process, in the folder of results and in the
+// folder of logs. They map each name to the name that the file gets when a later process begins to train.
 var (
 	endResults = map[string]string{resultFile: previousResultFile, tableFile: "results.previous.md"}
 	endLogs    = map[string]string{"summary.json": "summary.previous.json",

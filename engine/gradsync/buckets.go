@@ -56,9 +56,9 @@ type Link struct {
 //	ends[i]          end of gradient i in bytes, ascending
 //	readySeconds[i]  time from the start of the backward pass to gradient i, ascending
 //
-// An all-reduce starts when the last gradient of its bucket is ready and the previous all-reduce has ended. link gives
-// the time of an all-reduce. Among equal results, Choose prefers the fewest buckets. Its time is quadratic in the
-// number of gradients.
+// An all-reduce starts when the last gradient of its bucket is ready and the previous all-reduce has ended. The
+// parameter link gives the time of an all-reduce. Among equal results, Choose prefers the fewest buckets. Its time is
+// quadratic in the number of gradients.
 func Choose(ends []int64, readySeconds []float64, link Link) []int64 {
 	n := len(ends)
 	over := make([]float64, n+1) // earliest end of the all-reduces of the first i gradients

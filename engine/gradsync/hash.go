@@ -24,7 +24,7 @@ func newHasher() hasher {
 	return hasher{lanes: [4]uint64{factorA, factorB, factorC, ^uint64(factorA)}}
 }
 
-// block is the number of bytes per round of write. Only the last write of a stream may have a remainder.
+// block is the number of bytes per round of the method write. Only the last write of a stream may have a remainder.
 const block = 32
 
 func (h *hasher) write(b []byte) {

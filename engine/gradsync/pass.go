@@ -129,8 +129,8 @@ func (p *Pass) Forward(stream device.Stream) error {
 	return p.sync.after(err)
 }
 
-// Backward runs the backward pass. The caller sets last for the last micro-batch of a step. The sums over ranks then
-// start during the pass, and Finish waits for these sums.
+// Backward runs the backward pass. The parameter last is true for the last micro-batch of a step. The sums over ranks
+// then start during the pass, and Finish waits for these sums.
 func (p *Pass) Backward(stream device.Stream, last bool) error {
 	s := p.sync
 	err := s.meet(stream, p.backward, len(p.forward))

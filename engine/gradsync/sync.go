@@ -52,7 +52,7 @@ type Sync struct {
 	runs   []*reduction
 	bucket []Bucket
 	points []point // one for each exchange of the plans
-	// by point: used by a pass since the last wait for the stream; accessed by the training goroutine only
+	// for each point: a pass has used it since the last wait for the stream; only the training goroutine accesses met
 	met []bool
 
 	wire       device.Buffer // gradients in the type on the wire; nil if gradients are sent in their own type
@@ -77,7 +77,7 @@ type Sync struct {
 	closer       []func() error
 }
 
-// reduction is one all-reduce of a step with the steps that run before and after it.
+// reduction is one all-reduce of an optimizer step, with the device.Steps that run before and after it.
 type reduction struct {
 	after          int64 // bytes of gradients that must be final before the all-reduce starts
 	before, behind []device.Step
@@ -333,8 +333,8 @@ func hops(err error) (n int) {
 	return n
 }
 
-// letGo is how long Close waits for communicators to stop using an operation. It is much longer than a pause of a
-// thread on a loaded machine.
+// letGo limits the time for which Close waits for communicators to stop using an operation. It is much longer than a
+// pause of a thread on a loaded machine.
 const letGo = 2 * time.Second
 
 // Close frees events, programs and memory. The caller first closes the plans or binds them without this Sync.

@@ -35,7 +35,7 @@ type Reduction struct {
 func (s *Sync) Reductions() []Reduction { return s.reductions }
 
 // note sets the times of all-reduce i, which ran from begun to ended. The backward pass ended at the time backward. All
-// three are times of one clock.
+// three times are on the same clock.
 func (s *Sync) note(i int, begun, ended, backward time.Duration) {
 	r := s.runs[i]
 	s.reductions[i] = Reduction{Name: r.name, Bytes: r.bytes, Busy: max(0, ended-begun),

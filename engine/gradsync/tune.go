@@ -22,7 +22,7 @@ const (
 	largeRounds            = 5
 )
 
-// Tuning is the measurement and the choice of Tune.
+// Tuning is the result of Tune: its measurement and its choice.
 type Tuning struct {
 	Ends         []int64 // ends of buckets, for Options.Ends
 	Link         Link    // measured cost of an all-reduce; bytes are bytes of gradients

@@ -31,8 +31,8 @@ type Net struct {
 	// Head is the name of the layer whose outputs are the logits. Logits sets it.
 	Head string
 
-	// Cache makes attention layers output and read cached keys and values, for generation token by token. nil: no
-	// cache.
+	// With a Cache, attention layers output their keys and values, and read cached ones. It is for generation token by
+	// token. nil: no cache.
 	Cache *Cache
 
 	dropouts uint32

@@ -29,10 +29,11 @@ func (r *Ranking) Add(class int, score float64, has bool) {
 	}
 }
 
-// AveragePrecision returns the average precision of each class, which is NaN for classes without samples, and the mean
-// over all other classes. Average precision is the sum, over the samples of a class in the order of their scores, of
-// precision times the increase of recall. Samples with equal scores count together (as in scikit-learn). The result
-// known is false if there were too many targets, if a score is NaN, or if no class has samples.
+// AveragePrecision returns the average precision of each class, and the mean over the classes that have samples. For a
+// class without samples, it is NaN. The average precision is a sum over the targets of a class in the order of their
+// scores. Each term is the precision times the increase of recall. Targets with equal scores form a single term (as in
+// scikit-learn). The result known is false if there were too many targets, if a score is NaN, or if no class has
+// samples.
 func (r *Ranking) AveragePrecision() (byClass []float64, mean float64, known bool) {
 	classes := 0
 	for _, list := range r.scored {

@@ -26,8 +26,8 @@ type Task interface {
 
 // Shortener is implemented by tasks whose samples have positions.
 type Shortener interface {
-	// Shorten returns the same task for samples of fewer positions. The parameter must be smaller than the number of
-	// positions of the task. All parameters stay the same.
+	// Shorten returns the same task for samples of fewer positions. The argument must be smaller than the number of
+	// positions of the task. The parameters of the model stay the same.
 	Shorten(positions int) Task
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// Trained sums up the steps of a run, over all its processes. Steps that the run repeats count once, and steps of
-// another run, from whose checkpoint the run started, do not count.
+// Trained sums up the steps of a run, over all its processes. Steps that the run repeats count once. If the run started
+// from a checkpoint of another run, the steps of the other run do not count.
 //
-// Time is the training time. A step lasts from the end of the previous step to its own end, so gaps between steps
-// count: the work of observers, changes of shares. The time of a step does not include activities between two steps
-// that are not training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters,
-// returns to a checkpoint, Options.BeforeStep, and the time before the first step of a process.
+// Time is the training time. A step lasts from the end of the previous step to its own end. Gaps between steps
+// therefore count, such as the work of observers and changes of shares. The time of a step does not include activities
+// between two steps that are not training: evaluations, the part of a save that training waits for, comparisons of the
+// ranks' parameters, returns to a checkpoint, Options.BeforeStep, and the time before the first step of a process.
 //
 // Trained covers the last Steps steps of the run. These are not all steps if the run started from a checkpoint of
 // another run.

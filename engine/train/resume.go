@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// meet compares the ranks, and sends the state at which rank 0 resumes to all of them.
+// meet compares the ranks, and sends the state from which rank 0 resumes to all ranks.
 func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	if err := r.ranks.open(r.Replica.Device()); err != nil {
 		return nil, err

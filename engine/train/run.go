@@ -133,7 +133,7 @@ func (r *run) oneStep(ctx, uncancelled context.Context) (wentBack bool, err erro
 	rate := r.at.rate()
 	out, err := r.timedStep(uncancelled)
 	if r.group() != nil {
-		r.tellTimes() // those of the step before, even if this step failed after it got the reports
+		r.tellTimes() // the times of the previous step, even if this step failed after it got the reports
 	}
 	if err != nil {
 		return false, r.saveUntouched(fmt.Errorf("step %d: %w", r.at.step+1, err), out)

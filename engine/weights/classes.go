@@ -134,7 +134,8 @@ func (o Options) matchHead(outputs int) (h head) {
 	return h
 }
 
-// pick returns the rows of a tensor in the order of rows. src is in plain layout.
+// pick returns rows of a tensor. The parameter rows contains their indices in the required order. src is in plain
+// layout.
 func pick(src []byte, rows []int) []byte {
 	size := len(src) / len(rows)
 	dst := make([]byte, 0, len(src))

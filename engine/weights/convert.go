@@ -23,9 +23,10 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("element %d, %g, is too large for %v", e.Element, e.From, e.ToType)
 }
 
-// Convert converts the numbers in src from type from to type to and writes them to dst. Both are little endian. It
-// rounds to nearest, ties to even. dst must have exactly the size of the result. If a result is not finite, Convert
-// returns a *ValueError; dst then contains the results before this element.
+// Convert converts the numbers in src to another element type, and writes them to dst. The parameters from and to are
+// the two types. Both slices are little endian. It rounds to nearest, ties to even. dst must have exactly the size of
+// the result. If a result is not finite, Convert returns a *ValueError; dst then contains the results before this
+// element.
 func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
 	if !from.IsFloat() || !to.IsFloat() {
 		return fmt.Errorf("convert %v to %v: want real numbers", from, to)

@@ -107,8 +107,8 @@ func (f *Folder) Any(ctx context.Context) (bool, error) {
 	return len(steps) > 0, err
 }
 
-// Manifest returns the manifest of the checkpoint of a step, which identifies its contents. It returns nil if the
-// checkpoint is not complete.
+// Manifest returns the manifest of the checkpoint of a step, or nil if the checkpoint is not complete. The manifest
+// identifies the contents of the checkpoint.
 func (f *Folder) Manifest(ctx context.Context, step int64) ([]byte, error) {
 	text, err := f.client.Read(ctx, f.name.Join(checkpoint.StepName(step), manifestFile), mostManifest)
 	if errors.Is(err, fs.ErrNotExist) {

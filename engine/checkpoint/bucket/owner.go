@@ -77,8 +77,8 @@ func (f *Folder) Claim(ctx context.Context, run, before string) error {
 		if err != nil && !errors.Is(err, objects.ErrReplaced) {
 			return err
 		}
-		// Read `owner` back. Some servers ignore the condition, and if the response to a successful request was lost,
-		// its repetition fails.
+		// Read `owner` back, because some servers ignore the condition. A repeated request also fails if the first one
+		// succeeded, but its response was lost.
 		_, got, _, readErr := f.owner(ctx)
 		switch {
 		case readErr != nil:

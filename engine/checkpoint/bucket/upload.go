@@ -115,9 +115,9 @@ func localBest(path string) (step int64, ok bool) {
 	return checkpoint.StepOf(strings.TrimSpace(string(text)))
 }
 
-// retain removes old checkpoints. Up to the step newest, it keeps the best checkpoint and the last few; the parameter
-// keep is their number. Later checkpoints are hidden, because the run resumed from an earlier step. They remain until
-// the run passes their steps.
+// retain removes old checkpoints. Among the checkpoints up to the step newest, it keeps the best one and the last ones,
+// as many as the parameter keep states. Later checkpoints are hidden, because the run resumed from an earlier step.
+// They remain until the run passes their steps.
 func (f *Folder) retain(ctx context.Context, newest int64, keep int) error {
 	steps, all, err := f.complete(ctx)
 	if err != nil {

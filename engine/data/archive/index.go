@@ -55,8 +55,9 @@ type Member struct {
 	Folder bool
 }
 
-// Index calls visit for each regular file and folder of the plain tar r, in the order of the archive. r has size bytes.
-// Index reads only the headers. It stops at the first error of visit and returns this error.
+// Index calls visit for each regular file and folder of the plain tar r, in the order of the archive. The parameter
+// size is the size of r in bytes. Index reads only the headers. It stops at the first error of visit and returns this
+// error.
 func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
 	_, err := IndexToMark(r, size, limits, visit)
 	return err

@@ -206,7 +206,8 @@ type counterAt struct {
 	at io.ReaderAt
 }
 
-// newCounterAt returns a counter for r, which has size bytes. It supports sequential reads and reads at offsets.
+// newCounterAt returns a counter for r. The parameter size is the size of r in bytes. The counter supports sequential
+// reads and reads at offsets.
 func newCounterAt(ctx context.Context, r io.ReaderAt, size int64, progress func(done, total int64)) *counterAt {
 	return &counterAt{
 		at: r, counter: counter{r: io.NewSectionReader(r, 0, size), stopped: ctx.Err, total: size, progress: progress}}

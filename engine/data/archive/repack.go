@@ -15,12 +15,12 @@ const repackBytes = 1 << 20
 // ErrWrite is in the error chain if writing the output of Repack failed, but not if reading the input failed.
 var ErrWrite = errors.New("write")
 
-// Repack writes the tar in r to w as zstd frames of 1 MiB, which permit random access. r has size bytes and may be
-// compressed. Repack returns the size of the plain tar in bytes. It returns an error if the input is not a tar, or if
-// Scan would refuse it.
+// Repack writes the tar in r to w as zstd frames of 1 MiB, which permit random access. The input may be compressed. The
+// parameter size is its size in bytes. Repack returns the size of the plain tar in bytes. It returns an error if the
+// input is not a tar, or if Scan would refuse it.
 func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64,
 	error) {
-	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // the limit applies to readers of the output
+	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // a default limit is only for readers of the output
 	in := newCounterAt(ctx, r, size, progress)
 	plain, free, err := decompress(in, size)
 	if err != nil {

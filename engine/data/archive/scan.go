@@ -79,7 +79,7 @@ func (l *Layout) chunkSize(k int) int64 {
 }
 
 // Scan reads the archive r once, calls visit for each regular file and folder, and returns the layout for random
-// access. r has size bytes.
+// access. The parameter size is the size of r in bytes.
 //
 // In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file completely
 // and checks the checksums. It refuses compressed archives that exceed the limits. A gzip stream does not permit random
@@ -118,9 +118,9 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	return l, nil
 }
 
-// Stream calls visit for each regular file and folder of the archive r, in the order of the archive. r may be
-// compressed and has size bytes. In a plain tar, Stream reads only the headers and the contents that visit reads. It
-// stops at the first error of visit.
+// Stream calls visit for each regular file and folder of the archive r, in the order of the archive. The archive may be
+// compressed. The parameter size is the size of r in bytes. In a plain tar, Stream reads only the headers and the
+// contents that visit reads. It stops at the first error of visit.
 func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits,
 	visit func(m Member, contents io.Reader) error) error {
 	limits = limits.withDefaults()

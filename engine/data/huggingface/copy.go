@@ -37,7 +37,7 @@ type copied struct {
 	ends []int64
 }
 
-// cacheName returns the path in the cache for a file that is derived from f. The path depends on the path, size,
+// cacheName returns the path in the cache for a file that is derived from f. The result depends on the path, size,
 // modification time and footer of f. It also depends on the parameter what, which names the kind of derived data.
 func cacheName(dir string, f *table.File, what, ending string) (string, error) {
 	absolute, err := stored.Abs(f.Path)

@@ -99,8 +99,8 @@ func (b *builder) setOf(pieces []table.Value, c columns) (int32, error) {
 	return b.several.add(labels), nil
 }
 
-// finish sorts the sets, so that their numbers do not depend on the order of the rows. It makes the sets the classes of
-// the data set. The parameter names contains the names of the labels. The result is nil if each image has one class.
+// finish sorts the sets, so that their numbers do not depend on the order of the rows. Each set becomes a class of the
+// data set. The parameter names contains the names of the labels. The result is nil if each image has one class.
 func (s *severalLabels) finish(names []string, of *source) *data.LabelSets {
 	if of.classes = names; !s.has {
 		return nil

@@ -28,7 +28,7 @@ type Decoder struct {
 	webp   *webp.Decoder
 	pix    []byte
 	turned []byte // buffer for the rotated image
-	// upright is the buffer for a TIFF, which is always rotated; Orient may need turned for another rotation
+	// upright is the buffer for a TIFF, which is always rotated; Orient may need the buffer turned for another rotation
 	upright []byte
 
 	inflater inflater

@@ -251,8 +251,8 @@ func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	return variant(f, err)
 }
 
-// decodeGIF decodes the first image of a GIF file. As in Pillow, the image has the size of the whole animation. The
-// transparent colour, or else the first colour, surrounds a smaller first image.
+// decodeGIF decodes the first image of a GIF file. As in Pillow, the image has the size of the whole animation. If the
+// first image is smaller, it is surrounded by the transparent colour, or else by the first colour.
 func (d *Decoder) decodeGIF(contents []byte, img *data.Image) error {
 	c, err := gif.DecodeConfig(bytes.NewReader(contents))
 	if err != nil {
@@ -287,8 +287,9 @@ func (d *Decoder) decodeGIF(contents []byte, img *data.Image) error {
 	return nil
 }
 
-// withoutTransparency returns a GIF file whose first image has no transparent colour, and the index of this colour; 0
-// if the image has none. Package gif would replace the transparent colour by black.
+// withoutTransparency returns a copy of a GIF file in which the first image has no transparent colour. It also returns
+// the index of the removed colour, or 0 if the image had no transparent colour. Package gif would replace the
+// transparent colour by black.
 func withoutTransparency(b []byte) (opaque []byte, transparent byte) {
 	const header = 13 // bytes, before the global palette
 	if len(b) < header {

@@ -38,9 +38,9 @@ type huffman struct {
 
 // huffmanEntry describes the code that begins with the bits of the index.
 //
-//	bits 0 to 7    bits of the code; in an entry that leads to another part, bits of the index of the first part
+//	bits 0 to 7    length of the code; in an entry that leads to another part, length of the index of the first part
 //	bits 8 to 11   kind
-//	bits 12 to 15  number of bits that are added to the value, or bits of the index of the other part
+//	bits 12 to 15  number of extra bits that are added to the value, or length of the index of the other part
 //	bits 16 to 31  value: a literal, the smallest length or distance, or the position of the other part
 type huffmanEntry uint32
 

@@ -167,7 +167,7 @@ func readPlainTIFF(b []byte) (t plainTIFF, ok bool) {
 }
 
 // tiffValues returns the numbers of a directory entry. It returns nil if they are outside the file, if there are more
-// than most, or if they are not unsigned integers of 16 or 32 bits.
+// than most, or if their type is not an unsigned integer of 16 or 32 bits.
 func tiffValues(b []byte, order binary.ByteOrder, entry []byte, most int64) (values []uint32) {
 	const short, long = 3, 4
 	size, count := int64(2), int64(order.Uint32(entry[4:]))

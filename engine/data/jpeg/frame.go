@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// frame describes an encoded image. Cameras write further data behind its end marker, for example a video.
+// frame describes an encoded image. Cameras write further data after its end marker, for example a video.
 type frame struct {
 	width, height int
 	channels      int // 0 without a frame header

@@ -36,15 +36,16 @@ typedef struct hetero_jpeg_api {
 
   /* Decodes to 8-bit RGB, (height, width, 3) without padding. The width and the height are divided by denominator
    * (1, 2, 4 or 8) and rounded up. pixel_bytes must equal the size of the result. Every warning of libturbojpeg is an
-   * error: it keeps only the text of the first one, which may be harmless, and does not tell an error from a warning
-   * then. After an error the decoder must be destroyed: libturbojpeg expects the rest of a damaged header in the next
-   * image. Tables of an image remain for the next one, and libturbojpeg uses them if that one has none. */
+   * error. The reason is that libturbojpeg keeps only the text of the first warning, which may be harmless, and then
+   * does not distinguish later errors from warnings. After an error, the decoder must be destroyed, because
+   * libturbojpeg would expect the rest of a damaged header in the next image. The tables of an image remain in the
+   * decoder. libturbojpeg uses them for the next image if it has no tables. */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 
   /* Resamples src (height, src_width, 3) along rows, then along columns, to dst (y->count, x->count, 3). src has
-   * src_bytes bytes. The intermediate result is rounded to bytes and stored in rows (input rows that y reads,
-   * x->count, 3). */
+   * src_bytes bytes. The intermediate result is rounded to bytes and stored in the buffer rows. Its shape is
+   * (number of input rows that y reads, x->count, 3). */
   void (*resample)(uint8_t *dst, const uint8_t *src, size_t src_bytes, int32_t src_width, const hetero_taps *x,
                    const hetero_taps *y, uint8_t *rows);
 } hetero_jpeg_api;

@@ -30,7 +30,7 @@ type channel struct {
 	h, v          int // sampling factors
 	fileV         int // sampling factor in the file; differs from v if there is a single channel
 	table         byte
-	quant         [64]uint16 // in the order of a block; those of its first scan
+	quant         [64]uint16 // in the order of a block; defined at its first scan
 	known         bool       // quant is known
 	blocksWide    int        // blocks that hold samples
 	blocksHigh    int
@@ -336,7 +336,7 @@ func checkFrame(bits, channels int) error {
 
 func quotient(a, b int) int { return (a + b - 1) / b } // rounded up
 
-// stored returns how the colours are stored, by the rules of libjpeg.
+// stored returns the representation of the stored colours, in accordance with the rules of libjpeg.
 func (p *picture) stored() int {
 	switch c := p.channels; {
 	case len(c) == 1:

@@ -116,7 +116,7 @@ func (s *scan) run() (root *node, err error) {
 	return root, nil
 }
 
-// errChanged means that a folder differs from that in the old Tree.
+// errChanged means that a folder has changed since it was recorded in the old Tree.
 var errChanged = errors.New("the folder has changed")
 
 // errMany means that there are at least scan.most files and folders.

@@ -235,7 +235,7 @@ func (w *writer) addFile(dir string, base []byte, kind byte) {
 	w.endFile(kind)
 }
 
-// copyFile adds file i of another Tree, whose path is the same.
+// copyFile adds file i of another Tree. The path of the file stays the same.
 func (w *writer) copyFile(t *Tree, i int) {
 	w.names = append(w.names, t.File(i)...)
 	w.endFile(byte(t.kind(i)))
@@ -250,7 +250,7 @@ func (w *writer) endFiles() {
 	binary.LittleEndian.PutUint64(w.folders[len(w.folders)-16:], uint64(len(w.files)/fileBytes))
 }
 
-// parts returns the contents of a file with the Tree, in several parts.
+// parts returns the contents of a file that stores the Tree, in several parts.
 func (t *Tree) parts(key string) [][]byte {
 	head := append([]byte(treeMark), 0, 0, 0, 0)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(key)))

@@ -13,8 +13,9 @@
 // cache, and fetch each block once. A block appears atomically when it is complete. If the cache exceeds CacheBytes,
 // the least recently used blocks are removed.
 //
-// If the objects of Plan have more than CacheBytes, blocks would be removed before their next use. In this case nothing
-// is stored. A random read requests exactly its own bytes, and sequential reads fetch blocks into memory.
+// If the objects passed to Plan are larger than CacheBytes in total, blocks would be removed before their next use. In
+// this case nothing is stored. A random read requests exactly its own bytes, and sequential reads fetch blocks into
+// memory.
 //
 // # Cancellation
 //

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// blockBytes is the size of a block. A larger block needs fewer requests, but a first sample waits longer.
+	// blockBytes is the size of a block. Larger blocks need fewer requests, but delay the first sample.
 	blockBytes = 4 << 20
 	// mostAhead limits the number of blocks that a sequential reader prefetches into memory.
 	mostAhead = 8

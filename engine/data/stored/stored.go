@@ -262,7 +262,7 @@ func Version(info os.FileInfo) int64 {
 	return info.ModTime().UnixNano()
 }
 
-// Stat is [os.Stat] for files and objects. A name that is the start of other names, up to a slash, is a folder.
+// Stat is [os.Stat] for files and objects. A name is that of a folder if other names start with it and a slash.
 func Stat(name string) (os.FileInfo, error) {
 	if !Remote(name) {
 		return os.Stat(name)

@@ -10,7 +10,7 @@ import (
 
 // Tokenizer converts text to tokens and back. It is safe for concurrent use.
 type Tokenizer interface {
-	// Name returns the name of the tokenizer, as for New. Token shards contain this name.
+	// Name returns the name of the tokenizer, which New accepts. Token shards contain this name.
 	Name() string
 	// Vocabulary returns the number of tokens. Tokens are 0 to Vocabulary()-1.
 	Vocabulary() int

@@ -105,7 +105,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	return s, err
 }
 
-// indexAll indexes several shards at a time. It uses stored indexes if possible. A shard in left has no index.
+// indexAll indexes several shards at a time. It uses stored indexes if possible. A shard that is left out has no index.
 func (o Options) indexAll(ctx context.Context, paths []string, left *leftOut) ([]identity, []*index, error) {
 	named := paths
 	paths, err := o.expandAll(ctx, paths, left)

@@ -35,8 +35,8 @@ func dropAlpha(dst, src []byte) {
 	}
 }
 
-// chroma is a blue and a red chroma sample: bits 0 to 15 and 16 to 31. Sums of a few samples do not overflow into the
-// other one.
+// chroma contains a blue chroma sample in bits 0 to 15, and a red one in bits 16 to 31. A sum of a few blue samples
+// does not overflow into the red one.
 type chroma uint32
 
 func chromaOf(blue, red byte) chroma { return chroma(blue) | chroma(red)<<16 }

@@ -457,7 +457,7 @@ func (s *Server) list(a *answer, req Request) {
 	a.xml(out)
 }
 
-// checkSignature checks version 4 of AWS's signature. It returns "" if the signature is valid.
+// checkSignature checks the signature of a request (AWS Signature Version 4). It returns "" if the signature is valid.
 func checkSignature(r *http.Request, body []byte) string {
 	header, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !ok {

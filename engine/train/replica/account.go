@@ -15,8 +15,8 @@ type Host struct {
 	Pool string
 	// Program measures the memory of the process. The replica calls it once, before the model has memory.
 	Program func() []memory.Part
-	// Parts returns the memory that the run needs in addition to the replica, for the given share of a micro-batch. An
-	// example are the batches of loaders.
+	// Parts returns the memory that the run needs in addition to the replica, for example for the batches of loaders.
+	// The argument is this rank's share of a micro-batch.
 	Parts func(share int) []memory.Part
 	// Optional lists memory that the run uses only if enough memory remains.
 	Optional []memory.Part

@@ -9,8 +9,8 @@ import (
 )
 
 // SetSamples sets the number of samples of each micro-batch from the next Step on. It is only for a replica without
-// peers. The parameter n must be at most the number of samples of a micro-batch in Options, and a multiple of the group
-// size of batch normalisation. From then on, the caller passes batches of n samples to Step.
+// peers. The parameter n must not exceed the micro-batch of Options, and must be a multiple of the group size of batch
+// normalisation. From then on, the caller passes batches of n samples to Step.
 func (r *Replica) SetSamples(n int) error {
 	if err := r.shares.SetSamples(n); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (r *Replica) SetSamples(n int) error {
 	return r.adopt()
 }
 
-// adopt makes the plans and the sums over ranks follow the current shares. It compiles plans for this rank's share only
+// adopt switches the plans and the sums over ranks to the current shares. It compiles plans for this rank's share only
 // if the cache does not contain them.
 func (r *Replica) adopt() error {
 	p, err := r.plans.acquire(r.shares.Own())
@@ -40,8 +40,8 @@ func (r *Replica) adopt() error {
 	return r.preparePart()
 }
 
-// SwitchShares makes the next shares the current ones, from the next Step on. The plans for this rank's next share are
-// ready. If a batch is staged, it has the samples of the old shares, and the caller discards it.
+// SwitchShares makes the next shares the current ones, from the next Step on. The plans for this rank's next share must
+// be ready. If a batch is staged, it has the samples of the old shares, and the caller discards it.
 func (r *Replica) SwitchShares() error { return r.shares.Switch(r.adopt) }
 
 // Regroup follows a change of the group (gradsync.Group.Change). From the next Step on, the replica trains with the

@@ -96,8 +96,8 @@ func (f *feed) wait(e device.Event, stream device.Stream) error {
 	}
 }
 
-// stage reads the next batch for a pass of p and starts its copy to the staging area at. If stage fails, take returns
-// the error. The parameter computes is the stream that copied the previous batch out of the staging area.
+// stage reads the next batch for a pass of p and starts its copy to the staging area. If stage fails, take returns the
+// error. The parameter computes is the stream that copied the previous batch out of the staging area.
 func (f *feed) stage(ctx context.Context, batches Batches, p *plans, at device.Region, computes device.Stream) {
 	f.staged, f.batches, f.plans, f.at = true, batches, p, at
 	f.err = f.begin(ctx, computes)

@@ -38,8 +38,8 @@ func (o Options) checkLast(exact bool) error {
 		o.LastBatch, micro, o.LastBatch%micro)
 }
 
-// partSamples returns the number of samples, over all ranks, of the micro-batch that needs plans of its own; 0: none
-// does.
+// partSamples returns the number of samples, over all ranks, of the micro-batch that needs its own plans; 0: no
+// micro-batch does.
 func (r *Replica) partSamples() int {
 	if !r.exact {
 		return 0

@@ -106,10 +106,11 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	return sums, nil
 }
 
-// Count adds the predictions of the last batch, which is b, to c. The predictor must compute probabilities.
+// Count adds the predictions of b to c. The last batch passed to Run must be b. The predictor must compute
+// probabilities.
 func (p *Predictor) Count(b *data.Batch, c *task.Confusion) { p.pass.count(b, c) }
 
-// Rank adds the scores of the last batch, which is b, to r. The classes must be independent.
+// Rank adds the scores of b to r. The last batch passed to Run must be b. The classes must be independent.
 func (p *Predictor) Rank(b *data.Batch, r *task.Ranking) {
 	classes, at := p.opts.Task.Report().Classes, p.pass.scores()
 	for i, label := range data.Values[int32](b, task.Labels) {

@@ -30,7 +30,7 @@ struct surface {
   int pitch() const { return width * tjPixelSize[format]; }
 };
 
-// Converts inks to RGB with Pillow's arithmetic. Like Pillow, it takes the bytes as inverted: 255 is no ink.
+// Converts inks to RGB with Pillow's arithmetic. Like Pillow, it treats the bytes as inverted: 255 means no ink.
 void rgb_of_inks(uint8_t *rgb, const uint8_t *inks, size_t pixels) {
   for (size_t i = 0; i < pixels; i++, rgb += 3, inks += 4) {
     int light = inks[3];
@@ -79,7 +79,7 @@ int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, s
                size_t error_bytes) {
   int width = 0, height = 0, subsampling = -1, colorspace = -1;
   int status = tjDecompressHeader3(d->handle, data, data_bytes, &width, &height, &subsampling, &colorspace);
-  // A subsampling without a name in this API is decoded like any other. The size is known in spite of the error.
+  // This API has no name for some kinds of subsampling, but decodes them. It sets the size in spite of the error.
   bool unnamed = width > 0 && height > 0 && subsampling < 0;
   if (status != 0 && tjGetErrorCode(d->handle) == TJERR_FATAL && !unnamed) {
     return fail(error, error_bytes, tjGetErrorStr2(d->handle));

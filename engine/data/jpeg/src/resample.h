@@ -13,10 +13,11 @@ constexpr int kWeightBits = 22;
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
 struct ResampleLoops {
-  // Resamples num_rows rows to dst (num_rows, x.count, 3). The rows are row_bytes apart and end before end.
+  // Resamples num_rows rows to dst (num_rows, x.count, 3). The rows are row_bytes apart. The pointer end is the end of
+  // the memory that contains them.
   void (*horizontal)(uint8_t *dst, const uint8_t *src, size_t row_bytes, int32_t num_rows, const uint8_t *end,
                      const hetero_taps &x);
-  // dst (bytes) = weighted sum of num rows of the given number of bytes.
+  // Writes the weighted sum of num rows to dst. Each row has the given number of bytes.
   void (*vertical)(uint8_t *dst, const uint8_t *rows, int32_t bytes, int32_t num, const int32_t *weight);
 };
 
