@@ -5,7 +5,7 @@
 //	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 3})  // one writer at a time: hold the run's lock
 //	saved, err := store.Save(ctx, checkpoint.Snapshot{State: state, Model: weights, Optimizer: moments})
 //
-//	c, skipped, err := checkpoint.Latest(dir) // newest valid checkpoint; skipped: newer, damaged ones
+//	c, skipped, err := checkpoint.Latest(dir)                        // newest valid checkpoint; skipped: newer, damaged ones
 //	defer c.Close()
 //	err = c.Model.Check(want)                                        // returns an error with a diff if the model differs
 //	err = c.Model.ReadInto("fc.weight", dst)

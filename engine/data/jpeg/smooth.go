@@ -1,6 +1,6 @@
 package jpeg
 
-// Block smoothing of libjpeg-turbo (jdcoefct.c): The scans of a progressive image may leave out a part of the first
+// Block smoothing of libjpeg-turbo (jdcoefct.c). The scans of a progressive image may leave out a part of the first
 // coefficients. These are then estimated from the first coefficient (the mean) of the block and of its 24 neighbours.
 
 // kernel contains the weights of the means of 5 x 5 blocks, in units of 1/256.
