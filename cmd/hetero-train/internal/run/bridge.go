@@ -44,15 +44,15 @@ type bridged struct {
 	screen    *observe.Console // nil on all ranks except rank 0
 	observers observe.Observers
 	ranks     []train.RankStep
-	times     []replica.StepTimes // of ranks
+	times     []replica.StepTimes // by rank
 	shares    []int               // of the latest step
 	result    train.Result
 	own       int
 	reason    string // of the latest decision
 }
 
-// Bridge runs the balancer and the records of this rank, until the program that computes ends the run. start describes
-// the model, the data set and the device of that program.
+// Bridge runs the balancer and the records of this rank, until the program that computes the steps ends the run. The
+// message start describes the model, the data set and the device of that program.
 func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn *bridge.Conn,
 	start *bridge.Start) error {
 	if err := checkMetrics(cfg, opts); err != nil {
@@ -78,7 +78,7 @@ func Bridge(ctx context.Context, cfg *config.Config, opts session.Options, conn 
 	}
 	ended := bridge.Ended{Type: "ended", Steps: b.result.Steps, ShareOfOracle: of,
 		SamplesPerSecond: bridge.Number(math.NaN())}
-	if b.training.rank.Team.Leads() { // knows the time of earlier processes
+	if b.training.rank.Team.Leads() { // only rank 0 knows the training time of earlier processes
 		ended.SamplesPerSecond = bridge.Number(show.PerSecond(b.result.Trained.Samples, b.result.Trained.Time))
 	}
 	if b.training.run.Folder != nil {
@@ -99,7 +99,7 @@ type remote struct {
 // Info implements device.Device.
 func (r remote) Info() device.Info { return r.info }
 
-// describe sets the parts of the run that start describes.
+// describe sets the parts of the run from the description in start.
 func (b *bridged) describe(start *bridge.Start) {
 	d := start.Device
 	b.training.rank.Device = remote{info: device.Info{Name: fmt.Sprintf("%s:%d", d.Kind, d.Index), Kind: d.Kind,
@@ -124,7 +124,7 @@ func (b *bridged) describe(start *bridge.Start) {
 	}
 }
 
-// open starts the balancer and the records, and answers the start.
+// open starts the balancer and the records, and answers the message start.
 func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 	b.describe(start)
 	assigned := b.training.process.Opts.Assignment
@@ -174,8 +174,8 @@ func (b *bridged) open(ctx context.Context, start *bridge.Start) error {
 // agreed contains the facts about a rank that it sends to the other ranks before the balancer starts.
 type agreed struct {
 	Type    devices.RankType
-	Limit   int    // largest share; 0: none
-	Program string // versions
+	Limit   int    // largest share; 0: no limit
+	Program string // versions of this program and of PyTorch
 	Model   string // name and hash
 	Samples int    // of the data set
 	Batch   string
@@ -259,8 +259,8 @@ func (b *bridged) policyName() string {
 	return b.training.process.Cfg.Balance.Policy
 }
 
-// openRecords opens the folder of the run and the observers on rank 0. Rank 0 sends the other ranks whether this
-// succeeded.
+// openRecords opens the observers and, on rank 0, the folder of the run. Rank 0 tells the other ranks whether it has
+// opened the folder.
 func (b *bridged) openRecords(ctx context.Context, start *bridge.Start) (folder string, err error) {
 	failed := ""
 	own := error(nil)
@@ -295,7 +295,7 @@ func (b *bridged) begin(ctx context.Context, start *bridge.Start) (err error) {
 	e := b.training.process.Cfg.Experiment
 	o := experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: experiment.ResumeNone}
 	var resume *checkpoint.State
-	if start.Step > 0 { // the records up to this step remain
+	if start.Step > 0 { // the run keeps its records up to this step
 		resume = &checkpoint.State{Step: start.Step}
 		o.Resume, o.Named, o.Steps = experiment.ResumeAuto, true, math.MaxInt64
 	}
@@ -382,7 +382,7 @@ func (b *bridged) sample() []bridge.Number {
 	return values
 }
 
-// follow takes the messages of the program until it ends the run.
+// follow answers the messages of the program until the program ends the run.
 func (b *bridged) follow(ctx context.Context) error {
 	for {
 		m, err := b.conn.Next(ctx)
@@ -427,7 +427,7 @@ func (b *bridged) follow(ctx context.Context) error {
 	}
 }
 
-// saved notes a checkpoint of the program, and waits until all records so far are on the disk.
+// saved stores the step of the program's newest checkpoint, and waits until all records so far are on the disk.
 func (b *bridged) saved(ctx context.Context, step int64) error {
 	if b.training.records == nil {
 		return nil

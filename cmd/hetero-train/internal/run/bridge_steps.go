@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// steps passes the reports of some steps to the balancer and to the observers.
+// steps gives the step reports in a message to the balancer and to the observers. It returns the balancer's answer.
 func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 	var next []int
 	if m.First != b.result.Steps+1 {
@@ -51,7 +51,7 @@ func (b *bridged) steps(m *bridge.Steps) (bridge.Decided, error) {
 	return d, nil
 }
 
-// inherit continues the results of the earlier processes of a run, which did the steps before start.
+// inherit continues the results of the run's earlier processes, which executed the steps up to start.Step.
 func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
 	logs, res := b.training.run.Folder.LogDir(), &b.result
 	res.Best, res.SamplesSeen = observe.BestEvaluation(logs, start.Step), start.Trained
@@ -76,8 +76,8 @@ func (b *bridged) inherit(ctx context.Context, start *bridge.Start) error {
 	return nil
 }
 
-// noteLost adds a note that names the steps without a record at the end of a run. done is the number of steps that the
-// program has completed.
+// noteLost adds a note that names the last steps of a run, if they have no record. The parameter done is the number of
+// steps that the program has completed.
 func (b *bridged) noteLost(done int64) {
 	if done > b.result.Steps && b.training.process.Cfg.Profile.Enabled {
 		b.training.run.Foreign.Note("no record: " + steps(b.result.Steps+1, done) +
@@ -85,7 +85,7 @@ func (b *bridged) noteLost(done int64) {
 	}
 }
 
-// steps names the steps from first to last.
+// steps returns the text "steps FIRST to LAST".
 func steps(first, last int64) string {
 	if first == last {
 		return fmt.Sprintf("step %d", first)
@@ -93,7 +93,7 @@ func steps(first, last int64) string {
 	return fmt.Sprintf("steps %d to %d", first, last)
 }
 
-// epochAt returns the epoch of a step, from 0. The program may name a step whose report has not arrived yet.
+// epochAt returns the epoch of a step, counted from 0. The report of this step need not have arrived yet.
 func (b *bridged) epochAt(step int64) int {
 	epochs := b.result.Epochs
 	if of := b.training.run.StepsPer; of > 0 {
@@ -130,7 +130,7 @@ func (b *bridged) take(s *bridge.Step, sensors [][]bridge.Number) {
 	}
 }
 
-// observe counts a step and calls the observers.
+// observe adds a step to the result of the run and calls the observers.
 func (b *bridged) observe(step int64, s *bridge.Step) {
 	var sums replica.Sums
 	shares, micro := make([]int, len(b.ranks)), b.training.process.Cfg.Train.MicroBatches()
@@ -164,11 +164,12 @@ func (b *bridged) observe(step int64, s *bridge.Step) {
 		for rank := range b.ranks {
 			b.times = append(b.times, b.ranks[rank].Times)
 		}
-		b.training.timed.Known(b.times) // all times of a step are in its report
+		b.training.timed.Known(b.times) // the report of a step contains all its times
 	}
 }
 
-// evaluated counts the result of an evaluation, of which only the loss is known, and calls the observers.
+// evaluated adds an evaluation to the result of the run and calls the observers. The program reports only the loss of
+// an evaluation.
 func (b *bridged) evaluated(m *bridge.Evaluation) {
 	res, loss := &b.result, float64(m.Loss)
 	e := train.Evaluation{Step: *m.Step, Epoch: b.epochAt(*m.Step), Samples: m.Samples, Loss: loss,

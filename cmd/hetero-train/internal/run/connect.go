@@ -14,7 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// connect opens the communicators. It returns immediately if a rank is lost.
+// connect opens the communicators, chooses the sizes (tune) and creates the balancer. The loss of a rank ends it
+// immediately.
 func (tr *training) connect(ctx context.Context) error {
 	t := tr.rank.Team
 	if err := exchange.WantNCCL(tr.run.Rank); err != nil {
@@ -23,7 +24,7 @@ func (tr *training) connect(ctx context.Context) error {
 	if t == nil {
 		var err error
 		if tr.scores, err = rebalance.New(ctx, tr.run); err != nil {
-			// a run of one rank does not use its score, but records it
+			// a run of one rank records its compute score, although no balancer uses it
 			return err
 		}
 		return tr.tune(ctx)
@@ -58,7 +59,7 @@ func (tr *training) openPeers(ctx context.Context) error {
 	whole, broken := context.WithCancelCause(whole)
 	ended := make(chan struct{})
 	tr.process.Later(func() error { close(ended); return nil })
-	go func() { // a communicator may detect a lost rank late
+	go func() { // a communicator may detect a lost rank late; the group detects it early
 		select {
 		case <-t.Group.Broken():
 			broken(t.Group.Err())
@@ -70,7 +71,7 @@ func (tr *training) openPeers(ctx context.Context) error {
 	}()
 	grads, stats, err := exchange.Connect(whole, tr.run.Rank)
 	if lost := t.Group.Err(); err != nil && lost != nil {
-		err = lost // lost is the cause of the errors of communicators
+		err = lost // the lost rank has caused the error of the communicators
 	}
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func (tr *training) replicaOptions() (replica.Options, error) {
 		o.Peers.Preview = tr.balancing.Preview
 		return o, nil
 	}
-	// ranks with unequal shares may need unequal parts of a machine's memory
+	// no MemoryBytes: ranks with unequal fixed shares may need unequal parts of a machine's memory
 	if o.Peers.Shares, err = parts.Divide(tr.process.Cfg, tr.rank.Team.Place.WorldSize); err == nil &&
 		tr.rank.Team.Leads() {
 		tr.balancing.LogBatchSizes(o.Peers.Shares, "balance.fixed_shares")
@@ -106,7 +107,7 @@ func (tr *training) replicaOptions() (replica.Options, error) {
 	return o, err
 }
 
-// logTogether logs, on rank 0, how the ranks communicate.
+// logTogether logs, on rank 0, warnings about local batch normalization and an insecure process group.
 func (tr *training) logTogether() {
 	if !tr.rank.Team.Leads() {
 		return

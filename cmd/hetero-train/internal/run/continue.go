@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// survived adds to the error of a run of several ranks the step that rank 0 has saved.
+// survived extends the error of a run of several ranks: it adds the step that rank 0 has saved after the error.
 func (tr *training) survived(result train.Result, err error) error {
 	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
 		return err
@@ -27,7 +27,8 @@ func (tr *training) survived(result train.Result, err error) error {
 		tr.process.WayOn(result.Steps))
 }
 
-// leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, because only rank 0 saves.
+// leaderLost extends the error of a rank that has lost rank 0: it adds the newest checkpoint, because only rank 0 saves
+// checkpoints.
 func (tr *training) leaderLost(err error) error {
 	if err == nil || tr.process.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
 		return err
@@ -35,9 +36,9 @@ func (tr *training) leaderLost(err error) error {
 	return fmt.Errorf("%w; %s", err, tr.process.Opts.FromNewest(tr.process.Cfg, tr.rank.Team.Start.Checkpoints))
 }
 
-// laterSignal is the maximum delay between two ranks that receive the same signal of a launcher. With a shorter time,
-// an interrupted run could end with the exit code of a terminated run. With a longer time, a run whose signal reached
-// only one rank ends later.
+// laterSignal is the longest time for which a rank waits for a signal that another rank has already received. With a
+// shorter time, an interrupted run could end with the exit code of a terminated run. With a longer time, a run whose
+// signal reached only one rank ends later.
 const laterSignal = time.Second
 
 // interruption returns the error, with an exit code, of a run that was saved after a signal. It returns nil if a
@@ -64,8 +65,8 @@ func (tr *training) interruption(ctx context.Context, step int64) error {
 	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.process.WayOn(step)))
 }
 
-// movedFrom returns the path of the run's folder if the folder is no longer there, otherwise "". Saves still reach a
-// folder that was moved.
+// movedFrom returns the path of the run's folder if the user has moved the folder away, otherwise "". Saves still reach
+// a moved folder.
 func (tr *training) movedFrom() string {
 	if tr.run.Folder == nil { // only rank 0 has the folder
 		return ""
@@ -77,7 +78,7 @@ func (tr *training) movedFrom() string {
 	return tr.run.Folder.Dir
 }
 
-// unsaved describes the newest checkpoint of a run whose final save failed.
+// unsaved extends the error of a failed final save: it adds the run's newest checkpoint.
 func (tr *training) unsaved(newest string, err error) error {
 	if newest == "" || errors.Is(err, checkpoint.ErrFolderGone) {
 		return fmt.Errorf("%w; the run has no checkpoint", err)

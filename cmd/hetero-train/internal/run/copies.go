@@ -70,7 +70,7 @@ func (c *copies) Fetch(dir string, step int64) (copied bool, err error) {
 		if id = owner; id == "" {
 			id = bucket.NewRun()
 		}
-		if err := experiment.StoreUploadID(dir, id); err != nil { // first, because the copies belong to it
+		if err := experiment.StoreUploadID(dir, id); err != nil { // first, because the copies belong to this ID
 			return false, err
 		}
 	}
@@ -98,13 +98,13 @@ func (c *copies) Fetch(dir string, step int64) (copied bool, err error) {
 		damage = append(damage, err)
 	}
 	if step < 0 {
-		return false, errors.Join(damage...) // a run that has trained must not start again without an error
+		return false, errors.Join(damage...) // a run with damaged checkpoints must not silently start at step 0
 	}
 	return false, nil
 }
 
-// damaged reports whether err means that the checkpoint cannot be used. An older checkpoint may then be usable. damaged
-// logs such an error.
+// damaged reports whether err means that this checkpoint is damaged or missing, and logs such an error. The caller can
+// then try an older checkpoint.
 func (c *copies) damaged(step int64, err error) bool {
 	if !errors.As(err, new(*checkpoint.CorruptError)) && !errors.Is(err, checkpoint.ErrNone) {
 		return false
@@ -142,11 +142,11 @@ type aside struct {
 	path        string
 	step        int64
 	manifest    []byte // nil: unreadable
-	quarantined bool   // its values may be wrong; otherwise the run continued from an earlier step
+	quarantined bool   // true: its values may be wrong; false: the run continued from an earlier step
 }
 
-// is reports whether a copy is a copy of the checkpoint. The run may have saved another checkpoint of the same step
-// later.
+// is reports whether the copy with this step and manifest is a copy of a. The step alone does not suffice: the run may
+// have saved another checkpoint of this step later.
 func (a aside) is(step int64, manifest []byte) bool {
 	return a.step == step && (a.manifest == nil || bytes.Equal(a.manifest, manifest))
 }
@@ -162,8 +162,8 @@ func (all asides) find(step int64, manifest []byte) (aside, bool) {
 	return aside{}, false
 }
 
-// setAside lists the checkpoints in the folders superseded-N and quarantined-N of a folder of checkpoints. It omits
-// checkpoints that the run has saved again since then, with the same bytes.
+// setAside lists the checkpoints in the subfolders superseded-N and quarantined-N of a folder of checkpoints. It omits
+// a checkpoint that the run has later saved again with the same bytes.
 func setAside(dir string) (all asides, err error) {
 	folders, err := checkpoint.SetAsides(dir)
 	if err != nil {
@@ -190,8 +190,9 @@ func setAside(dir string) (all asides, err error) {
 	return all, nil
 }
 
-// fetchCheckpoint downloads the checkpoint that train.resume names, if it is in a bucket. With auto, it returns the
-// copies of the run. [experiment.Open] fetches a copy that is newer than the checkpoints on this machine.
+// fetchCheckpoint downloads the checkpoint that train.resume names, if it is in a bucket. If train.resume is "auto", it
+// returns the copies of the run instead. [experiment.Open] then fetches a copy that is newer than the checkpoints on
+// this machine.
 func (tr *training) fetchCheckpoint(ctx context.Context) (*copies, error) {
 	c := tr.process.Cfg
 	if objects.Is(c.Train.Resume) {
@@ -213,7 +214,8 @@ func (tr *training) copiesIn(ctx context.Context, folder *bucket.Folder) *copies
 	return &copies{ctx: ctx, folder: folder, log: tr.process.Opts.Log}
 }
 
-// fetchNamed downloads a checkpoint, or the newest one of a folder of checkpoints or of a run, to the cache.
+// fetchNamed downloads a checkpoint to the cache. If name is a folder of checkpoints or of a run, it downloads the
+// newest checkpoint in it.
 func (tr *training) fetchNamed(ctx context.Context, name string) (path string, err error) {
 	name = strings.TrimRight(name, "/")
 	at := strings.LastIndexByte(name, '/')

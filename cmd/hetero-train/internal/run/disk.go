@@ -20,13 +20,14 @@ import (
 )
 
 const (
-	// diskGrace is the time for which a run that must stop waits for a disk that does not answer. Most schedulers kill
-	// a job 30 s after SIGTERM. Before this time, the run must report the steps that it could not save. A shorter time
-	// loses checkpoints on a slow file system.
+	// diskGrace is the time for which a run waits for the disk after a signal to stop. It must end before the 30 s
+	// after which most schedulers kill a job: the run must still report the steps that it could not save. A shorter
+	// time loses checkpoints on a slow file system.
 	diskGrace = 20 * time.Second
-	// hangs is the age of an operation at which a second SIGTERM does not wait for it.
+	// hangs is the shortest age of a disk operation that counts as hanging. A second SIGTERM does not wait for such an
+	// operation.
 	hangs = time.Second
-	// mostSignals is the number of the signal that always ends the process.
+	// mostSignals is the number of signals after which the process ends in any case.
 	mostSignals = 3
 )
 
@@ -64,7 +65,7 @@ func (tr *training) openDisk(ctx context.Context, log *slog.Logger) {
 	go d.watch.Report(over, diskwatch.Reports{Silent: d.silent, Answers: d.answers})
 }
 
-// silent reports an operation that has not returned.
+// silent logs a warning about an operation that has not returned.
 func (d *disk) silent(file string, age time.Duration) {
 	d.mu.Lock()
 	waits := d.waits
@@ -80,7 +81,7 @@ func (d *disk) silent(file string, age time.Duration) {
 		d.queue.Waiting())
 }
 
-// answers reports that a late operation has returned.
+// answers logs that a late operation has returned.
 func (d *disk) answers(file string, age time.Duration) {
 	d.log.Info("the disk answers again", "file", file, "after", age.Round(100*time.Millisecond))
 }
@@ -106,13 +107,14 @@ func (d *disk) Waits(what string) (end func()) {
 		d.mu.Lock()
 		d.waits = ""
 		d.mu.Unlock()
-		if took >= hangs { // a slow disk and frequent checkpoints: docs/reliability.md
+		if took >= hangs { // docs/reliability.md explains waits of this length
 			d.log.Info("training goes on", "waited_for_the_disk", took.Round(100*time.Millisecond), "for", what)
 		}
 	}
 }
 
-// note returns a sentence for the results about the time for which training waited, or "".
+// note returns a sentence for the results: the time for which training has waited for the disk. It returns "" for a
+// short time.
 func (d *disk) note() string {
 	if waited := time.Duration(d.waited.Load()); waited >= hangs {
 		return fmt.Sprintf("training waited %s for the disk", show.Duration(waited))
@@ -120,13 +122,13 @@ func (d *disk) note() string {
 	return ""
 }
 
-// during names the file of operations between begin and its end, for example those that write the results.
+// during calls do, and reports it as one disk operation named what.
 func (d *disk) during(what string, do func()) {
 	defer d.watch.Begin(what)()
 	do()
 }
 
-// logTo returns the writer of a log file, which the queue writes.
+// logTo returns a writer that passes its text to the log file through the queue.
 func (tr *training) logTo(file io.WriteCloser, path string) *logs.File {
 	tr.process.Later(func() error {
 		tr.process.Opts.LogFile.To(io.Discard) // later messages appear on the screen only
@@ -142,9 +144,9 @@ func (tr *training) leaves() {
 	tr.lifeline.HoldToSave()
 }
 
-// stopReceived is called for each signal that ends the run, with its number. The first one tells the supervisor that
-// this rank is saving, because a step may take longer than the supervisor waits. If the disk does not answer, the
-// process ends after diskGrace, or at the next signal.
+// stopReceived handles a signal that ends the run. The first such signal has number 1. At the first signal, the rank
+// tells the supervisor that it is saving, because a step may take longer than the supervisor waits. If the disk does
+// not answer, the process ends after diskGrace, or at the next signal.
 func (tr *training) stopReceived(s exit.Stopped, number int) {
 	if number == 1 {
 		if tr.looping.Load() {
@@ -192,7 +194,7 @@ func (tr *training) leaveUnsaved(s exit.Stopped, what string, age time.Duration)
 	os.Exit(code)
 }
 
-// savedAs is the observer that keeps the path of the newest checkpoint.
+// savedAs is an observer that stores the path of the newest checkpoint in disk.
 type savedAs struct{ disk *disk }
 
 // Saved implements [train.Observer].

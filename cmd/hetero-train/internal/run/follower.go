@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// follow trains on a rank other than rank 0. Such a rank writes no files of the run except a log. It prints the run
-// only if it is the first rank of its machine, or if the user started it by hand.
+// follow trains on a rank other than rank 0. Such a rank writes no files of the run except a log. It prints the
+// progress of the run only if it is the first rank of its machine, or if the user started it by hand.
 func (tr *training) follow(ctx context.Context) error {
 	path := filepath.Join(tr.rank.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.rank.Team.Place.Rank))
 	if file, err := regular.Write(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {

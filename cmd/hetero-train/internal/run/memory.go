@@ -19,13 +19,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// keepToMemory applies the account of the replica to this process: the cache of the data set and Go's heap get what
-// remains, and the supervisor gets the account, for the case that the kernel kills this rank. Then it watches the
-// limit.
+// keepToMemory applies the memory account of the replica to this process. The cache of the data set and Go's heap get
+// the remaining memory. The supervisor gets the account, because it explains why the kernel may kill this rank. Then
+// keepToMemory starts to watch the limit.
 func (tr *training) keepToMemory(ctx context.Context) error {
 	account := tr.run.Replica.Account()
 	tr.run.GrantCache()
-	images.RestartDecoderBytes() // the hashes of samples have other readers
+	images.RestartDecoderBytes() // forget the memory of the decoders that hashed the samples
 	tr.rank.BoundHeap(account)
 	if account.Limit.Bytes == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (tr *training) keepToMemory(ctx context.Context) error {
 			"planned", memory.Size(account.HostBytes()), "available", memory.Size(soft.Bytes), "possible",
 			memory.Size(soft.Hard))
 	}
-	debug.FreeOSMemory() // of initial values and imported weights
+	debug.FreeOSMemory() // the memory of initial values and imported weights
 	if err := tr.tellSupervisor(account); err != nil {
 		tr.process.Opts.Log.Warn("the supervisor does not get the planned memory of this rank", "error", err)
 	}
@@ -50,7 +50,7 @@ func (tr *training) keepToMemory(ctx context.Context) error {
 	return nil
 }
 
-// tellSupervisor sends the account of this rank, and the largest share that fits, to the process that started it.
+// tellSupervisor sends the memory account of this rank, and the largest share that fits, to the supervisor.
 func (tr *training) tellSupervisor(account memory.Account) error {
 	if tr.rank.Team == nil {
 		return nil // no process of this program started this rank
@@ -94,7 +94,7 @@ func (tr *training) recordMemory(ctx context.Context) error {
 	}
 	path := filepath.Join(tr.run.Folder.LogDir(), runtime.MemoryFile)
 	if err := experiment.ReplaceText(path, append(text, '\n')); err != nil {
-		_ = os.Remove(path) // that of an earlier process; readers also compare Start
+		_ = os.Remove(path) // an old file of an earlier process; if it remains, readers recognise it by Start
 		tr.process.Opts.LogOf(logs.ComponentProfiler).Warn("the planned memory of the ranks is not recorded",
 			"error", err)
 	}
@@ -104,14 +104,14 @@ func (tr *training) recordMemory(ctx context.Context) error {
 // memoryInterval is the time between two readings of the use of memory.
 const memoryInterval = time.Second
 
-// watchMemory warns once when the kernel may soon kill a process because memory runs out, and once when image decoders,
-// the cache of images and all other parts together exceed the limit.
+// watchMemory logs each of two warnings at most once. The first: memory is almost used up, so the kernel may kill or
+// slow down processes. The second: image decoders, the cache of images and all other parts together exceed the limit.
 func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	gauge := memory.NewGauge(memory.System())
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	planned := account.HostBytes() + memory.Sum(account.Optional)
-	larger, scarce := false, false // the warnings so far
+	larger, scarce := false, false // whether each warning was logged
 	for !larger || !scarce {
 		select {
 		case <-ctx.Done():
@@ -141,9 +141,9 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	}
 }
 
-// overrun takes the memory that image decoders use from what the account leaves, and then from what the cache of
-// decoded images has not used yet. It returns the bytes by which the rank may exceed its limit nevertheless. The cache
-// keeps its images, because batches may refer to them.
+// overrun finds memory for the image decoders, which use this many bytes: first the memory that the account leaves
+// free, then the unused part of the cache of decoded images. It returns the bytes by which the rank may still exceed
+// its limit. The cache keeps its images, because batches may refer to them.
 func overrun(a memory.Account, used int64, cache *data.Budget) (bytes int64) {
 	if used == 0 {
 		return 0
@@ -152,7 +152,7 @@ func overrun(a memory.Account, used int64, cache *data.Budget) (bytes int64) {
 	return cache.Reserve(max(used-left, 0))
 }
 
-// warnOfImages states the memory of a rank whose image decoders use this memory, and that exceeds its limit by over.
+// warnOfImages warns that a rank whose image decoders use this many bytes exceeds its memory limit by over bytes.
 func (tr *training) warnOfImages(a memory.Account, used, over int64) {
 	others := a.HostBytes()
 	for _, p := range a.Optional {

@@ -17,10 +17,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/prometheus"
 )
 
-// checkMetrics checks table [metrics] on a machine that serves metrics. The files of this table need not exist on other
-// machines.
+// checkMetrics checks table [metrics] on a machine that serves metrics. On other machines, the files that the table
+// names need not exist.
 func checkMetrics(cfg *config.Config, opts session.Options) error {
-	if !cfg.Metrics.ServedBy(opts.Assignment.Rank) { // Rank of a supervisor is its first rank
+	if !cfg.Metrics.ServedBy(opts.Assignment.Rank) { // in a supervisor, Rank is its first rank
 		return nil
 	}
 	_, err := metricsToken(cfg, opts.Env)
@@ -100,7 +100,7 @@ func (tr *training) openMetrics(context.Context) error {
 	return nil
 }
 
-// besides returns the address of a rank's own server: the port of address plus the number of the rank on its machine.
+// besides returns the address of a rank's own server. Its port is the port of address plus local, the local rank.
 func besides(address string, local int) (string, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// openNotify starts the reports of events on rank 0, if table [notify] names a receiver. It precedes the other stages
-// of a run, so that failures of these stages are also reported.
+// openNotify starts to report events on rank 0, if table [notify] names a receiver. It runs before all stages of a run,
+// so that it also reports their failures.
 func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 	if opts.Assignment.Rank > 0 {
 		return nil
@@ -85,11 +85,11 @@ func hostName() string {
 	return host
 }
 
-// reportLost reports the failure of a run whose rank 0 could not do so: rank 0 was killed, crashed or did not end. err
-// is the result of the supervisor.
+// reportLost reports the failure of a run if rank 0 was killed, crashed or did not end, so that it could not report it.
+// The parameter err is the error of the supervisor.
 func reportLost(cfg *config.Config, opts session.Options, err error) {
 	var failed *supervisor.RankError
-	// A rank that ends normally has reported the failure, and has sent the cause to the supervisor.
+	// A rank 0 that sent its cause of failure to the supervisor has also reported the failure.
 	if !errors.As(err, &failed) || failed.Rank != 0 || failed.Cause != "" || errors.As(err, new(exit.Stopped)) {
 		return
 	}
@@ -123,7 +123,7 @@ func addRecorded(e *notify.Event, dir string) {
 	if err != nil {
 		return // the run has not started
 	}
-	defer folder.Close() // read only
+	defer folder.Close() // no error: the folder is open for reading only
 	e.Folder = dir
 	list, err := folder.List(context.Background())
 	if err != nil || len(list.Runs) != 1 {
@@ -135,7 +135,7 @@ func addRecorded(e *notify.Event, dir string) {
 	}
 }
 
-// noteFolder sets the folder of the run in later events.
+// noteFolder sets the folder of the run that later events name.
 func (tr *training) noteFolder(dir string) {
 	if whole, err := filepath.Abs(dir); err == nil {
 		dir = whole
@@ -143,11 +143,11 @@ func (tr *training) noteFolder(dir string) {
 	tr.folder.Store(&dir)
 }
 
-// trackingSecrets are the variables with the credentials of MLflow.
+// trackingSecrets are the environment variables with the credentials of MLflow.
 var trackingSecrets = []string{"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"}
 
-// withoutTokens returns the environment without the secrets that this program reads, which a notifying program does not
-// need. Other secrets may be those of the notifying program.
+// withoutTokens returns the environment for the command notify.command, without the secrets of this program. It keeps
+// other secrets, because the command may need them.
 func withoutTokens(environ []string) (rest []string) {
 	for _, pair := range environ {
 		name, _, _ := strings.Cut(pair, "=")

@@ -16,7 +16,7 @@ func (tr *training) agreePrecision(ctx context.Context) error {
 		find := func() error {
 			state, err := experiment.Peek(tr.run.RunOptions())
 			if err != nil {
-				return nil // there is no checkpoint, or opening the run reports the error
+				return nil // there is no checkpoint, or openRun will report the error
 			}
 			before, err = compute.TypesOf(&state)
 			return err

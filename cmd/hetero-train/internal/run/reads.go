@@ -19,13 +19,14 @@ const readGrace = 8 * time.Second
 
 var errReadsEnded = fmt.Errorf("a signal ended the run while it waited for objects: %w", context.Canceled)
 
-// endReads ends the requests for data some time after a signal. Without endReads, failed requests could be retried for
-// minutes. The caller must call release at the end of the run.
+// endReads arranges that a signal ends the requests for data: in the training loop after readGrace, otherwise
+// immediately. Without endReads, failed requests could be retried for minutes. The caller must call release at the end
+// of the run.
 func (tr *training) endReads(ctx context.Context) (release func()) {
 	within, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stored.Within(within)
 	stop := context.AfterFunc(ctx, func() {
-		if tr.looping.Load() { // the run finishes its step
+		if tr.looping.Load() { // give the step time to finish
 			select {
 			case <-time.After(readGrace):
 			case <-within.Done():

@@ -71,7 +71,7 @@ func (tr *training) writeResult(r train.Result, err error) error {
 	return a.Folder.WriteResult(out)
 }
 
-// settleResult writes a result for a run that failed after it had begun and before its first step.
+// settleResult writes the result of a failed run, if the run has begun to train but has no result yet.
 func (tr *training) settleResult(err error) {
 	if err == nil || tr.run.Folder == nil || !tr.run.Folder.Owes() {
 		return
@@ -94,9 +94,10 @@ func newest(a *assembly.Run, r train.Result) string {
 	return r.Checkpoint
 }
 
-// endFinished ends this rank of a run that is already complete. The ranks that print on a terminal, at least one of
-// each machine, have the fault and the exit code of rank 0, so that all machines of a job agree. The launcher of a
-// machine passes on this code; a second failed rank could hide the message of the first one.
+// endFinished ends this rank of a run that is already complete. On each machine, only the ranks that print return the
+// error and the exit code of rank 0: the first rank, and those that the user started by hand. The launcher of each
+// machine then exits with this code. The other ranks return nil, because a second failed rank could hide the message of
+// the first one.
 func (tr *training) endFinished() error {
 	t := tr.rank.Team
 	if t.Leads() {
@@ -109,7 +110,7 @@ func (tr *training) endFinished() error {
 	return t.Finished.Err()
 }
 
-// faultOfFinished returns why a run that is already complete has no weights to read, or nil.
+// faultOfFinished returns an error if the weights of a complete run are lost or cannot be read, otherwise nil.
 func faultOfFinished(folder *experiment.Run) error {
 	var system *checkpoint.IOError
 	switch {
@@ -143,7 +144,7 @@ func printFinished(a *assembly.Run) {
 	fmt.Fprintf(a.Process.Opts.Env.Stdout, "%s\n", hintFinished(a))
 }
 
-// hintFinished returns the setting that ended the run, and how to continue.
+// hintFinished returns a text that names the setting that ended the run, and the ways to continue.
 func hintFinished(a *assembly.Run) string {
 	const afresh = "--resume none starts a new run and renames the folder of the old run"
 	if a.Folder.Lost != nil {
@@ -165,8 +166,8 @@ func hintFinished(a *assembly.Run) string {
 	return fmt.Sprintf("%s ended the run: %s; %s", endedBy(a), longer, afresh)
 }
 
-// endedBy returns the setting that ended the finished run. The data may have changed since, so that an epoch has
-// another number of steps.
+// endedBy returns the setting that ended the finished run. If the data has changed since then, it adds the number of
+// steps of the run, because an epoch may now have another number of steps.
 func endedBy(a *assembly.Run) string {
 	f, t, length := a.Folder.Finished, &a.Process.Cfg.Train, a.Length()
 	switch {

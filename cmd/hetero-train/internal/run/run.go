@@ -43,23 +43,23 @@ type training struct {
 	// state of the checkpoint that rank 0 has loaded; nil for a new run, and on other ranks
 	resume      *checkpoint.State
 	records     *observe.Records       // set on rank 0 only; nil on other ranks
-	timed       *observe.Timed         // likewise
+	timed       *observe.Timed         // set on rank 0 only; nil on other ranks
 	tracing     *observe.Tracing       // nil if the configuration selects no steps
 	balancing   *rebalance.Balancer    // nil in a run of one rank
 	scores      *rebalance.Balancer    // compute scores of all ranks, also in a run of one rank
-	tracking    *observe.Tracking      // nil if the run does not go to MLflow
+	tracking    *observe.Tracking      // nil if tracking.mlflow is empty, and on other ranks
 	exporter    *observe.Exporter      // nil if this rank serves no metrics
-	sender      *notify.Sender         // nil without a receiver of events
+	sender      *notify.Sender         // nil if table [notify] names no receiver, and on other ranks
 	watch       *notify.Watch          // nil if sender is nil
 	folder      atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
-	bucketBytes int64                  // size limit of a gradient bucket that tune chose; 0: that of the configuration
-	lifeline    *supervisor.Lifeline   // reports to the supervisor that this rank is saving
+	bucketBytes int64                  // size limit of gradient buckets that tune chose; 0: that of the configuration
+	lifeline    *supervisor.Lifeline   // tells the supervisor that this rank is saving
 	disk        disk                   // queue of records, and operations on the disk that have not returned
 	uploads     *bucket.Uploader       // nil if checkpoint.upload is empty, and on other ranks
 	resumedFrom string                 // folder of the bucket from which the run resumes; "": none
 	saves       atomic.Int64           // number of SIGUSR1 signals of this process so far
 	late        bool                   // train.max_seconds ended the run
-	looping     atomic.Bool            // true from shortly before the training loop on
+	looping     atomic.Bool            // true since shortly before the training loop
 }
 
 // newTraining returns the training of a rank, without open components.
@@ -90,7 +90,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		return err
 	}
 	log := opts.Log
-	if !cli.Informs(opts.Assignment) { // another rank logs the messages
+	if !cli.Informs(opts.Assignment) { // another rank of this machine logs the messages
 		log = slog.New(slog.DiscardHandler)
 	}
 	tr := newTraining(compute.NewRank(cfg, opts))
@@ -112,11 +112,11 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	for _, s := range tr.stages() {
 		if err := tr.process.Open(ctx, s); err != nil {
 			err = exit.Classify(ctx, beforeLoop(ctx, err))
-			tr.rank.Team.Abort(err) // also after a signal, which the other ranks may not have received
+			tr.rank.Team.Abort(err) // also after a signal, because other ranks may not have received it
 			tr.settleResult(err)
 			tr.reportEnd(err)
 			err = tr.logError(err)
-			if code := exit.Code(err); code == exit.Usage || code == exit.Data { // the other ranks wait for this one
+			if code := exit.Code(err); code == exit.Usage || code == exit.Data { // the other ranks wait
 				tr.rank.Refuse(ctx, err)
 			}
 			return err
@@ -137,13 +137,13 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	tr.settleResult(err)
 	tr.reportEnd(err)
 	if err != nil && (!looped || !errors.As(err, new(exit.Stopped))) {
-		// in the loop, all ranks stop together after a signal
+		// not after a signal in the loop: there, all ranks stop together
 		tr.rank.Team.Abort(err)
 	}
 	return tr.logError(err)
 }
 
-// stages returns what a training opens before its first step, in order.
+// stages returns the stages that a run opens before its first step, in order.
 func (tr *training) stages() []session.Stage {
 	return []session.Stage{
 		{Name: "device", Open: tr.openDevice},
@@ -170,12 +170,12 @@ func (tr *training) openDevice(ctx context.Context) error {
 	return tr.rank.OpenDevice(ctx)
 }
 
-// orphanTime is the time within which a rank ends after its supervisor has ended, unless it has begun its last save. A
-// shorter time leaves slow steps, or a disk that answers late, no time to save.
+// orphanTime is the longest time between the end of the supervisor and the end of a rank that has not begun its last
+// save. With a shorter time, a rank with slow steps or a slow disk cannot save.
 const orphanTime = 2 * time.Minute
 
-// beforeLoop returns the error of a run that fails before the training loop. After a signal, this is the signal,
-// whichever operation it interrupted: the other ranks then know that the run was stopped.
+// beforeLoop returns the error of a run that fails before the training loop. After a signal, it replaces the error of
+// the interrupted operation by the signal, so that the other ranks know that the run was stopped.
 func beforeLoop(ctx context.Context, err error) error {
 	var s exit.Stopped
 	if err != nil && errors.As(context.Cause(ctx), &s) {
@@ -184,7 +184,7 @@ func beforeLoop(ctx context.Context, err error) error {
 	return err
 }
 
-// openTestbed prepares the conditions of the testbed for this rank.
+// openTestbed prepares the testbed for this rank.
 func (tr *training) openTestbed(ctx context.Context) (err error) {
 	tr.run.Lab, err = testbed.Open(ctx, tr.rank)
 	return err
@@ -195,7 +195,7 @@ func (tr *training) openTelemetry(ctx context.Context) error {
 	return tr.rank.OpenTelemetry(ctx, tr.balancing.Quiet)
 }
 
-// logError writes the error of a rank that prints nothing to the log of the rank.
+// logError writes the error of any rank except rank 0 to the log of this rank.
 func (tr *training) logError(err error) error {
 	if err != nil && !tr.rank.Team.Leads() {
 		fmt.Fprintf(tr.process.Opts.LogFile, "%v\n", err)
@@ -203,7 +203,7 @@ func (tr *training) logError(err error) error {
 	return err
 }
 
-// finished reports whether the run is complete. It works on all ranks.
+// finished reports whether the run is complete. All ranks get the same result.
 func (tr *training) finished() bool {
 	if tr.rank.Team != nil {
 		return tr.rank.Team.Finished.Run
@@ -211,9 +211,9 @@ func (tr *training) finished() bool {
 	return tr.run.Folder != nil && tr.run.Folder.Finished != nil
 }
 
-// runsByName replaces the name of a run by its path, in the settings that may be the path of a run. Only rank 0 reads
-// these runs, so other machines need not have them. It follows JoinTeam, which compares the settings that the user
-// wrote. Later code reports a value that is neither a run nor a path.
+// runsByName replaces the name of a run by its path in model.init_from and train.resume. Only rank 0 reads these runs,
+// so other machines need not have them. It must run after JoinTeam, which compares the settings as the user wrote them.
+// Later code reports a value that is neither a run nor a path.
 func (tr *training) runsByName(context.Context) error {
 	if !tr.rank.Team.Leads() {
 		return nil
@@ -265,8 +265,8 @@ func (tr *training) openRun(ctx context.Context) (err error) {
 	return tr.sendFinished(ctx)
 }
 
-// beginRun loads the checkpoint, and then prepares the folder of the run. It follows all checks that could refuse the
-// run, because a command that is refused must not change the records of the run.
+// beginRun loads the checkpoint, and then prepares the folder of the run. It is the last stage, after all checks that
+// could refuse the run, because a refused command must not change the records of the run.
 func (tr *training) beginRun(ctx context.Context) error {
 	if tr.rank.Team.Leads() {
 		if err := tr.run.CheckResume(); err != nil {
@@ -365,8 +365,8 @@ func (tr *training) train(ctx context.Context) error {
 	return err
 }
 
-// openReplica builds the replica and loads the initial weights. It fails if the memory does not suffice, before the
-// folder of the run changes.
+// openReplica builds the replica and loads the initial weights. If the memory does not suffice, it fails before the
+// run's folder changes.
 func (tr *training) openReplica(ctx context.Context) error {
 	if err := tr.run.CheckInit(); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// sendFinished sends rank 0's decision whether the run is complete, and the fault of a complete run, to the other
-// ranks, because only rank 0 has opened the run.
+// sendFinished tells the other ranks whether the run is complete, because only rank 0 has opened the run. For a
+// complete run, it also sends the error of faultOfFinished.
 func (tr *training) sendFinished(ctx context.Context) error {
 	t := tr.rank.Team
 	if t == nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/tuning"
 )
 
-// tune chooses the number of micro-batches and the size of buckets, if the configuration leaves them to the program.
-// The choices of all ranks are equal. Each candidate trains a separate replica, so timing does not change the state of
-// the run.
+// tune chooses the number of micro-batches and the size of gradient buckets, where the configuration leaves the choice
+// to the program. All ranks make the same choice. For each candidate it trains a separate replica, so the state of the
+// run does not change.
 func (tr *training) tune(ctx context.Context) error {
-	tr.run.Data.Cache.Set(0) // candidates read images before the cache has memory; GrantCache gives it
+	tr.run.Data.Cache.Set(0) // the timed candidates read images without the cache; GrantCache later gives it memory
 	o, err := tr.run.ReplicaOptions()
 	if err != nil {
 		return err
@@ -52,27 +52,27 @@ func (tr *training) tune(ctx context.Context) error {
 		return fmt.Errorf("time micro-batches and buckets: %w", err)
 	}
 	t.logChoice("timed")
-	if !resumed { // the number in a checkpoint may not be the fastest number on these machines
+	if !resumed { // the cache must not get a number from a checkpoint, which may not be the fastest on these machines
 		t.keep()
 	}
 	t.apply()
 	return nil
 }
 
-// tuner chooses sizes for a run.
+// tuner chooses the number of micro-batches and the size of buckets for a run.
 type tuner struct {
 	tr             *training
 	log            *slog.Logger
 	peers          *replica.Peers // nil in a run of one rank
-	micro, buckets bool           // the settings that the program chooses
-	key            string         // of the cache
+	micro, buckets bool           // whether the program chooses micro-batches, and buckets
+	key            string         // key of the choice in the cache
 	choice         tuning.Choice
 	gradients      int64 // bytes of all gradients
 	known          bool  // choice comes from a checkpoint or from the cache
 }
 
-// free reports whether the number of micro-batches does not change the result. Batch statistics depend on it, so a
-// model with them keeps one micro-batch.
+// free reports whether the program may choose the number of micro-batches. A model with batch statistics gets one
+// micro-batch, because its result depends on this number.
 func (t *tuner) free(o replica.Options) (bool, error) {
 	name, err := o.BatchStatistics()
 	if err != nil || name == "" {
@@ -85,8 +85,8 @@ func (t *tuner) free(o replica.Options) (bool, error) {
 	return false, nil
 }
 
-// recall looks for the choice of the checkpoint from which the run resumes, then for the choice of an earlier run. Rank
-// 0 sends the result to the other ranks.
+// recall looks for an earlier choice. It prefers the number of micro-batches in the checkpoint from which the run
+// resumes to the cached choice. Rank 0 sends the result to the other ranks.
 func (t *tuner) recall(ctx context.Context) error {
 	found := struct {
 		Known  bool          `json:"known"`
@@ -109,7 +109,7 @@ func (t *tuner) recall(ctx context.Context) error {
 		}
 		state, err := experiment.Peek(t.tr.run.RunOptions())
 		if err != nil || !t.micro {
-			return nil // there is no checkpoint, or opening the run reports the error
+			return nil // there is no checkpoint, or openRun will report the error
 		}
 		if n := assembly.MicroBatchesOf(&state); slices.Contains(t.possible(), n) && n != found.Choice.MicroBatches {
 			found.Known, found.Choice = !t.buckets, tuning.Choice{MicroBatches: n}
@@ -137,8 +137,8 @@ func (t *tuner) ranks() int {
 	return t.peers.Group.Size()
 }
 
-// alsoTimed are the tables and keys on which times, memory or possible numbers of micro-batches depend, in addition to
-// those of the step-time curves.
+// alsoTimed lists tables and keys of the configuration that change the times, the memory or the possible numbers of
+// micro-batches. The settings of the step-time curves (assembly.CurveSetting) are not repeated here.
 var alsoTimed = []string{"augment", "device", "ema", "data.group_by_length", "optimizer.momentum",
 	"train.norms_interval", "train.recompute"}
 
@@ -208,7 +208,7 @@ func (t *tuner) logChoice(how string) {
 	}
 }
 
-// list formats candidates as "1: 95.1 ms, 2: 88.0 ms".
+// list formats timed candidates as "1: 95.1 ms, 2: 88.0 ms".
 func list(timed []tuning.Timed) string {
 	if len(timed) == 0 {
 		return "by the run that it resumes"
@@ -234,7 +234,7 @@ func capName(bytes int64) string {
 	return fmt.Sprintf("buckets of %d MiB", bytes>>20)
 }
 
-// keep caches the choice on rank 0.
+// keep stores the choice in the cache, on rank 0 only.
 func (t *tuner) keep() {
 	if !t.tr.rank.Team.Leads() {
 		return

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// A candidate is timed for about tuningTime, with leastTimed to mostTimed steps; the fastest step counts.
+	// The timing of a candidate takes about tuningTime, with leastTimed to mostTimed steps. The time of the fastest
+	// step is the time of the candidate.
 	tuningTime            = 500 * time.Millisecond
 	leastTimed, mostTimed = 3, 8
 
-	// The first candidate and its rival are timed in turns this many times, after all candidates were timed. With fewer
+	// turns is the number of times that the first candidate and the fastest one are timed again, in turns. With fewer
 	// turns, a disturbance of the machine could determine the choice. Each turn creates and trains two more replicas.
 	turns = 2
 
-	// number of timed candidates for the number of micro-batches; each is at least twice the previous candidate
+	// most candidates for the number of micro-batches; each is at least twice the previous candidate
 	mostMicro = 4
 	noCap     = 1 << 40     // bytes; more than all gradients
 	usualCap  = 5 * 1 << 20 // bytes; size of buckets while numbers of micro-batches are timed
@@ -74,14 +75,14 @@ func (t *tuner) timeBuckets(ctx context.Context) error {
 }
 
 // confirmed returns the index of the candidate to use. If the first candidate is not the fastest one, confirmed times
-// both again in turns, because a disturbance of the machine must not determine the choice. The fastest time of each
-// counts. confirmed adds the times to shown, whose last entries are the entries of times.
+// these two again in turns, because a disturbance of the machine must not determine the choice. It compares the fastest
+// time of each. The last entries of shown correspond to the entries of times; confirmed appends the additional times.
 func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Timed) (int, error) {
 	rival := tuning.Fastest(times, 0)
 	if rival == 0 {
 		return 0, nil
 	}
-	skip := len(*shown) - len(times) // candidates that do not fit
+	skip := len(*shown) - len(times) // the first entries of shown are candidates that do not fit
 	for range turns {
 		for _, i := range []int{0, rival} {
 			earlier := times[i]
@@ -104,7 +105,7 @@ func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Tim
 func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 	var times [][]float64
 	var timed []int
-	var full error // why a smaller number does not fit
+	var full error // the error of the last number that does not fit
 	for _, n := range t.possible() {
 		if len(timed) == mostMicro || len(timed) > 0 && n < 2*timed[len(timed)-1] {
 			continue
@@ -132,9 +133,9 @@ func (t *tuner) timeMicro(ctx context.Context, capBytes int64) error {
 	return err
 }
 
-// doesNotFit reports whether a micro-batch is too large for the memory. The result must be equal on all ranks. All
-// ranks detect shares that exceed the limits of the ranks (divide), but only one rank detects an allocation that fails
-// on this rank.
+// doesNotFit reports whether err means that a micro-batch is too large for the memory. In a run of several ranks it
+// accepts only ErrInfeasible, because all ranks detect this error (divide). Only one rank detects a failed allocation,
+// so the ranks would disagree.
 func (t *tuner) doesNotFit(err error) bool {
 	if t.peers != nil {
 		return errors.Is(err, divide.ErrInfeasible)
@@ -142,8 +143,8 @@ func (t *tuner) doesNotFit(err error) bool {
 	return errors.As(err, new(*replica.MemoryError)) || errors.Is(err, device.ErrOutOfMemory)
 }
 
-// step trains a replica with n micro-batches and buckets of capBytes for some steps. It returns the time of the fastest
-// step without the wait for data, s, by rank.
+// step trains a replica with n micro-batches and buckets of at most capBytes for some steps. It returns the fastest
+// step time of each rank (s), without the wait for data.
 func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64, err error) {
 	c := t.tr.process.Cfg
 	c.Train.SetMicroBatches(n)
@@ -166,7 +167,8 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 			return nil, err
 		}
 		if peers.MaxShare == 0 {
-			// as in the run, a rank with a fixed share may use more than its part of the machine's memory
+			// With fixed shares, MemoryBytes remains 0, as in the run: a rank may use more than its part of the
+			// machine's memory.
 			peers.MemoryBytes = t.tr.rank.MemoryBytes()
 		}
 		o.Peers = &peers
@@ -188,8 +190,8 @@ func (t *tuner) step(ctx context.Context, n int, capBytes int64) (took []float64
 	return t.timeSteps(ctx, model, loader)
 }
 
-// divide returns the fixed shares of the configuration, otherwise equal ones, because the shares of the run are not
-// known yet. limits are the largest shares that fit in the memories of the ranks.
+// divide returns the fixed shares of the configuration. Without fixed shares, it divides the batch equally, because the
+// shares of the run are not known yet. The parameter limits has the largest share that fits in the memory of each rank.
 func (t *tuner) divide(limits []int) ([]int, error) {
 	if len(t.tr.process.Cfg.Balance.FixedShares) == 0 {
 		b := parts.BatchOf(t.tr.process.Cfg)
@@ -206,8 +208,8 @@ func (t *tuner) divide(limits []int) ([]int, error) {
 	return shares, err
 }
 
-// mostSamples returns the largest share for which this rank needs memory: its fixed share, in whole groups of batch
-// normalization. 0 means any share.
+// mostSamples returns the largest share for which this rank needs memory: its fixed share, rounded up to whole groups
+// of batch normalization. Without fixed shares it returns 0, which means any share.
 func (t *tuner) mostSamples() (int, error) {
 	if len(t.tr.process.Cfg.Balance.FixedShares) == 0 {
 		return 0, nil
@@ -220,8 +222,8 @@ func (t *tuner) mostSamples() (int, error) {
 	return max((shares[t.peers.Group.Rank()]+unit-1)/unit, 1) * unit, nil
 }
 
-// timeSteps times steps of a replica. The first step is not timed, because it touches memory for the first time. Its
-// time determines the number of timed steps, which is equal on all ranks.
+// timeSteps times steps of a replica. The first step is not timed, because it touches memory for the first time. The
+// longest first step of all ranks determines the number of timed steps, so that this number is equal on all ranks.
 func (t *tuner) timeSteps(ctx context.Context, model *replica.Replica, loader *data.Loader) ([]float64, error) {
 	one := func() (float64, error) {
 		r, err := model.Step(ctx, loader, replica.StepOptions{Rate: 1e-6})
@@ -249,7 +251,7 @@ func (t *tuner) timeSteps(ctx context.Context, model *replica.Replica, loader *d
 	return t.gather(ctx, least)
 }
 
-// gather returns a number of each rank, by rank.
+// gather exchanges one number of each rank, and returns them by rank.
 func (t *tuner) gather(ctx context.Context, own float64) ([]float64, error) {
 	word, err := json.Marshal(own)
 	if err != nil {

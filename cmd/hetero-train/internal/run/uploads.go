@@ -23,9 +23,9 @@ const (
 	// uploadPatience is the time for which the end of a run waits for the upload of its last checkpoint. A shorter time
 	// loses uploads of large models over slow networks.
 	uploadPatience = 10 * time.Minute
-	// stopPatience replaces uploadPatience after a signal. Most schedulers kill a job 30 s after SIGTERM.
+	// stopPatience replaces uploadPatience after a signal or a failure. Most schedulers kill a job 30 s after SIGTERM.
 	stopPatience = 20 * time.Second
-	// hidePatience is the time for hiding checkpoints in the bucket, after the uploads.
+	// hidePatience is the longest time that hiding checkpoints in the bucket may take, after the uploads.
 	hidePatience = 5 * time.Second
 )
 
@@ -46,8 +46,8 @@ func (tr *training) uploadFolder() (*bucket.Folder, error) {
 	return folder, nil
 }
 
-// openUploads starts the uploads of checkpoints. It refuses a folder with checkpoints of another run, which this run
-// would replace one by one. The caller must call begun when the folder of the run exists.
+// openUploads starts the uploads of checkpoints. It refuses a folder of the bucket with checkpoints of another run,
+// because this run would replace them one by one. The caller must call begun when the run's local folder exists.
 func (tr *training) openUploads(ctx context.Context) (begun func() error, err error) {
 	begun = func() error { return nil }
 	folder, err := tr.uploadFolder()
@@ -69,7 +69,7 @@ func (tr *training) openUploads(ctx context.Context) (begun func() error, err er
 		return begun, exit.With(exit.IO, fmt.Errorf("checkpoint.upload: %w", err))
 	}
 	if tr.resume != nil && tr.resumedFrom == folder.String() {
-		id = owner // it continues the run of this folder
+		id = owner // this run continues the run that owns the folder
 	} else if any && (owner != id || owner == "") {
 		return begun, exit.Usagef("checkpoint.upload: %s has checkpoints of another run: set experiment.name or checkpoint.upload to another name, remove these objects, or resume that run with --resume %s",
 			folder, folder)
@@ -120,12 +120,12 @@ func (tr *training) matchUploads(ctx context.Context, folder *bucket.Folder) err
 	}
 	here, err := os.ReadFile(filepath.Join(from.Path, "MANIFEST"))
 	if err != nil || !any || newest != tr.resume.Step || !bytes.Equal(here, there) {
-		tr.uploads.Saved(from.Path) // the last run ended before the upload
+		tr.uploads.Saved(from.Path) // the earlier process ended before it had uploaded this checkpoint
 	}
 	return nil
 }
 
-// patient returns a context that ends after the time limit, or when the time grace has passed since the end of ctx,
+// patient returns a context that ends after the duration limit, or after the duration grace since the end of ctx,
 // whichever is earlier.
 func patient(ctx context.Context, limit, grace time.Duration) (context.Context, context.CancelFunc) {
 	late, end := context.WithTimeout(context.WithoutCancel(ctx), limit)
@@ -142,7 +142,8 @@ func patient(ctx context.Context, limit, grace time.Duration) (context.Context, 
 	}
 }
 
-// endUploads waits for the upload of the last checkpoint. It adds its error to err, the error of the run.
+// endUploads waits for the upload of the last checkpoint. The parameter err is the error of the run; the result
+// combines it with the error of the upload.
 func (tr *training) endUploads(ctx context.Context, err error) error {
 	if tr.uploads == nil {
 		return err
@@ -153,7 +154,7 @@ func (tr *training) endUploads(ctx context.Context, err error) error {
 		return is
 	})
 	patience := uploadPatience
-	if ctx.Err() != nil || err != nil { // a supervisor, or other ranks, wait for the end of a run that failed
+	if ctx.Err() != nil || err != nil { // a supervisor or other ranks wait for the end of such a run
 		patience = stopPatience
 	}
 	late, end := patient(ctx, patience, stopPatience)
