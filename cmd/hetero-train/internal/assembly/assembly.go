@@ -22,23 +22,23 @@ type Run struct {
 	Process *session.Session // the same as Rank.Process
 	Rank    *compute.Rank
 	Data    *parts.Opened
-	Loading data.Options // options of the training loader, which is opened last because it holds batches in memory
+	Loading data.Options // options of the training loader; it opens last, because it holds batches in memory
 	Replica *replica.Replica
 	Folder  *experiment.Run   // set on the leading rank only; nil on other ranks
 	Learnt  derived           // set on the leading rank only; nil on other ranks
-	print   parts.Fingerprint // of Data; set on the leading rank only
-	// saidRepaired is set after the log states that only unreadable samples were repaired
+	print   parts.Fingerprint // fingerprint of Data; set on the leading rank only
+	// saidRepaired: the log has stated that the data differ only in repaired samples
 	saidRepaired bool
 	Lab          testbed.Testbed
-	Queue        *spool.Queue    // writes the files of the run; nil: they are written immediately
+	Queue        *spool.Queue    // writes the files of the run later; nil: the caller writes them immediately
 	Steps        int64           // number of steps of the whole run; 0 if only train.max_seconds ends the run
 	StepsPer     int64           // number of steps of an epoch
-	Epochs       int             // number of epochs of the whole run; fewer than configured after a fallback
-	weights      []float64       // factors of the loss by class; nil: 1
+	Epochs       int             // number of epochs of the whole run; a fallback data set can reduce it
+	weights      []float64       // factors of the loss by class; nil: 1 for each class
 	ledger       *content.Ledger // nil if all ranks read the same files
-	reading      atomic.Bool     // a read of the data has not returned, so the data must not be closed
-	Agreed       atomic.Int64    // number of checkpoints requested so far by SIGUSR1 on any rank
-	// Unopened states that the data set is not open, so the numbers of its samples are unknown.
+	reading      atomic.Bool     // a read of the data has not returned, so do not close the data
+	Agreed       atomic.Int64    // number of checkpoints that SIGUSR1 has requested so far, on any rank
+	// Unopened: the data set is not open, so its numbers of samples are unknown.
 	Unopened bool
 	Foreign  *Foreign // set if another program computes the steps; nil otherwise
 }
@@ -51,7 +51,7 @@ func New(cfg *config.Config, opts session.Options) *Run {
 // Of returns a run of a rank, without open components.
 func Of(rank *compute.Rank) *Run { return &Run{Process: rank.Process, Rank: rank} }
 
-// Notes returns the conditions that a reader must know to interpret the figures of the run.
+// Notes returns sentences that a reader needs to interpret the numbers of the run.
 func (r *Run) Notes() []string {
 	notes := slices.Clone(r.Lab.Notes)
 	if r.Data.Note != "" {

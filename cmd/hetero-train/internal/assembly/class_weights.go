@@ -15,10 +15,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// balanced is the value of train.class_weights that derives the weights from the numbers of samples.
+// balanced is the value of train.class_weights with which balancedWeights computes the weights.
 const balanced = "balanced"
 
-// weighClasses sets the factors of the loss by class (train.class_weights). It needs the data.
+// weighClasses sets the factor of the loss for each class (train.class_weights). The data set must be open.
 func (r *Run) weighClasses() error {
 	texts, names := r.Process.Cfg.Train.ClassWeights, r.Data.Classes()
 	if len(texts) == 0 {
@@ -43,7 +43,7 @@ func (r *Run) weighClasses() error {
 	} else if r.weights, err = statedWeights(texts, names); err != nil {
 		return err
 	}
-	for len(r.weights) < outputs { // outputs without samples
+	for len(r.weights) < outputs { // outputs that have no class in the data set
 		r.weights = append(r.weights, 1)
 	}
 	r.Process.Opts.LogOf(logs.ComponentData).Info("weights of the classes in the loss (train.class_weights)", "weights",
@@ -51,8 +51,8 @@ func (r *Run) weighClasses() error {
 	return nil
 }
 
-// If a rank computes in f16, weightsFit returns an error for a weight that is infinite in f16. With such a weight,
-// every gradient of the class would be infinite, and every step with this class would be skipped.
+// If a rank computes in f16, weightsFit returns an error for a weight that is infinite in f16. With such a weight, the
+// gradients of the class would be infinite, and the run would skip every step with this class.
 func (r *Run) weightsFit() error {
 	if !r.Rank.ScalesLoss() || len(r.weights) == 0 {
 		return nil
@@ -65,14 +65,14 @@ func (r *Run) weightsFit() error {
 		most)
 }
 
-// balancedWeights returns samples / (classes · samples of the class) for each class. It ignores classes without
-// samples.
+// balancedWeights returns, for each class, (number of samples) / (number of classes · number of samples of this class).
+// A class without samples has the weight 1, and the number of classes does not include it.
 func (r *Run) balancedWeights(classes int) []float64 {
 	counts, total, used := make([]int, classes), 0, 0
 	label := func(i int) int { return r.Data.Train.Label(i) }
 	total, _ = r.Data.Counts()
 	if t := r.Data.Tokens; t != nil {
-		label = data.Unskipped(t.Train).(interface{ Label(i int) int }).Label // labelled texts have labels
+		label = data.Unskipped(t.Train).(interface{ Label(i int) int }).Label // labelled texts implement Label
 	}
 	for i := range total {
 		if counts[label(i)]++; counts[label(i)] == 1 {
@@ -88,7 +88,7 @@ func (r *Run) balancedWeights(classes int) []float64 {
 	return weights
 }
 
-// statedWeights reads NAME=WEIGHT for some of the classes. The other classes have the weight 1.
+// statedWeights parses texts of the form NAME=WEIGHT. Classes without such a text have the weight 1.
 func statedWeights(texts, names []string) ([]float64, error) {
 	weights, given := make([]float64, len(names)), map[string]bool{}
 	for i := range weights {
@@ -121,7 +121,7 @@ func statedWeights(texts, names []string) ([]float64, error) {
 	return weights, nil
 }
 
-// describeWeights lists the weights of the first classes.
+// describeWeights formats the weights of the first few classes.
 func describeWeights(names []string, weights []float64) string {
 	const most = 8
 	var texts []string

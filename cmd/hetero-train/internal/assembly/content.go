@@ -18,13 +18,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// compareData compares the data of the machines, and starts the comparison of the samples that the ranks read while
-// they train. Ranks that read the same files compare nothing.
+// compareData compares the data of the machines before training. It also prepares CompareRead, which compares the
+// samples during training. If all ranks read the same files, it compares nothing.
 func (r *Run) compareData(ctx context.Context) error {
 	if r.Data.Content == nil {
 		return nil
 	}
-	decoder := "" // only these data sets may contain WebP images
+	decoder := "" // "" for data sets that cannot contain WebP images
 	if d := r.Data.Name; r.Data.Tokens == nil && (d == "images" || d == "webdataset" || d == "huggingface") {
 		decoder = webp.InUse().Name
 	}
@@ -74,9 +74,9 @@ func (r *Run) compareData(ctx context.Context) error {
 	return nil
 }
 
-// warnOfDecoders warns if some ranks decode WebP images with libwebp, and others with Go. All versions of libwebp count
-// as equal, and "" stands for a rank without such images. The decoders of JPEG need no comparison: they give the same
-// pixels, and refuse the same images.
+// warnOfDecoders warns if some ranks decode WebP images with libwebp and others with Go. The parameter decoders has the
+// name and version of each rank's decoder. The version has no effect, and "" stands for a rank without WebP images.
+// JPEG decoders need no comparison: all give the same pixels and refuse the same images.
 func warnOfDecoders(log *slog.Logger, decoders []string) {
 	kind := func(name string) string { kind, _, _ := strings.Cut(name, " "); return kind }
 	for rank, name := range decoders {
@@ -89,13 +89,13 @@ func warnOfDecoders(log *slog.Logger, decoders []string) {
 	}
 }
 
-// auditPatience is the time for which the end of a run waits for the audit of the data. The audit takes longer only if
-// the disk of the data does not answer. The process then ends without the audit.
+// auditPatience is the time for which the end of a run waits for the background audit of the data. The audit exceeds
+// this time only if the disk with the data does not answer. The process then ends without the result of the audit.
 const auditPatience = 2 * time.Second
 
-// CompareRead compares the hashes of the samples that the ranks have read so far. All ranks must call it between the
-// same two steps. If whole is true, they exchange all hashes; otherwise some may remain for the next call. It returns
-// nil if all ranks read the same files.
+// CompareRead returns a function that compares the hashes of the samples that the ranks have read so far. It returns
+// nil if there is nothing to compare, for example if all ranks read the same files. All ranks must call the function
+// between the same two steps. If whole is true, they exchange all hashes; otherwise some may remain for the next call.
 func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
 	if r.ledger == nil {
 		return nil
@@ -103,23 +103,25 @@ func (r *Run) CompareRead() func(ctx context.Context, whole bool) error {
 	return func(ctx context.Context, whole bool) error {
 		err := r.ledger.Compare(ctx, whole)
 		if errors.As(err, new(*rendezvous.LostError)) {
-			// the next exchange of gradients reports the lost rank, and rank 0 then saves the last complete step
+			// No error: the next exchange of gradients reports the lost rank, and rank 0 then saves the last complete
+			// step.
 			return nil
 		}
 		return err
 	}
 }
 
-// placeOf identifies the files that a rank reads: by the machine, the file system and the folder of the process, the
-// device and inode of each path, and the settings that name further files.
+// placeOf returns a text that identifies the files that a rank reads. It contains the machine, the root and the working
+// folder of the process, the data paths, and the settings that name further files. Folders and single files are
+// identified by device and inode.
 func placeOf(c *config.Config, host string) string {
 	place := []string{host, inodeOf("/")}   // two containers of a machine have different roots
-	if dir, err := os.Getwd(); err == nil { // relative paths begin there
+	if dir, err := os.Getwd(); err == nil { // base of relative paths
 		place = append(place, inodeOf(dir))
 	}
 	path := c.Data.Path
 	if path == "" {
-		path, _ = parts.CacheDir(c.Data.CacheDir) // opening the data has reported an error
+		path, _ = parts.CacheDir(c.Data.CacheDir) // OpenData has reported an error
 	}
 	place = append(place, inodeOf(path), inodeOf(c.Data.ValPath))
 	for _, s := range c.Settings() {

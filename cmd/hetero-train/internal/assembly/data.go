@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/shares"
 )
 
-// OpenData opens the data set and prepares the options of the training loader. The options determine the number of
-// steps per epoch.
+// OpenData opens the data set, prepares the options of the training loader and computes the number of steps. The
+// options determine the number of steps per epoch.
 func (r *Run) OpenData(ctx context.Context) (err error) {
 	if r.Data, err = parts.OpenData(ctx, r.Process.Cfg, 0, r.Process.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
@@ -75,7 +75,8 @@ func (r *Run) PrepareLoading() {
 		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 }
 
-// checkMetrics refuses metrics of early stopping and of the best evaluation that evaluations do not have.
+// checkMetrics returns an error if the metric for early stopping or for the best checkpoint is not a metric of the
+// task.
 func (r *Run) checkMetrics() error {
 	t, best, have := r.Process.Cfg.Train, r.Process.Cfg.Checkpoint.BestMetric, []string{}
 	for _, m := range r.Report().Choices() {
@@ -92,7 +93,8 @@ func (r *Run) checkMetrics() error {
 	return nil
 }
 
-// CheckModel checks that the network accepts images of the configured size. It runs before the program creates a file.
+// CheckModel checks the options of the replica, for example that the network accepts images of the configured size. It
+// runs before the program creates a file.
 func (r *Run) CheckModel(context.Context) error {
 	o, err := r.ReplicaOptions()
 	if err != nil {
@@ -117,8 +119,9 @@ func (r *Run) CheckModel(context.Context) error {
 	return r.checkLast(o)
 }
 
-// checkLast refuses a smaller last step of which the ranks cannot average BatchNorm's running statistics exactly, and
-// warns of statistics of a single sample.
+// checkLast checks an epoch's last step if it has fewer samples than the others. It returns an error if the ranks could
+// not average BatchNorm's running statistics exactly. It warns if BatchNorm would compute statistics from a single
+// sample.
 func (r *Run) checkLast(o replica.Options) error {
 	part := o.LastBatch % o.MicroBatch()
 	if part == 0 {
@@ -165,8 +168,8 @@ func (r *Run) Evaluating() data.Options {
 	return o
 }
 
-// labelSets returns the labels of images that have several labels each, for all outputs of the model; nil if each image
-// has one class.
+// labelSets returns the labels of a data set with several labels per image, extended to all outputs of the model. It
+// returns nil if each image has one class.
 func (r *Run) labelSets() *data.LabelSets {
 	sets := r.Data.Sets
 	if sets == nil || r.Process.Cfg.Model.NumClasses <= len(sets.Names) {
@@ -190,7 +193,7 @@ func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
 	return l, nil
 }
 
-// ReadShare makes a loader read this rank's share of each batch.
+// ReadShare sets the options of a loader so that it reads only this rank's share of each batch.
 func (r *Run) ReadShare(o *data.Options, owner *shares.Owner) {
 	part := owner.Part()
 	o.Share, o.MaxCount = &part, max(owner.Most(), part.Count, 1)

@@ -19,7 +19,7 @@ func (r *Run) RunOptions() experiment.Options {
 		Length: r.Length(), EarlyStop: EarlyStop(&t), Compare: r.compare}
 }
 
-// EarlyStop describes the settings of early stopping; "" if it is off.
+// EarlyStop formats the settings of early stopping. It returns "" if early stopping is off.
 func EarlyStop(t *config.Train) string {
 	if t.EarlyStopPatience == 0 {
 		return ""

@@ -12,22 +12,22 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// Foreign describes a run whose steps another program computes. Such a run has no replica and no data, so only the
-// settings of Applies have an effect.
+// Foreign describes a foreign run: a run whose steps another program computes. Such a run has no replica and no data,
+// so only the settings for which Applies returns true have an effect.
 type Foreign struct {
 	Script experiment.Script
-	// Setting describes everything on which the time of a step depends, apart from the device: the model, the element
-	// type and the versions of the program.
+	// Setting describes all conditions on which the time of a step depends, except the device: the model, the element
+	// type, the version of the other program, and so on.
 	Setting string
 	Report  task.Report
 
 	TFLOPS, Copy measure.Figure // measured speed of this rank, TFLOP/s and GB/s; 0: not measured
-	Curve        divide.Curve   // measured step times of this rank; nil: none
+	Curve        divide.Curve   // measured step times of this rank; nil: not measured
 
-	notes []string // see Note
+	notes []string // sentences that Note has added
 }
 
-// Note adds a remark about the figures of the run to its results.
+// Note adds a sentence about the numbers of the run to its results.
 func (f *Foreign) Note(text string) { f.notes = append(f.notes, text) }
 
 // foreignKeys are the settings that affect a foreign run. An entry that ends with a dot is the name of a table.
@@ -35,10 +35,10 @@ var foreignKeys = []string{"balance.", "experiment.", "metrics.", "notify.", "pr
 	"train.log_interval", "train.grad_accumulation",
 	"data.batch_size", "data.dataset", "data.workers", "model.name"}
 
-// withoutReplica are settings of the tables in foreignKeys that need a replica.
+// withoutReplica are settings of the tables in foreignKeys that have no effect, because they need a replica.
 var withoutReplica = []string{"experiment.seed", "profile.trace_steps", "profile.trace_step", "profile.histograms"}
 
-// Applies reports whether a setting has an effect on a run whose steps another program computes.
+// Applies reports whether a setting has an effect on a foreign run.
 func Applies(key string) bool {
 	return !slices.Contains(withoutReplica, key) && slices.ContainsFunc(foreignKeys, func(k string) bool {
 		return key == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k)

@@ -20,9 +20,9 @@ import (
 // learntKey is the key of the derived values in a checkpoint.
 const learntKey = "learnt"
 
-// derived maps keys of settings to values that the configuration file does not contain: the type that "auto" selected,
-// the data set that data.fallback selected, the digest of a file. If two runs both have the derived value of a key, the
-// program compares these values instead of the settings.
+// derived maps keys of settings to values that the configuration file does not contain. Examples are the type that
+// "auto" selected, the data set that data.fallback selected, and the digest of a file. If two runs both have a derived
+// value for a key, the program compares these values instead of the settings.
 type derived map[string]string
 
 // Derive computes the derived values of this run. Only the values of rank 0 are used.
@@ -52,7 +52,7 @@ func (r *Run) Derive(ctx context.Context) (derived, error) {
 	return d, nil
 }
 
-// Settings that are paths. Two runs are compared by the contents of the files.
+// Settings that are paths. The comparison of two runs uses the contents of the files instead of the paths.
 const (
 	dataPathKey = "data.path"
 	valPathKey  = "data.val_path"
@@ -62,12 +62,13 @@ const (
 // printKey is the key under which a checkpoint stores the fingerprint of the data.
 const printKey = "data_print"
 
-// The comparison uses the element type that "auto" selected.
+// For this setting, the comparison of two runs uses the element type that "auto" selected.
 const (
 	precisionKey = "train.precision"
 )
 
-// IdentityOf returns the digest of the data on which a checkpoint was trained, or "" if the checkpoint contains none.
+// IdentityOf returns the digest of the data on which a checkpoint was trained, or "" if the checkpoint contains no
+// digest.
 func IdentityOf(state *checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
@@ -77,7 +78,7 @@ func IdentityOf(state *checkpoint.State) string {
 }
 
 // PrintOf returns the fingerprint of the data on which a checkpoint was trained. It is empty if the checkpoint contains
-// none, for example for imported weights.
+// no fingerprint, for example for imported weights.
 func PrintOf(state *checkpoint.State) parts.Fingerprint { return printIn(state.Extra) }
 
 func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {
@@ -87,8 +88,8 @@ func printIn(extra map[string]json.RawMessage) (f parts.Fingerprint) {
 	return f
 }
 
-// totalKey is the key of the number of steps of the whole run, regardless of the setting that limits the run. Derive
-// sets the number only if the learning rate depends on it.
+// totalKey is the key of a derived value: the number of steps of the whole run. This is the key even if another setting
+// limits the run. Derive sets the value only if the learning rate depends on it.
 const totalKey = "train.steps"
 
 // Falls reports whether the learning rate depends on the length of the run.
@@ -107,7 +108,7 @@ func lengthKey(c *config.Config) string {
 	return "train.max_seconds"
 }
 
-// Length returns the setting that ends the run, with its value.
+// Length formats the setting that limits the run, with its value.
 func (r *Run) Length() string {
 	t := r.Process.Cfg.Train
 	switch key := lengthKey(r.Process.Cfg); key {
@@ -123,15 +124,15 @@ func (r *Run) Length() string {
 	}
 }
 
-// initContent returns a digest of the initial weights. The digest is "" if model.init_from is not set. known is false
-// if the file cannot be read. This is not an error, because a resumed run does not need the file. A new run reports the
-// error when it loads the weights.
+// initContent returns a digest of the initial weights. The digest is "" if model.init_from is not set. The result known
+// is false if the file cannot be read. This is not an error, because a resumed run does not need the file. A new run
+// reports the error when it loads the weights.
 func (r *Run) initContent() (content string, known bool) {
 	path := r.Process.Cfg.Model.InitFrom
 	if path == "" {
 		return "", true
 	}
-	f, err := parts.OpenWeights(path, func(error) {}) // loading the weights reports skipped checkpoints
+	f, err := parts.OpenWeights(path, func(error) {}) // InitFrom reports skipped checkpoints
 	if err != nil {
 		return "", false
 	}
@@ -158,22 +159,22 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: derived settings: %w", e.From, err))
 		}
 	} else if r := e.Result; r != nil {
-		// ranks with different types have a precision such as "bf16 (ranks 0, 1), f32 (rank 2)"
+		// the precision of ranks with different types is a list such as "bf16 (ranks 0, 1), f32 (rank 2)"
 		rank0, _, _ := strings.Cut(r.Precision, " ")
 		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
 	return r.changes(old, before, printIn(e.Extra)), nil
 }
 
-// changes compares the settings and the derived values of two runs, key by key. data is the fingerprint of the data of
-// the earlier run.
+// changes compares the settings and the derived values of this run with those of an earlier run, key by key. The
+// parameters old, before and data are the settings, the derived values and the data fingerprint of the earlier run.
 func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint) []experiment.Change {
 	texts := map[string]config.Difference{}
 	for _, d := range config.Diff(old, r.Process.Cfg) {
 		texts[d.Key] = d
 	}
-	// "auto" keeps the type of the checkpoint if the device supports it. Otherwise the device has changed, and the
-	// changed type does not count as a changed setting.
+	// With "auto", a run keeps the type of the checkpoint if the device supports it. Another type then means another
+	// device, which is not a changed setting.
 	adapts := r.Process.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now, detail string) {
@@ -184,7 +185,7 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 				max(r.Process.Opts.Assignment.WorldSize, 1), was)
 		}
 		if !slices.Contains(r.Process.Opts.Allow, key) {
-			shapes := texts[key].Shapes || key == "model.num_classes" // the derived number of outputs
+			shapes := texts[key].Shapes || key == "model.num_classes" // num_classes: the derived number of outputs
 			all = append(all, experiment.Change{Key: key, Old: was, New: now, Detail: detail, Shapes: shapes})
 		}
 	}
@@ -201,7 +202,7 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	for key, now := range r.Learnt {
 		was, known := before[key]
 		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Process.Named() {
-			// a run with its own name may become longer; its learning rate then follows the schedule of the new length
+			// totalKey: a run with its own name may become longer, and then follows the schedule of the new length
 			continue
 		}
 		detail := ""
@@ -238,7 +239,7 @@ func (r *Run) changes(old *config.Config, before derived, data parts.Fingerprint
 	return all
 }
 
-// sayRepaired logs, once, that the data differ only in repaired samples.
+// sayRepaired logs text, once: the data differ from those of the earlier run only in repaired samples.
 func (r *Run) sayRepaired(text string) {
 	if !r.saidRepaired {
 		r.saidRepaired = true
@@ -247,8 +248,8 @@ func (r *Run) sayRepaired(text string) {
 	}
 }
 
-// dataDetails describes how the data differ from the data with the fingerprint previous. ofPath is about the data that
-// data.path determines, ofVal about the data that data.val_path determines. A text is "" if no difference is known.
+// dataDetails describes how the data differ from the data with the fingerprint previous. The result ofPath describes
+// the data from data.path, and ofVal the data from data.val_path. A text is "" if no difference is known.
 func (r *Run) dataDetails(old *config.Config, previous parts.Fingerprint) (ofPath, ofVal string) {
 	train, eval := r.Data.Differences(previous, r.print)
 	if old.Data.ValPath != "" || r.Process.Cfg.Data.ValPath != "" {
@@ -275,7 +276,7 @@ func settingsOrder(c *config.Config) map[string]int {
 	return order
 }
 
-// Allowable checks that each key of --allow exists and affects training results.
+// Allowable returns an error if a key of --allow does not exist or does not affect training results.
 func Allowable(c *config.Config, keys []string) error {
 	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
 		return exit.Usagef("--allow: has no effect with --resume none, which starts a new run")

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// Names of the parts of an account that a training run adds to those of the replica.
+// Names of the parts that a training run adds to the memory account of the replica.
 const (
 	TrainBatches = "training batches"
 	EvalBatches  = "evaluation batches"
@@ -21,7 +21,7 @@ func (r *Run) HostMemory() *replica.Host {
 	if t := r.Rank.Team; h.Limit.Ranks > 1 && t != nil && t.Group != nil {
 		h.Pool = t.Group.Members()[t.Place.Rank].Host + " " + h.Limit.Source
 	}
-	if r.Loading.Samples == nil { // the command has no loaders of a training run
+	if r.Loading.Samples == nil { // the command opens no training loader
 		return h
 	}
 	h.Copies = r.Rank.Team.Leads()
@@ -30,7 +30,7 @@ func (r *Run) HostMemory() *replica.Host {
 	return h
 }
 
-// dataParts returns the memory of the data for a share of a micro-batch.
+// dataParts returns the memory for data if this rank's share of a micro-batch has this number of samples.
 func (r *Run) dataParts(share int) []memory.Part {
 	loaders := []struct {
 		name    string
@@ -48,14 +48,14 @@ func (r *Run) dataParts(share int) []memory.Part {
 		if !r.Unopened {
 			samples = l.options.Samples.Len()
 		}
-		if bytes, err := l.options.MemoryBytes(share, samples); err == nil { // NewLoader returns the error
+		if bytes, err := l.options.MemoryBytes(share, samples); err == nil { // NewLoader will return the error
 			parts = append(parts, memory.Part{Name: l.name, Bytes: bytes})
 		}
 	}
 	return append(parts, memory.Part{Name: ReadAhead, Bytes: r.Data.AheadBytes()})
 }
 
-// GrantCache gives the data set the memory that remains for decoded images.
+// GrantCache lets the data set cache decoded images in the memory that remains for them.
 func (r *Run) GrantCache() {
 	for _, p := range r.Replica.Account().Optional {
 		if p.Name == DataCache {

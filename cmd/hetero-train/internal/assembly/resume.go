@@ -18,7 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// LogOpened logs the actions and warnings of opening the folder of the run.
+// LogOpened logs what happened when the folder of the run was opened: a renamed folder, warnings and skipped
+// checkpoints.
 func (r *Run) LogOpened() {
 	switch changed := r.Folder.Changed; {
 	case r.Folder.MovedTo != "" && changed != nil:
@@ -61,8 +62,9 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 	return &state, nil
 }
 
-// CheckResume returns an error if the run cannot continue from its checkpoint: the optimizer cannot use the state, or
-// the classes have other meanings. Restore detects changes of the model, because it loads the tensors.
+// CheckResume returns an error if the run cannot continue from its checkpoint. Reasons are an optimizer that cannot use
+// the state, and classes or tokens with other meanings. Restore detects changes of the model, because it loads the
+// tensors.
 func (r *Run) CheckResume() error {
 	c := r.Folder.Checkpoint
 	if c == nil {
@@ -77,7 +79,7 @@ func (r *Run) CheckResume() error {
 	}
 	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
-		return nil // Restore warns
+		return nil // Restore will warn
 	}
 	const advice = "--resume none starts a new run and renames the folder of that run"
 	was, now := old.Optimizer, r.Process.Cfg.Optimizer
@@ -99,8 +101,8 @@ func (r *Run) CheckResume() error {
 	return nil
 }
 
-// logSettings logs the settings that changed since the checkpoint. dataChanged reports whether the user allowed a
-// change of the training data.
+// logSettings logs the settings that changed since the checkpoint. The result reports whether the user allowed a change
+// of the data.
 func (r *Run) logSettings(c *checkpoint.Checkpoint) (dataChanged bool) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Process.Opts.Env.Catalog)
 	if err != nil {
@@ -157,7 +159,8 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 // microKey is the key under which a checkpoint stores the number of micro-batches that the program chose.
 const microKey = "micro_batches"
 
-// MicroBatchesOf returns the number of micro-batches that the program chose for the run of a checkpoint, or 0.
+// MicroBatchesOf returns the number of micro-batches that the program chose for the run of a checkpoint. It returns 0
+// if the configuration set this number.
 func MicroBatchesOf(state *checkpoint.State) (n int) {
 	if json.Unmarshal(state.Extra[microKey], &n) != nil || n < 1 {
 		return 0
@@ -165,8 +168,8 @@ func MicroBatchesOf(state *checkpoint.State) (n int) {
 	return n
 }
 
-// totalOf returns the planned number of steps that a checkpoint contains. It returns "" if the learning rate did not
-// depend on this number.
+// totalOf returns the planned number of steps of the run that saved a checkpoint. It returns "" if the learning rate of
+// that run did not depend on this number.
 func (r *Run) totalOf(state checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
@@ -175,8 +178,9 @@ func (r *Run) totalOf(state checkpoint.State) string {
 	return before[totalKey]
 }
 
-// checkData compares the classes of the data. It discards earlier evaluations if the run resumes with other data,
-// because results on different data are not comparable. The caller has already checked that the data may change.
+// checkData compares the classes and the tokenizer of the checkpoint with those of the data. If the run resumes with
+// other data, it discards earlier evaluations, because results on different data are not comparable. [experiment.Open]
+// has already checked that the data may change.
 func (r *Run) checkData(path string, state *checkpoint.State, changed bool) error {
 	before, known, err := parts.TrainedOn(path, state)
 	if err != nil {
@@ -207,7 +211,7 @@ func (r *Run) checkData(path string, state *checkpoint.State, changed bool) erro
 	return nil
 }
 
-// compareTokens compares the tokenizer of a checkpoint with that of the data set.
+// compareTokens compares the tokenizer of a checkpoint with the tokenizer of the data set.
 func (r *Run) compareTokens(before *parts.Trained, path string) (warning string, err error) {
 	if r.Data.Tokens == nil {
 		return "", nil
@@ -219,8 +223,8 @@ func (r *Run) compareTokens(before *parts.Trained, path string) (warning string,
 	return warning, err
 }
 
-// compareClasses compares the names of the classes in a checkpoint with those of the data set. The outputs of the
-// resumed classifier do not change, so classes in another order are an error.
+// compareClasses compares the class names in a checkpoint with those of the data set. Classes in another order are an
+// error, because a resumed classifier keeps the order of its outputs.
 func (r *Run) compareClasses(before *parts.Trained, path string) (warning string, err error) {
 	was, now := before.Classes, r.Data.Classes()
 	if now == nil || slices.Equal(was, now) {

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// classes returns the number of classes of the model.
+// classes returns the number of classes of the model: model.num_classes, or that of the data set if the key is 0.
 func (r *Run) classes() (int, error) {
 	have, want := len(r.Data.Classes()), r.Process.Cfg.Model.NumClasses
 	if want == 0 || r.Data.Tokens != nil && have == 0 {
@@ -80,7 +80,7 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 		Recompute:    recomputes[c.Train.Recompute],
 		Freeze:       nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed:         c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: Peers(c, r.Rank.Team.Joined()),
-		Norms:        c.Train.NormsInterval > 0 && r.Rank.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
+		Norms:        c.Train.NormsInterval > 0 && r.Rank.Team.Leads(), // norms are equal on all ranks
 		ClassWeights: r.weights, Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup,
 			Interval: c.EMA.Interval},
 	}
@@ -93,8 +93,8 @@ func (r *Run) ReplicaOptions() (replica.Options, error) {
 	return o, nil
 }
 
-// Peers returns the options for training with the ranks of a group, without their first shares. It returns nil for a
-// nil group.
+// Peers returns the options for training with the ranks of a group. The caller must add the first shares. Peers returns
+// nil for a nil group.
 func Peers(c *config.Config, group *gradsync.Group) *replica.Peers {
 	if group == nil {
 		return nil
@@ -116,7 +116,7 @@ func OptimizerOptions(c *config.Config) optim.Options {
 	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
 		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1],
 		Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
-	if !c.Optimizer.DecayNormsAndBias { // the library timm also excludes these parameters from weight decay
+	if !c.Optimizer.DecayNormsAndBias { // as in the library timm
 		o.Decays = func(name string, shape tensor.Shape) bool {
 			return len(shape) > 1 && !strings.HasSuffix(name, ".bias")
 		}
@@ -139,9 +139,9 @@ func (r *Run) Schedule() optim.Schedule {
 	return out
 }
 
-// CurveSetting describes the settings on which the time of a step depends, apart from the device and the data. element
-// is the element type in which the rank trains. Step times that were measured with one setting do not apply to another
-// setting.
+// CurveSetting describes the settings on which the time of a step depends, except the device and the data. The
+// parameter element is the element type in which the rank trains. Measured step times are valid only for the setting
+// with which they were measured.
 func CurveSetting(c *config.Config, element string) string {
 	var model []string
 	size := fmt.Sprintf("images of %d pixels", c.Data.ImageSize)

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// JoinTeam performs the rendezvous with the other ranks. It fails if the settings, the data or the programs of the
-// ranks differ.
+// JoinTeam performs the rendezvous with the other ranks. It returns an error if the settings, the data or the programs
+// of the ranks differ.
 func (r *Run) JoinTeam(ctx context.Context) (err error) {
 	if r.Process.Opts.Assignment.WorldSize <= 1 {
 		return nil
@@ -31,13 +31,13 @@ var local = []string{"device.", "data.path", "data.val_path", "data.vocab_file",
 
 // facts returns the values that must be equal on all ranks.
 func (r *Run) facts() []rendezvous.Fact {
-	// first, because it explains other differences
+	// the program is the first fact, because another program explains the other differences
 	facts := []rendezvous.Fact{{Name: "program", Value: version.Source()}}
 	for _, s := range r.Process.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
 			if text, err := strconv.Unquote(value); err == nil {
-				// strings without quotes, because the error message adds quotes
+				// remove the quotes of strings, because the error message adds quotes
 				value = text
 			}
 			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
@@ -59,8 +59,8 @@ func (r *Run) facts() []rendezvous.Fact {
 	}...)
 }
 
-// fingerprint returns ", fingerprint " and the digest of a data set of another module that provides no names of
-// samples, or no content, to compare; otherwise "".
+// fingerprint returns ", fingerprint " and the digest of the data set. It does so only for data sets of other modules
+// that provide no sample names or contents to compare. For all other data sets it returns "".
 func (r *Run) fingerprint() string {
 	digest := ""
 	switch t := r.Data.Tokens; {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// warnOfUnused warns, on rank 0, of settings without effect and of settings with an unexpected effect.
+// warnOfUnused warns, on rank 0, of settings that have no effect, and of settings with an unexpected effect.
 func (r *Run) warnOfUnused() {
 	if r.Process.Opts.Assignment.Rank > 0 {
 		return
@@ -25,7 +25,7 @@ func (r *Run) warnOfUnused() {
 	}
 }
 
-// warnOfLength warns, on rank 0, of spans that are longer than the run, such as a warm-up.
+// warnOfLength warns, on rank 0, of configured periods that are longer than the run, such as a warm-up.
 func (r *Run) warnOfLength() {
 	if r.Process.Opts.Assignment.Rank > 0 || r.Process.Opts.Comparison != nil {
 		return
@@ -36,7 +36,7 @@ func (r *Run) warnOfLength() {
 	}
 }
 
-// actualSettings returns the values that "auto" selects, but only for settings that this rank can determine alone.
+// actualSettings returns the values that "auto" selects. It leaves out settings that this rank cannot determine alone.
 func (r *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
 	kind := r.Rank.Device.Info().Kind
@@ -50,8 +50,8 @@ func (r *Run) actualSettings() map[string]string {
 	return actual
 }
 
-// unusedSettings returns the settings that have no effect, because of other settings or because of the data. In an
-// interleaved comparison, it omits the settings of the configured policy, because the comparison runs several policies.
+// unusedSettings returns the settings that other settings or the data make ineffective. In an interleaved comparison,
+// it leaves out table [balance], because the comparison runs several policies.
 func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Opened, comparison bool) []config.Unused {
 	all := cfg.Unused(actual)
 	if comparison {
@@ -66,7 +66,7 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 	return all
 }
 
-// dataWarnings reports settings whose effect on these data is probably not intended.
+// dataWarnings returns warnings about settings whose effect on these data is probably not intended.
 func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	if missing := untrained(set); len(missing) > 0 {
 		texts = append(texts, "the model cannot learn classes of the evaluation that have no training sample: "+
@@ -86,12 +86,12 @@ func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 // largestSide reads several images that are evenly spaced in the data set, and returns their longest side in pixels. It
 // returns 0 if it can read none of them.
 func largestSide(set data.Dataset) (largest int) {
-	const looks = 8 // number of images; a larger number is more likely to find a rare large image, but delays the start
+	const looks = 8 // number of images; a larger number finds rare large images more often, but delays the start
 	reader, err := set.NewReader()
 	if err != nil {
 		return 0
 	}
-	defer reader.Close() // the error of closing a file that was only read does not matter
+	defer reader.Close() // no error: the file was only read
 	for i := range min(looks, set.Len()) {
 		var img data.Image
 		if reader.Read(i*(set.Len()-1)/max(looks-1, 1), nil, &img) == nil {
@@ -101,7 +101,7 @@ func largestSide(set data.Dataset) (largest int) {
 	return largest
 }
 
-// unusedOfText returns the settings that the user set for text and that the data set or the model does not use.
+// unusedOfText returns the settings that the user has set but that the text data set or the model does not use.
 func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	none := func(why string, keys ...string) {
 		for _, key := range keys {
@@ -120,7 +120,7 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	if !labelled {
 		none(classless, "train.label_smoothing")
 	}
-	if !labelled && masks { // other models of text never have classes
+	if !labelled && masks { // models of the next token ignore these keys anyway
 		none(classless, "model.init_head", "model.num_classes")
 	}
 	if !labelled && !masks {
@@ -140,7 +140,7 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	return all
 }
 
-// untrained returns the names of the classes of images that only the evaluation data contain.
+// untrained returns the image classes that have evaluation samples but no training samples.
 func untrained(set *parts.Opened) (missing []string) {
 	if set.Tokens != nil || set.Eval == nil || set.Splits.Same {
 		return nil

@@ -13,13 +13,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// loadsWeights reports whether this rank loads initial weights.
+// loadsWeights reports whether this rank loads initial weights from a file. Only rank 0 of a run that does not resume
+// does so.
 func (r *Run) loadsWeights() bool {
 	return r.Process.Cfg.Model.InitFrom != "" && r.Rank.Team.Leads() && r.Folder.Checkpoint == nil
 }
 
-// CheckInit compares the sizes in the config.json of model.init_from, if there is one, with the configured model. It
-// needs the data, but no replica, so that a run with wrong sizes ends before it builds a large model.
+// CheckInit compares the configured text model with the config.json of model.init_from, if there is one. It needs the
+// data but no replica, so that a run with wrong sizes ends before it builds a large model.
 func (r *Run) CheckInit() error {
 	m, tokens := r.Process.Cfg.Model, r.Data.Tokens
 	if tokens == nil || !r.loadsWeights() {
@@ -27,7 +28,7 @@ func (r *Run) CheckInit() error {
 	}
 	file, ok, err := parts.TransformersFile(m.InitFrom)
 	if !ok || err != nil {
-		return err // InitFrom loads other files, and compares the tensors
+		return err // for a file without config.json, InitFrom compares the tensors
 	}
 	settings, err := parts.TransformersSettings(file)
 	if err == nil {
@@ -44,7 +45,7 @@ func (r *Run) CheckInit() error {
 	return nil
 }
 
-// InitFrom loads the initial weights. Before the first step, rank 0 sends its weights to the other ranks.
+// InitFrom loads the initial weights on rank 0. Before the first step, rank 0 sends its weights to the other ranks.
 func (r *Run) InitFrom() error {
 	m := r.Process.Cfg.Model
 	if !r.loadsWeights() {
@@ -75,7 +76,7 @@ func (r *Run) InitFrom() error {
 			r.Process.Opts.LogOf(logs.ComponentCheckpoint).Warn("model.init_from: " + warning)
 		}
 	}
-	// Only the name of the classifier is used, so the number of classes has no effect.
+	// Only own.Head is used, the name of the classifier, so the number of classes (1) has no effect.
 	var own parts.Network
 	if r.Data.Tokens == nil {
 		own, err = parts.DescribeNetwork(&m, 1, r.Process.Cfg.Data.ImageSize)
@@ -124,8 +125,9 @@ func (r *Run) InitFrom() error {
 	return nil
 }
 
-// warnOfMeaning warns of a classifier whose outputs meant something else when it was trained: the class of an image, or
-// whether an image has a label. fresh are the tensors that the file did not give.
+// warnOfMeaning warns if the classifier was trained with one class per image and the data set has several labels per
+// image, or the reverse. Its outputs then have another meaning. The parameter fresh names the tensors that the file did
+// not provide.
 func (r *Run) warnOfMeaning(about *parts.Trained, path, head string, fresh []string) {
 	was, is := about.MultiLabel, r.Data.Sets != nil
 	if r.Data.Tokens != nil || about.Name == "" || was == is {
@@ -140,8 +142,8 @@ func (r *Run) warnOfMeaning(about *parts.Trained, path, head string, fresh []str
 		", and the data set has "+texts[is]+": "+what, "file", path)
 }
 
-// byNumber returns why the classes of a file and of the data set cannot be compared by name. names are those of the
-// file.
+// byNumber returns the reason why the classes of a file and of the data set cannot be compared by name. The parameter
+// names has the class names in the file.
 func byNumber(names []string) string {
 	if weights.Named(names) {
 		return "the labels of the data set are numbers, so they cannot be compared with the names of the classes in the file"

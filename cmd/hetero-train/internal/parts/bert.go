@@ -16,7 +16,7 @@ func bertModel(name, size string) LanguageModel {
 		func() LanguageOptions { return &bertOptions{size: bert.Family[name]} }, bertRecipe.defaults(true)}
 }
 
-// bertOptions are the keys of the BERT family. A key with value 0 selects the size of the published model.
+// bertOptions are the keys of table [model] for the BERT family. A size of 0 selects the size of the published model.
 type bertOptions struct {
 	size bert.Size
 
@@ -45,8 +45,8 @@ func (o *bertOptions) Keys() []config.Key {
 // pairs implements [maskedModel].
 func (o *bertOptions) pairs() bool { return o.NextSentence }
 
-// sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
-// tokens in a sample.
+// sizes returns the sizes of the network. The parameter vocabulary is the number of token types in the data, and length
+// is the number of tokens in a sample.
 func (o *bertOptions) sizes(vocabulary, length int) bert.Size {
 	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length),
 		Segments: o.segments(), Layers: cmp.Or(o.Layers, o.size.Layers),
@@ -82,7 +82,7 @@ func (o *bertOptions) Settings(vocabulary, positions int) weights.Settings {
 func (o *bertOptions) Adopt(settings weights.Settings) {
 	s, ok := settings.(*weights.BERTSettings)
 	if !ok {
-		return // CompareSettings reports that config.json describes another kind of model
+		return // another kind of model, which CompareSettings reports
 	}
 	o.adopt(transformerSizes{Layers: s.NumHiddenLayers, Heads: s.NumAttentionHeads, Channels: s.HiddenSize,
 		Vocabulary: s.VocabSize, Positions: s.MaxPositionEmbeddings,
@@ -119,7 +119,7 @@ func (o *bertOptions) options() bert.Options {
 	return bert.Options{HiddenDropout: o.Dropout, AttentionDropout: o.Dropout}
 }
 
-// segments returns the number of kinds of segments.
+// segments returns the number of rows of the segment table.
 func (o *bertOptions) segments() int { return cmp.Or(o.Segments, o.size.Segments) }
 
 // checkPairs implements textClassifier.
@@ -130,8 +130,8 @@ func (o *bertOptions) checkPairs() error {
 	return nil
 }
 
-// transformerSizes are the keys that all transformer models have. The zero value of a key selects the value of the
-// published model or of the data.
+// transformerSizes are the keys that all transformer models have. If a key has its zero value, the value comes from the
+// published model or from the data.
 type transformerSizes struct {
 	Layers, Heads, Channels int
 	Vocabulary, Positions   int
@@ -140,7 +140,7 @@ type transformerSizes struct {
 	NormEps                 float64
 }
 
-// keys returns the keys. activation is the function of the published model.
+// keys returns the keys. The parameter activation names the activation function of the published model.
 func (t *transformerSizes) keys(activation string) []config.Key {
 	return []config.Key{
 		config.Int(&t.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
@@ -163,7 +163,7 @@ func (t *transformerSizes) keys(activation string) []config.Key {
 	}
 }
 
-// adopt sets each unset key to its value in given.
+// adopt sets each unset key to the value of this key in given.
 func (t *transformerSizes) adopt(given transformerSizes) {
 	for own, value := range map[*int]int{&t.Layers: given.Layers, &t.Heads: given.Heads, &t.Channels: given.Channels,
 		&t.Vocabulary: given.Vocabulary,
@@ -171,14 +171,14 @@ func (t *transformerSizes) adopt(given transformerSizes) {
 		*own = cmp.Or(*own, value)
 	}
 	t.NormEps = cmp.Or(t.NormEps, given.NormEps)
-	// The comparison of the settings reports unsupported activations.
+	// CompareSettings reports unsupported activations.
 	if slices.Contains(models.Activations(), given.Activation) {
 		t.Activation = cmp.Or(t.Activation, given.Activation)
 	}
 }
 
-// checkSizes returns an error if the sizes of a model are inconsistent or too small for the data. vocabulary is the
-// number of token types in the data, length the number of tokens in a sample.
+// checkSizes returns an error if the sizes of a model are inconsistent or too small for the data. The parameter
+// vocabulary is the number of token types in the data, and length is the number of tokens in a sample.
 func checkSizes(channels, heads, tokens, positions, vocabulary, length int) error {
 	switch {
 	case channels%heads != 0:

@@ -65,7 +65,7 @@ var BuiltinCatalog = func() config.Catalog {
 	return c
 }()
 
-// photos are the traits of data sets that contain photographs of any size.
+// photos are the traits of data sets of photographs with any number of pixels.
 var photos = config.DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}
 
 func resnetModel(name, size string) Model {
@@ -87,7 +87,7 @@ func builtinPolicies() []Part {
 	return list
 }
 
-// balancerPolicy is a policy of package policies. Such a policy uses only keys of [balance] that all policies share.
+// balancerPolicy is a policy of package policies. Such a policy has no keys of its own in table [balance].
 type balancerPolicy struct {
 	NoKeys
 	name string
@@ -107,7 +107,7 @@ func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
 	return makers[slices.IndexFunc(makers, func(m balancer.Maker) bool { return m.Name == p.name })].New(o)
 }
 
-// simpleCNNOptions are the keys of simple_cnn.
+// simpleCNNOptions are the keys of table [model] for simple_cnn.
 type simpleCNNOptions struct {
 	Channels []int // output channels of each block
 	Dropout  float64
@@ -129,7 +129,7 @@ func (o *simpleCNNOptions) Build() models.Classifier {
 	return simplecnn.Build(simplecnn.Options{Channels: o.Channels, Dropout: o.Dropout})
 }
 
-// resnetOptions are the keys of the ResNet family.
+// resnetOptions are the keys of table [model] for the ResNet family.
 type resnetOptions struct {
 	depth resnet.Depth
 

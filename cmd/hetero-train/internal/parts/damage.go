@@ -11,13 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// skipAdvice states what the user can do about damaged data.
+// skipAdvice is the advice for damaged data if data.corrupt is not "skip".
 const skipAdvice = "repair or delete it, or set data.corrupt = \"skip\"; if a resumed run reports that the data have changed, add --allow data.path"
 
-// repairAdvice is the advice if damaged data are already left out, but a fault ends the run nevertheless.
+// repairAdvice is the advice if data.corrupt is "skip", but damaged data still end the run.
 const repairAdvice = "data.corrupt is \"skip\", but too little of the data can be used: repair the data"
 
-// adviseDamage adds the advice to the fault of a damaged file.
+// adviseDamage adds one of these two texts to the fault of a damaged file, if the fault has no advice yet.
 func adviseDamage(d *config.Data, f *data.Fault) {
 	switch {
 	case !f.Damaged || f.Advice != "":
@@ -28,7 +28,7 @@ func adviseDamage(d *config.Data, f *data.Fault) {
 	}
 }
 
-// AdviseDamage adds the advice to the error of a sample that cannot be read. It returns other errors unchanged.
+// AdviseDamage adds skipAdvice to the error of a sample that cannot be read. It returns other errors unchanged.
 func AdviseDamage(d *config.Data, err error) error {
 	var f *data.Fault
 	if d.Corrupt == "skip" || !errors.As(err, &f) ||
@@ -38,12 +38,12 @@ func AdviseDamage(d *config.Data, err error) error {
 	return fmt.Errorf("%w; %s", err, skipAdvice)
 }
 
-// sayReplaced returns a function that logs unreadable samples.
+// sayReplaced returns a function that logs the fault of an unreadable sample.
 func sayReplaced(log *slog.Logger) func(*data.Fault) {
 	return func(f *data.Fault) { log.Warn("an unreadable sample was replaced", "error", f) }
 }
 
-// LeftOut returns the damaged parts of the data that were left out.
+// LeftOut returns the damaged parts of the data that this run leaves out.
 func (o *Opened) LeftOut() []data.LeftOut {
 	if o.Tokens != nil {
 		return o.Tokens.LeftOut
@@ -51,10 +51,10 @@ func (o *Opened) LeftOut() []data.LeftOut {
 	return o.Splits.LeftOut
 }
 
-// mostShown is the number of damaged parts that are named.
+// mostShown is the maximum number of damaged parts that a list names.
 const mostShown = 10
 
-// LeftOutNotes describes the damaged parts of the data that were left out.
+// LeftOutNotes returns sentences that describe the parts in LeftOut.
 func (o *Opened) LeftOutNotes() (notes []string) {
 	left := o.LeftOut()
 	for i, l := range left {
@@ -74,15 +74,15 @@ func (o *Opened) LeftOutNotes() (notes []string) {
 	return notes
 }
 
-// lostFiles is the largest permitted fraction of files from which damage removes samples. One damaged file is always
-// permitted.
+// lostFiles is the largest permitted fraction of damaged files, from which the run leaves out samples. One damaged file
+// is always permitted.
 const lostFiles = 0.1
 
-// checkLeftOut logs the parts that were left out. It returns an error for more single samples than data.corrupt_limit,
-// and for more files than lostFiles permits.
+// checkLeftOut logs the parts in LeftOut. It returns an error if these are more single samples than data.corrupt_limit,
+// or parts of more files than lostFiles permits.
 func (o *Opened) checkLeftOut(cfg *config.Config, log *slog.Logger) error {
 	samples := 0
-	lost := map[string]bool{} // files
+	lost := map[string]bool{} // paths of the damaged files
 	for _, l := range o.LeftOut() {
 		if l.Whole || l.Rest {
 			lost[l.Path] = true

@@ -21,28 +21,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/webp"
 )
 
-// Opened is an open data set with the properties that a reader of the results needs.
+// Opened is an open data set, with the properties that explain the results of a run.
 type Opened struct {
 	data.Splits
-	Tokens *TokenSplits // text data; nil for images, which are in Splits
+	Tokens *TokenSplits // text data; nil for images: Splits contains them
 
 	Name string // name of the data set that the run trains on: after a fallback, the fallback data set
 	Note string // reason for the fallback; "" without a fallback
 
 	Cache  data.Budget // memory for decoded images
-	cached int64       // largest memory that the caches use, bytes; 0: no caches
+	cached int64       // maximum memory of the caches, bytes; 0: no caches
 	ahead  int64       // memory for encoded samples that are fetched or decompressed before their use, bytes
 
-	stored  data.Splits  // Splits without caches and replacements
-	Content data.Content // stored data, which machines compare; nil if the settings alone determine the data
-	Watch   data.Watch   // receives the hashes of the units of Content that this process reads
+	stored  data.Splits  // the data set without caches, and without replacement of unreadable samples
+	Content data.Content // stored data, which the machines compare; nil if the settings alone determine the data
+	Watch   data.Watch   // receives the hashes of the parts of Content that this process reads
 }
 
-// OpenData opens the configured data set. If a download fails and data.fallback is set, it opens the data set of
-// data.fallback. Damaged data and missing paths are errors and cause no fallback.
+// OpenData opens the configured data set. If a download fails and data.fallback is set, it opens the data set that
+// data.fallback names. Damaged data and missing paths are errors and cause no fallback.
 //
-// limit is the maximum number of unreadable samples that this process replaces; 0 means no limit. Training itself
-// counts the unreadable samples of completed steps over all ranks.
+// The parameter limit is the maximum number of unreadable samples that this process replaces; 0 means no limit.
+// Training has a separate limit, which counts the unreadable samples of completed steps over all ranks.
 func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
 	if cfg.Data.Samples == config.Tokens {
 		return openTokens(ctx, cfg, limit, log)
@@ -68,7 +68,8 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	return out, nil
 }
 
-// Unread returns a data set that is not opened, for commands that read no samples. splits describes it.
+// Unread returns a data set without opening it, for commands that read no samples. The parameter splits describes the
+// data set.
 func Unread(cfg *config.Config, splits data.Splits) *Opened {
 	o := &Opened{Name: cfg.Data.Dataset, Splits: splits}
 	o.accountFor(&cfg.Data)
@@ -76,7 +77,7 @@ func Unread(cfg *config.Config, splits data.Splits) *Opened {
 	return o
 }
 
-// accountFor determines the memory that the data set uses while it is read.
+// accountFor computes the memory that reading the data set needs (cached, ahead).
 func (o *Opened) accountFor(d *config.Data) {
 	size := 0
 	switch o.Name {
@@ -107,8 +108,8 @@ func (o *Opened) CachedBytes() int64 { return o.cached }
 // AheadBytes returns the memory of encoded samples that are fetched or decompressed before their use.
 func (o *Opened) AheadBytes() int64 { return o.ahead }
 
-// OpenStored opens the configured subset of the data set without caches. Each read accesses the stored file and returns
-// the error of that file.
+// OpenStored opens the configured subset of the data set, without caches. Each read accesses the stored file, and
+// returns its error if the file is damaged.
 func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
 	if err := webp.CheckVariable(); err != nil {
 		return nil, exit.With(exit.Usage, err)
@@ -148,7 +149,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	return out, nil
 }
 
-// keyOfMissing returns the key that names the missing file of err: data.path or data.val_path.
+// keyOfMissing returns the key whose path contains the missing file in err: data.path or data.val_path.
 func keyOfMissing(d config.Data, err error) string {
 	var missing *fs.PathError
 	if d.ValPath == "" || !errors.As(err, &missing) {
@@ -162,8 +163,8 @@ func keyOfMissing(d config.Data, err error) string {
 	return "data.path"
 }
 
-// checkSubset returns an error if the data set has no subset of some classes: if data.max_classes exceeds the number of
-// its classes, or if its images have several labels each.
+// checkSubset returns an error if the configured subset of the classes does not exist. This is so if data.max_classes
+// exceeds the number of classes, or if the images have several labels each.
 func checkSubset(d config.Data, splits data.Splits) error {
 	for key, limit := range map[string]int{"max_classes": d.MaxClasses, "samples_per_class": d.SamplesPerClass} {
 		if limit > 0 && splits.Sets != nil {
@@ -192,7 +193,7 @@ func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logge
 	d := cfg.Data
 	classes := d.NumClasses
 	if known, ok := d.Options.(counted); ok && classes == 0 {
-		// a fallback has as many classes as the data set that it replaces
+		// as a fallback, use the number of classes of the data set that this one replaces
 		classes = known.classes()
 	}
 	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples,
@@ -222,7 +223,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
 	if missing && d.Download == "auto" && d.Fallback != "" {
-		// logged before the download, because a download can take minutes to fail
+		// Log before the download, because a download can take minutes to fail.
 		log.Info(
 			fmt.Sprintf("%s is not in the cache; the program downloads it now, and trains on %s if the download fails",
 				name, d.Fallback), "url", s.variant.URL, "cache", cache)
@@ -281,8 +282,8 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 
-// shardClassNames returns the names of numeric labels. The list comes from the configuration, otherwise from a file
-// next to the shards.
+// shardClassNames returns the class names of numeric labels. The names come from the file data.class_names, otherwise
+// from a file next to the shards, whose path is found.
 func shardClassNames(d config.Data) (names []string, found string, err error) {
 	file := d.ClassNames
 	if file == "" && stored.Remote(d.Path) {
@@ -306,8 +307,8 @@ func DecodeOptions(d config.Data) images.DecodeOptions {
 	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
 }
 
-// evalSamples returns the number of synthetic evaluation samples, a fifth of the training samples. It returns 0, which
-// selects the default, if train is 0.
+// evalSamples returns the number of synthetic evaluation samples for a number of training samples: a fifth. If train is
+// 0, it returns 0, which selects the default.
 func evalSamples(train int) int {
 	if train == 0 {
 		return 0
@@ -343,7 +344,7 @@ func UserCache(name string) (string, error) {
 	return filepath.Join(dir, "hetero-train", name), nil
 }
 
-// ProgressLog returns a function that logs a transfer after each tenth of its bytes.
+// ProgressLog returns a function that logs the progress of a transfer, after each tenth of the bytes.
 func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
 	last := int64(-1)
 	return func(done, total int64) {
@@ -384,8 +385,8 @@ func Transforms(d config.Data) (train, eval data.Transform) {
 	return train, eval
 }
 
-// UsualNormalization returns the normalization of the data set called name. The program uses it for checkpoints that do
-// not contain a normalization.
+// UsualNormalization returns the normalization for a checkpoint that contains none but was trained on the data set
+// name.
 func UsualNormalization(catalog config.Catalog, name string) data.Normalization {
 	if set, ok := catalog.DataSetOptions(name).(normalized); ok {
 		return set.normalization()

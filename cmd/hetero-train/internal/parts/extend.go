@@ -15,7 +15,7 @@ import (
 )
 
 // Part is a component that a configuration selects by name: a [Model], a [LanguageModel], a [DataSet], a [TokenData] or
-// a [Policy]. Built-in components and the components that a caller passes to [Main] have the same abilities.
+// a [Policy]. Built-in components have no abilities that the components that a caller passes to [Main] lack.
 type Part interface{ addTo(*config.Catalog) error }
 
 // Model is a network that configurations select with model.name.
@@ -42,21 +42,21 @@ type DataSet struct {
 }
 
 // DataSetOptions are the keys of table [data] that only one data set has. The program sets the keys and then calls Open
-// on each rank. Open reports an error in the data as a *[data.Fault]; the program then ends with exit code 3.
+// on each rank. Open must report an error in the data as a *[data.Fault]; the program then ends with exit code 3.
 type DataSetOptions interface {
 	config.Options
 	Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error)
 }
 
-// normalized is implemented by the options of data sets whose images have another normalization than ImageNet's. The
-// program uses this normalization for checkpoints that do not contain one.
+// normalized is implemented by the options of data sets whose normalization differs from that of ImageNet. The program
+// uses this normalization for checkpoints that do not contain a normalization.
 type normalized interface{ normalization() data.Normalization }
 
 // counted is implemented by the options of data sets with a fixed number of classes.
 type counted interface{ classes() int }
 
-// KnownClasses returns the number of classes of the configured data set. known is false if the number is unknown until
-// the data set is open.
+// KnownClasses returns the number of classes of the configured data set. The result known is false if only the open
+// data set can tell this number.
 func KnownClasses(cfg *config.Config) (n int, known bool) {
 	set, ok := cfg.Data.Options.(counted)
 	if !ok {
@@ -73,13 +73,13 @@ type Policy struct {
 }
 
 // PolicyOptions are the keys of table [balance] that only one policy has. The program sets the keys and then calls New
-// on each rank. The [balancer.Options] are valid.
+// on each rank. The program checks the [balancer.Options] before the call.
 type PolicyOptions interface {
 	config.Options
 	New(balancer.Options) (balancer.Policy, error)
 }
 
-// NoKeys is embedded in the options of a component without its own keys.
+// NoKeys is the empty set of options. A component without keys of its own embeds it in its options.
 type NoKeys struct{}
 
 // Keys implements [config.Options].
@@ -107,8 +107,8 @@ func addKind[O config.Options](list *[]config.Kind, what string, kind config.Kin
 	return nil
 }
 
-// CatalogOf returns the catalog of the given components. Each entry creates its options with the function New of the
-// component. The type assertions of BuildLanguage and similar functions therefore hold.
+// CatalogOf returns the catalog of the given components. Each entry creates its options with the function New of its
+// component. Therefore, the type assertions in BuildLanguage and similar functions cannot fail.
 func CatalogOf(parts []Part) (config.Catalog, error) {
 	var c config.Catalog
 	var errs []error
@@ -131,8 +131,8 @@ func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data
 	return o.Open(ctx, cfg, log)
 }
 
-// PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the keys
-// that belong to name have their defaults.
+// PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the own
+// keys of the policy name have their defaults.
 func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balancer.Maker, error) {
 	own := b.Options
 	if name != b.Policy {

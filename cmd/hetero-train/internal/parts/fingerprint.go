@@ -18,18 +18,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// identitySamples is the number of samples of each part that a fingerprint covers. A part with fewer samples is read as
-// a whole. With a larger number, the start of a run takes longer; with a smaller number, a change of the data is more
-// likely to remain undetected. Reading 256 samples takes well under a second from a local disk.
+// identitySamples is the number of samples that a fingerprint covers in each part of the data. It covers all samples of
+// a smaller part. A larger number delays the start of a run. A smaller number lets more changes of the data remain
+// undetected. Reading 256 samples takes well under a second from a local disk.
 const identitySamples = 256
 
-// Fingerprint describes the content of a data set. Checkpoints contain it, so that a later process can state what
-// differs.
+// Fingerprint describes the content of a data set. Checkpoints contain it, so that a later process can describe how the
+// data have changed.
 type Fingerprint struct {
-	Digest string     `json:"-"` // of both parts; "" if the settings alone determine the data
+	Digest string     `json:"-"` // digest of both parts; "" if the settings alone determine the data
 	Train  *PartPrint `json:"train,omitempty"`
 	Eval   *PartPrint `json:"eval,omitempty"` // nil without an evaluation part
-	// LeftOut names up to mostShown damaged parts that were left out.
+	// LeftOut has the paths of up to mostShown damaged parts that the run left out.
 	LeftOut []string `json:"left_out,omitempty"`
 }
 
@@ -37,15 +37,15 @@ type Fingerprint struct {
 type PartPrint struct {
 	Unit  string `json:"unit"`  // "samples" or "tokens"
 	Units int64  `json:"units"` // number of samples or tokens
-	Rest  string `json:"rest"`  // digest of what is compared in addition to Sums, for example of labels
-	// Sums are hashes (data.SumOf) of the content of up to identitySamples evenly spaced samples, of 8 bytes each. 0 is
-	// the hash of a sample that cannot be read. Parts of tokens have none.
+	Rest  string `json:"rest"`  // digest of the content that Sums does not cover, for example of the labels
+	// Sums are the hashes (data.SumOf, 8 bytes each) of up to identitySamples evenly spaced samples. The hash of a
+	// sample that cannot be read is 0. Parts of tokens have no Sums.
 	Sums []byte `json:"sums,omitempty"`
 	// Bad are the positions in Sums of the samples that cannot be decoded, in ascending order.
 	Bad []int `json:"unreadable,omitempty"`
 }
 
-// Known returns the hashes in Sums without those of unreadable samples.
+// Known returns the hashes in Sums, without those of samples that cannot be read.
 func (p *PartPrint) Known() map[uint64]bool {
 	known := map[uint64]bool{}
 	for k := range p.count() {
@@ -60,7 +60,7 @@ func (p *PartPrint) count() int { return len(p.Sums) / 8 }
 
 func (p *PartPrint) sum(k int) uint64 { return binary.LittleEndian.Uint64(p.Sums[8*k:]) }
 
-// bad reports whether sample k of Sums could not be read or decoded.
+// bad reports whether the sample of the k-th hash could not be read or decoded.
 func (p *PartPrint) bad(k int) bool {
 	_, found := slices.BinarySearch(p.Bad, k)
 	return found || p.sum(k) == 0
@@ -78,7 +78,8 @@ func (p *PartPrint) String() string {
 	return digest(h.Sum(nil))
 }
 
-// sampleAt returns the k-th of n evenly spaced samples of a part.
+// sampleAt returns the index of the k-th of n evenly spaced samples. The parameter samples is the number of samples in
+// the part.
 func sampleAt(k, n int, samples int64) int { return int(int64(k) * samples / int64(n)) }
 
 // Print returns the fingerprint of the data. It reads up to identitySamples samples of each part.
@@ -114,8 +115,8 @@ func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
 	return f, nil
 }
 
-// printPart adds the class names, the labels of all samples, and the content of up to identitySamples evenly spaced
-// samples to the digest of the data set, and returns the print of the part.
+// printPart returns the fingerprint of a part. It also writes to h, the digest of the data set: the class names, the
+// labels of all samples, and the content of up to identitySamples evenly spaced samples.
 func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, error) {
 	p, rest := &PartPrint{Unit: "samples", Units: int64(d.Len())}, sha256.New()
 	both := io.MultiWriter(h, rest)
@@ -146,22 +147,22 @@ func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, er
 	return p, err
 }
 
-// smallest makes decoders return the smallest image that they can decode fast.
+// smallest is a data.Sizer with which decoders decode the smallest version of an image that they can decode fast.
 type smallest struct{}
 
 // MinSize implements data.Sizer.
 func (smallest) MinSize(int, int) (width, height int) { return 1, 1 }
 
-// seen is what readSamples has read of a sample.
+// seen is the result of reading a sample.
 type seen struct {
-	contents []byte // stored bytes, otherwise pixels, of the Reader; nil: unreadable
-	faulty   bool   // it cannot be decoded
-	err      error  // a lack of resources, or a failed request: another read might succeed
+	contents []byte // stored bytes if the Reader provides them, otherwise pixels; nil: unreadable
+	faulty   bool   // the sample cannot be decoded
+	err      error  // lack of resources or failed request: another read might succeed
 }
 
-// readSamples reads and decodes n evenly spaced samples, each once, and calls use for each in their order. k is the
-// number of the sample among the n, i its index. Readers keep a sample until its turn, so the memory is that of one
-// sample for each Reader, like that of a Loader.
+// readSamples reads and decodes n evenly spaced samples, and calls use for each of them in their order. The argument k
+// counts the calls from 0, and i is the index of the sample. Several Readers read in parallel, and each keeps its
+// sample until its turn. The memory is therefore that of one sample for each Reader, as in a Loader.
 func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, r *seen)) error {
 	var readers []data.Reader
 	defer func() {
@@ -178,7 +179,7 @@ func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, 
 	}
 	var mu sync.Mutex
 	changed := sync.NewCond(&mu)
-	begun, used, failed := 0, 0, error(nil) // used: calls of use
+	begun, used, failed := 0, 0, error(nil) // used: number of calls of use
 	var all sync.WaitGroup
 	for _, r := range readers {
 		all.Go(func() {
@@ -209,12 +210,12 @@ func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, 
 	return failed
 }
 
-// readSample reads and decodes sample i. The contents are valid until the next read of r. It reads the sample again
-// only if the data set gives the stored bytes in no other way.
+// readSample reads and decodes sample i. The contents are valid until the next read of r. It reads the sample a second
+// time only if the data set provides the stored bytes in no other way.
 func readSample(r data.Reader, i int, image *data.Image) (s seen) {
 	encoded, isEncoded := r.(data.Encoded)
 	image.Contents = nil
-	var sizer data.Sizer // nil: all pixels, which are compared
+	var sizer data.Sizer // nil: decode all pixels, because they are compared
 	if isEncoded {
 		sizer = smallest{}
 	}
@@ -249,7 +250,8 @@ func readSample(r data.Reader, i int, image *data.Image) (s seen) {
 	return s
 }
 
-// decodeSample decodes sample i. A decoder of the standard library may panic on a crafted file.
+// decodeSample decodes sample i. It converts a panic to an error, because a decoder of the standard library may panic
+// on a crafted file.
 func decodeSample(r data.Reader, i int, sizer data.Sizer, image *data.Image) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -259,7 +261,7 @@ func decodeSample(r data.Reader, i int, sizer data.Sizer, image *data.Image) (er
 	return r.Read(i, sizer, image)
 }
 
-// printLabelled returns the print of labelled texts.
+// printLabelled returns the fingerprint of a part of labelled texts.
 func printLabelled(set *tokens.Classification) *PartPrint {
 	if set.Len() == 0 {
 		return nil
@@ -272,8 +274,8 @@ func printLabelled(set *tokens.Classification) *PartPrint {
 	return p
 }
 
-// Differences describes how the parts of the data differ from those with the print previous; "" if they are equal or
-// unknown.
+// Differences describes how the two parts of the data differ from the parts of earlier data, whose fingerprint is
+// previous. A text is "" if the parts are equal or unknown.
 func (o *Opened) Differences(previous, now Fingerprint) (train, eval string) {
 	name := func(part string, first int) func(i int) string {
 		if o.Tokens != nil || o.Content == nil {
@@ -296,7 +298,7 @@ func (o *Opened) Differences(previous, now Fingerprint) (train, eval string) {
 	return train, eval
 }
 
-// leftOutBefore names the parts that the earlier run left out as damaged, and that this run reads.
+// leftOutBefore returns a text that names the parts that the earlier run left out as damaged but this run reads.
 func leftOutBefore(was, now Fingerprint) string {
 	var repaired []string
 	for _, path := range was.LeftOut {
@@ -310,8 +312,9 @@ func leftOutBefore(was, now Fingerprint) string {
 	return "; damaged when the run was trained, and not any more: " + strings.Join(repaired, ", ")
 }
 
-// Repaired reports whether the data differ from those with the print previous only in samples that could not be read
-// then, and can be read now. The number and the order of the samples are the same. text describes these samples.
+// Repaired reports whether the data differ from the earlier data only in repaired samples: samples that could not be
+// read then and can be read now. The number and the order of the samples are then the same. The parameter previous is
+// the fingerprint of the earlier data. The result text describes the repaired samples.
 func (o *Opened) Repaired(previous, current Fingerprint) (text string, ok bool) {
 	if o.Content == nil || previous.Train == nil || current.Train == nil ||
 		(previous.Eval == nil) != (current.Eval == nil) {

@@ -7,22 +7,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// groupByLength returns the key that puts samples of similar length into one step.
+// groupByLength returns the key data.group_by_length, which puts samples of similar length into one step.
 func groupByLength(field *bool) config.Key {
 	return config.Bool(field, "group_by_length", false).Learnt().
 		Doc("Puts samples of similar length into one step, and pads them only to the longest of them, rounded up. Training computes less padding; the order of the samples depends on their lengths.")
 }
 
-// fewestPositions is the smallest distance of two lengths to which steps are padded. Kernels compute 8 positions or
-// more at a time.
+// fewestPositions is the smallest difference between two padded lengths of steps. Kernels compute 8 or more positions
+// at a time, so a smaller difference saves no time.
 const fewestPositions = 8
 
-// mostLengths is the largest number of lengths to which steps are padded. With more lengths, steps have less padding,
-// but a rank compiles one more plan for each of them when its share changes.
+// mostLengths is the largest number of different padded lengths. With more lengths, steps have less padding, but a rank
+// compiles one plan for each length when its share changes.
 const mostLengths = 8
 
-// shorterLengths returns the numbers of positions below length to which steps are padded, in ascending order: multiples
-// of fewestPositions that some sample needs.
+// shorterLengths returns the padded lengths below length, in ascending order. They are multiples of fewestPositions,
+// and lengths that no sample needs are left out.
 func shorterLengths(samples data.Samples, length int) (all []int) {
 	lengths := samples.(data.Lengths)
 	shortest, longest := math.MaxInt, 0

@@ -17,17 +17,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// HuggingFace is the name of the data set in the forms of Hugging Face's library datasets.
+// HuggingFace is the name of the data set that reads the file formats of Hugging Face's library datasets.
 const HuggingFace = "huggingface"
 
-// anyDataOptions are the keys of table [data] of a data set that provides the kind of samples that the model reads,
-// images or text.
+// anyDataOptions are the keys of table [data] for an anyData.
 type anyDataOptions interface {
 	DataSetOptions
 	TokenDataOptions
 }
 
-// anyData is a data set that provides the kind of samples that the model reads, images or text.
+// anyData is a data set that can provide images or text. It provides the kind of samples that the model reads.
 type anyData struct {
 	Name   string
 	Doc    string // phrase that describes the component in `config docs`
@@ -40,14 +39,14 @@ func (d anyData) addTo(c *config.Catalog) error {
 		config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits, Samples: config.AnySamples}, d.New)
 }
 
-// huggingFace is a data set of Hugging Face's library datasets at data.path.
+// huggingFace has the keys of the data set HuggingFace, whose files data.path names.
 type huggingFace struct {
 	TrainSplit, EvalSplit string
 	Image, Tokens         string
 	Separator             string
 	Vocabulary            int
 
-	labelledText // columns of labelled texts; Label is also the column of the labels of images
+	labelledText // columns of labelled texts; for images, Label is the column of their labels
 }
 
 // Ignores implements [config.Ignorer].
@@ -83,7 +82,7 @@ func (s *huggingFace) Keys() []config.Key {
 		Doc("Column of the classes of images or texts. Empty: `label`; for images without such a column the only column with the feature `ClassLabel`."))...)
 }
 
-// source describes the place of the data.
+// source returns the paths and the names of the splits.
 func (s *huggingFace) source(d *config.Data) huggingface.Source {
 	return huggingface.Source{Path: d.Path, ValPath: d.ValPath, TrainSplit: s.TrainSplit, EvalSplit: s.EvalSplit,
 		All: d.All, FollowLinks: d.FollowLinks}
@@ -114,7 +113,7 @@ func (s *huggingFace) Open(ctx context.Context, cfg *config.Config, log *slog.Lo
 	return splits, nil
 }
 
-// texts returns the labelled texts of the data set.
+// texts returns the settings for labelled texts, with the default of the label column.
 func (s *huggingFace) texts() *labelledText {
 	t := &s.labelledText
 	t.Label = cmp.Or(t.Label, "label")
@@ -130,7 +129,7 @@ func (s *huggingFace) OpenTokens(ctx context.Context, cfg *config.Config, log *s
 	return s.openLists(ctx, cfg, log)
 }
 
-// findTexts lists the files of labelled texts, and checks the columns of the first one.
+// findTexts lists the files of labelled texts, and checks the columns of the first readable one.
 func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out *labelledFiles, err error) {
 	out = new(labelledFiles)
 	found, err := huggingface.Find(ctx, s.source(d))
@@ -144,13 +143,13 @@ func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out *label
 		columns = append(columns, t.Second)
 	}
 	f, err := found.Open(found.Train[0])
-	for k := 1; skip && k < len(found.Train) && err != nil && isDamagedTable(err); k++ { // its rows are left out below
+	for k := 1; skip && k < len(found.Train) && err != nil && isDamagedTable(err); k++ { // eachLine leaves its rows out
 		f, err = found.Open(found.Train[k])
 	}
 	if err != nil {
 		return out, err
 	}
-	defer f.Close() // read only
+	defer f.Close() // no error: the file was only read
 	for k, column := range columns {
 		field, ok := f.Field(column)
 		key := []string{"data.text_column", "data.label_column", "data.second_column"}[k]
@@ -180,7 +179,7 @@ func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out *label
 	out.eachLine = func(paths []string) func(context.Context, func([]byte) error) error {
 		return func(ctx context.Context, visit func([]byte) error) error {
 			for _, path := range paths {
-				var own error // not of reading the file
+				var own error // error of visit, not of reading the file
 				f, err := found.Open(path)
 				if err == nil {
 					err = errors.Join(f.EachLine(ctx, columns, func(line []byte) error {
@@ -203,7 +202,8 @@ func (s *huggingFace) findTexts(ctx context.Context, d *config.Data) (out *label
 	return out, nil
 }
 
-// isDamagedTable reports whether err is caused by the contents of a file that is an Arrow or Parquet file.
+// isDamagedTable reports whether err means that an Arrow or Parquet file has damaged contents. A file of another format
+// is not damaged.
 func isDamagedTable(err error) bool { return data.IsDamage(err) && !errors.Is(err, table.ErrFormat) }
 
 // openLists opens the token lists of the data set, for models that predict the next token.
@@ -224,7 +224,7 @@ func (s *huggingFace) openLists(ctx context.Context, cfg *config.Config, log *sl
 	_, lists := f.Field(s.Tokens)
 	text, isText := f.Field(s.Text)
 	isText = isText && text.Kind == table.Text
-	f.Close() // read only
+	f.Close() // no error: the file was only read
 	if !lists && isText {
 		fault := data.FileFault("open data set", cfg.Data.Path,
 			fmt.Errorf("there is no column %q (data.tokens_column), but a column %q of texts", s.Tokens, s.Text))

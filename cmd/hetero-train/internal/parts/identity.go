@@ -27,7 +27,7 @@ func ContentOf(f *checkpoint.File) (string, error) {
 
 func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
 
-// NamesSamples reports whether the comparison of Content covers the names of the samples.
+// NamesSamples reports whether the machines compare the names of the samples when they compare Content.
 func (o *Opened) NamesSamples() bool {
 	_, named := o.stored.Train.(data.Described)
 	return named

@@ -19,16 +19,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// textClassifier is implemented by the options of models of text that can also classify texts.
+// textClassifier is implemented by the options of text models that can also classify texts.
 type textClassifier interface {
 	LanguageOptions
-	// buildTexts is BuildLanguage for a classifier.
+	// buildTexts is like BuildLanguage, but returns a classifier of texts.
 	buildTexts(vocabulary, length int) (models.SequenceClassifier, error)
 	// checkPairs returns an error if the model cannot read pairs of texts.
 	checkPairs() error
 }
 
-// CheckPairs returns an error if samples are pairs of texts, but the model cannot read pairs.
+// CheckPairs returns an error if the samples are pairs of texts but the model cannot read pairs.
 func CheckPairs(cfg *config.Config) error {
 	model, ok := cfg.Model.Options.(textClassifier)
 	if _, pairs := SampleOf(cfg); !ok || !pairs {
@@ -40,7 +40,7 @@ func CheckPairs(cfg *config.Config) error {
 // LabelledText is the name of the data set of labelled texts.
 const LabelledText = "labelled_text"
 
-// labelledText is a file of labelled texts, which data.path names.
+// labelledText has the keys for a data set of labelled texts.
 type labelledText struct {
 	Length              int
 	Text, Second, Label string
@@ -48,7 +48,7 @@ type labelledText struct {
 	Cased               bool
 	Group               bool
 
-	classes []string // see UseClasses
+	classes []string // class names that UseClasses has set; nil: those of the data
 }
 
 // Ignores implements [config.Ignorer].
@@ -62,7 +62,7 @@ func (s *labelledText) Keys() []config.Key {
 		Doc("Column or field that contains the class."))
 }
 
-// keys returns all keys. label is the key for the column of the labels.
+// keys returns all keys. The parameter label is the key data.label_column, which differs between the data sets.
 func (s *labelledText) keys(label config.Key) []config.Key {
 	return []config.Key{
 		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
@@ -81,16 +81,16 @@ func (s *labelledText) keys(label config.Key) []config.Key {
 	}
 }
 
-// UseClasses sets the class names of labelled texts to those of a trained model, so that each label has the number that
-// it had in training. Labels may then be numbers of these classes. UseClasses has no effect on other data sets, or if
-// the names do not identify the classes.
+// UseClasses sets the class names of labelled texts to those of a trained model, so that each label has the same number
+// as in training. A label may then also be the number of a class. UseClasses has no effect on other data sets. It also
+// has no effect if the names do not identify the classes.
 func UseClasses(cfg *config.Config, names []string) {
 	if s, ok := labelledOf(cfg); ok && weights.Named(names) {
 		s.classes = names
 	}
 }
 
-// labelledOf returns the settings of labelled texts. ok is false if the configuration has another data set.
+// labelledOf returns the settings of labelled texts. The result ok is false if the configuration selects other data.
 func labelledOf(cfg *config.Config) (s *labelledText, ok bool) {
 	switch o := cfg.Data.Options.(type) {
 	case *labelledText:
@@ -103,17 +103,18 @@ func labelledOf(cfg *config.Config) (s *labelledText, ok bool) {
 	return nil, false
 }
 
-// labelledFiles are the files of labelled texts.
+// labelledFiles contains the files of labelled texts.
 type labelledFiles struct {
 	tokens.Found
-	// eachLine returns the lines of files that are not TSV or JSON lines; nil: all files are TSV or JSON lines
+	// eachLine reads the lines of files in other formats than TSV and JSON lines; nil: all files are TSV or JSON lines
 	eachLine func(paths []string) func(ctx context.Context, visit func(line []byte) error) error
-	classes  []string       // names of the classes, in their order; nil: those of the training files, sorted
+	classes  []string       // class names in their order; nil: the sorted labels of the training files
 	left     []data.LeftOut // damaged files that eachLine has left out
 }
 
 // wordPiece returns the tokenizer of the texts. If the user did not set data.cased, it sets Cased to the case of the
-// vocabulary. warning describes a difference between the setting and the vocabulary; it is "" if there is none.
+// vocabulary. The result warning describes a difference between the setting and the vocabulary; it is "" if there is
+// none.
 func (s *labelledText) wordPiece(cfg *config.Config) (w *tokenizer.WordPiece, warning string, err error) {
 	if s.VocabFile == "" {
 		return nil, "",
@@ -197,7 +198,7 @@ func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.L
 			}
 		}
 		o.Path, o.Classes = path, classes
-		if s.classes != nil { // classes of images correspond by the same rule
+		if s.classes != nil { // the rule is the same as for the classes of images
 			o.Locate = func(label string) (int, bool) {
 				at, _, ok := weights.Locate([]string{label}, classes)
 				return append(at, 0)[0], ok
@@ -270,7 +271,7 @@ func (s *labelledText) open(ctx context.Context, cfg *config.Config, log *slog.L
 	return out, nil
 }
 
-// find lists the files of both parts, one each. Without a file for evaluation, Eval is nil.
+// find returns the training file and the evaluation file. Without an evaluation file, Eval is nil.
 func (s *labelledText) find(d *config.Data) (tokens.Found, error) {
 	found, err := tokens.FindLabelled(d.Path, d.FollowLinks)
 	if err != nil {
@@ -302,8 +303,9 @@ func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, le
 	}
 }
 
-// LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured.
-// warning describes a vocabulary that does not fit the settings. ok is false if the configuration has another data set.
+// LabelledOptions returns the options to open the configured file of labelled texts. They include the tokenizer if a
+// vocabulary is configured. The result warning describes a vocabulary that does not fit the settings. The result ok is
+// false if the configuration selects other data.
 func LabelledOptions(cfg *config.Config) (o tokens.ClassificationOptions, warning string, ok bool, err error) {
 	s, ok := labelledOf(cfg)
 	if !ok {
@@ -325,7 +327,7 @@ func longestOf(set *tokens.Classification) (longest int) {
 	return longest
 }
 
-// classList shows the first classes.
+// classList lists the first few class names.
 func classList(names []string) string {
 	const most = 8
 	text := strings.Join(names[:min(len(names), most)], ", ")
@@ -335,7 +337,7 @@ func classList(names []string) string {
 	return text
 }
 
-// identifyLabelled returns a digest of all samples.
+// identifyLabelled returns a digest of all samples and class names.
 func identifyLabelled(sets ...*tokens.Classification) string {
 	h := sha256.New()
 	for _, set := range sets {
@@ -347,7 +349,7 @@ func identifyLabelled(sets ...*tokens.Classification) string {
 
 var _ io.WriterTo = (*tokens.Classification)(nil)
 
-// BuildTexts returns the classifier of texts that the configuration selects. Its error is a usage error.
+// BuildTexts returns the configured classifier of texts. An error has the exit code of usage errors.
 func BuildTexts(m *config.Model, vocabulary, length int) (models.SequenceClassifier, error) {
 	o, ok := m.Options.(textClassifier)
 	if !ok {
@@ -361,8 +363,8 @@ func BuildTexts(m *config.Model, vocabulary, length int) (models.SequenceClassif
 	return model, nil
 }
 
-// SampleOf returns the number of tokens of a sample of labelled texts, and whether samples are pairs of texts; 0 if the
-// configuration has no labelled texts.
+// SampleOf returns the number of tokens per sample of labelled texts, and whether the samples are pairs of texts. If
+// the configuration selects other data, it returns 0.
 func SampleOf(cfg *config.Config) (length int, pairs bool) {
 	s, ok := labelledOf(cfg)
 	if !ok {
@@ -371,8 +373,8 @@ func SampleOf(cfg *config.Config) (length int, pairs bool) {
 	return s.Length, s.Second != ""
 }
 
-// TokenizerOf returns the tokenizer of a trained model of text. vocab is the path of a WordPiece vocabulary; "": that
-// of the data settings.
+// TokenizerOf returns the tokenizer of a trained text model. The parameter vocab is the path of the vocabulary; if it
+// is "", a WordPiece vocabulary comes from the data settings.
 func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.Tokenizer, error) {
 	switch name := trained.Tokenizer; {
 	case Masks(&cfg.Model), strings.HasPrefix(name, "wordpiece"):
@@ -380,7 +382,7 @@ func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.T
 		if err != nil {
 			return nil, err
 		}
-		if name != "" { // the case in training
+		if name != "" { // keep the case setting of the training
 			words = words.WithCase(name == "wordpiece-cased")
 		}
 		return words, nil
@@ -395,8 +397,8 @@ func TokenizerOf(cfg *config.Config, vocab string, trained Trained) (tokenizer.T
 	}
 }
 
-// VocabularyOf opens the WordPiece vocabulary of a trained model: path if it is not empty, otherwise the vocabulary of
-// the data settings. It returns an error if trained describes another vocabulary.
+// VocabularyOf opens the WordPiece vocabulary of a trained model. This is the file path, or the vocabulary in the data
+// settings if path is "". VocabularyOf returns an error if the model was trained with another vocabulary.
 func VocabularyOf(cfg *config.Config, path string, trained Trained) (*tokenizer.WordPiece, error) {
 	key, cased := "--vocab", trained.Tokenizer == "wordpiece-cased"
 	if path == "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// decimals returns the number of classes that are not whole numbers, if all classes are numbers. Otherwise, it returns
+// decimals returns the number of class names that are fractional numbers. If a class name is not a number, it returns
 // 0.
 func decimals(classes []string) (n int) {
 	for _, c := range classes {
@@ -22,12 +22,12 @@ func decimals(classes []string) (n int) {
 	return n
 }
 
-// combinations returns the number of classes that seem to be several labels of one text, such as "a,b" or "a|b", and an
-// example. All pieces of such a class are classes, or pieces of other such classes. It returns 0 if these are less than
-// a tenth of the classes, because a few names with a comma are usual.
+// combinations returns the number of class names that seem to combine several labels, such as "a,b" or "a|b", and an
+// example. Each piece of such a name must also be a class name or a piece of another name. If less than a tenth of the
+// names qualify, combinations returns 0, because a few names with a comma are usual.
 func combinations(classes []string) (example string, n int) {
 	for _, separator := range []string{",", "|", ";"} {
-		uses := map[string]int{} // number of classes that consist of the piece, or contain it
+		uses := map[string]int{} // number of class names that have this piece
 		split := func(class string) []string {
 			pieces := strings.Split(class, separator)
 			for i, piece := range pieces {

@@ -15,7 +15,7 @@ func gpt2Model(name, published, size string) LanguageModel {
 		gpt2Recipes[published].defaults(true)}
 }
 
-// gpt2Options are the keys of the GPT-2 family. A key with value 0 selects the size of the published model.
+// gpt2Options are the keys of table [model] for the GPT-2 family. A size of 0 selects the size of the published model.
 type gpt2Options struct {
 	size gpt2.Size
 
@@ -35,8 +35,8 @@ func (o *gpt2Options) Keys() []config.Key {
 			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."))
 }
 
-// sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
-// tokens in a sample.
+// sizes returns the sizes of the network. The parameter vocabulary is the number of token types in the data, and length
+// is the number of tokens in a sample.
 func (o *gpt2Options) sizes(vocabulary, length int) gpt2.Size {
 	return gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length),
 		Layers: cmp.Or(o.Layers, o.size.Layers),
@@ -74,7 +74,7 @@ func (o *gpt2Options) Settings(vocabulary, positions int) weights.Settings {
 func (o *gpt2Options) Adopt(settings weights.Settings) {
 	s, ok := settings.(*weights.GPT2Settings)
 	if !ok {
-		return // CompareSettings reports that config.json describes another kind of model
+		return // another kind of model, which CompareSettings reports
 	}
 	o.adopt(transformerSizes{Layers: s.NLayer, Heads: s.NHead, Channels: s.NEmbd, Vocabulary: s.VocabSize,
 		Positions: s.NPositions,

@@ -14,10 +14,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// MaskedKeys are the keys of data sets of text that only masked language models use.
+// MaskedKeys are the keys of text data sets that only masked language models use.
 var MaskedKeys = []string{"data.mask_fraction", "data.vocab_file"}
 
-// maskFraction returns the key that states the fraction of masked tokens.
+// maskFraction returns the key data.mask_fraction, the fraction of masked tokens.
 func maskFraction(field *float64) config.Key {
 	return config.Float(field, "mask_fraction", 0.15).Learnt().Above(0).AtMost(1).
 		Doc("Fraction of the tokens of a sample that the model predicts, for models of masked tokens (BERT). Of these, 80 % are replaced by `[MASK]`, 10 % by a random token, and 10 % stay.")
@@ -39,7 +39,7 @@ func (s *syntheticText) masked(train, held tokens.MarkovOptions) (out TokenSplit
 			source.Entropy(), math.Exp(source.Entropy()), s.Vocabulary)}, nil
 }
 
-// wordPiece opens the vocabulary of the token files.
+// wordPiece opens the WordPiece vocabulary with which the token files were written.
 func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.WordPiece, error) {
 	shard := corpus.Shards[0]
 	const advice = "want files of hetero-train data tokenize --tokenizer wordpiece --vocab FILE"
@@ -71,7 +71,8 @@ func tokenizerName(name string) string {
 	return "tokenizer " + name
 }
 
-// masked returns the samples of a corpus for a masked language model. With pairs, samples are pairs of texts.
+// masked returns the samples of a corpus for a masked language model. If the parameter pairs is true, the samples are
+// pairs of texts.
 func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece,
 	pairs bool) (*tokens.Masked, error) {
 	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction,

@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// nameForm changes a fault if data.path contains data in a form that another data set or a conversion reads. The fault
-// then names this data set or conversion.
+// nameForm changes a fault if data.path has data in a format that another data set or a conversion command reads. The
+// fault then names this data set or command.
 func nameForm(d *config.Data, fault *data.Fault) {
 	if d.Path == "" {
 		return
@@ -39,7 +39,7 @@ func nameForm(d *config.Data, fault *data.Fault) {
 	}
 	const tokenize = "convert the texts to tokens: hetero-train data tokenize %s --tokenizer gpt2 --output tokens; then set data.path = \"tokens\""
 	switch list := slices.Contains([]string{".csv", ".jsonl", ".ndjson", ".tsv"}, filepath.Ext(d.Path)); {
-	case isTable && !file && d.Dataset != "text": // the folder may also contain other data, to which the fault applies
+	case isTable && !file && d.Dataset != "text": // keep the fault, which may apply to other files of the folder
 		fault.Advice = strings.TrimPrefix(fault.Advice+
 			"; the folder has Arrow or Parquet files, which data.dataset = \"huggingface\" reads", "; ")
 	case isTable && d.Dataset == "text":
@@ -64,7 +64,7 @@ func nameForm(d *config.Data, fault *data.Fault) {
 	}
 }
 
-// startOf returns the first bytes of a regular file. ok is false for other paths.
+// startOf returns the first bytes of a regular file. The result ok is false for other paths.
 func startOf(path string) (start string, ok bool) {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return "", false
@@ -73,8 +73,8 @@ func startOf(path string) (start string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	defer f.Close() // read only
+	defer f.Close() // no error: the file was only read
 	b := make([]byte, 512)
-	n, _ := f.ReadAt(b, 0) // the data set has reported an error of reading
+	n, _ := f.ReadAt(b, 0) // the data set has reported read errors
 	return string(b[:n]), n > 0
 }

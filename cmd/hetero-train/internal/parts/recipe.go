@@ -2,11 +2,11 @@ package parts
 
 import "github.com/hetero-train/hetero-train/engine/config"
 
-// recipe contains the settings with which a model of text is usually trained. They are defaults of the model: SGD, the
-// default of models of images, hardly trains a transformer.
+// recipe contains the settings with which a text model is usually trained. They become the defaults of the model,
+// because SGD, the default for image models, hardly trains a transformer.
 type recipe struct {
 	lr       float64 // published learning rate of this size
-	tuneLR   float64 // learning rate for a model whose weights come from a file
+	tuneLR   float64 // learning rate for fine-tuning: the weights come from a file
 	beta2    float64 // decay rate of the mean of squared gradients
 	decay    float64 // weight decay
 	schedule string
@@ -14,8 +14,8 @@ type recipe struct {
 
 // Recipes of the published models.
 //
-// GPT-2: OpenAI did not publish its learning rate. The values are those of GPT-3 (Brown et al. 2020, table 2.1) for
-// models of the same size. BERT: Devlin et al. 2018, appendix A.2; A.3 for fine-tuning.
+// OpenAI did not publish the learning rate of GPT-2. The values are those of GPT-3 for models of the same size (Brown
+// et al. 2020, table 2.1). The values for BERT come from Devlin et al. 2018, appendix A.2, and A.3 for fine-tuning.
 var (
 	gpt2Recipes = map[string]recipe{
 		"gpt2":        {6e-4, 5e-5, 0.95, 0.1, "cosine"},
@@ -30,21 +30,22 @@ var (
 
 const (
 	// usualWarmup is the length of the warm-up in steps. Without a warm-up, the first updates of Adam are too large,
-	// because its averages are not settled. A longer warm-up wastes steps of short runs.
+	// because its averages have not settled. A longer warm-up wastes steps of short runs.
 	usualWarmup = 100
 	// usualClip is the usual maximum norm of the gradient.
 	usualClip = 1.0
 )
 
-// small lists the learning rates of models with fewer channels than the published ones. The published rates fall with
-// the number of channels. At 1e-4, a BERT of 64 channels needs thousands of steps for what it learns in hundreds at
-// these rates, which are those of configs/bert_tiny.toml and configs/gpt2_shakespeare.toml.
+// small lists the learning rates of models with fewer channels than the published models. Published learning rates are
+// higher for models with fewer channels. At 1e-4, a BERT of 64 channels needs about ten times as many steps as at the
+// rate in this list. configs/bert_tiny.toml and configs/gpt2_shakespeare.toml use the same rates.
 var small = []struct {
-	least, most float64 // channels
+	least, most float64 // range of the number of channels
 	lr          float64
 }{{1, 64, 3e-3}, {65, 256, 1e-3}}
 
-// defaults returns the defaults of the keys. sized reports whether the model has the key model.embedding_size.
+// defaults returns the defaults of the keys. The parameter sized states whether the model has the key
+// model.embedding_size.
 func (r recipe) defaults(sized bool) []config.DefaultValue {
 	adamw, fromFile := config.Is("optimizer.name", "adamw"), config.IsNot("model.init_from", "")
 	all := []config.DefaultValue{
@@ -62,7 +63,7 @@ func (r recipe) defaults(sized bool) []config.DefaultValue {
 		config.DefaultValue{Key: "optimizer.lr", Value: r.lr, Needs: []config.Need{adamw}},
 		config.DefaultValue{Key: "optimizer.weight_decay", Value: r.decay, Needs: []config.Need{adamw}},
 		config.DefaultValue{Key: "optimizer.betas", Value: []float64{0.9, r.beta2}, Needs: []config.Need{adamw}},
-		// a falling learning rate needs the length of the run
+		// a falling learning rate is possible only if the length of the run is known
 		config.DefaultValue{Key: "schedule.name", Value: r.schedule,
 			Needs: []config.Need{config.Any(config.IsNot("train.epochs", 0), config.IsNot("train.steps", 0))}},
 		config.DefaultValue{Key: "schedule.warmup_steps", Value: usualWarmup,

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// BatchOf returns the batch that a policy divides among ranks: one micro-batch, in multiples of the group size of ghost
-// batch normalization.
+// BatchOf returns the batch that a policy divides among ranks. This is one micro-batch; shares are multiples of the
+// group size of ghost batch normalization.
 func BatchOf(c *config.Config) divide.Batch {
 	b := divide.Batch{Total: c.Data.BatchSize / c.Train.MicroBatches()}
 	if c.Model.BatchNorm == "ghost" {
@@ -18,8 +18,8 @@ func BatchOf(c *config.Config) divide.Batch {
 	return b
 }
 
-// Divide returns the shares of a micro-batch at the start of training: the shares of balance.fixed_shares if the key is
-// set, otherwise equal shares.
+// Divide returns the shares of a micro-batch at the start of training. These are the shares in balance.fixed_shares if
+// the key is set, otherwise equal shares.
 func Divide(c *config.Config, ranks int) ([]int, error) {
 	if err := c.CheckRanks(ranks); err != nil {
 		return nil, err

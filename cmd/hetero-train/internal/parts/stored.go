@@ -9,11 +9,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/stored"
 )
 
-// LogRequests sets the logger for servers of objects that do not answer.
+// LogRequests sets the logger for messages about object storage that does not answer.
 func LogRequests(log *slog.Logger) { stored.LogTo(log) }
 
-// keepObjects sets the cache of the objects that the data set reads. A local list may name objects, too. It refuses
-// objects for data sets that read other files only.
+// keepObjects sets the cache for objects in S3 that the data set reads. A local .txt list may also name such objects.
+// For a data set that cannot read objects, it returns an error if a path is in S3.
 func keepObjects(cfg *config.Config, log *slog.Logger) error {
 	stored.LogTo(log)
 	d := &cfg.Data
@@ -29,7 +29,7 @@ func keepObjects(cfg *config.Config, log *slog.Logger) error {
 	if err != nil && (named || strings.HasSuffix(d.Path, ".txt") || strings.HasSuffix(d.ValPath, ".txt")) {
 		return err
 	}
-	// Without a folder for a cache, a process still reads one version of each object.
+	// Configure is necessary even without a cache folder: the process must read only one version of each object.
 	stored.Configure(stored.Options{CacheDir: dir, CacheBytes: int64(d.ObjectCacheMB) << 20, Logger: log})
 	return nil
 }

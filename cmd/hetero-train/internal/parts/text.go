@@ -26,14 +26,14 @@ var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_paddin
 	"mean", "std", "class_names", "shard_cache_mb",
 	"exif_orientation", "max_classes", "samples_per_class"}
 
-// sequenceLength returns the key that states the number of tokens in a sample.
+// sequenceLength returns the key data.sequence_length, the number of tokens in a sample.
 func sequenceLength(field *int) config.Key {
 	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(
 		tokens.MostLength).
 		Doc("Number of tokens per sample. GPT-2: the label of each token is the token that follows it. BERT: samples are whole sentences of one document, as many as fit, with `[CLS]`, `[SEP]` and padding.")
 }
 
-// syntheticText is a data set whose tokens come from a Markov source.
+// syntheticText has the keys of the data set whose tokens come from a Markov source.
 type syntheticText struct {
 	Length, Vocabulary int
 	Shortest           int
@@ -104,7 +104,7 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 	return out, nil
 }
 
-// textFiles is the data set of the token files that data.path names.
+// textFiles has the keys of the data set of token files.
 type textFiles struct {
 	Length, Vocabulary int
 	TokenBytes         int
@@ -220,12 +220,12 @@ func (s *textFiles) openFound(ctx context.Context, cfg *config.Config, log *slog
 
 // encodingOf returns the identity of the tokenizer of a corpus.
 func encodingOf(c *tokens.Corpus) tokenizer.Identity {
-	h := c.Shards[0].Header // all shards of a corpus are equal in this
+	h := c.Shards[0].Header // all shards of a corpus have the same tokenizer
 	return tokenizer.IdentityOf(h.Tokenizer, h.VocabularySum)
 }
 
-// sameEncoding returns an error if the two parts come from different tokenizers. valPath is data.val_path, which names
-// the files of held unless it is empty.
+// sameEncoding returns an error if the training part and the evaluation part held come from different tokenizers. If
+// data.val_path is set, valPath is its value, and held comes from this path.
 func sameEncoding(train, held *tokens.Corpus, valPath string, log *slog.Logger) error {
 	was, now := encodingOf(train), encodingOf(held)
 	place, path := train.Shards[0].Path, held.Shards[0].Path
@@ -243,7 +243,7 @@ func sameEncoding(train, held *tokens.Corpus, valPath string, log *slog.Logger) 
 	return err
 }
 
-// FindTokens lists the token files of a configuration, and returns the options to open them.
+// FindTokens returns the token files that a configuration names, and the options to open them.
 func FindTokens(cfg *config.Config) (tokens.Found, tokens.OpenOptions, error) {
 	s, ok := cfg.Data.Options.(*textFiles)
 	if !ok {
@@ -264,7 +264,7 @@ func (s *textFiles) check() error {
 	return nil
 }
 
-// find lists the files of both parts.
+// find returns the token files of both parts.
 func (s *textFiles) find(d *config.Data) (tokens.Found, error) {
 	found, err := tokens.Find(d.Path, d.FollowLinks)
 	if err != nil {
@@ -292,12 +292,12 @@ func baseNames(paths []string) (names []string) {
 	return names
 }
 
-// corpora are the open token files of both splits.
+// corpora contains the open token files of both parts.
 type corpora struct {
 	open    tokens.OpenOptions
 	list    []*tokens.Corpus
 	left    []data.LeftOut
-	unknown float64 // fraction of unknown tokens, which identity estimates
+	unknown float64 // fraction of unknown tokens, estimated by identity
 }
 
 func (c *corpora) openAll(paths []string, vocabulary int) (*tokens.Corpus, error) {
@@ -323,10 +323,10 @@ func (c *corpora) Close() error {
 	return errors.Join(errs...)
 }
 
-// identity returns a digest of the number of tokens and of the checksum of each file. The digest also covers some
-// tokens, because some formats have no checksums. The fingerprint consists of the prints of the first corpus, the
-// training part, and of the second corpus. If words is not nil, identity also counts the unknown tokens among the
-// tokens that it reads.
+// identity returns a digest and a fingerprint. The digest covers the number of tokens and the checksum of each file. It
+// also covers some of the tokens, because some formats have no checksums. The fingerprint has one print for each of the
+// two corpora: training and evaluation. If words is not nil, identity also counts the unknown tokens among those that
+// it reads.
 func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, error) {
 	all := sha256.New()
 	read, unknown := 0, 0
@@ -359,8 +359,8 @@ func (c *corpora) identity(words *tokenizer.WordPiece) (string, Fingerprint, err
 	return digest(all.Sum(nil)), Fingerprint{Train: prints[0], Eval: prints[1]}, nil
 }
 
-// evaluateOn uses the files at path, which data.val_path names, as the evaluation part. op and want complete the error
-// for a path with several parts.
+// evaluateOn makes the files at path (data.val_path) the evaluation part. The texts op and want complete the error for
+// a path with several parts.
 func evaluateOn(found *tokens.Found, path string, followLinks bool,
 	find func(path string, followLinks bool) (tokens.Found, error), op, want string) error {
 	held, err := find(path, followLinks)

@@ -6,10 +6,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task/language"
 )
 
-// TextTask configures the learning task of a data set of text.
+// TextTask configures the learning task for a text data set.
 type TextTask struct {
-	Vocabulary, Positions int     // minimum sizes of the tables of the model
-	Classes               int     // of labelled texts; 0: the task is to predict tokens
+	Vocabulary, Positions int     // minimum numbers of rows of the model's token and position tables
+	Classes               int     // number of classes of labelled texts; 0: the task is to predict tokens
 	LabelSmoothing        float64 // of labelled texts
 }
 
@@ -34,7 +34,7 @@ func (t *TokenSplits) Report() task.Report {
 	return t.predict().Report()
 }
 
-// predict returns the task to predict tokens, without the model.
+// predict returns the task of predicting tokens, without the model.
 func (t *TokenSplits) predict() language.Predict {
 	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, NextSentence: t.Pairs,
 		Grouped: t.Shorter != nil, Counted: t.Counted}

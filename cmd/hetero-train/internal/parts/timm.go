@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// timmModel is implemented by the options of image models that the Python library timm also has, under the same name
-// and with the same names of tensors. transformers loads these models through timm.
+// timmModel is implemented by the options of image models that the Python library timm also has. Such a model has the
+// same name and the same tensor names in timm. The library transformers loads these models through timm.
 type timmModel interface {
 	ModelOptions
 	// timm returns the number of features that the classifier reads, or an error if timm lacks the model with these
@@ -30,9 +30,9 @@ func (o *resnetOptions) timm() (int, error) {
 	return 512, nil
 }
 
-// TimmFiles returns the files from which timm and transformers load the configured image model, by name: config.json,
-// and preprocessor_config.json if the preparation of the images is known. outputs is the number of outputs of the
-// classifier.
+// TimmFiles returns the contents of files that describe the configured image model to timm and transformers, by file
+// name. The files are config.json and, if the preprocessing of the images is known, preprocessor_config.json. The
+// parameter outputs is the number of outputs of the classifier.
 func TimmFiles(cfg *config.Config, trained Trained, outputs int) (map[string][]byte, error) {
 	model, ok := cfg.Model.Options.(timmModel)
 	if !ok {
@@ -73,11 +73,11 @@ func (p Preprocessing) scaled() int {
 	return p.ImageSize
 }
 
-// cropFraction returns the fraction from which timm computes the length of the shorter side: the integer part of
-// size / fraction.
+// cropFraction returns a fraction for timm, which computes the length of the shorter side as the integer part of size /
+// fraction.
 func cropFraction(size, scaled int) float64 {
 	fraction := float64(size) / float64(scaled)
-	for int(float64(size)/fraction) < scaled { // rounding
+	for int(float64(size)/fraction) < scaled { // correct rounding errors
 		fraction = math.Nextafter(fraction, 0)
 	}
 	return fraction

@@ -18,33 +18,34 @@ type LanguageModel struct {
 	Name string
 	Doc  string // phrase that describes the component in `config docs`
 	New  func() LanguageOptions
-	// Defaults are the defaults of common keys for this model, such as the learning rate. nil: AdamW with a warm-up,
-	// clipping and a falling learning rate.
+	// Defaults are the defaults of common keys for this model, such as the learning rate. nil selects AdamW with a
+	// warm-up, gradient clipping and a falling learning rate.
 	Defaults []config.DefaultValue
 }
 
 // LanguageOptions are the keys of table [model] that only one language model has.
 type LanguageOptions interface {
 	config.Options
-	// BuildLanguage returns the network. vocabulary is the number of token types in the data, length the number of
-	// tokens in a sample. The program sets the keys and then calls BuildLanguage. An error reports an invalid setting.
+	// BuildLanguage returns the network. The parameter vocabulary is the number of token types in the data, and length
+	// is the number of tokens in a sample. The program sets the keys and then calls BuildLanguage. An error must
+	// describe an invalid setting.
 	BuildLanguage(vocabulary, length int) (models.Language, error)
 }
 
 // maskedModel is implemented by the options of models that learn to predict masked tokens.
 type maskedModel interface {
 	LanguageOptions
-	// pairs reports whether the model also predicts the next sentence.
+	// pairs reports whether the model also predicts whether the second text of a sample follows the first one.
 	pairs() bool
 }
 
-// Masks reports whether the configured model predicts masked tokens. Other models of text predict the next token.
+// Masks reports whether the configured model predicts masked tokens. Other text models predict the next token.
 func Masks(m *config.Model) bool {
 	_, ok := m.Options.(maskedModel)
 	return ok
 }
 
-// Pairs reports whether the configured model predicts, in addition to masked tokens, whether the second text of a
+// Pairs reports whether the configured model predicts two things: masked tokens, and whether the second text of a
 // sample follows the first one.
 func Pairs(m *config.Model) bool {
 	o, ok := m.Options.(maskedModel)
@@ -59,12 +60,12 @@ type TokenData struct {
 	Traits config.DataTraits // properties of the data set that rules of other keys use
 }
 
-// TokenDataOptions are the keys of table [data] that only one data set of text has.
+// TokenDataOptions are the keys of table [data] that only one text data set has.
 type TokenDataOptions interface {
 	config.Options
-	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens
-	// reports an error in the data as a *[data.Fault]. The samples must have masked tokens if Masks reports true for
-	// the model of cfg, and must be pairs of texts if Pairs reports true.
+	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens must
+	// report an error in the data as a *[data.Fault]. If [Masks] reports true for the model in cfg, the samples must
+	// have masked tokens. If [Pairs] reports true, they must also be pairs of texts.
 	OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error)
 }
 
@@ -75,23 +76,23 @@ type TokenSplits struct {
 	Eval       data.Samples // nil if the data set has no evaluation samples
 	Vocabulary int          // number of token types: each token is in [0, Vocabulary)
 	Length     int          // number of tokens in a sample
-	Classes    []string     // class names of labelled texts; nil: the samples are for the prediction of tokens
+	Classes    []string     // class names of labelled texts; nil: the task is to predict tokens
 	Masked     bool         // samples have masked tokens, segments and lengths
-	// samples are pairs of texts, and the field language.Next states whether they belong together
+	// samples are pairs of texts; their field language.Next states whether the second text follows the first one
 	Pairs bool
-	// numbers of positions to which steps of shorter samples are padded; nil: samples are not grouped by length
+	// padded lengths below Length for steps of shorter samples; nil: samples are not grouped by length
 	Shorter   []int
-	Counted   float64        // expected fraction of the positions that have a label; 0: all
-	Note      string         // description of the data that the start of a run prints; may be ""
+	Counted   float64        // expected fraction of positions that have a label; 0: all positions have one
+	Note      string         // description of the data, which a run prints at its start; may be ""
 	Tokenizer string         // name of the tokenizer; "" if it is unknown
 	Words     string         // digest of the vocabulary file; "" if the tokenizer has none
 	EvalFrom  string         // origin of Eval if it was not split off from the training samples; see data.Splits
-	Same      bool           // Train and Eval are the same samples, because the data set was opened for evaluation only
+	Same      bool           // Train and Eval are the same, because the data set was opened for evaluation only
 	Unused    string         // files of a part that neither Train nor Eval contains; "" if there are none
 	Identity  string         // digest of the content; "" if the settings alone determine the data
-	Print     Fingerprint    // the parts, without Digest; empty if they are unknown
-	Content   data.Content   // stored data, which machines compare; nil: they compare only Identity
-	LeftOut   []data.LeftOut // damaged parts that were left out
+	Print     Fingerprint    // fingerprint without Digest; empty if it is unknown
+	Content   data.Content   // stored data, which the machines compare; nil: they compare only Identity
+	LeftOut   []data.LeftOut // damaged parts that the run leaves out
 	Files     int            // number of files, including those in LeftOut; 0: unknown
 	Closer    io.Closer      // frees resources that both splits share; may be nil
 }
@@ -109,7 +110,7 @@ func (d TokenData) addTo(c *config.Catalog) error {
 		config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits, Samples: config.Tokens}, d.New)
 }
 
-// openTokens opens the configured data set of text.
+// openTokens opens the configured text data set.
 func openTokens(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
 	if err := keepObjects(cfg, log); err != nil {
 		return nil, err
@@ -167,8 +168,8 @@ func (o *Opened) Counts() (train, eval int) {
 	return o.Train.Len(), eval
 }
 
-// EvalFrom describes the origin of the evaluation samples, and names files of a part that is not used. Both are "" if
-// the data set has no parts.
+// EvalFrom describes the origin of the evaluation samples. It also names the files of a part that the run does not use.
+// Both results are "" if the data set has no parts.
 func (o *Opened) EvalFrom() (origin, unused string) {
 	if t := o.Tokens; t != nil {
 		return t.EvalFrom, t.Unused
@@ -176,7 +177,7 @@ func (o *Opened) EvalFrom() (origin, unused string) {
 	return o.Splits.EvalFrom, o.Splits.Unused
 }
 
-// Total returns the number of samples of both parts.
+// Total returns the number of samples of both parts together.
 func (o *Opened) Total() int {
 	train, eval := o.Counts()
 	if o.Splits.Same || o.Tokens != nil && o.Tokens.Same {
@@ -204,7 +205,7 @@ func (o *Opened) Classes() []string {
 	return nil
 }
 
-// BuildClassifier returns the configured image network. Its error is a usage error.
+// BuildClassifier returns the configured image network. An error has the exit code of usage errors.
 func BuildClassifier(m *config.Model) (models.Classifier, error) {
 	o, ok := m.Options.(ModelOptions)
 	if !ok {

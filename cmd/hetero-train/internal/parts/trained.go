@@ -17,8 +17,8 @@ import (
 // DataKey is the key under which a checkpoint stores a [Trained].
 const DataKey = "data"
 
-// Trained describes the data that a run trained on. After a fallback, these data differ from the settings. Imported
-// weights have no name of a data set.
+// Trained describes the data on which a run was trained. After a fallback, these data differ from the settings. For
+// imported weights, the name of the data set is "".
 type Trained struct {
 	Name    string `json:"name"`
 	Note    string `json:"note"`
@@ -26,19 +26,19 @@ type Trained struct {
 
 	// Properties of the data set that command predict needs. Imported weights may lack them.
 	Classes    []string `json:"classes,omitempty"`
-	MultiLabel bool     `json:"multi_label,omitempty"` // a sample may have any number of the classes
+	MultiLabel bool     `json:"multi_label,omitempty"` // a sample may belong to any number of the classes
 	Preprocessing
 
 	// Identity of the tokenizer; see [tokenizer.Identity].
 	Tokenizer string `json:"tokenizer,omitempty"`
 	Words     string `json:"words,omitempty"`
 
-	Vocabulary int `json:"vocabulary_size,omitempty"` // number of token types of the data
-	Length     int `json:"sequence_length,omitempty"` // number of tokens of a sample
+	Vocabulary int `json:"vocabulary_size,omitempty"` // number of token types in the data
+	Length     int `json:"sequence_length,omitempty"` // number of tokens per sample
 }
 
-// Preprocessing describes how an image becomes an input of the model in an evaluation. Std and
-// ImageSize are 0 if they are unknown.
+// Preprocessing describes how an evaluation converts an image to an input of the model. Std and ImageSize are 0 if they
+// are unknown.
 type Preprocessing struct {
 	Mean [3]float32 `json:"mean,omitzero"` // mean of the pixel values, for normalization
 	Std  [3]float32 `json:"std,omitzero"`
@@ -50,16 +50,16 @@ type Preprocessing struct {
 // Known reports whether p contains a normalization.
 func (p Preprocessing) Known() bool { return p.Std != [3]float32{} }
 
-// PreprocessingOf returns how an evaluation with the settings d prepares images. own is the normalization of the data
-// set.
+// PreprocessingOf returns the preprocessing of an evaluation with the settings d. The parameter own is the
+// normalization of the data set.
 func PreprocessingOf(d config.Data, own data.Normalization) Preprocessing {
 	norm := Normalization(d, own)
 	_, eval := Transforms(d)
 	return Preprocessing{Mean: norm.Mean, Std: norm.Std, ImageSize: eval.Size, Resize: eval.Resize}
 }
 
-// Apply changes the settings in d to those of the training run, except keys that the user set. It does not change the
-// normalization.
+// Apply changes the settings of the image size in d to those of the training run. It does not change keys for which
+// given returns true, nor the normalization.
 func (p Preprocessing) Apply(d *config.Data, given func(key string) bool) {
 	if p.ImageSize == 0 {
 		return
@@ -77,7 +77,7 @@ func (p Preprocessing) Differs(q Preprocessing) bool {
 	return p.Known() && q.Known() && p != q
 }
 
-// String describes p: "48 pixels, mean [0.1 0.1 0.1], std [0.5 0.5 0.5]".
+// String describes p, for example as "48 pixels, mean [0.1 0.1 0.1], std [0.5 0.5 0.5]".
 func (p Preprocessing) String() string {
 	text := fmt.Sprintf("mean %v, std %v", p.Mean, p.Std)
 	switch {
@@ -89,7 +89,7 @@ func (p Preprocessing) String() string {
 	return text
 }
 
-// wordsOf returns a digest of a WordPiece vocabulary, for [Trained].
+// wordsOf returns the digest of a WordPiece vocabulary that [Trained] contains as Words.
 func wordsOf(w *tokenizer.WordPiece) string {
 	return tokenizer.IdentityOf(w.Name(), w.VocabularySum()).Sum
 }
@@ -107,8 +107,8 @@ func (s *TokenSplits) Encoding() tokenizer.Identity {
 // setEncoding sets the identity of the tokenizer.
 func (t *Trained) setEncoding(i tokenizer.Identity) { t.Tokenizer, t.Words = i.Name, i.Sum }
 
-// CheckWords returns an error if a WordPiece vocabulary is not the vocabulary of the training run. key is the flag or
-// the key that selects the vocabulary.
+// CheckWords returns an error if a WordPiece vocabulary differs from that of the training run. The parameter key is the
+// flag or the key that selects the vocabulary.
 func (t Trained) CheckWords(words *tokenizer.WordPiece, key string) error {
 	return t.checkWords(wordsOf(words), key)
 }
@@ -121,9 +121,9 @@ func (t Trained) checkWords(words, key string) error {
 		key, words, t.Words)
 }
 
-// CheckSplits returns an error if the tokens of a data set come from another tokenizer than those of the training.
-// The argument path names the weights or the checkpoint. If nothing proves that the tokenizers are equal, CheckSplits
-// returns a warning instead.
+// CheckSplits returns an error if a data set and the training data were tokenized by different tokenizers. If nothing
+// proves that the tokenizers are equal, it returns a warning instead. The argument path names the weights or the
+// checkpoint.
 func (t Trained) CheckSplits(s *TokenSplits, path string) (warning string, err error) {
 	was, now := t.Encoding(), s.Encoding()
 	if was.Name == now.Name || was.Name == "" { // two WordPiece vocabularies
@@ -135,8 +135,9 @@ func (t Trained) CheckSplits(s *TokenSplits, path string) (warning string, err e
 		"convert the text with the tokenizer of the training: hetero-train data tokenize --tokenizer NAME")
 }
 
-// compareEncodings returns an error if two tokenizers differ, or a warning if both may differ. was is the tokenizer of
-// the tokens or weights in place. key names the file or the key of the other one, and advice describes the remedy.
+// compareEncodings returns an error if two tokenizers differ, or a warning if they may differ. The parameter was is the
+// tokenizer of the tokens or weights in the file place. The parameter now is the tokenizer that key selects, a file or
+// a setting. The text advice describes the remedy.
 func compareEncodings(place string, was tokenizer.Identity, key string, now tokenizer.Identity, advice string) (
 	warning string, err error) {
 	switch was.Compare(now) {
@@ -152,15 +153,16 @@ func compareEncodings(place string, was tokenizer.Identity, key string, now toke
 	return "", nil
 }
 
-// CheckTokenizer returns an error if a tokenizer is not that of the training. key is the flag that selects it, and path
-// names the weights or the checkpoint.
+// CheckTokenizer returns an error if the tokenizer now differs from that of the training. The parameter key is the flag
+// that selects it, and path names the weights or the checkpoint.
 func (t Trained) CheckTokenizer(key string, now tokenizer.Tokenizer, path string) error {
 	id := tokenizer.IdentityOf(now.Name(), now.VocabularySum())
 	_, err := compareEncodings(path, t.Encoding(), key, id, "leave the flag out, or name the tokenizer of the training")
 	return err
 }
 
-// besideWeights describes the tokenizer and the classes of the weights in a folder of transformers.
+// besideWeights describes the tokenizer and the classes of weights that the library transformers has saved. It reads
+// the other files in the folder of the weights.
 func besideWeights(file string) (t Trained, err error) {
 	if name := filepath.Base(file); name != transformersWeights && name != transformersIndex {
 		return t, nil
@@ -188,8 +190,8 @@ func besideWeights(file string) (t Trained, err error) {
 	return t, err
 }
 
-// TrainedOn returns the description of the training data in the state of the checkpoint at path. known is false if the
-// checkpoint contains no description.
+// TrainedOn returns the description of the training data in the state of the checkpoint at path. The result known is
+// false if the checkpoint contains no description.
 func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err error) {
 	raw, known := state.Extra[DataKey]
 	if !known {
@@ -202,9 +204,8 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	return t, true, nil
 }
 
-// Described returns the known facts about the training of the weights in file. The checkpoint or the folder of
-// transformers that contains the file has priority over the metadata of the file, because users edit config.json and
-// vocab.txt.
+// Described describes the training data of the weights in file, as far as known. The checkpoint or the transformers
+// folder around the file has priority over the file's metadata, because users edit config.json and vocab.txt.
 func Described(file *checkpoint.File) (t Trained, err error) {
 	folder := filepath.Dir(file.Path())
 	if state, peeked := checkpoint.PeekState(folder); peeked == nil {
@@ -226,8 +227,8 @@ func Described(file *checkpoint.File) (t Trained, err error) {
 	return t, err
 }
 
-// preprocessingIn returns the preprocessing in the metadata of a file, if export wrote it. Other programs may use the
-// key for another purpose.
+// preprocessingIn returns the preprocessing in the metadata of a file. It ignores invalid values, because other
+// programs may use the key for another purpose.
 func preprocessingIn(file *checkpoint.File) (p Preprocessing) {
 	const mostPixels = 1 << 16
 	text := file.Metadata()[preprocessingKey]
@@ -243,11 +244,11 @@ const (
 	tokenizerKey     = "tokenizer"     // name in a tokenizer.Identity
 	wordsKey         = "vocabulary"    // digest in a tokenizer.Identity
 	preprocessingKey = "preprocessing" // JSON of a Preprocessing
-	multiLabelKey    = "multi_label"   // "true": a sample may have any number of the classes
+	multiLabelKey    = "multi_label"   // "true": a sample may belong to any number of the classes
 )
 
-// AddTo adds the names of the classes and whether they are independent, the identity of the tokenizer and the
-// preprocessing to the metadata of a safetensors file.
+// AddTo adds properties of the training data to the metadata of a safetensors file: the class names and MultiLabel, the
+// identity of the tokenizer, and the preprocessing.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
 		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)

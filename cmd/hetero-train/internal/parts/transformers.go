@@ -18,26 +18,26 @@ import (
 // Transformer is implemented by the options of models that the Python library transformers (Hugging Face) also has.
 type Transformer interface {
 	LanguageOptions
-	// Published returns the number of rows of the token table and of the position table. A key that is set has priority
-	// over the published model.
+	// Published returns the number of rows of the token table and of the position table in the published model. A key
+	// that the user has set has priority.
 	Published() (vocabulary, positions int)
 	// Tables returns the tensor names of the token table and of the position table.
 	Tables() (tokens, positions string)
-	// Settings returns the contents of config.json for a model whose tables have the given numbers of rows. Keys that
-	// state other numbers have priority.
+	// Settings returns the contents of config.json for a model whose tables have these numbers of rows. Keys that the
+	// user has set have priority.
 	Settings(vocabulary, positions int) weights.Settings
-	// Adopt copies the sizes in config.json to the keys for sizes, except keys that are set.
+	// Adopt sets the keys for sizes to the sizes in config.json, except keys that the user has set.
 	Adopt(weights.Settings)
 }
 
-// Names of the files in which transformers stores weights. The index lists the files of a large model.
+// Names of files in which the library transformers stores weights. The index lists the files of a large model.
 const (
 	transformersWeights = "model.safetensors"
 	transformersIndex   = "model" + checkpoint.IndexSuffix
 )
 
-// TransformersFile returns the path of the weights in a folder of the library transformers, or of their index. Such a
-// folder contains config.json and is not a checkpoint of this program.
+// TransformersFile returns the path of the weights or of their index in a folder that the library transformers has
+// saved. Such a folder contains config.json and is not a checkpoint of this program. For other paths, ok is false.
 func TransformersFile(path string) (file string, ok bool, err error) {
 	if !IsFolder(path) || experiment.IsCheckpoint(path) || !isFile(filepath.Join(path, weights.SettingsFile)) {
 		return "", false, nil
@@ -83,7 +83,7 @@ func TransformersSettings(file string) (weights.Settings, error) {
 	return s, err
 }
 
-// keysOf maps settings in config.json to the keys of this program that determine them.
+// keysOf maps settings in config.json to the corresponding keys of this program.
 var keysOf = map[string]string{
 	"model_type": "model.name",
 	"n_layer":    "model.layers", "num_hidden_layers": "model.layers",
@@ -97,9 +97,9 @@ var keysOf = map[string]string{
 	"type_vocab_size": "model.segments",
 }
 
-// CheckTransformers compares config.json with the configured model, whose tables have the given numbers of rows. It
-// accepts any config.json for a model that the library transformers does not have. If settings differ, the error is a
-// *checkpoint.MismatchError with the keys that determine them.
+// CheckTransformers compares the settings s in config.json with the configured model, whose tables have these numbers
+// of rows. It returns nil for a model that the library transformers does not have. If settings differ, the error is a
+// *checkpoint.MismatchError with the corresponding keys.
 func CheckTransformers(file string, s weights.Settings, m *config.Model, vocabulary, positions int) error {
 	t, ok := m.Options.(Transformer)
 	if s == nil || !ok {

@@ -43,9 +43,8 @@ func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err er
 	return n, nil
 }
 
-// DescribeText builds the graph of a model of text for a sample of one token: of a classifier of texts if classes is
-// above 0, otherwise of a model that predicts tokens. For each size that no key states, it uses the size of the
-// published model.
+// DescribeText builds the graph of a text model for a sample of one token. The model is a classifier if classes is
+// above 0; otherwise it predicts tokens. Sizes that the user has not set are those of the published model.
 func DescribeText(m *config.Model, classes int) (n Network, err error) {
 	learns, err := PublishedTask(m, classes)
 	if err != nil {
@@ -64,8 +63,8 @@ func DescribeText(m *config.Model, classes int) (n Network, err error) {
 	return n, nil
 }
 
-// PublishedTask returns the learning task of a model of text for samples of one token. The weights do not depend on the
-// length of the samples. For each size that no key states, the task uses the size of the published model.
+// PublishedTask returns the learning task of a text model for samples of one token. The weights do not depend on the
+// length of the samples. Sizes that the user has not set are those of the published model.
 func PublishedTask(m *config.Model, classes int) (task.Task, error) {
 	vocabulary, positions := 1, 1
 	if t, ok := m.Options.(Transformer); ok {
@@ -87,7 +86,7 @@ func (n *Network) add(g *graph.Graph) {
 // weightsFile is an open safetensors file, either a separate file or a part of a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
-	About Trained // description of the training, if it is known
+	About Trained // description of the training data, if it is known
 	close io.Closer
 }
 
@@ -124,16 +123,16 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	return weightsFile{c.Model, trained, c}, nil
 }
 
-// IsWeightsFile reports whether path is a safetensors file, or an index of such files. The alternatives are the folder
-// of a checkpoint and a file that names a checkpoint.
+// IsWeightsFile reports whether path is a safetensors file or an index of such files. It returns false for a checkpoint
+// folder, and for a small file that names a checkpoint.
 func IsWeightsFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors" ||
 		strings.HasSuffix(path, checkpoint.IndexSuffix))
 }
 
-// OpenCheckpoint opens the checkpoint that path names, as experiment.FindCheckpoint does. It calls warn for each newer
-// checkpoint that it skipped, and for a checkpoint of a run that diverged. A path that does not exist or contains no
+// OpenCheckpoint opens the checkpoint that experiment.FindCheckpoint finds for path. It calls warn for each newer
+// checkpoint that it skipped, and if the run of the checkpoint diverged. A path that does not exist or contains no
 // checkpoint is a usage error.
 func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
 	c, skipped, err := experiment.FindCheckpoint(path)
@@ -154,8 +153,8 @@ func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, erro
 	return c, err
 }
 
-// Diverged returns a warning if the run of a checkpoint ended because its loss was not finite, else "". The weights may
-// then be finite and nevertheless useless.
+// Diverged returns a warning if the run of a checkpoint ended because its loss was not finite, otherwise "". The
+// weights of such a run may be finite but useless.
 func Diverged(checkpointPath string) string {
 	r, err := experiment.ReadResult(filepath.Dir(filepath.Dir(checkpointPath)))
 	if err != nil || r.Superseded || r.Exit != exit.Diverged {

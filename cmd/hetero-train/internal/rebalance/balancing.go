@@ -30,22 +30,23 @@ import (
 )
 
 // Balancer divides the batch among the ranks of a run. It implements [train.Splitter]. Every rank runs the same policy
-// on the same reports, so all ranks reach the same shares without a message. Rank 0 logs the shares.
+// on the same reports of the ranks. All ranks therefore compute the same shares without a message. Rank 0 logs the
+// shares.
 type Balancer struct {
 	run        *assembly.Run
 	cfg        *config.Config
 	known      []knownRank     // properties of all ranks, by rank
 	scores     []float64       // compute scores by rank; nil if there are none
-	given      givenProfile    // curves of profile.gpu_profiles, and their errors
+	given      givenProfile    // scores and curves from the file profile.gpu_profiles
 	missing    string          // reason why there are no scores
-	profile    *profiles.Ranks // on rank 0: scores with the figures that they come from; nil if there are no scores
-	figures    *profiles.Cache // cache of measured figures; nil without a cache
+	profile    *profiles.Ranks // on rank 0: scores with the measurements behind them; nil if there are no scores
+	figures    *profiles.Cache // cache of device measurements; nil if the user has no cache
 	cache      *curves.Cache
 	options    balancer.Options
 	Policy     balancer.Policy // nil if the shares are fixed
 	Comparison *comparison     // interleaved comparison that replaces the policy; nil in other runs
 
-	opening   int // steps before the first decision; 0: none
+	opening   int // steps before the first decision; 0: the policy never changes shares
 	step      balancer.Step
 	health    []telemetry.Window // telemetry of the current window, by rank
 	waiting   straggler.Waiting  // waiting times of the current window
@@ -60,8 +61,8 @@ type Balancer struct {
 	watchers  []Watcher
 }
 
-// Watcher receives each decision, with the number of steps of its window and the verdicts on the ranks. The verdicts
-// may be nil. The training goroutine calls the Watcher.
+// Watcher receives each decision, with the number of steps in its window and the verdicts on the ranks (nil if there
+// are none). The training goroutine calls the Watcher.
 type Watcher func(steps int, d *balancer.Decision, verdicts []straggler.Verdict)
 
 // Watch adds a watcher. It does nothing in a run of one rank.
@@ -98,13 +99,13 @@ type knownRank struct {
 	Kind        string        `json:"kind"` // kind of the device: cpu, cuda, …
 	MemoryBytes int64         `json:"memory_bytes"`
 	Curve       divide.Curve  `json:"curve,omitempty"` // step-time curve from earlier runs
-	Profile     profiles.Rank `json:"profile"`         // scores, with cached figures if there are any
-	Kept        *keptScore    `json:"kept,omitempty"`  // origin of the cached figures; nil if there are none
+	Profile     profiles.Rank `json:"profile"`         // description, with cached measurements if any
+	Kept        *keptScore    `json:"kept,omitempty"`  // origin of the cached measurements; nil if there are none
 	AtStart     string        `json:"at_start"`        // value of profile.at_start
 }
 
-// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the result contains only the
-// compute score, for SaveProfile.
+// New gathers the properties of all ranks. All ranks must call New. In a run of one rank, the Balancer serves only
+// SaveProfile, which writes the compute score.
 func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: a, cfg: a.Process.Cfg}
 	self := a.Rank.DescribeItself()
@@ -150,8 +151,8 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	return b, nil
 }
 
-// gatherScores sends the compute scores of rank 0's profile to all ranks. If there is no profile of this hardware, the
-// ranks measure their scores.
+// gatherScores sets the compute scores of all ranks. They come from the profile that rank 0 sends. Without a profile of
+// this hardware, they come from cached or new measurements of the ranks.
 func (b *Balancer) gatherScores(ctx context.Context) error {
 	if err := b.givenScores(ctx); err != nil || b.scores != nil {
 		return err
@@ -184,8 +185,8 @@ func LoadProfiles(c *config.Config) (*profiles.Ranks, error) {
 // givenProfile is the message with which rank 0 sends the contents of its profile.
 type givenProfile struct {
 	Scores []float64      // compute scores by rank; nil if there is no profile of this hardware
-	Curves []divide.Curve // step-time curves by rank; nil unless the profile contains those of all ranks
-	Errors []float64      // standard errors of the times of the curves, as fractions
+	Curves []divide.Curve // step-time curves by rank; nil unless the profile contains the curves of all ranks
+	Errors []float64      // relative standard errors of the curves' times, by rank
 }
 
 // givenScores sets the scores and the curves of all ranks from the file that profile.gpu_profiles names.
@@ -223,8 +224,9 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 	return err
 }
 
-// profiledCurves returns the step-time curves of a profile and their errors, by rank. It returns nil and logs the
-// reason if a rank has no step times, or if they were measured with other settings than those of this run.
+// profiledCurves returns the step-time curves of a profile and their errors, by rank. It returns nil if a rank has no
+// step times. It returns nil and logs a warning if the step times of a rank were measured with other settings than
+// those of this run.
 func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, errors []float64) {
 	list = make([]divide.Curve, len(ranks))
 	for rank, r := range ranks {
@@ -248,13 +250,14 @@ func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []divide.Curve, e
 	return list, errors
 }
 
-// learns reports whether the run reads and writes the cache of curves.
+// learns reports whether the run reads and writes the cache of step-time curves.
 func (b *Balancer) learns() bool {
 	c := b.cfg.Balance
 	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
 }
 
-// Cached returns the step-time curve of this rank that a run would read from the cache; nil if there is none.
+// Cached returns the step-time curve that a run would read from the cache for this rank. It returns nil if there is
+// none.
 func Cached(a *assembly.Run) (divide.Curve, error) {
 	b := &Balancer{run: a, cfg: a.Process.Cfg}
 	if !b.learns() {
@@ -273,7 +276,7 @@ func (b *Balancer) openCache(device string) (divide.Curve, error) {
 	return b.cache.Load(b.key(device))
 }
 
-// key returns the key of a curve in the cache. It contains all values that the curve depends on.
+// key returns the cache key of a device's curve. The key contains all values on which the curve depends.
 func (b *Balancer) key(device string) string {
 	c := b.cfg
 	if f := b.run.Foreign; f != nil {
@@ -302,8 +305,8 @@ func (b *Balancer) logRanks() {
 	}
 }
 
-// Divide creates the policy and returns the first shares. limits is the maximum number of samples of a micro-batch that
-// fits into the memory of each rank.
+// Divide creates the policy and returns the first shares. The parameter limits has the maximum number of samples of a
+// micro-batch that each rank's memory can hold.
 func (b *Balancer) Divide(limits []int) ([]int, error) {
 	c := b.cfg
 	var err error
@@ -338,7 +341,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	return shares, nil
 }
 
-// policy sets the options for limits, and returns a policy with them.
+// policy sets the options, which include limits, and returns a policy with these options.
 func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	c := b.cfg
 	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval,
@@ -350,7 +353,7 @@ func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	for _, n := range limits {
 		hold += n
 	}
-	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // too little memory; see the replica
+	if errors.Is(err, divide.ErrInfeasible) && hold < b.options.Batch.Total { // the replica reports too little memory
 		return nil, fmt.Errorf("balance: %w", err)
 	}
 	if err != nil {
@@ -359,7 +362,7 @@ func (b *Balancer) policy(limits []int) (balancer.Policy, error) {
 	return p, nil
 }
 
-// Preview returns the first shares that Divide would return.
+// Preview returns the shares that Divide would return for these limits. It changes only the options.
 func (b *Balancer) Preview(limits []int) ([]int, error) {
 	p, err := b.policy(limits)
 	if err != nil {
@@ -368,7 +371,7 @@ func (b *Balancer) Preview(limits []int) ([]int, error) {
 	return p.Start(), nil
 }
 
-// LogBatchSizes logs the share of a micro-batch with which each rank starts.
+// LogBatchSizes logs the initial shares of the ranks (samples of a micro-batch).
 func (b *Balancer) LogBatchSizes(shares []int, decidedBy string) {
 	b.log().Info("Calculated batch sizes: "+sizes(shares), "policy", decidedBy)
 	for rank, n := range shares[:min(len(shares), mostNodes)] {
@@ -376,8 +379,8 @@ func (b *Balancer) LogBatchSizes(shares []int, decidedBy string) {
 	}
 }
 
-// mostNodes is the maximum number of nodes with a separate line. The preceding line contains the batch sizes of all
-// nodes.
+// mostNodes is the maximum number of nodes for which the log gets a separate line. The line before them always contains
+// the batch sizes of all nodes.
 const mostNodes = 64
 
 // logShares logs the first shares and the memory limits.
@@ -404,10 +407,11 @@ func (b *Balancer) logShares(shares []int) {
 func (b *Balancer) know() {
 	c, o := b.cfg.Balance, &b.options
 	o.Scores = b.scores
-	for rank, k := range b.known { // kernels depend on the element type, too
+	for rank, k := range b.known { // step times also depend on the element type
 		o.Types = append(o.Types, k.Device+"; "+b.run.Rank.Types[rank].Type)
 	}
-	// Curves of two sources may differ by a constant factor, so the first shares would be wrong.
+	// Use the curves of one source only. Curves of two sources may differ by a constant factor, and the first shares
+	// would then be wrong.
 	cached := 0
 	for _, k := range b.known {
 		if o.Curves = append(o.Curves, k.Curve); len(k.Curve) > 0 {
@@ -448,8 +452,8 @@ func sizes(shares []int) string {
 // ErrCompared is the cause with which a comparison of policies cancels the context of the run after its last round.
 var ErrCompared = errors.New("all rounds of the comparison are complete")
 
-// EndBy sets the function with which a comparison of policies cancels the context of the run. All ranks complete the
-// last round in the same step. EndBy does nothing in runs without a comparison.
+// EndBy sets the function with which a comparison of policies cancels the context of the run. No rank needs a message
+// for it, because all ranks complete the last round in the same step. EndBy does nothing in runs without a comparison.
 func (b *Balancer) EndBy(cancel context.CancelCauseFunc) {
 	if b != nil && b.Comparison != nil {
 		b.Comparison.finished = func() { cancel(ErrCompared) }
@@ -470,7 +474,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	if !due {
 		return nil
 	}
-	if len(d.Ranks) == 0 { // a policy of another program may give no reasons
+	if len(d.Ranks) == 0 { // a policy that another program implements may give no explanation
 		d.Explanation = balancer.Unexplained(len(ranks))
 	}
 	b.last = d
@@ -491,7 +495,8 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	return d.Next
 }
 
-// stepsLeft returns the number of steps after a step; 0: the length of the run is unknown, or it ends here.
+// stepsLeft returns the number of steps that follow step. It returns 0 if the length of the run is unknown, or if step
+// is the last step.
 func stepsLeft(total, step int64) int { return int(min(max(total-step, 0), math.MaxInt32)) }
 
 // take converts the reports of the ranks to the input of the policy.
@@ -508,19 +513,19 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
 		seconds := (t.Total() + rank.Other).Seconds()
 		s.Seconds = max(s.Seconds, seconds)
-		// a report contains some times of the previous step, so single steps differ
+		// some times in a report are those of the previous step, so the totals of the ranks differ: take their mean
 		s.Measured += seconds / float64(len(ranks))
 		s.Utilization[r], s.Memory[r] = rank.Telemetry[telemetry.Utilization]/100, rank.Telemetry[telemetry.Memory]/100
 		b.health[r].Add(&rank.Telemetry)
 	}
 	b.waiting.Add(s.Own)
 	b.fullLength(ranks)
-	s.Exposed = exposed + exchanges // the minimum over the ranks, because no other rank causes this part of the wait
+	s.Exposed = exposed + exchanges // minima over the ranks: longer times contain waits for slower ranks
 }
 
-// fullLength changes the times of a step on short samples to those of a step on samples of full length, so that the
-// times of steps with different lengths are comparable. All ranks have computed the same number of positions of each
-// sample.
+// fullLength converts the times of a step with short samples to the times of a step with samples of full length. This
+// makes steps with different sample lengths comparable. In one step, all ranks compute the same number of positions of
+// each sample.
 func (b *Balancer) fullLength(ranks []train.RankStep) {
 	s, positions := &b.step, ranks[0].Positions
 	if positions <= 0 || positions >= 1 {
@@ -536,7 +541,8 @@ func (b *Balancer) fullLength(ranks []train.RankStep) {
 	s.Measured += longer
 }
 
-// judge determines, for the window that ends, which ranks have a slower type of device and which ranks are sick.
+// judge returns the verdicts on the ranks for the window that ends: which ranks have a slower type of device, and which
+// ranks are sick. It also adds the cause of noise to d.
 func (b *Balancer) judge(step int64, d *balancer.Decision) []straggler.Verdict {
 	for r := range b.observed {
 		o := straggler.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data,
@@ -571,10 +577,10 @@ func (b *Balancer) End() {
 	}
 }
 
-// keepCurve stores this rank's curve in the cache, at intervals and at the end of the run.
+// keepCurve stores this rank's curve in the cache. During the run it does so at most once per interval.
 func (b *Balancer) keepCurve(end bool) {
-	// ripe is the minimum number of decisions before the first write. A curve of fewer decisions can be worse than the
-	// cached curve.
+	// ripe is the minimum number of decisions before the first write. A curve from fewer decisions can be worse than
+	// the cached curve.
 	const interval, ripe = time.Minute, 5
 	l, ok := b.Policy.(balancer.Learner)
 	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval || b.refused.Load() {

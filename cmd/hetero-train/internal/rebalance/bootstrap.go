@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// ratioInterval returns sum(above) / sum(below) for paired values, with the 95 % interval of a bootstrap over the
-// pairs.
+// ratioInterval returns sum(above) / sum(below) for paired values. It computes the 95 % interval by a bootstrap over
+// the pairs.
 func ratioInterval(above, below []float64) interval {
 	const resamples = 10_000
 	n := len(above)

@@ -10,17 +10,17 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// comparison runs several policies in turns. It replaces the policy of the run. The decisions of all ranks are equal.
+// comparison runs several policies in turns. It replaces the policy of the run. All ranks make the same decisions.
 //
-// The comparison first measures splits of the batch in stages, to find the oracle: the shares with the shortest step.
-// It then runs rounds; in each round, every candidate divides the batch for one block of steps.
+// The comparison first measures different divisions of the batch (splits) in stages, to find the oracle: the shares
+// with the shortest step. It then runs rounds. In each round, every candidate divides the batch for one block of steps.
 type comparison struct {
 	flags     *session.ComparisonOptions
 	balancing *Balancer
 
-	splits      [][]int    // splits of this stage that are not measured yet, each with one share per rank
+	splits      [][]int    // splits of this stage that are not measured yet; a split has one share per rank
 	stage       int        // number of stages begun
-	center      []int      // shares that the splits of this stage vary
+	center      []int      // best known shares, around which the splits of this stage vary
 	measured    []measured // shares and times of all blocks
 	oracle      []int      // shares with the shortest step; nil until all splits are measured
 	candidates  []*candidate
@@ -31,10 +31,10 @@ type comparison struct {
 	wanted []int // shares of the current block
 	steps  int   // number of steps of the current block so far
 	block  blockMeans
-	times  [][]float64 // step times of the current block, s, by rank and step
+	times  [][]float64 // compute times of the steps of the current block, s, by rank and step
 }
 
-// measured contains the share and the median time of each rank in a block.
+// measured contains the share and the median compute time (s) of each rank in a block.
 type measured struct {
 	Shares  []int     `json:"shares"`
 	Seconds []float64 `json:"seconds"` // 0 for a rank without samples
@@ -45,8 +45,8 @@ type candidate struct {
 	name    string
 	policy  balancer.Policy // nil if the shares are fixed
 	shares  []int
-	next    []int   // shares after this block, by the last decision in it; nil: the same shares
-	changes [][]int // shares after each change
+	next    []int   // shares after this block, from the last decision in it; nil: the shares stay
+	changes [][]int // shares after each change of shares
 	blocks  []blockMeans
 }
 
@@ -81,7 +81,7 @@ func (c *comparison) quiet() bool {
 	return c != nil && c.turn < len(c.candidates) && c.candidates[c.turn].name == ComparisonOff
 }
 
-// split processes the step in balancing.step and returns the shares of the next step.
+// split processes the step in balancing.step. It returns the shares of the next step, or nil if the shares stay.
 func (c *comparison) split() []int {
 	s := &c.balancing.step
 	if c.done {
@@ -166,9 +166,9 @@ func (c *comparison) finish() {
 	c.begin(c.candidates[c.turn].shares)
 }
 
-// The splits to which the curves are fitted. In each split, the share of each rank is higher or lower than the best
-// known share, by a fraction that shrinks from stage to stage.
-const measureSplits = 10 // number of splits of each stage
+// The curves are fitted to the times of splits. Each split raises or lowers the best known share of each rank by a
+// fraction that shrinks from stage to stage.
+const measureSplits = 10 // number of splits in each stage
 
 var measureSpreads = [...]float64{0.2, 0.1, 0.05}
 
@@ -215,7 +215,7 @@ func (c *comparison) best(lines []divide.Curve) []int {
 func (c *comparison) compete() {
 	c.oracle = c.best(c.lines(c.measured, c.center))
 	o := c.balancing.options
-	o.Interval = c.flags.Block - 1 // a decision at the end of each block; hybrid also decides within the first block
+	o.Interval = c.flags.Block - 1 // one decision at the end of each block; hybrid also decides within the first block
 	if o.Scores == nil {
 		o.Scores = make([]float64, o.Ranks)
 		equal := c.measured[0]
@@ -233,7 +233,7 @@ func (c *comparison) compete() {
 		case name != ComparisonOracle:
 			own := o
 			if name != "proportional" {
-				own.Scores = c.balancing.options.Scores // only proportional needs the scores of the measured blocks
+				own.Scores = c.balancing.options.Scores // only proportional needs scores from the measured blocks
 			}
 			var err error
 			if p.policy, err = parts.MakePolicy(c.balancing.run.Process.Opts.Env.Catalog,

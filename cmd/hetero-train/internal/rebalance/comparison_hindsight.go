@@ -8,11 +8,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// hindsight evaluates shares with the times of all blocks of a comparison. The oracle uses about the first tenth of
-// these blocks.
+// hindsight evaluates shares with the times of all blocks of a comparison, after its end. The oracle was computed from
+// about the first tenth of these blocks.
 type hindsight struct {
 	best []int // shares with the shortest step according to all blocks
-	// lines fitted to resampled blocks; the spread of the lines is the uncertainty of a ratio of step times
+	// lines fitted to bootstrap samples of the blocks; their spread gives the uncertainty of a ratio of step times
 	resampled [][]divide.Curve
 }
 

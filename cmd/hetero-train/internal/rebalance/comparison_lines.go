@@ -7,21 +7,21 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// A comparison models the step time of a rank as a line near the shares of interest. It has only a few blocks, and
-// other processes disturb some of them, so the fit is robust.
+// Near the shares of interest, a comparison models the step time of a rank as a line. The fit is robust, because there
+// are only a few blocks, and other processes disturb some of them.
 const (
-	// maximum |ln(a/b)| of two shares a and b on the same line; a little more than the spread of the splits of one
+	// maximum |ln(a/b)| of two shares a and b that use the same line; slightly larger than within the splits of one
 	// stage
 	alike     = 0.45
 	fitRounds = 6
-	edge      = 1.5 // robust standard deviations beyond which a block has less weight (Huber)
-	// Limits of the slope, as fractions of the time per sample. At a slope of 1, the fixed part of the step time is 0.
+	edge      = 1.5 // deviation at which the weight of a block begins to fall (Huber), in robust standard deviations
+	// Limits of the slope, divided by the mean time per sample. At 1, the fixed part of the step time is 0.
 	leastSlope, mostSlope = 0.25, 1.1
 )
 
-// lines fits a line to the times of each rank, at shares near the shares in target. All ranks of a block can be slower
-// by a common factor, for example because of the clock of the host. Such a factor contains no information about shares,
-// so lines estimates the factor of each block and removes it.
+// lines fits a line to the times of each rank, at shares near those in target. A block can be slower on all ranks by a
+// common factor, for example because the CPU clock is lower. Such a factor contains no information about shares, so
+// lines estimates the factor of each block and removes it.
 func (c *comparison) lines(blocks []measured, target []int) []divide.Curve {
 	lines, common := make([]divide.Curve, len(target)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
@@ -44,7 +44,8 @@ func (c *comparison) lines(blocks []measured, target []int) []divide.Curve {
 	return lines
 }
 
-// nearest returns the measured share of a rank that is nearest to target. It returns 0 if the rank was never measured.
+// nearest returns the measured share of a rank that is nearest to target by ratio. It returns 0 if the rank was never
+// measured.
 func nearest(blocks []measured, rank, target int) int {
 	best := 0
 	for _, b := range blocks {
@@ -66,9 +67,9 @@ func middle(values []float64) float64 {
 }
 
 // line fits a line to the times of a rank, at measured shares near target. If no measured share is near target, it uses
-// the nearest measured shares. It divides the times of each block by the common factor of the block, whose logarithm is
-// common[i]. If only one share was measured, the line goes through the origin. weights is scratch memory with one
-// element per block.
+// the nearest measured shares. It divides the times of block i by exp(common[i]), the common factor of the block. If
+// only one share was measured, the line goes through the origin. The slice weights is scratch memory with one element
+// per block.
 func line(blocks []measured, common, weights []float64, rank, target, total int) divide.Curve {
 	var fit straight
 	target = nearest(blocks, rank, target)

@@ -14,17 +14,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Names of candidates that are not policies.
+// Names of the candidates that are not policies.
 const (
 	ComparisonOracle = "oracle"
 	ComparisonOff    = "off"
 )
 
-// LeastRounds is the minimum number of rounds of a comparison. The results do not include the first third of the
-// rounds.
+// LeastRounds is the minimum number of rounds of a comparison. The means in the results leave out the first third of
+// the rounds.
 const LeastRounds = 3
 
-// interval is a ratio with its 95 % interval.
+// interval is a ratio with its 95 % confidence interval.
 type interval struct {
 	Ratio experiment.Number `json:"ratio"`
 	Low   experiment.Number `json:"low"`
@@ -37,13 +37,14 @@ type ComparisonResult struct {
 	Shares        []int    `json:"shares"` // shares at the end of the run
 	StepSeconds   float64  `json:"step_seconds"`
 	ShareOfOracle interval `json:"share_of_oracle"`
-	// ShareOfOracle computed from the median step of each block. Single slow steps hardly change a median.
+	// ByMedians is like ShareOfOracle, but uses the median step of each block. Single slow steps hardly change a
+	// median.
 	ByMedians  interval `json:"share_of_oracle_by_medians"`
 	Imbalance  float64  `json:"imbalance"`
 	Exposed    float64  `json:"communication_seconds"`
 	Rebalances int      `json:"rebalances"`
-	// Number of changes after which the shares stay within 1 % of the best time; -1 if the last shares do not reach
-	// this range. The times of all blocks determine the best time.
+	// Settled is the number of changes after which the shares stay within 1 % of the best time. It is -1 if the last
+	// shares are outside this range. The best time comes from the times of all blocks.
 	Settled int          `json:"rebalances_until_steady"`
 	Blocks  []blockMeans `json:"blocks"` // blocks of this candidate, in the order of the rounds
 }
@@ -80,7 +81,7 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 	return means, medians
 }
 
-// Report prints the table of results and stores all figures in the folder of the run. If the run was stopped, the
+// Report prints the table of results and stores all numbers in the log folder of the run. If the run was stopped, the
 // results cover the finished rounds.
 func (c *comparison) Report(a *assembly.Run) error {
 	if c.round < LeastRounds {
@@ -118,7 +119,7 @@ func (c *comparison) Report(a *assembly.Run) error {
 // Quiet reports whether profiling is off in the current step.
 func (b *Balancer) Quiet() bool { return b != nil && b.Comparison.quiet() }
 
-// Muted is an observer that forwards steps to another observer while profiling is on.
+// Muted is an observer that passes all events to another observer, except the steps while profiling is off.
 type Muted struct {
 	train.Observer
 	Quiet func() bool

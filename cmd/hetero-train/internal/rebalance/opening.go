@@ -13,12 +13,13 @@ func (b *Balancer) Opening() int {
 	return b.opening
 }
 
-// HasCurve reports whether the policy starts with a step-time curve of this rank.
+// HasCurve reports whether a step-time curve of this rank was known at the start.
 func (b *Balancer) HasCurve() bool {
 	return b != nil && len(b.known[b.run.Process.Opts.Assignment.Rank].Curve) > 0
 }
 
-// OfOracle returns the fraction of the oracle at the latest decision; NaN if it is unknown.
+// OfOracle returns the step time of the best shares divided by the step time of the actual shares, at the latest
+// decision. It returns NaN if this fraction is unknown.
 func (b *Balancer) OfOracle() float64 {
 	if b == nil || b.last == nil {
 		return math.NaN()
@@ -26,7 +27,7 @@ func (b *Balancer) OfOracle() float64 {
 	return b.last.ShareOfOracle()
 }
 
-// Reason returns the reason of the latest decision; "" without one.
+// Reason returns the reason for the latest decision. It returns "" if there is none.
 func (b *Balancer) Reason() string {
 	if b == nil || b.last == nil {
 		return ""
@@ -34,8 +35,8 @@ func (b *Balancer) Reason() string {
 	return b.last.Reason
 }
 
-// warnOfEnd warns if the user chose a policy or its interval, and the run ends before the first decision. opening is
-// the number of steps before this decision; 0 if the policy never changes shares.
+// warnOfEnd warns if the run ends before the first decision of the policy, and the user chose the policy or its
+// interval. The parameter opening is the result of [Balancer.Opening].
 func (b *Balancer) warnOfEnd(opening int) {
 	a, c := b.run, b.cfg
 	left := a.Steps

@@ -36,7 +36,7 @@ type balanceReport struct {
 	dir       string
 	lines     *observe.StepLines
 	health    []straggler.Settled // by rank: verdicts that the log has reported
-	// true after the first failure to write the curves, which is the only one logged; for jobs of the run's queue
+	// true after the first failure to write the curves, which alone is logged; only jobs of the run's queue use it
 	failed   bool
 	outcomes account.Outcomes
 	last     DecisionLine // latest line of the decisions file
@@ -45,47 +45,49 @@ type balanceReport struct {
 
 // DecisionLine is one line of the decisions file. Times are in s per step.
 type DecisionLine struct {
-	Step          int64             `json:"step"` // last step before the decision
+	Step          int64             `json:"step"` // last step of the decision's window
 	Policy        string            `json:"policy"`
 	Shares        []int             `json:"shares"`
 	Next          []int             `json:"next"`
 	Changed       bool              `json:"changed"`
 	Reason        string            `json:"reason"`
-	StepSeconds   experiment.Number `json:"step_seconds"`        // measured, with noise and exposed communication
-	FittedSeconds experiment.Number `json:"fitted_step_seconds"` // of Shares, from the fitted curves
-	OracleSeconds experiment.Number `json:"oracle_step_seconds"` // of the best shares; at most FittedSeconds
-	// ShareOfOracle estimates OracleSeconds / FittedSeconds, with the errors of the curves.
+	StepSeconds   experiment.Number `json:"step_seconds"`        // measured mean, with noise and exposed communication
+	FittedSeconds experiment.Number `json:"fitted_step_seconds"` // time with Shares, from the fitted curves
+	OracleSeconds experiment.Number `json:"oracle_step_seconds"` // time with the best shares; at most FittedSeconds
+	// ShareOfOracle estimates OracleSeconds / FittedSeconds. It takes the errors of the curves into account.
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
 	ShareLow      experiment.Number `json:"share_of_oracle_low"` // lower end of the 90 % interval of ShareOfOracle
 	ShareHigh     experiment.Number `json:"share_of_oracle_high"`
 	Unknown       string            `json:"share_of_oracle_unknown,omitempty"` // why ShareOfOracle is unknown
 	Imbalance     experiment.Number `json:"imbalance"`
 	Useful        experiment.Number `json:"useful_seconds"`
-	// Lost contains the losses of package account. The losses and Useful are the parts of StepSeconds.
+	// Lost contains the losses that package account defines. The losses and Useful add up to StepSeconds.
 	Lost map[string]experiment.Number `json:"lost_seconds"`
-	// EqualSeconds and PredictedSeconds are the times of a step with equal shares and with Next, on the fitted curves.
+	// EqualSeconds is the time of a step with equal shares, PredictedSeconds with the shares Next, both from the fitted
+	// curves.
 	EqualSeconds     experiment.Number `json:"equal_step_seconds"`
 	EqualLow         experiment.Number `json:"equal_step_seconds_low"` // lower end of the 90 % interval of EqualSeconds
 	EqualHigh        experiment.Number `json:"equal_step_seconds_high"`
 	EqualUnknown     string            `json:"equal_step_unknown,omitempty"` // why EqualSeconds is unknown
 	PredictedSeconds experiment.Number `json:"predicted_step_seconds"`
-	Outcome          *outcomeLine      `json:"outcome,omitempty"` // of the previous change of shares
+	Outcome          *outcomeLine      `json:"outcome,omitempty"` // result of the previous change of shares
 	// rank that causes most of the noise; null if no single rank does
 	Noisy *int `json:"noisy_rank"`
-	// NoiseCause is the cause of the noise, "unknown" if no sensor shows a cause; "": the noise is small.
+	// NoiseCause is the cause of the noise. It is "unknown" if no sensor shows a cause, and "" if the noise is small.
 	NoiseCause    string     `json:"noise_cause,omitempty"`
 	NoiseEvidence string     `json:"noise_evidence,omitempty"`
 	Ranks         []rankLine `json:"ranks"`
 }
 
-// outcomeLine is the result of a change of shares: the predicted and the achieved speed-up, without the noise of steps.
+// outcomeLine is the result of a change of shares: the predicted and the achieved speed-up. Both exclude the noise of
+// single steps.
 type outcomeLine struct {
-	Step      int64             `json:"step"` // of the decision for the change
+	Step      int64             `json:"step"` // step of the decision that changed the shares
 	Predicted experiment.Number `json:"predicted"`
 	Achieved  experiment.Number `json:"achieved"`
 	Low       experiment.Number `json:"achieved_low"` // lower end of the 90 % interval of Achieved
 	High      experiment.Number `json:"achieved_high"`
-	Worse     bool              `json:"worse"` // slower than before and than predicted, beyond the noise
+	Worse     bool              `json:"worse"` // steps became longer than before and than predicted, beyond the noise
 }
 
 type rankLine struct {
@@ -100,8 +102,8 @@ type rankLine struct {
 	Evidence string `json:"evidence,omitempty"` // evidence for the value of Health; "" for a healthy rank
 }
 
-// ReportTo opens the files of decisions, and sends the state of the ranks to screen. It removes decisions that are
-// later than the checkpoint from which the run resumes.
+// ReportTo opens the decisions file and starts to send the state of the ranks to screen. If the run resumes from a
+// checkpoint, ReportTo removes later decisions from the file.
 func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) error {
 	if b == nil || b.Policy == nil {
 		return nil
@@ -124,7 +126,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	return nil
 }
 
-// decided records one decision and logs it if it changes the shares.
+// decided writes one decision to the decisions file, and logs the decision if it changes the shares.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []straggler.Verdict) {
 	outcome, known := r.outcomes.Add(step, &d.Lost, d.Spread, d.Shares, d.Next, d.Predicted)
 	var line *outcomeLine
@@ -151,7 +153,7 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []str
 	r.writeCurves()
 }
 
-// reaction describes a decision after a change that made steps longer.
+// reaction describes how a decision reacts to a change of shares that made steps longer.
 func reaction(d *balancer.Decision) string {
 	if d.Changed {
 		return fmt.Sprintf("new shares %s: %s", sizes(d.Next), d.Reason)
@@ -171,7 +173,7 @@ func (r *balanceReport) show(d *balancer.Decision) {
 		logs.ComponentBalancer, "decision", r.last)
 }
 
-// decisionLine returns the line of a decision without its ranks.
+// decisionLine returns the line of a decision, without Ranks and Outcome.
 func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine {
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
 	part := func(v float64) experiment.Number {
@@ -221,8 +223,8 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []strag
 	r.lines.Add(line)
 }
 
-// waited returns two times in s per step, averaged over the window. waited is the time for which a rank waited for
-// slower ranks. caused is the sum of the times for which other ranks waited for this rank.
+// waited returns two times in s per step, averaged over the window. The first result is the time for which this rank
+// waited for slower ranks. The second result is the sum of the times for which other ranks waited for this rank.
 func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	w := &r.balancing.waiting
 	if w.Steps == 0 {
@@ -231,7 +233,7 @@ func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
 
-// warn logs only the first failure to write curves, because training continues.
+// warn logs the first failure to write the curves. It ignores later failures, because they would repeat the message.
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
@@ -239,7 +241,7 @@ func (r *balanceReport) warn(err error) {
 	}
 }
 
-// logVerdicts logs the verdict of each rank whose settled verdict changed.
+// logVerdicts logs the verdicts on the ranks whose settled verdict has changed.
 func (r *balanceReport) logVerdicts(step int64, verdicts []straggler.Verdict) {
 	log := r.balancing.log()
 	for rank, v := range verdicts {
@@ -271,11 +273,11 @@ func (r *balanceReport) writeCurves() {
 	r.balancing.run.Queue.Do(path, text.Len(), func() { r.warn(experiment.ReplaceText(path, text.Bytes())) })
 }
 
-// mostWorth is the largest number of ranks for which the table contains the worth of each rank. Each value needs a
-// separate solution, so a table of more ranks would take longer.
+// mostWorth is the largest number of ranks for which the table contains the column "if excluded". Each of its values
+// needs a separate solution of the division, so a larger table would take too long.
 const mostWorth = 64
 
-// table formats the state of the ranks in the window that d ends.
+// table formats the state of the ranks in the window before decision d.
 func (r *balanceReport) table(d *balancer.Decision) string {
 	b := r.balancing
 	var worth []divide.Worth
@@ -335,11 +337,11 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	return text.String()
 }
 
-// Observer returns an observer that removes decisions when the run returns to a checkpoint. The observer does nothing
-// if the run writes no decisions.
+// Observer returns an observer that removes later decisions from the file when the run returns to a checkpoint. It does
+// nothing in a run that writes no decisions.
 func (b *Balancer) Observer() train.Observer { return rollBacks{b} }
 
-// rollBacks removes the decisions of steps that the run repeats.
+// rollBacks removes the decisions of steps that the run will repeat.
 type rollBacks struct{ balancing *Balancer }
 
 // RolledBack implements [train.Observer].

@@ -18,20 +18,20 @@ import (
 // Parameters of the measurement at the start of a run without a profile.
 const (
 	startLimit = 2 * time.Second // time limit of the whole measurement after rank discovery
-	// part of startLimit in which all ranks compile and fill memory at the same time
+	// part of startLimit for preparation: all measuring ranks compile kernels and fill memory at the same time
 	startPrepare = 600 * time.Millisecond
 	startRounds  = 3 // number of measurements of each rank; the score is the median
 	// Minimum time of one measurement. With a smaller value, a slow rank computes only a few passes in this time.
 	leastSlice  = 40 * time.Millisecond
-	startTensor = 16 << 20 // size of a tensor, bytes; a fifth of a CPU fills two tensors within startPrepare
+	startTensor = 16 << 20 // size of a tensor, bytes; even a fifth of a CPU can fill two tensors within startPrepare
 )
 
-// typeKey identifies the type of a rank's device and its element type. Ranks with equal keys share one set of figures.
+// typeKey identifies the type of a rank's device and its element type. Ranks with equal keys use the same measurements.
 func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
 
-// startProfile returns a profile with the figures of each rank. The figures come from the cache; for a type without
-// cached figures, one rank measures its device. If there are no figures, p is nil and reason explains why. All ranks
-// must call startProfile, and all ranks get the same result.
+// startProfile returns a profile with the measurements of each rank. The measurements come from the cache. If the cache
+// has none for a type of device, one rank measures its device. If measurements are missing, p is nil and reason
+// explains why. All ranks must call startProfile, and all ranks get the same result.
 func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, reason string, err error) {
 	mode := b.known[0].AtStart
 	switch {
@@ -41,7 +41,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, reason 
 		return nil, "balance.fixed_shares divides the batch", nil
 	}
 	known := map[string]profiles.Measured{}
-	var measures []int // numbers of the ranks that measure: the first rank of each type without figures
+	var measures []int // ranks that measure: the first rank of each type without cached measurements
 	for rank := range b.known {
 		r := &b.known[rank].Profile
 		if _, found := known[typeKey(r)]; r.Measured.TFLOPS.Known() && !found {
@@ -91,8 +91,8 @@ type typeFigures struct {
 	Error    string
 }
 
-// measureTypes measures the devices of the given ranks and adds the results to known. reason explains why a measurement
-// is not possible; "" if it is possible.
+// measureTypes measures the devices of the ranks in measures, and adds the results to known. If a measurement is not
+// possible, the result reason explains why; otherwise reason is "".
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (
 	reason string, err error) {
 	a, began := b.run, time.Now()
@@ -116,7 +116,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 			speed, own.Error = nil, openErr.Error()
 		}
 	}
-	// a rank that still prepares would disturb the measurement of another rank
+	// Wait for all ranks: a rank that still prepares would disturb the measurement of another rank.
 	if a.Rank.Team != nil {
 		if err := a.Rank.Team.Group.Barrier(ctx, "compute scores"); err != nil {
 			return "", err
@@ -167,13 +167,14 @@ func (b *Balancer) deviceTypes() int {
 	return len(types)
 }
 
-// figuresKey returns the key of a rank's figures in the cache.
+// figuresKey returns the key of a rank's measurements in the cache.
 func figuresKey(r *profiles.Rank) profiles.CacheKey {
 	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType,
 		Program: version.Text()}
 }
 
-// loadFigures sets r.Measured to the cached figures of this rank's device. It returns nil if there are none.
+// loadFigures sets r.Measured to the cached measurements of this rank's device, and returns their origin. It returns
+// nil if there are none.
 func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	dir, err := parts.UserCache("profiles")
 	if err != nil {
@@ -194,13 +195,13 @@ func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	return nil
 }
 
-// keptScore states when and in which file a cached set of figures was stored.
+// keptScore is the origin of cached measurements: the time at which they were stored, and the file.
 type keptScore struct {
 	Created time.Time `json:"created"`
 	File    string    `json:"file"`
 }
 
-// logKept logs, on rank 0, each type of device that uses cached figures.
+// logKept logs, on rank 0, each type of device that uses cached measurements.
 func (b *Balancer) logKept() {
 	if b.run.Rank.Team == nil || !b.run.Rank.Team.Leads() {
 		return
@@ -223,7 +224,7 @@ func ageText(age time.Duration) string {
 	for _, unit := range []struct {
 		name  string
 		long  time.Duration
-		least int // minimum number of units for which this unit is used
+		least int // minimum count at which ageText uses this unit
 	}{{"days", 24 * time.Hour, 2}, {"hours", time.Hour, 2}, {"minutes", time.Minute, 2}, {"minute", time.Minute, 1}} {
 		if n := int(age / unit.long); n >= unit.least {
 			return fmt.Sprintf("%d %s", n, unit.name)
@@ -232,7 +233,7 @@ func ageText(age time.Duration) string {
 	return "less than a minute"
 }
 
-// SaveProfile writes the scores of all ranks to the folder of the experiment.
+// SaveProfile writes the scores of all ranks to the subfolder configs of the experiment.
 func (b *Balancer) SaveProfile() {
 	if b == nil || b.profile == nil || b.run.Folder == nil {
 		return
@@ -243,7 +244,8 @@ func (b *Balancer) SaveProfile() {
 	}
 }
 
-// checkScores logs how well the scores predict the times per sample, after the first window of a run.
+// checkScores compares the predictions of the scores with the times per sample in the first window of a run. It logs
+// the result.
 func (b *Balancer) checkScores(shares []int, seconds func(rank int) float64) {
 	if b.profile == nil || b.profile.Prediction != nil {
 		return
