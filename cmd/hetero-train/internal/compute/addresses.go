@@ -12,25 +12,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// startBytes are the addresses that a process reserves at least before it has a model: threads, native libraries, their
-// kernels. simple_cnn on 2 CPUs took 70 to 105 MiB.
+// startBytes is the minimum address space, in bytes, that a process reserves for threads, native libraries and their
+// kernels before it has a model. simple_cnn on 2 CPUs reserved 70 to 105 MiB.
 const startBytes = 96 << 20
 
-// nearLimit are addresses that native libraries and the kernels of a small model take. If fewer are left, they are the
-// probable reason of a failure of the device: libraries report no memory as an unknown failure.
+// nearLimit is the address space, in bytes, that native libraries and the kernels of a small model take. If less is
+// left, the limit is the probable reason for a failure of the device. The libraries report a lack of memory only as an
+// unknown failure.
 const nearLimit = 96 << 20
 
-// CheckAddresses returns an error if RLIMIT_AS or RLIMIT_DATA leaves less than the threads and heaps of this rank
-// reserve without any model. If it does, the C library aborts the process because it cannot start a thread. It must
-// precede OpenDevice, which starts most threads. The account of the rank subtracts the same addresses, so a run without
-// this error may still be refused.
+// CheckAddresses returns an error if RLIMIT_AS or RLIMIT_DATA is too low for the threads and heaps of this rank, even
+// without a model. With such a limit, the C library would abort the process, because it could not start a thread.
+// CheckAddresses must run before OpenDevice, which starts most threads. The memory account of the rank counts the same
+// addresses, so the account may refuse a run that CheckAddresses accepts.
 func (k *Rank) CheckAddresses() error {
 	opts, kind := k.Process.Opts, k.Process.Cfg.Device.Kind
 	onCPU, err := k.Process.IsCPURank()
 	if err != nil {
 		return err
 	}
-	// "auto" opens the CPU device on a machine without GPUs.
+	// On a machine without GPUs, "auto" opens the CPU device.
 	if onCPU || kind == "auto" && !devices.HasGPU(k.Process.Cfg, opts.Env.Lookup) {
 		kind = "cpu"
 	}
@@ -44,8 +45,8 @@ func (k *Rank) CheckAddresses() error {
 	return nil
 }
 
-// CheckStart returns an error if RLIMIT_AS or RLIMIT_DATA leaves too little for any model. It is for a process that
-// opens the device but trains no model, and that may plan for a machine with other limits.
+// CheckStart returns an error if RLIMIT_AS or RLIMIT_DATA is too low for a process without a model. It is for a process
+// that opens the device but trains no model. Such a process may plan for a machine with other limits.
 func CheckStart() error {
 	for _, a := range memory.ListAddresses(memory.System(), memory.Own{}) {
 		a.Later = 0
@@ -56,7 +57,7 @@ func CheckStart() error {
 	return nil
 }
 
-// checkAddresses checks one limit. threads is the largest number of threads of the process; 0: unknown.
+// checkAddresses checks one limit. The parameter threads is the largest number of threads of the process; 0: unknown.
 func checkAddresses(a memory.Addresses, threads int) error {
 	need, parts := max(a.Later, startBytes), "threads"
 	if a.Left() >= need {
@@ -76,8 +77,9 @@ func raise(a memory.Addresses, bytes int64) string {
 		memory.Size(bytes), a.Flag, (bytes+1023)>>10, a.Flag)
 }
 
-// AdviseLimit adds advice to a failure of the device, if RLIMIT_AS or RLIMIT_DATA is the probable reason. An error that
-// has the account of the rank, and all others, remain unchanged. samples is the number of samples of a micro-batch.
+// AdviseLimit adds advice to a failure of the device, if RLIMIT_AS or RLIMIT_DATA is the probable reason. It returns
+// other errors unchanged, also a MemoryError, which already contains the memory account of the rank. The parameter
+// samples is the number of samples of a micro-batch.
 func AdviseLimit(err error, samples int) error {
 	if a, limited := memory.ReadAddresses(memory.System()); limited {
 		return adviseLimit(err, a, samples)

@@ -10,13 +10,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// mostGrowth is the largest growth of Go's heap between two collections, in percent of its live part, for which the
-// memory of a rank is measured. It is the default of GOGC. With a larger value, dead tensors of the initial values
-// remain until memory is used up.
+// mostGrowth is the largest growth of Go's heap between two collections, in percent of its live part, while the memory
+// of a rank is measured. It is the default of GOGC. With a larger value, the tensors of the initial values remain as
+// garbage until memory is used up.
 const mostGrowth = 100
 
 // HoldHeap lets Go's heap grow by at most mostGrowth percent between two collections, even if GOGC permits more. The
-// memory of a rank is measured with this setting. BoundHeap replaces it once the account of the rank is known.
+// memory of a rank is measured with this setting. BoundHeap replaces it when the memory account of the rank is known.
 func (k *Rank) HoldHeap() {
 	k.growth = debug.SetGCPercent(mostGrowth)
 	if k.growth >= 0 && k.growth < mostGrowth {
@@ -26,8 +26,9 @@ func (k *Rank) HoldHeap() {
 }
 
 // BoundHeap limits Go's heap to the memory that the account leaves, even if GOMEMLIMIT permits more. GOGC then applies
-// again, because Go collects garbage before it exceeds the limit. RLIMIT_AS and RLIMIT_DATA also count addresses whose
-// memory Go has returned, which Go's limit does not contain; the setting of HoldHeap therefore remains for them.
+// again, because Go collects garbage before it exceeds the limit. But if RLIMIT_AS or RLIMIT_DATA limits the process,
+// the setting of HoldHeap remains. These limits also count addresses whose memory Go has returned; Go's own limit does
+// not.
 func (k *Rank) BoundHeap(a memory.Account) {
 	log := k.Process.Opts.LogOf(logs.ComponentTrainer)
 	if !a.Limit.Addresses {
@@ -41,7 +42,7 @@ func (k *Rank) BoundHeap(a memory.Account) {
 	}
 	before, left := debug.SetMemoryLimit(-1), k.GoLimit(a)
 	if before <= left {
-		return // a lower value of GOMEMLIMIT
+		return // GOMEMLIMIT is lower than this limit
 	}
 	debug.SetMemoryLimit(left)
 	k.Process.Later(func() error { debug.SetMemoryLimit(before); return nil })
@@ -51,34 +52,34 @@ func (k *Rank) BoundHeap(a memory.Account) {
 	}
 }
 
-// garbageBytes returns the bytes by which Go's heap may grow before the next collection. A larger value of GOGC does
-// not raise it: BoundHeap makes Go collect garbage earlier if memory is short.
+// garbageBytes returns the bytes by which Go's heap may grow before the next collection. The result is at most the
+// growth with the default of GOGC, because BoundHeap makes Go collect garbage earlier if memory is short.
 func garbageBytes() int64 {
 	samples := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(samples)
 	goal, live := samples[0].Value.Uint64(), samples[1].Value.Uint64()
-	const leastHeap = 4 << 20 // of Go's runtime, with the default of GOGC
+	const leastHeap = 4 << 20 // smallest heap goal of Go's runtime, with the default of GOGC
 	most := max(2*live+samples[2].Value.Uint64()+samples[3].Value.Uint64(), leastHeap)
 	return max(int64(min(goal, most))-int64(live), 0)
 }
 
-// releasedBytes returns the addresses of Go's heap whose memory Go has returned to the system.
+// releasedBytes returns the bytes of Go's heap addresses whose memory Go has returned to the system.
 func releasedBytes() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
 	return int64(samples[0].Value.Uint64())
 }
 
-// goBytes returns the memory that Go's runtime has obtained from the system and not returned.
+// goBytes returns the bytes that Go's runtime has obtained from the system and has not returned.
 func goBytes() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
 	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }
 
-// GoLimit returns the largest value for GOMEMLIMIT, the memory limit of Go's runtime. It is the limit of this process,
-// minus the memory of native libraries, minus the memory of a device that computes in host memory.
+// GoLimit returns the largest value for GOMEMLIMIT, the memory limit of Go's runtime. It is the limit of this process
+// minus two parts: the memory of native libraries, and the memory of a device that computes in host memory.
 func (k *Rank) GoLimit(a memory.Account) int64 {
 	native := int64(0)
 	for _, p := range a.Host {

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Describe returns the properties of this rank without measurements.
+// Describe returns the properties of this rank that need no measurement.
 func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	info, assigned := k.Device.Info(), k.Process.Opts.Assignment
 	gpu := devices.KnownCard(info, gpus)

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 )
 
-// OnRanks loads the configuration. In a rank, it calls work; otherwise it starts the ranks of this machine, and each
-// rank calls work. reads is true for a command that reads samples.
+// OnRanks loads the configuration. If this process is a rank, OnRanks calls work. Otherwise it starts the ranks of this
+// machine, and each of them calls work. The parameter reads is true for a command that reads samples.
 func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, reads bool,
 	work func(context.Context, *Rank) error) error {
 	stops, release := signals.Catch()

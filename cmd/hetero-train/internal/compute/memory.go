@@ -12,9 +12,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// HostLimit returns the memory that this process may use. It is measured at the first call, because the memory that the
-// rank uses later is part of it. With several ranks, a call before Meet counts the memory of the other ranks as memory
-// of other programs.
+// HostLimit returns the memory that this process may use. It measures this memory only once, because later measurements
+// would exclude the memory that the rank uses by then. In a run of several ranks, it measures at the first call after
+// Meet. Calls before Meet return a preliminary result, which counts the memory of other ranks as that of other
+// programs.
 func (k *Rank) HostLimit() memory.Limit {
 	if k.hostLimit != nil {
 		return *k.hostLimit
@@ -30,8 +31,8 @@ func (k *Rank) HostLimit() memory.Limit {
 	return limit
 }
 
-// Own returns the addresses that the process of a rank reserves in addition to those that it has now. several reports
-// that the rank communicates with others.
+// Own returns the addresses that the process of a rank will reserve in addition to those that it has now. The parameter
+// several is true if the rank communicates with other ranks.
 func (k *Rank) Own(several bool) memory.Own {
 	info := k.Device.Info()
 	return memory.Own{Threads: process.MostThreads(info.Threads, several), OneArena: memory.OneArena(),
@@ -41,8 +42,9 @@ func (k *Rank) Own(several bool) memory.Own {
 // onGoHeap reports whether a device allocates tensors on Go's heap.
 func onGoHeap(info device.Info) bool { return info.Kind == "reference" }
 
-// TotalMemory returns this rank's part of all memory of its device, or of its machine and control groups, bytes. Unlike
-// MemoryBytes, it does not depend on the memory that other programs use at the moment.
+// TotalMemory returns this rank's part, in bytes, of the whole memory of its GPU. For a device that computes in host
+// memory, it returns the rank's part of the memory of the machine or the control group. Unlike MemoryBytes, it does not
+// depend on the memory that other programs use at the moment.
 func (k *Rank) TotalMemory() int64 {
 	info := k.Device.Info()
 	if info.Threads == 0 {
@@ -58,8 +60,8 @@ func (k *Rank) TotalMemory() int64 {
 // met reports whether this rank has joined the other ranks.
 func (k *Rank) met() bool { return k.Team != nil && (k.Team.Group != nil || k.Team.Exchange != nil) }
 
-// sharersOfMemory returns the processes that share the limits of this process. It does not matter which program started
-// the ranks.
+// sharersOfMemory returns the other ranks on this machine, which share the limits of this process, whichever program
+// started them.
 func (k *Rank) sharersOfMemory() memory.Sharers {
 	if k.Team == nil || k.Team.Group == nil {
 		return memory.Sharers{Coming: k.Process.LocalRanks() - 1}
@@ -67,8 +69,9 @@ func (k *Rank) sharersOfMemory() memory.Sharers {
 	return memory.Sharers{PIDs: otherProcesses(k.Team.Group.Members(), k.Team.Place.Rank, k.pidSpaces)}
 }
 
-// otherProcesses returns the processes of the other ranks on the machine of rank own. spaces are the namespaces of
-// processes by rank. Processes of two namespaces may have the same number.
+// otherProcesses returns the process numbers of the other ranks on the machine of rank own. The parameter spaces has
+// the PID namespace of each rank. For a rank in another namespace, whose number may belong to a different process here,
+// it returns memory.Hidden.
 func otherProcesses(members []rendezvous.Member, own int, spaces []string) (pids []int) {
 	for rank, m := range members {
 		switch {
@@ -82,7 +85,7 @@ func otherProcesses(members []rendezvous.Member, own int, spaces []string) (pids
 	return pids
 }
 
-// pidSpace returns the namespace of processes of this process; "": unknown.
+// pidSpace returns the PID namespace of this process, or "" if it is unknown.
 func pidSpace() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -91,15 +94,15 @@ func pidSpace() string {
 	return name
 }
 
-// PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes. It is for plans of ranks
-// that do not exist.
+// PlanHost sets the limit that HostLimit returns, and the addresses that this limit excludes. Commands that plan for
+// ranks that are not running use it.
 func (k *Rank) PlanHost(l memory.Limit, own memory.Own) {
-	k.hostLimit, k.own, k.released = &l, own, math.MaxInt64 // a plan counts all addresses
+	k.hostLimit, k.own, k.released = &l, own, math.MaxInt64 // a plan counts all released addresses as reserved
 }
 
-// MeasureProgram returns the memory of this process, before it contains a model. It collects garbage first. Ranks that
-// share a limit also share the pages of mapped files, so each rank counts only its part of these pages. The result is
-// nil if the system reports no memory of processes.
+// MeasureProgram returns the parts of this process's memory before it contains a model. It collects garbage first.
+// Ranks that share a limit also share the pages of mapped files, so each rank counts only its part of these pages. The
+// result is nil if the system does not report the memory of a process.
 func (k *Rank) MeasureProgram() []memory.Part {
 	debug.FreeOSMemory()
 	resident, known := memory.Resident(memory.System(), 0)
@@ -108,11 +111,12 @@ func (k *Rank) MeasureProgram() []memory.Part {
 	}
 	parts := []memory.Part{{Name: replica.Program, Bytes: resident}, {Name: replica.Garbage, Bytes: garbageBytes()}}
 	limit := k.HostLimit()
-	if limit.Addresses { // it excludes the addresses of mapped files
+	if limit.Addresses { // limit already excludes the addresses of mapped files
 		now, _ := memory.ReadAddressLimit(memory.System(), k.own)
 		reserved := limit.Bytes - now.Bytes
-		// Go's heap uses the addresses of freed memory again, for batches and files. A run reads samples before this
-		// measurement; a plan does not, and must not promise more because of its own garbage.
+		// Go's heap will reuse addresses whose memory it has released since HostLimit measured, for batches and files.
+		// This applies to a run, which reads samples before this measurement. A plan reads no samples, and must not
+		// promise more memory because of its own garbage.
 		reserved -= min(max(releasedBytes()-k.released, 0), memory.HeapSpread/2)
 		return append(parts, memory.Part{Name: replica.Reserved, Bytes: max(reserved, 0)})
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/precision"
 )
 
-// typeReport is the message of a rank for the choice of element types.
+// typeReport is the message that a rank sends for the choice of element types.
 type typeReport struct {
 	devices.RankType                    // Type is "" if the times in Seconds determine it
 	Kept             bool               `json:"kept,omitempty"`    // true if an earlier run chose Type by timing
 	Seconds          map[string]float64 `json:"seconds,omitempty"` // seconds per step, by element type
 }
 
-// SettlePrecision chooses the element type of every rank. before contains the types in the checkpoint from which the
-// run resumes; it may be nil.
+// SettlePrecision chooses the element type of every rank. The parameter before has the types in the checkpoint from
+// which the run resumes; it may be nil.
 func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
 	own, err := k.reportType(ctx, before)
 	if err != nil {
@@ -60,12 +60,13 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	return nil
 }
 
-// reportType returns the element type of this rank: the configured type, or the type in the checkpoint, or the type
-// that an earlier timing selected. If there is none of these, it times all possible types.
+// reportType returns the first of these element types that exists: the configured type, the type in the checkpoint, the
+// only type for "auto" on this device, or the cached type. Otherwise it times the possible types and returns their
+// times.
 func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
 	o := typeReport{RankType: devices.RankType{Device: k.DescribeItself().DeviceType}}
 	if k.Process.Cfg.Train.Precision != "auto" {
-		o.Type = k.Precision.String() // the caller has resolved "auto"
+		o.Type = k.Precision.String() // OpenDevice has set it
 		return o, nil
 	}
 	types, timed := devices.AutoTypes(k.Device.Info())
@@ -96,8 +97,9 @@ func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 	return o, nil
 }
 
-// agreeTypes chooses the element type of every rank. Ranks with equal devices get the same type: the cached choice of
-// one of these ranks, or otherwise the fastest type according to the times of all these ranks.
+// agreeTypes chooses the element type of every rank. A configured type, a type from the checkpoint and an only possible
+// type remain. Other ranks with equal devices get the same type. This is the cached choice of one of these ranks, or
+// otherwise the fastest type according to the times of all of them.
 func agreeTypes(reports []typeReport) []devices.RankType {
 	agreed := make([]devices.RankType, len(reports))
 	for rank, o := range reports {
@@ -127,7 +129,8 @@ func agreeTypes(reports []typeReport) []devices.RankType {
 // TypesKey is the key under which a checkpoint stores the element types of the ranks.
 const TypesKey = "precision"
 
-// TypesOf returns the element types in a checkpoint, by rank. It returns nil if the checkpoint contains none.
+// TypesOf returns the element types in a checkpoint, by rank. It returns nil if the checkpoint contains no element
+// types.
 func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 	raw, ok := state.Extra[TypesKey]
 	if !ok {
@@ -140,12 +143,12 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 	return types, nil
 }
 
-// ScalesLoss reports whether the run uses a loss scale, which all ranks need if one rank computes in f16.
+// ScalesLoss reports whether the run uses a loss scale. If one rank computes in f16, all ranks need a loss scale.
 func (k *Rank) ScalesLoss() bool {
 	return slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type == tensor.F16.String() })
 }
 
-// keepType caches the element type that this rank chose by timing.
+// keepType stores the element type that this rank has chosen by timing in the cache, and logs it.
 func (k *Rank) keepType(own typeReport) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := devices.TypesCache(); cache != nil {

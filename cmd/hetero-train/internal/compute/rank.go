@@ -28,13 +28,13 @@ type Rank struct {
 	Precision tensor.DType       // element type of this rank's activations
 	Types     []devices.RankType // element types of all ranks
 	Team      *process.Team      // nil in a run of one rank
-	Telemetry *Telemetry         // nil without profile.enabled
+	Telemetry *Telemetry         // nil if profile.enabled is not set
 	// Links describes the links of all ranks, by rank. The links of a machine belong to its first rank.
 	Links     [][]telemetry.Link
 	hostLimit *memory.Limit // nil: not measured yet
-	own       memory.Own    // the addresses that hostLimit excludes
-	released  int64         // addresses of Go's heap without memory when hostLimit was measured, bytes
-	pidSpaces []string      // namespaces of processes, by rank
+	own       memory.Own    // addresses that hostLimit excludes
+	released  int64         // value of releasedBytes when hostLimit was measured
+	pidSpaces []string      // PID namespaces, by rank
 	sharers   int           // number of ranks on this rank's GPU; 0 if unknown or without a GPU
 	growth    int           // value of GOGC, percent; negative: off
 }
@@ -44,7 +44,7 @@ func NewRank(cfg *config.Config, opts session.Options) *Rank {
 	return &Rank{Process: session.New(cfg, opts)}
 }
 
-// OpenDevice opens the configured device, with this rank's number of threads and simulated slowdown.
+// OpenDevice opens the configured device, with the rank's number of threads and the simulated slowdown of the testbed.
 func (k *Rank) OpenDevice(context.Context) (err error) {
 	threads := k.Process.Cfg.Device.Threads
 	if threads == 0 && (k.Process.LocalRanks() > 1 || k.Process.Opts.Lab.Setup.CPUs > 0) {
@@ -95,18 +95,19 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 	return err
 }
 
-// ClockCPUs returns the value of measure.SpeedOptions.CPUs for this rank. It returns cpus if measurements of the rank
-// can use CPU time, and 0 if they must use wall time.
+// ClockCPUs returns the value of measure.SpeedOptions.CPUs for this rank. This is the parameter cpus if measurements of
+// the rank can use CPU time, and 0 if they must use wall time.
 func (k *Rank) ClockCPUs(cpus float64) float64 {
-	// A simulated slowdown waits without using CPU time.
+	// A simulated slowdown makes the device wait, which uses no CPU time.
 	if k.Process.Opts.Lab.Setup.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
 }
 
-// MemoryBytes returns the memory that this rank may use, in bytes; 0 if it is unknown. For a device with its own
-// memory, this is the memory that was free when the device was opened. For host memory, it is HostLimit.
+// MemoryBytes returns the memory that this rank may use, in bytes, or 0 if it is unknown. For a device with its own
+// memory, this is the rank's part of the memory that was free when the device was opened. For host memory, it is at
+// most HostLimit.
 func (k *Rank) MemoryBytes() int64 {
 	info := k.Device.Info()
 	if info.FreeBytes > 0 {
@@ -119,7 +120,8 @@ func (k *Rank) MemoryBytes() int64 {
 	return min(info.MemoryBytes, limit.Bytes)
 }
 
-// LimitOfThreads returns the value of OMP_NUM_THREADS if this rank therefore has fewer threads than CPUs, otherwise "".
+// LimitOfThreads returns the text "OMP_NUM_THREADS=N" if this variable gives the rank fewer threads than it has CPUs,
+// otherwise "".
 func (k *Rank) LimitOfThreads() string {
 	limit, err := cpu.ThreadLimit(k.Process.Opts.Env.Lookup)
 	info := k.Device.Info()
@@ -133,7 +135,7 @@ func (k *Rank) LimitOfThreads() string {
 // Ports returns the ports on which this rank may accept connections of other ranks.
 func (k *Rank) Ports() ports.Range { return process.Ports(k.Process.Cfg.Parallel) }
 
-// meeting returns the options of the rendezvous, except for the values of Meet.
+// meeting returns the options of the rendezvous, except those that Meet adds.
 func (k *Rank) meeting() (rendezvous.Options, error) {
 	own, err := process.ReadCredentials(k.Process.Cfg.Parallel, k.Process.Opts.Env)
 	assigned, p := k.Process.Opts.Assignment, k.Process.Cfg.Parallel
@@ -145,8 +147,8 @@ func (k *Rank) meeting() (rendezvous.Options, error) {
 		HeartbeatTimeout: session.Seconds(p.TimeoutSeconds), Log: k.Process.Opts.LogOf(logs.ComponentCluster)}, err
 }
 
-// Refuse tells the ranks that wait for this rank why it does not join them. It has no effect on rank 0, after Meet, and
-// if one supervisor starts all ranks, because the supervisor ends them.
+// Refuse tells the ranks that wait for this rank why it does not join them. It does nothing on rank 0 and after Meet.
+// It also does nothing if one supervisor has started all ranks, because the supervisor ends the others.
 func (k *Rank) Refuse(ctx context.Context, cause error) {
 	opts := k.Process.Opts
 	_, supervised := opts.Env.Lookup(session.SupervisedVariable)
@@ -167,7 +169,7 @@ func (k *Rank) Refuse(ctx context.Context, cause error) {
 	}
 }
 
-// Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
+// Meet performs the rendezvous with the other ranks. It returns an error if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	assigned := k.Process.Opts.Assignment
 	k.Team = &process.Team{Place: assigned}

@@ -9,16 +9,16 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// seat is the message in which a rank describes its device.
+// seat is the message with which a rank describes its device.
 type seat struct {
 	Device string `json:"device"`
 	UUID   string `json:"uuid"` // UUID of the GPU; "" for another device
 	Shared bool   `json:"shared"`
-	PIDs   string `json:"pids"` // namespace of processes; see pidSpace
+	PIDs   string `json:"pids"` // PID namespace; see pidSpace
 }
 
-// refuseSharing returns an error if two ranks compute on the same GPU and device.share_gpu is false. Each of these
-// ranks would have half of the memory, and at most half of the speed.
+// refuseSharing returns an error if two ranks compute on the same GPU and device.share_gpu is false on one of them.
+// Each of them would have half of the memory, and at most half of the speed.
 func (k *Rank) refuseSharing(ctx context.Context) error {
 	info, members := k.Device.Info(), k.Team.Group.Members()
 	own, err := json.Marshal(seat{info.Name, info.UUID, k.Process.Cfg.Device.ShareGPU, pidSpace()})

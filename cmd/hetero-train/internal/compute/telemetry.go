@@ -22,14 +22,14 @@ type Telemetry struct {
 	rank    *Rank
 	probe   *hardware.Probe
 	links   *hardware.Links
-	traffic []telemetry.Traffic // newest, by link
+	traffic []telemetry.Traffic // latest traffic, by link
 	first   int                 // first link of the next report
 	lost    bool
 	quiet   func() bool
 }
 
 // OpenTelemetry starts to read the sensors, if profile.enabled is set. It also sets Links to the links of all ranks, so
-// every rank calls it. While quiet returns true, no sensor is read and all values are unknown.
+// every rank must call it. While quiet returns true, the rank reads no sensors, and all values are unknown.
 func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 	var own []telemetry.Link
 	if k.Process.Cfg.Profile.Enabled {
@@ -75,7 +75,7 @@ func (k *Rank) Limits() system.Limits {
 	if session.SharesLimits(k.Process.Opts.Assignment, k.Process.Opts.Env) {
 		l.Processes = k.Process.LocalRanks()
 	}
-	if k.Device.Info().Kind == "cuda" { // MemoryBytes is then the memory of the GPU
+	if k.Device.Info().Kind == "cuda" { // MemoryBytes would be the memory of the GPU
 		return l
 	}
 	l.MemoryBytes = k.MemoryBytes()
@@ -105,13 +105,13 @@ func (k *Rank) LeadsHost() bool {
 	return true
 }
 
-// MeasuredMemory returns the memory of this process that is 100 % in its records, bytes; 0 if these are percentages of
-// the memory of a GPU, or if it is unknown.
+// MeasuredMemory returns the memory, in bytes, that counts as 100 % in the telemetry records of this rank. It returns 0
+// if this is the memory of a GPU, or if it is unknown.
 func (k *Rank) MeasuredMemory() int64 {
 	if k.Device.Info().Kind == "cuda" {
 		return 0
 	}
-	host, _ := system.Detect() // omits unreadable properties
+	host, _ := system.Detect() // Detect omits unreadable properties
 	bytes := k.Limits().MemoryBytes
 	if host.Memory.Limit > 0 && (bytes == 0 || host.Memory.Limit < bytes) {
 		bytes = host.Memory.Limit
@@ -119,8 +119,8 @@ func (k *Rank) MeasuredMemory() int64 {
 	return bytes
 }
 
-// open opens the probe of this rank's GPU, or else of the CPU. It returns the source of the GPU's links, if there is
-// one.
+// open opens the probe of this rank's GPU, otherwise that of the CPU. It returns the source of the GPU's links, if it
+// has opened the GPU.
 func (t *Telemetry) open() (links []hardware.LinkSource) {
 	k := t.rank
 	defer func() {
@@ -150,7 +150,7 @@ func (t *Telemetry) open() (links []hardware.LinkSource) {
 	return nil
 }
 
-// Sample returns the values of all sensors. It never waits for the links of a GPU.
+// Sample returns the values of all sensors. It never waits until the traffic of a GPU's links has been read.
 func (t *Telemetry) Sample() telemetry.Sample {
 	if t.quiet() {
 		for i := range t.traffic {
@@ -171,7 +171,7 @@ func (t *Telemetry) Sample() telemetry.Sample {
 	return sample
 }
 
-// Report returns the traffic of the next links in turn, as of the last Sample.
+// Report returns the traffic of a few links, as of the last Sample. Successive calls report all links in turn.
 func (t *Telemetry) Report() (r train.LinkReport) {
 	if t.first >= len(t.traffic) {
 		t.first = 0

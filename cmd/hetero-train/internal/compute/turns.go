@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// Turns is the order in which ranks measure. Ranks of one machine measure one after another; different machines measure
-// at the same time.
+// Turns is the order in which ranks measure. The ranks of one machine measure one after another. Ranks of different
+// machines measure at the same time.
 type Turns struct {
 	Own   int // turn of this rank; -1 if the rank does not measure
 	Count int // number of turns: the maximum number of measuring ranks on one machine
@@ -31,8 +31,9 @@ func TurnsOf(members []rendezvous.Member, measures []int, own int) Turns {
 	return t
 }
 
-// Take measures in rounds of turns. All ranks must call Take; s is nil on a rank that does not measure. A rank whose
-// measurement fails still waits for the other ranks. After the deadline, a rank measures only in the first round.
+// Take measures in rounds; in each round, each measuring rank has one turn. All ranks must call Take; s is nil on a
+// rank that does not measure. A rank whose measurement fails still waits for the other ranks. After the deadline, ranks
+// measure only if the first round is not complete.
 func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, rounds int, slice time.Duration,
 	deadline time.Time) (failed error) {
 	for round := range rounds {
@@ -51,8 +52,8 @@ func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, r
 	return failed
 }
 
-// TensorBytes returns the size, in bytes, of the tensors for measuring memory bandwidth. On a GPU the tensors are much
-// larger than the caches, if the memory suffices.
+// TensorBytes returns the size, in bytes, of the tensors for measuring memory bandwidth. On a GPU with enough memory,
+// the tensors are much larger than its caches. On other devices, the size is host.
 func TensorBytes(info device.Info, host int64) int64 {
 	const gpuTensor = 256 << 20
 	if info.Kind == "cuda" && info.FreeBytes >= 8*gpuTensor {

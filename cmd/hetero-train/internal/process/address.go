@@ -8,12 +8,12 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// discardPort is the port of addresses to which this package looks for a route. It sends nothing.
+// discardPort is a port for addresses to which this package only looks up a route. It sends nothing to the port.
 const discardPort = "9"
 
 // Locate finds the address at which other machines reach this machine: the local address of the route to rank 0. On the
 // machine of rank 0, the name of rank 0 is often a loopback address (127.0.1.1 in Debian's /etc/hosts). Such a machine
-// takes the local address of its route to another machine. All ranks call Locate.
+// takes the local address of its route to another machine instead. All ranks must call Locate.
 func (t *Team) Locate(ctx context.Context) error {
 	own, err := t.routeTo(ctx, t.Place.Master())
 	if err != nil {
@@ -42,8 +42,8 @@ func (t *Team) Locate(ctx context.Context) error {
 		t.Place.MasterFrom, t.Place.MasterAddr, len(t.Hosts()), own.IP)
 }
 
-// reachable returns the local address of the route to the first of the given addresses that other machines can reach,
-// or "".
+// reachable looks up the routes to the given addresses. It returns the local address of the first route that leaves
+// this machine, or "" if there is none.
 func (t *Team) reachable(ctx context.Context, addresses [][]byte) string {
 	for _, address := range addresses {
 		if len(address) == 0 {

@@ -14,15 +14,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/handshake"
 )
 
-// renewalTime is the time between two looks at the files of a certificate. Certificates are renewed days before they
-// expire.
+// renewalTime is the time between two checks whether the files of a certificate have changed. A longer time would
+// suffice, because certificates are renewed days before they expire.
 const renewalTime = 10 * time.Second
 
-// ServerTLS returns the settings of a web server with the certificate and the key that cert_file and key_file of a
-// table name; nil without them. It reads both files now, and again after they have changed, because a server may run
-// for longer than its certificate is valid. If a replacement cannot be used, the server warns, keeps the certificate,
-// and tries again later. It accepts a certificate that is not valid yet, with a warning: the clocks of the clients
-// decide, and that of this machine may be late.
+// ServerTLS returns the TLS settings of a web server. The keys cert_file and key_file of a table of the configuration
+// name its certificate and private key. Without them, ServerTLS returns nil. It reads both files now, and the server
+// reads them again after they have changed, because it may run for longer than its certificate is valid. If a new
+// certificate cannot be used, the server warns, keeps the old one, and tries again later. ServerTLS accepts a
+// certificate that is not valid yet, with a warning: only the clocks of the clients matter, and the clock of this
+// machine may be late.
 func ServerTLS(table, certFile, keyFile string, env session.Environment, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil
@@ -48,21 +49,21 @@ func ServerTLS(table, certFile, keyFile string, env session.Environment, log *sl
 // renewed is a certificate whose files may change.
 type renewed struct {
 	table   string
-	files   [2]string // certificate, key
+	files   [2]string // paths of the certificate and of its key
 	env     session.Environment
 	log     *slog.Logger
 	started time.Time
 
 	own atomic.Pointer[tls.Certificate]
-	due atomic.Int64 // time of the next call of renew, as a duration since started; renewing while renew runs
+	due atomic.Int64 // time of the next call of renew, as a duration since started; or renewing
 
-	// only renew uses these; one call at a time
-	versions [2]version // of own
+	// only renew uses these fields, and only one call of renew runs at a time
+	versions [2]version // versions of the files when own was read
 	said     string     // the newest warning
-	late     bool       // a warning has said that own is not valid now
+	late     bool       // a warning has stated that own is not valid now
 }
 
-// version distinguishes the contents of a file from those of its replacement.
+// version identifies the contents of a file: a replacement has another time or size.
 type version struct {
 	changed time.Time
 	bytes   int64
@@ -70,7 +71,7 @@ type version struct {
 
 func (c *renewed) look() (v [2]version) {
 	for i, file := range c.files {
-		if info, err := os.Stat(file); err == nil { // read reports a file that is missing
+		if info, err := os.Stat(file); err == nil { // read will report a missing file
 			v[i] = version{info.ModTime(), info.Size()}
 		}
 	}
@@ -105,14 +106,14 @@ func (c *renewed) warn(cause error) {
 		"cert_file", c.files[0], "certificate", cause)
 }
 
-// otherCertificate is the cure for a certificate that is not valid now.
+// otherCertificate is the advice for a certificate that is not valid now.
 const otherCertificate = "; make another one with \"hetero-train certs\", or correct the clock"
 
-// renewing is the value of due while renew runs: no handshake starts another call.
+// renewing is the value of due while renew runs, so that no handshake starts another call.
 const renewing = math.MaxInt64
 
-// get returns the certificate for a handshake. If the files are due for a check, get starts renew in a goroutine and
-// does not wait: a disk that hangs must not stop handshakes.
+// get returns the certificate for a handshake. If a check of the files is due, get starts renew in a goroutine. It does
+// not wait for renew, because a disk that hangs must not stop handshakes.
 func (c *renewed) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if due := c.due.Load(); int64(time.Since(c.started)) >= due && c.due.CompareAndSwap(due, renewing) {
 		go c.renew()
@@ -120,7 +121,8 @@ func (c *renewed) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.own.Load(), nil
 }
 
-// renew reads the files if they have changed since the certificate was read.
+// renew reads the files again if they have changed since the certificate was read. It also warns if the certificate is
+// not valid now.
 func (c *renewed) renew() {
 	defer func() { c.due.Store(int64(time.Since(c.started) + renewalTime)) }()
 	now := c.look()
@@ -143,8 +145,9 @@ func (c *renewed) renew() {
 		c.versions, c.said, c.late = now, "", false
 		return
 	}
-	// While both files are replaced, one may be missing or not readable yet. c.versions is unchanged, so renew reads
-	// the files again after renewalTime. An error with the present time changes each minute.
+	// While both files are being replaced, one may be missing or not readable yet. c.versions does not change, so renew
+	// reads the files again after renewalTime. To log an error only once, compare it without the present time, which it
+	// may contain.
 	if text, _, _ := strings.Cut(err.Error(), ", and the clock"); text != c.said {
 		c.said = text
 		c.log.Warn("the changed certificate cannot be used; the server keeps the previous one", "error", err)

@@ -20,8 +20,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
-// Assign returns the result of findAssignment. If each node knows only its own number of ranks, the nodes first
-// exchange these numbers, once per process.
+// Assign determines the rank of this process and the world size (findAssignment). If each node knows only its own
+// number of ranks, the nodes exchange these numbers, once per process.
 func Assign(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.LauncherFlags) (discovery.Assignment,
 	error) {
 	assigned, err := findAssignment(cfg, flags, a.Overrides, a.Env.Environ)
@@ -41,7 +41,7 @@ func Assign(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.Launc
 	return assigned.Numbered(a.Counted.First, a.Counted.Total), a.Counted.Err
 }
 
-// countRanks exchanges the numbers of ranks with the other nodes, at the address of the rendezvous.
+// countRanks exchanges the numbers of ranks with the other nodes. The nodes meet at the address of the rendezvous.
 func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned discovery.Assignment) *cli.Numbering {
 	n := &cli.Numbering{}
 	ctx, ended := untilStop(ctx, a.Stops)
@@ -68,7 +68,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	}()
 	ended()
 	if n.Err == nil {
-		n.Err = context.Cause(ctx) // the caller cannot receive this signal again
+		n.Err = context.Cause(ctx) // the signal is no longer in the channel, so the caller cannot receive it
 	}
 	var stopped exit.Stopped
 	switch {
@@ -80,8 +80,8 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	return n
 }
 
-// countFailed returns the error of a count. Only errors of the communication get a prefix. Errors of this node, such as
-// a wrong token or another program on the port, have other causes.
+// countFailed returns the error of countRanks. Only communication errors get a prefix. Other errors, such as a wrong
+// token or another program on the port, are faults of this node.
 func countFailed(ctx context.Context, nodes int, err error) error {
 	err = exit.Classify(ctx, ofNodes(err))
 	switch code := exit.Code(err); code {
@@ -91,7 +91,7 @@ func countFailed(ctx context.Context, nodes int, err error) error {
 	return err
 }
 
-// A nodeError is an error of the rendezvous in which each member of the group is a node.
+// A nodeError is a rendezvous error whose text calls the members of the group nodes instead of ranks.
 type nodeError struct {
 	error
 	text string
@@ -100,8 +100,8 @@ type nodeError struct {
 func (e nodeError) Error() string { return e.text }
 func (e nodeError) Unwrap() error { return e.error }
 
-// memberTexts match the members of the group in errors of the rendezvous, for example "ranks 1 to 3" and "for 4 ranks".
-// They do not match the ranks of a node, as in "got -1 ranks on this node".
+// memberTexts match the parts of rendezvous errors that mean members of the group, for example "ranks 1 to 3" and "for
+// 4 ranks". They do not match parts that mean the ranks of a node, as in "got -1 ranks on this node".
 var memberTexts = []struct {
 	rank *regexp.Regexp
 	node string
@@ -111,7 +111,7 @@ var memberTexts = []struct {
 	{regexp.MustCompile(`\bthis rank\b`), "this node"},
 }
 
-// ofNodes replaces "rank" by "node" in the text of an error of the rendezvous whose members are nodes.
+// ofNodes replaces "rank" by "node" where the text of a rendezvous error means the members of the group.
 func ofNodes(err error) error {
 	text := err.Error()
 	for _, m := range memberTexts {
@@ -120,7 +120,8 @@ func ofNodes(err error) error {
 	return nodeError{err, text}
 }
 
-// untilStop returns a context that the next signal cancels. After a call of ended, signals remain in the channel.
+// untilStop returns a context that the next signal in stops cancels. After a call of ended, later signals remain in the
+// channel.
 func untilStop(ctx context.Context, stops chan os.Signal) (_ context.Context, ended func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

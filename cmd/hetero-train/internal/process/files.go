@@ -12,32 +12,34 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// Open files of processes during training, counted in /proc/PID/fd with 1 to 24 ranks on CPUs (docs/reliability.md).
+// Numbers of open files of processes during training, counted in /proc/PID/fd with 1 to 24 ranks on CPUs
+// (docs/reliability.md).
 const (
-	// supervisorFiles: standard streams, quota of the CPU, the runtime's poller, and the pipes of a rank that starts.
+	// supervisorFiles: the standard streams, the CPU quota, the runtime's poller, and the pipes of a rank that is being
+	// started.
 	supervisorFiles = 11
-	supervisedFiles = 4 // of each rank: handle of the process, two streams of output, cause of a failure
-	// leaderFiles: records, tables, lock and log of the run, the files of every rank, and 6 for a save, a probe of the
-	// machine, and the files of libraries.
+	supervisedFiles = 4 // of a supervisor for each rank: process handle, two output streams, cause of a failure
+	// leaderFiles: the files of rank 0. These are the records, tables, lock and log of the run, the files that every
+	// rank opens, and 6 for a save, a probe of the machine and libraries.
 	leaderFiles   = 30
-	recordFiles   = 2  // of each other rank, at rank 0: its metrics and its part of the records
-	followerFiles = 18 // of a rank that is not rank 0
+	recordFiles   = 2  // of rank 0 for each other rank: its metrics and its part of the records
+	followerFiles = 18 // of any other rank
 	networkFiles  = 4  // of a rank that communicates over Gloo: two pollers and, while it connects, two sockets
 	communicators = 2  // for gradients and for statistics
-	relayFiles    = 2  // of an encrypted connection: the two ends of a connection within the process
-	// dataFiles: files of a data set that a process opens at the same time, for training and for evaluation. Each part
-	// fetches up to 256 files, and uses at most a quarter of the limit of open files.
+	relayFiles    = 2  // of an encrypted connection: the two ends of a local connection within the process
+	// dataFiles: the data files that a process opens at the same time, for training and for evaluation together. Each
+	// of these two parts fetches up to 256 files, and uses at most a quarter of the limit of open files.
 	dataFiles = 2 * 256
-	// deviceFiles is a reserve for the driver and the libraries of a GPU. It is not measured, so a limit that lacks
-	// only this reserve causes a warning and not an error.
+	// deviceFiles is a reserve for the driver and the libraries of a GPU. It was not measured, so a limit that is too
+	// low only because of this reserve causes a warning, not an error.
 	deviceFiles = 64
 )
 
 // FileNeed contains the values that determine the number of files that the processes of a run open.
 type FileNeed struct {
-	Ranks    int  // of the run
-	Local    int  // ranks of this machine
-	Machines int  // of the run; 0: unknown
+	Ranks    int  // number of ranks of the run
+	Local    int  // number of ranks of this machine
+	Machines int  // number of machines of the run; 0: unknown
 	First    bool // rank 0 is on this machine
 	Starts   bool // this process starts the ranks of this machine
 	Shared   bool // the ranks of a machine communicate through shared memory
@@ -46,8 +48,8 @@ type FileNeed struct {
 	GPU      bool // ranks of this machine compute on GPUs
 }
 
-// needOfFiles returns the FileNeed for a configuration and the rank of this process. reads is false for commands that
-// read no samples.
+// needOfFiles returns the FileNeed for a configuration and the rank of this process. The parameter reads is false for
+// commands that read no samples.
 func needOfFiles(cfg *config.Config, opts session.Options, reads bool) FileNeed {
 	assigned := opts.Assignment
 	n := FileNeed{Ranks: max(assigned.WorldSize, 1), Local: session.RanksOfMachine(assigned), Machines: assigned.Nodes,
@@ -59,7 +61,7 @@ func needOfFiles(cfg *config.Config, opts session.Options, reads bool) FileNeed 
 	return n
 }
 
-// Least returns the minimum number of open files of the process that opens the most files on this machine.
+// Least returns a lower bound for the open files of the process that opens the most files on this machine.
 func (n FileNeed) Least() int {
 	machines := n.Machines
 	if machines < 1 || machines > 1 && n.Local == n.Ranks || machines == 1 && n.Local < n.Ranks {
@@ -71,8 +73,8 @@ func (n FileNeed) Least() int {
 	return n.process(n.rank(machines))
 }
 
-// Most returns the maximum number of open files of the process that opens the most files on this machine. If the number
-// of machines is unknown, Most assumes that each rank of the other machines is on a separate machine.
+// Most returns an upper bound for the open files of the process that opens the most files on this machine. If the
+// number of machines is unknown, Most assumes that each rank of the other machines is on a separate machine.
 func (n FileNeed) Most() int {
 	machines := n.Machines
 	if machines < 1 || machines == 1 && n.Local < n.Ranks {
@@ -88,7 +90,8 @@ func (n FileNeed) Most() int {
 	return n.process(files)
 }
 
-// process returns the larger number of files: that of a rank, or that of the process that starts the ranks.
+// process returns the number of files of the process that opens the most: a rank or the supervisor of the ranks. The
+// parameter rank is the number of files of a rank.
 func (n FileNeed) process(rank int) int {
 	if n.Starts {
 		return max(rank, supervisorFiles+supervisedFiles*n.Local)
@@ -96,19 +99,19 @@ func (n FileNeed) process(rank int) int {
 	return rank
 }
 
-// rank returns the number of files of the rank with most files on this machine, without samples: rank 0, or the first
-// rank.
+// rank returns the number of files of the rank that opens the most files on this machine, without data files. This is
+// the first rank of the machine, which is rank 0 on one machine.
 func (n FileNeed) rank(machines int) int {
 	others := n.Ranks - 1
 	files := followerFiles
 	if n.First {
 		files = leaderFiles + (1+recordFiles)*others // for each other rank: a connection and records
 	}
-	groups := 1 // groups of ranks in shared memory
+	groups := 1 // number of groups that communicate through shared memory
 	if machines > 1 {
-		groups = 2 // within the machine, and for results of other machines
+		groups = 2 // one within the machine, one for the results of other machines
 	}
-	peers := 0 // ranks with a connection over the network
+	peers := 0 // number of ranks with a network connection to this rank
 	switch {
 	case !n.Shared:
 		peers = others
@@ -129,7 +132,7 @@ func (n FileNeed) rank(machines int) int {
 
 // CheckFiles returns an error if the limit of open files is too low for the run, and warns if the limit may be too low.
 // A supervisor also checks the files of its ranks. CheckFiles uses the hard limit, because Go raises the soft limit
-// when a program starts. reads is false for commands that read no samples.
+// when a program starts. The parameter reads is false for commands that read no samples.
 func CheckFiles(cfg *config.Config, opts session.Options, reads bool) error {
 	if opts.Supervised() {
 		return nil
@@ -137,7 +140,7 @@ func CheckFiles(cfg *config.Config, opts session.Options, reads bool) error {
 	return needOfFiles(cfg, opts, reads).check(opts)
 }
 
-// CheckFilesOf repeats CheckFiles when the machines of all ranks are known.
+// CheckFilesOf repeats the check for errors of CheckFiles, when the machines of all ranks are known.
 func CheckFilesOf(cfg *config.Config, opts session.Options, hosts [][]int) error {
 	n := needOfFiles(cfg, opts, false)
 	known := n.Machines == len(hosts) || n.Local == n.Ranks
@@ -148,7 +151,7 @@ func CheckFilesOf(cfg *config.Config, opts session.Options, hosts [][]int) error
 		}
 	}
 	if !slices.IsSorted(slices.Concat(hosts...)) {
-		n.Shared = false // package exchange then uses only the network
+		n.Shared = false // with this order of ranks, package exchange uses only the network
 	} else if known {
 		return nil // CheckFiles has used the same numbers
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 )
 
-// sageMakerBase replaces the folder of SageMaker. It is a variable of SageMaker's own toolkit.
+// sageMakerBase is the environment variable of SageMaker's toolkit that replaces the folder /opt/ml.
 const sageMakerBase = "SAGEMAKER_BASE_DIR"
 
 // SageMakerFolder returns the folder of SageMaker in a container.
@@ -27,10 +27,10 @@ func SageMakerResources(env session.Environment) string {
 	return filepath.Join(SageMakerFolder(env), "input", "config", "resourceconfig.json")
 }
 
-// sageMakerHosts reads the hosts of a training job of SageMaker. Only images with SageMaker's toolkit have them in
-// their environment; all containers have them in a file. If the file cannot be read, fault is the predicate of a
-// sentence about it. Without the file, a job has another sign of SageMaker: TRAINING_JOB_NAME alone may be of another
-// program.
+// sageMakerHosts returns the hosts of a SageMaker training job from the file [SageMakerResources]. It returns nothing
+// if the environment already has them, as in images with SageMaker's toolkit. If the file cannot be used, fault states
+// the reason, for example "is missing". A missing file is a fault only with another sign of SageMaker, because another
+// program may have set TRAINING_JOB_NAME.
 func sageMakerHosts(env session.Environment) (hosts discovery.Value, fault string) {
 	if job, _ := env.Lookup(discovery.SageMakerJob); job == "" {
 		return hosts, ""
@@ -52,7 +52,7 @@ func sageMakerHosts(env session.Environment) (hosts discovery.Value, fault strin
 		return hosts, "is missing"
 	case err != nil:
 		if failed := new(fs.PathError); errors.As(err, &failed) {
-			err = failed.Err // without the path again
+			err = failed.Err // without the path, which the caller adds
 		}
 		return hosts, fmt.Sprintf("cannot be read (%v)", err)
 	case len(text) == 0:

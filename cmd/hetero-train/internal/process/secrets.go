@@ -26,7 +26,7 @@ const (
 	TokenFileVariable = "HETERO_TOKEN_FILE"
 )
 
-// These environment variables have the secrets of the dashboard, of the metrics, and of the receiver of events.
+// Environment variables with the secrets of the dashboard, of the metrics server, and of the receiver of events.
 const (
 	DashboardTokenVariable = "HETERO_DASHBOARD_TOKEN"
 	MetricsTokenVariable   = "HETERO_METRICS_TOKEN"
@@ -38,8 +38,8 @@ const LeastTokenBytes = 16
 
 // Credentials identify a process of the run.
 type Credentials struct {
-	Token        rendezvous.Token        // "": none
-	Certificates *handshake.Certificates // nil: none
+	Token        rendezvous.Token        // shared secret of the ranks; "": none
+	Certificates *handshake.Certificates // certificates for encrypted connections; nil: none
 }
 
 // ReadCredentials reads the secret and the certificates that a configuration names.
@@ -67,7 +67,8 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	return rendezvous.Token(token), err
 }
 
-// readCertificates reads and verifies the certificate of this machine; nil if the configuration names none.
+// readCertificates reads and verifies the certificate of this machine. It returns nil if the configuration names no
+// certificate.
 func readCertificates(p config.Parallel, env session.Environment) (*handshake.Certificates, error) {
 	if p.CertFile == "" {
 		return nil, nil
@@ -99,13 +100,13 @@ func readCertificates(p config.Parallel, env session.Environment) (*handshake.Ce
 	return c, nil
 }
 
-// readPublic reads a small file that need not be secret.
+// readPublic reads a small file without checking who else can read it.
 func readPublic(key, file string) ([]byte, error) {
 	f, _, err := regular.Open(file)
 	if err != nil {
 		return nil, exit.Usagef("%s: %w", key, err)
 	}
-	defer f.Close() // the error of closing a file that was only read does not matter
+	defer f.Close() // no error: the file was only read
 	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
 	if err != nil {
 		return nil, exit.Usagef("%s: %w", key, err)
@@ -119,8 +120,9 @@ func Ports(p config.Parallel) ports.Range {
 	return ports.Range{First: first, Last: last}
 }
 
-// ReadSecret returns the secret in the file that a key names. If the key names no file, it returns the value of an
-// environment variable, or "". An empty file is an error, because the user expects that a secret protects the program.
+// ReadSecret returns the secret in file, the value of a key of the configuration. If file is "", it returns the value
+// of the environment variable variable, or "". An empty file is an error, because the user expects that a secret
+// protects the program.
 func ReadSecret(key, file, variable string, env session.Environment) (string, error) {
 	if file == "" {
 		text, _ := env.Lookup(variable)
@@ -133,7 +135,7 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	if err != nil {
 		return "", exit.Usagef("%s: %w", key, err)
 	}
-	defer f.Close() // the error of closing a file that was only read does not matter
+	defer f.Close() // no error: the file was only read
 	if !private(info) {
 		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600, or 0440 of a file of root)", key,
 			file, info.Mode().Perm())
@@ -146,7 +148,7 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 		return "", exit.Usagef("%s: %w", key, err)
 	}
 	secret := strings.TrimSpace(string(text))
-	// "token" of "metrics.token_file", and of HETERO_TOKEN_FILE
+	// content is "token" for the key metrics.token_file and for HETERO_TOKEN_FILE
 	content := strings.TrimSuffix(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "_file")
 	content = strings.TrimPrefix(content, "hetero_")
 	if secret == "" {
@@ -156,8 +158,8 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	return secret, nil
 }
 
-// ReadServerToken returns the secret that clients of a web server must send, or "". The server has a table of the
-// configuration.
+// ReadServerToken returns the secret that clients of a web server must send, or "" if there is none. The parameter
+// table is the server's table in the configuration.
 func ReadServerToken(table, file, variable string, env session.Environment) (string, error) {
 	token, err := ReadSecret(table+".token_file", file, variable, env)
 	if err == nil && token != "" && len(token) < LeastTokenBytes {
@@ -167,18 +169,18 @@ func ReadServerToken(table, file, variable string, env session.Environment) (str
 	return token, err
 }
 
-// unchecked is the error for a file on Windows, where its mode does not state who may read it.
+// unchecked returns the error for a file on Windows, where the mode of a file does not state who may read it.
 func unchecked(key, file, variable string) error {
 	remedy := ", and set the environment variable " + variable
-	if variable == "" { // a private key is only in a file
+	if variable == "" { // a private key cannot be in a variable
 		remedy = ". A proxy or a machine with Linux can serve TLS instead"
 	}
 	return exit.Usagef("%s: on Windows the program cannot check who can read %s: remove the setting%s", key, file,
 		remedy)
 }
 
-// private reports whether only those who may know a secret can read its file: its owner or, if the file belongs to
-// root, the group that root selected. Kubernetes mounts secrets in this way (mode 0440, the group of fsGroup).
+// private reports whether only trusted users can read a file with a secret. This is the owner or, if the file belongs
+// to root, also the group of the file. Kubernetes mounts secrets with such a group (mode 0440, group from fsGroup).
 func private(info os.FileInfo) bool {
 	const (
 		others     = 0o007

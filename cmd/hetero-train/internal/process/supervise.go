@@ -31,7 +31,7 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 	err := StartRanks(ctx, opts, platform.SaveSignals...)
 	var failed *supervisor.RankError
 	var stopped exit.Stopped
-	if errors.As(err, &stopped) && exit.Code(err) == stopped.Saved() { // a rank that was loading
+	if errors.As(err, &stopped) && exit.Code(err) == stopped.Saved() { // the signal ended a rank that was still loading
 		err = stopped.BeforeSteps()
 	}
 	if code := exit.Code(err); assigned.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
@@ -40,8 +40,9 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 	return err
 }
 
-// StartRanks starts the command line once for each rank of this machine. It forwards the signals that end ranks, and
-// the signals in more. A signal that a rank does not catch yet, because the rank is loading, kills the rank.
+// StartRanks starts a process with the same command line for each rank of this machine, and waits for their end. It
+// forwards the signals that end ranks, and the signals in more, to the ranks. A rank that is still loading does not
+// catch these signals yet, so they kill it.
 func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) error {
 	assigned := opts.Assignment
 	program, err := nativelib.Program()
@@ -63,7 +64,8 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		RankEnv: func(rank int) []string { return append(rankEnvironment(opts.Env, rank-assigned.Rank), token...) },
 		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication},
 		Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
-		// The other ranks report the loss within parallel.timeout_seconds. A stopped process never ends.
+		// The other ranks report the loss within parallel.timeout_seconds. A process stopped by SIGSTOP never ends, so
+		// it must be killed.
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second,
 	})
 	var failed *supervisor.RankError
@@ -82,7 +84,7 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		failed.Signal) {
 		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
 	}
-	if failed.Hung && failed.Stop != 0 && failed.Rank == 0 { // rank 0 saves
+	if failed.Hung && failed.Stop != 0 && failed.Rank == 0 { // only rank 0 saves the run
 		return exit.With(exit.Stopped{Signal: failed.Stop}.Unsaved(),
 			fmt.Errorf("%w: %w", exit.Stopped{Signal: failed.Stop}, err))
 	}
@@ -91,11 +93,11 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	if slices.Contains(documented, failed.Code) {
 		return exit.With(failed.Code, err)
 	}
-	return exit.With(exit.Communication, err) // the rank was killed, so the other ranks have lost a rank
+	return exit.With(exit.Communication, err) // a killed rank is a lost rank for the others
 }
 
-// passedOn returns the stream of the first rank. It returns a file without a wrapper, so that a terminal remains a
-// terminal.
+// passedOn returns the stream for the output of the first rank. If w wraps a file, it returns the file, so that the
+// rank can detect a terminal.
 func passedOn(w io.Writer) io.Writer {
 	if f := logs.FileOf(w); f != nil {
 		return f
@@ -103,10 +105,10 @@ func passedOn(w io.Writer) io.Writer {
 	return w
 }
 
-// rankEnvironment returns additional environment variables for the rank with number local on this machine. If the GPU
-// has MIG slices, they select a slice.
+// rankEnvironment returns additional environment variables for the rank with the local rank local. If the user selected
+// MIG slices, one variable selects the slice of this rank.
 func rankEnvironment(env session.Environment, local int) []string {
-	// The command as the user typed it. The rank prints this command to explain how to resume.
+	// os.Args[0] is the program as the user typed it. The rank prints it to explain how to resume.
 	own := []string{session.SupervisedVariable + "=" + os.Args[0]}
 	if text := cuda.ReadVisible(env.Lookup(cuda.VisibleVariable)).Of(local); text != "" {
 		own = append(own, cuda.VisibleVariable+"="+text)
@@ -114,9 +116,10 @@ func rankEnvironment(env session.Environment, local int) []string {
 	return own
 }
 
-// ownToken returns the variable with a token for ranks that are all on this machine, if the user has set none. Without
-// a token, each user of the machine could join the group through the port of rank 0. Other users cannot read the
-// environment of a process. A token in parallel.token_file has priority over the variable.
+// ownToken returns an environment variable with a random token. It returns nil if the user has set a token, or if some
+// ranks are on other machines. Without a token, each user of the machine could join the group through the port of rank
+// 0. Other users cannot read the environment of a process. A token in parallel.token_file has priority over the
+// variable.
 func ownToken(opts session.Options) []string {
 	set, _ := opts.Env.Lookup(TokenVariable)
 	file, _ := opts.Env.Lookup(TokenFileVariable)
@@ -126,9 +129,9 @@ func ownToken(opts session.Options) []string {
 	return []string{TokenVariable + "=" + rand.Text()}
 }
 
-// rankOutputs are the outputs of the ranks of this machine. The output of the first rank is unchanged. Each line of
-// another rank starts with the number of the rank. In JSON format every line becomes a record, including the lines of a
-// crash.
+// rankOutputs contains the destinations of the ranks' output. In text format, the output of the first rank is
+// unchanged, and each line of another rank starts with the number of the rank. In JSON format, every line becomes a
+// record, including the lines of a crash.
 type rankOutputs struct {
 	stderr io.Writer // standard error of the first rank
 	of     func(rank int) io.Writer
@@ -148,13 +151,13 @@ func newRankOutputs(opts session.Options) rankOutputs {
 	}}
 }
 
-// lines is a destination of several ranks. It writes only whole lines.
+// lines is the destination of the output of several ranks. It receives only whole lines.
 type lines struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// prefixed is the writer of one rank to a lines.
+// prefixed is the writer for one rank's output. It adds a prefix to each line, and writes the line to lines.
 type prefixed struct {
 	*lines
 	prefix string

@@ -24,20 +24,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 )
 
-// Comparisons of the replicas between two saves. Each one reads the state of a checkpoint once. A smaller number of
-// steps finds a difference earlier, and leaves fewer steps uncompared when a rank is lost. CompareShare limits the
-// fraction of the time that these comparisons may take.
+// Comparisons of the replicas between two saves. CompareSteps is the number of steps between comparisons. A smaller
+// number finds a difference earlier, and leaves fewer steps uncompared when a rank is lost. Each comparison reads the
+// state that a checkpoint contains once. CompareShare is the largest fraction of the time that these comparisons may
+// take.
 const (
 	CompareSteps = 100
 	CompareShare = 0.005
 )
 
-// findAssignment determines the rank of this process and the world size, or that this process must start the ranks of
-// its machine.
+// findAssignment determines the rank of this process and the world size. It may instead find that this process must
+// start the ranks of its machine.
 func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []config.Override, environ []string) (
 	discovery.Assignment, error) {
 	env := session.Environment{Environ: environ}
-	// A supervised rank has the flags of its supervisor, which passes all other values in the environment.
+	// A supervised rank has the same flags as its supervisor. They do not apply to the rank, because the supervisor
+	// passes the rank's values in the environment.
 	if _, set := env.Lookup(session.SupervisedVariable); set {
 		assigned, err := discovery.Find(discovery.Options{}, environ)
 		if err == nil && assigned.Launch {
@@ -55,8 +57,8 @@ func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []con
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
-	// A file with every key also contains the defaults. A launcher overrides a default in a file, but not a default on
-	// the command line.
+	// A configuration file may contain default values. A launcher's value has priority over a default value in a file,
+	// but not over one on the command line.
 	usual := parts.Defaults().Parallel
 	if p.MasterAddr != usual.MasterAddr || overridden(overrides, "parallel.master_addr") {
 		o.MasterAddr = discovery.Value{Text: p.MasterAddr, From: "parallel.master_addr"}
@@ -77,26 +79,26 @@ func overridden(overrides []config.Override, key string) bool {
 type Team struct {
 	Place discovery.Assignment
 	Group *rendezvous.Group
-	Token rendezvous.Token // the secret of the run; "": none
-	// Communicators connect this rank to all ranks while it trains; nil before.
+	Token rendezvous.Token // shared secret of the ranks; "": none
+	// Communicators connect this rank to all ranks; nil before openPeers has connected them.
 	Communicators *gradsync.Group
 	// Exchange sends a value of this rank to all ranks and returns the values of all ranks, by rank. It replaces Group
 	// if another program connects the ranks (package bridge).
 	Exchange func(ctx context.Context, what string, own []byte) ([][]byte, error)
 	Start    teamStart
-	// Resolver resolves the name of rank 0; nil: that of the system.
+	// Resolver resolves the name of rank 0's machine; nil: the resolver of the system.
 	Resolver *net.Resolver
 	Finished teamFinished
 
-	address string                         // of this machine; set by Locate
-	Running atomic.Pointer[gradsync.Group] // Communicators, for other goroutines
+	address string                         // address of this machine; set by Locate
+	Running atomic.Pointer[gradsync.Group] // same as Communicators, for other goroutines
 }
 
-// teamFinished is the message of rank 0 after it has opened the run.
+// teamFinished is the message that rank 0 sends after it has opened the run.
 type teamFinished struct {
 	Run bool `json:"finished"` // the run is complete
-	// Fault states why the checkpoints of the complete run are lost or unreadable, and Code is its exit code; "" and 0:
-	// there is no fault.
+	// Fault states why the checkpoints of a complete run are lost or unreadable; "": they are readable. Code is the
+	// exit code for this fault.
 	Fault string `json:"fault,omitempty"`
 	Code  int    `json:"exit_code,omitempty"`
 }
@@ -127,9 +129,9 @@ func (t *Team) Joined() *gradsync.Group {
 	return t.Communicators
 }
 
-// verdictTime is the time for which a rank that notices a lost connection waits for rank 0 to name the lost rank. With
-// a longer time, a run ends later if only a connection broke. With a shorter time, other ranks may blame the rank that
-// noticed the loss.
+// verdictTime is the longest time for which a rank that notices a lost connection waits until rank 0 names the lost
+// rank. With a longer time, a run ends later if only a connection broke. With a shorter time, other ranks may blame the
+// rank that noticed the loss.
 const verdictTime = 2 * time.Second
 
 // Abort ends the process group and sends the reason why this rank ends to the other ranks.
@@ -139,8 +141,8 @@ func (t *Team) Abort(cause error) {
 	}
 	t.Communicators.Abort(cause)
 	if rank := exit.PeerOf(cause); rank >= 0 && rank != t.Place.Rank && errors.Is(cause, collective.ErrDied) {
-		// Rank 0 also notices the end of the lost process and names its rank. Without this wait, this rank would end
-		// the group and would appear as the cause.
+		// Rank 0 also notices the end of the lost process, and names its rank. Without this wait, this rank would end
+		// the group first, and would appear as the cause.
 		select {
 		case <-t.Group.Broken():
 		case <-time.After(verdictTime):
@@ -150,8 +152,8 @@ func (t *Team) Abort(cause error) {
 	t.Communicators.Drain()
 }
 
-// Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may work alone before, for example
-// to load a checkpoint.
+// Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may need much longer than the
+// others, for example to load a checkpoint.
 func (t *Team) Ready(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -159,7 +161,7 @@ func (t *Team) Ready(ctx context.Context) error {
 	return t.Group.Barrier(ctx, "ready")
 }
 
-// Gather exchanges one value of each rank and returns all values, by rank. In a run of one rank it returns value.
+// Gather exchanges one value of each rank and returns all values, by rank. In a run of one rank it returns only value.
 func (t *Team) Gather(ctx context.Context, what string, value []byte) ([][]byte, error) {
 	if t == nil {
 		return [][]byte{value}, nil
@@ -170,7 +172,7 @@ func (t *Team) Gather(ctx context.Context, what string, value []byte) ([][]byte,
 	return t.Group.Gather(ctx, what, value)
 }
 
-// GatherAll sends a value of this rank to all ranks as JSON, and returns the values of all ranks, by rank.
+// GatherAll exchanges one value of each rank as JSON, and returns all values, by rank.
 func GatherAll[T any](ctx context.Context, t *Team, what string, own T) ([]T, error) {
 	word, err := json.Marshal(own)
 	if err != nil {
@@ -225,8 +227,8 @@ func (t *Team) Hosts() [][]int {
 	return hosts.ByHost(names)
 }
 
-// Speaks reports whether this rank prints the run on its terminal. Rank 0, the first rank of every other machine, and
-// every rank with a terminal of its own do so.
+// Speaks reports whether this rank prints the progress of the run. These are rank 0, the first rank of every other
+// machine, and every rank whose output no launcher combines with that of other ranks.
 func (t *Team) Speaks() bool {
 	return t.Leads() || t.Place.OwnOutput || t.Group.Members()[t.Place.Rank].LocalRank == 0
 }

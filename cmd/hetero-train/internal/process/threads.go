@@ -12,16 +12,17 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Threads of a process during training, measured on 2 CPUs (docs/reliability.md). These threads belong to the Go
-// runtime, to signals, files and the stream. With more CPUs, the Go runtime starts more threads, at most one per CPU.
-// If it cannot start a thread, it ends the process.
+// Numbers of threads of a process during training, measured on 2 CPUs (docs/reliability.md). The Go runtime uses these
+// threads, also for signals and files, and for the stream of the device. With more CPUs, the Go runtime starts more
+// threads, at most one per CPU. If it cannot start a thread, it ends the process.
 const (
 	supervisorThreads = 10
 	rankThreads       = 10 // threads of a rank without the threads of its device
 	networkThreads    = 2  // additional threads of a rank that communicates over Gloo
 )
 
-// threadNeed is the number of threads that this process needs. For a supervisor, it includes the threads of its ranks.
+// threadNeed contains the numbers of threads that this process needs. In a supervisor, they include the threads of its
+// ranks.
 type threadNeed struct {
 	ranks int
 	least int
@@ -43,8 +44,8 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 
-// DeviceThreads returns the number of threads of a device of this kind that a rank will open. It is 1 for every kind
-// but "cpu", also for "auto".
+// DeviceThreads returns the number of threads that the device of a rank will have, if the device is of this kind. For
+// every kind except "cpu" it returns 1, also for "auto".
 func DeviceThreads(kind string, cfg *config.Config, opts session.Options) int {
 	if kind != "cpu" {
 		return 1
@@ -52,7 +53,7 @@ func DeviceThreads(kind string, cfg *config.Config, opts session.Options) int {
 	threads := cfg.Device.Threads
 	if threads == 0 {
 		threads = max(session.UsableCPUs()/session.RanksOfMachine(opts.Assignment), 1)
-		// The device reports an invalid limit when it opens.
+		// The device will report an invalid limit when it opens.
 		if limit, err := cpu.ThreadLimit(opts.Env.Lookup); err == nil && limit > 0 {
 			threads = min(threads, limit)
 		}
@@ -60,8 +61,8 @@ func DeviceThreads(kind string, cfg *config.Config, opts session.Options) int {
 	return min(threads, runtime.NumCPU())
 }
 
-// MostThreads returns the largest number of OS threads of a rank. deviceThreads is the number of threads of its device,
-// and several states that the rank communicates with others.
+// MostThreads returns the largest number of OS threads of a rank. The parameter deviceThreads is the number of threads
+// of its device, and several is true if the rank communicates with other ranks.
 func MostThreads(deviceThreads int, several bool) int {
 	n := rankThreads + max(deviceThreads, 1) + runtime.GOMAXPROCS(0)
 	if several {
@@ -96,7 +97,7 @@ func (n threadNeed) String() string {
 	return fmt.Sprintf("a run of %d ranks on this machine", n.ranks)
 }
 
-// cure returns a text on how to raise a limit to the number of existing threads plus n.most.
+// cure returns the advice to raise a limit to the number of existing threads plus n.most.
 func (n threadNeed) cure(limit system.ThreadLimit) string {
 	text := fmt.Sprintf("raise the limit (%s) to %d", limit.Cure, limit.Used+int64(n.most))
 	if n.ranks > 1 {

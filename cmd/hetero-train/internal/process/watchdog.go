@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// Position describes which operation this rank has reached. Other ranks read the text while this rank hangs.
+// Position describes the operations that this rank has reached. Other ranks can ask for the text while this rank hangs.
 func (t *Team) Position() string {
 	p := t.Running.Load()
 	if p == nil {
@@ -29,7 +29,7 @@ func (t *Team) Position() string {
 	return strings.Join(texts, "; ")
 }
 
-// waiting is the start of the text of a rank that is blocked in an operation.
+// waiting marks the text of a rank that is blocked in an operation.
 const waiting = "is waiting in operation"
 
 func describe(p collective.Progress) string {
@@ -42,8 +42,8 @@ func describe(p collective.Progress) string {
 	return fmt.Sprintf("has finished operation %d, %s", p.Finished, p.Last)
 }
 
-// stand returns the number of operations that this rank has entered. waits is true while the rank is blocked in an
-// operation.
+// stand returns the number of operations that this rank has entered. The result waits is true while the rank is blocked
+// in an operation.
 func (t *Team) stand() (entered uint64, waits bool) {
 	for _, c := range []collective.Communicator{t.Communicators.Grads, t.Communicators.Stats} {
 		if at, ok := c.(collective.Positioner); ok {
@@ -55,8 +55,8 @@ func (t *Team) stand() (entered uint64, waits bool) {
 	return entered, waits
 }
 
-// Watch logs the positions of all ranks if this rank is blocked in one operation for longer than limit. It logs each
-// such wait once.
+// Watch checks until ctx ends whether this rank is blocked in one operation for longer than limit. If so, the first of
+// the waiting ranks logs the positions of all ranks, once for each such wait.
 func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger) {
 	tick := time.NewTicker(limit / 4)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger)
 		}
 		first := slices.IndexFunc(where, func(text string) bool { return strings.Contains(text, waiting) })
 		if first != t.Place.Rank {
-			continue // the first of the waiting ranks logs the positions
+			continue // only the first of the waiting ranks logs
 		}
 		for rank, text := range where {
 			log.Warn("no rank makes progress", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
