@@ -1,7 +1,7 @@
 // Package cluster turns processes into the ranks of one run. A program combines its three independent subpackages:
 //
 //	discovery   determines rank, world size and the address of rank 0 from options, environment, MPI, Slurm, Kubernetes, …
-//	supervisor  starts this machine's ranks, forwards signals, reports the rank that failed, leaves no orphan processes
+//	supervisor  starts this machine's ranks, forwards signals, reports the rank that failed, ends orphan processes
 //	rendezvous  connects all ranks to rank 0: membership, comparison of settings, small exchanges, reports of lost ranks
 //
 // In outline:

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	maxRanks    = 1 << 20 // larger numbers are typing errors
+	maxRanks    = 1 << 20 // a larger number is probably a typing error
 	defaultPort = 29500   // torchrun's default
 
 	loopback = "127.0.0.1"
 )
 
-// Value is a user's setting: its text and the name of its flag or variable. An empty text means that the setting is
-// missing.
+// Value is a setting of the user: its text, and the name of the flag or variable. An empty text means that the setting
+// is missing.
 type Value struct {
-	Text string // "4"
-	From string // "--nproc-per-node"
+	Text string // text of the setting, such as "4"
+	From string // flag or variable, such as "--nproc-per-node"
 }
 
-// Options are the settings of the command line or a file. All of them are optional.
+// Options are settings from the command line or from a file. All of them are optional.
 type Options struct {
 	Rank, WorldSize           Value
 	LocalRank, LocalWorldSize Value
@@ -33,14 +33,14 @@ type Options struct {
 	// Devices is the default number of ranks of a node: one for each local device. 0 means 1.
 	Devices int
 
-	// Resources is the content of resourceconfig.json, a file of SageMaker, and From its path. In a job of SageMaker,
-	// the caller reads it, or sets ResourcesFault to the predicate of a sentence about it, such as "is missing". This
-	// is a fault only if no other source knows the rank.
+	// Resources is the content of SageMaker's file resourceconfig.json; its From is the path. In a SageMaker job, the
+	// caller must read this file. If that fails, the caller must set ResourcesFault to the reason, such as "is
+	// missing". Find reports the reason only if no other source gives the rank.
 	Resources      Value
 	ResourcesFault string
 
-	// Shell is the environment in which an interactive shell above this process started (ShellEnvironment). If a
-	// launcher's variables are in Shell, the launcher started the shell, not this process.
+	// Shell is the environment with which an interactive shell above this process started (ShellEnvironment). If a
+	// launcher's variables are in Shell, the launcher has started the shell, not this process.
 	Shell []string
 }
 
@@ -48,8 +48,8 @@ type Options struct {
 type Assignment struct {
 	Source string // the source that decided, as named in the package comment
 
-	// Launch means that this process is not a rank but starts the ranks of its node. Rank is then the number of the
-	// node's first rank, LocalWorldSize the number of its ranks, and LocalRank is -1.
+	// Launch means that this process is not a rank but starts the ranks of its node. Rank is then the node's first
+	// rank, LocalWorldSize is the number of its ranks, and LocalRank is -1.
 	Launch bool
 
 	Rank           int
@@ -57,8 +57,8 @@ type Assignment struct {
 	LocalRank      int // -1: unknown; package rendezvous then numbers the ranks of each host
 	LocalWorldSize int // 0: unknown
 
-	// OwnOutput means that no launcher combines this rank's output with that of others: the rank was started by hand,
-	// or is a pod's only process. Its standard output and error are therefore read separately.
+	// OwnOutput means that no launcher combines this rank's output with the output of other ranks. The user started the
+	// rank by hand, or it is the only process of a pod.
 	OwnOutput bool
 
 	Node  int // number of this node; -1: unknown
@@ -69,23 +69,24 @@ type Assignment struct {
 	Uncounted bool
 
 	MasterAddr string // host of rank 0
-	MasterPort int    // 0: any free port, because this process starts all ranks
-	MasterFrom string // the source of the address
+	MasterPort int    // port of rank 0; 0: any free port, because this process starts all ranks
+	MasterFrom string // the source that gave the address
 
-	// Ports is set if no port was given and the launcher gives each start of the run an identity. Rank 0 listens on the
-	// first free port of Ports, usually MasterPort. Start is equal on all ranks of a start and differs between starts.
+	// Ports and Start are set if no port was given and the launcher gives each start of the run an identity. Rank 0
+	// listens on the first free port of Ports, usually MasterPort. Start is the same on all ranks of a start, and
+	// differs between starts.
 	Ports []int
 	Start uint64
 
-	Passed   []Passed // sources that did not decide, in order
+	Passed   []Passed // earlier sources that did not decide, in order
 	Warnings []string // settings that were given but have no effect
 }
 
-// Passed is a source that did not decide, and the reason.
+// Passed is a source that did not decide, with the reason.
 type Passed struct{ Source, Reason string }
 
-// Numbered returns the assignment after the nodes have counted their ranks. first is the number of this node's first
-// rank, total the number of all ranks.
+// Numbered returns the assignment after the nodes have counted their ranks. The parameter first is this node's first
+// rank, and total is the number of all ranks.
 func (p Assignment) Numbered(first, total int) Assignment {
 	p.Rank, p.WorldSize, p.Uncounted = first, total, false
 	return p
@@ -120,8 +121,8 @@ func (p Assignment) String() string {
 	return text.String()
 }
 
-// Find determines the assignment of this process. environment is a list of NAME=value, as os.Environ returns it. If a
-// name occurs several times, the last entry applies. The error is an *Error.
+// Find determines the assignment of this process. The parameter environment has the form of os.Environ. If a name
+// occurs several times, the last entry applies. The error is an *Error.
 func Find(options Options, environment []string) (Assignment, error) {
 	env, shell := variables(environment), variables(options.Shell)
 	var winner *claim
@@ -161,7 +162,7 @@ func variables(environment []string) map[string]string {
 	return env
 }
 
-// summary describes the position that an unused source gives, or its first fault.
+// summary describes the position that a source gives although it did not decide, or its first fault.
 func (c *claim) summary() string {
 	switch {
 	case len(c.in.faults) > 0:

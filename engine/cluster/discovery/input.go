@@ -16,7 +16,7 @@ type Fault struct {
 
 func (f Fault) String() string { return fmt.Sprintf("%s: %s, want %s", f.Name, f.Got, f.Want) }
 
-// Error lists every fault that was found.
+// Error lists all faults that Find has found.
 type Error struct {
 	Source string // the source that would have decided
 	Faults []Fault
@@ -30,10 +30,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("find the rank of this process (source: %s): %s", e.Source, strings.Join(texts, "; "))
 }
 
-// input reads variables and options for one source and collects their faults.
+// input reads variables and options for one source, and collects the faults of their values.
 type input struct {
 	env     map[string]string
-	shell   map[string]string // Options.Shell
+	shell   map[string]string // variables in Options.Shell
 	options Options
 	faults  []Fault
 }
@@ -42,8 +42,8 @@ func (in *input) fault(name, got, want string, args ...any) {
 	in.faults = append(in.faults, Fault{name, got, fmt.Sprintf(want, args...)})
 }
 
-// variable returns a variable of the environment as a Value. If the variable is set but empty, the Value has the text
-// emptyText: an empty variable is a fault only if a source reads it.
+// variable returns an environment variable as a Value. If the variable is set but empty, the text of the Value is
+// emptyText. The value is then a fault, but only if a source reads it.
 func (in *input) variable(name string) Value {
 	text, set := in.env[name]
 	if set && text == "" {
@@ -52,7 +52,8 @@ func (in *input) variable(name string) Value {
 	return Value{text, name}
 }
 
-// emptyText represents a variable that is set but empty. No variable can contain a NUL.
+// emptyText represents a variable that is set but empty. It cannot be a real value, because no variable can contain a
+// NUL.
 const emptyText = "\x00"
 
 // firstOf returns the first variable that is set, or the first name if none is set.
@@ -67,7 +68,7 @@ func (in *input) firstOf(names ...string) Value {
 
 func (v Value) given() bool { return v.Text != "" }
 
-// got returns a text for a fault, shortened if it is long.
+// got formats a value for a fault. It shortens a long value.
 func got(text string) string {
 	const most = 80
 	switch {
@@ -81,7 +82,7 @@ func got(text string) string {
 	return fmt.Sprintf("got %q", text)
 }
 
-// number reads an integer from low to high. If the value is invalid, number records a fault and returns -1.
+// number parses an integer between low and high. If the value is invalid, number records a fault and returns -1.
 func (in *input) number(value Value, low, high int, what string) int {
 	n, err := wholeNumber(value.Text)
 	if err != nil || n < low || n > high {
@@ -110,7 +111,7 @@ func wholeNumber(text string) (int, error) {
 	return int(n), err
 }
 
-// host reads a host name or IP address, without the brackets of an IPv6 address.
+// host returns a host name or IP address, and removes the brackets of an IPv6 address.
 func (in *input) host(value Value) string {
 	text := value.Text
 	if inner, ok := strings.CutPrefix(text, "["); ok {

@@ -7,23 +7,22 @@ import (
 	"strconv"
 )
 
-// agentStoreVariable is an environment variable. It is true if torchrun's own store listens on MASTER_PORT.
+// agentStoreVariable is the environment variable that states whether torchrun's own store listens on MASTER_PORT.
 const agentStoreVariable = "TORCHELASTIC_USE_AGENT_STORE"
 
-// Derived ports are below the ephemeral ports of systems (from 32768). They are also away from the usual values of
+// The derived ports are below the ephemeral ports of the systems (from 32768). They also avoid the usual values of
 // MASTER_PORT (29500 and above), which another torchrun may use.
 const (
 	firstDerived = 10000
 	derivedRange = 10000
 	derivedPorts = 8    // number of ports; rank 0 listens on the first free one
-	derivedApart = 1259 // distance between the ports: a program that uses neighbouring ports blocks at most one of them
+	derivedApart = 1259 // distance between the ports, so that a program with adjacent ports blocks at most one of them
 )
 
-// job identifies one start of the ranks among other starts on the same machines. The ports of the start are derived
-// from its text.
+// job identifies one start of the ranks among other starts on the same machines. Its text determines the derived ports.
 type job string
 
-// key returns a number that is equal on all ranks of a start and differs between starts.
+// key returns a number that is the same on all ranks of a start and differs between starts.
 func (j job) key() uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(j)) // never fails
@@ -39,7 +38,7 @@ func (j job) ports() []int {
 	return ports
 }
 
-// torchrunJob returns the name of a start by torchrun. ok is false if rank 0 may use MASTER_PORT.
+// torchrunJob returns the identity of a start by torchrun. The result ok is false if rank 0 may use MASTER_PORT.
 func (in *input) torchrunJob() (name job, ok bool) {
 	held, err := strconv.ParseBool(in.env[agentStoreVariable])
 	if err != nil || !held {

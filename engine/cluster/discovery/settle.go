@@ -2,8 +2,8 @@ package discovery
 
 import "fmt"
 
-// settle checks a source's values for consistency with each other and with the options, and returns an Assignment. It
-// records faults in c.in.
+// settle converts the claim of a source to an Assignment. It checks that the values agree with each other and with the
+// options, and records faults in c.in.
 func (c *claim) settle() Assignment {
 	in := c.in
 	perNode := in.optional(in.options.RanksPerNode, 1, maxRanks, -1, wantPerNode)
@@ -23,8 +23,8 @@ func (c *claim) settle() Assignment {
 	return assigned
 }
 
-// asNode turns a claim about the only process of a machine into a claim about a node: the process starts the machine's
-// ranks.
+// asNode changes a claim about a single process of a machine to a claim about a node, which starts the ranks of this
+// machine.
 func (c *claim) asNode(perNode int) {
 	if c.localWorldSize > 1 {
 		c.in.fault(c.in.options.RanksPerNode.From, got(c.in.options.RanksPerNode.Text),
@@ -90,7 +90,7 @@ func (c *claim) settleRank(assigned *Assignment, perNode int) {
 			fmt.Sprintf("%s %d has no effect: %s started this process as a single rank",
 				in.options.RanksPerNode.From, perNode, c.source))
 	}
-	// MPI and Slurm collect the output of all ranks
+	// the launchers of MPI and Slurm combine the output of all ranks
 	assigned.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm"
 	if c.localRank < 0 && (c.localWorldSize == 1 || c.worldSize == 1) {
 		c.localRank = 0
@@ -106,7 +106,8 @@ func (c *claim) settleRank(assigned *Assignment, perNode int) {
 // checkWorldSize compares the source's world size with WORLD_SIZE and the option.
 func (c *claim) checkWorldSize(assigned Assignment) {
 	for _, size := range []Value{c.in.options.WorldSize, c.in.variable("WORLD_SIZE")} {
-		// Kubeflow's WORLD_SIZE counts pods in some versions and ranks in others. Options override the environment.
+		// No check in two cases: Kubeflow's WORLD_SIZE counts pods in some versions and ranks in others, and options
+		// override the environment.
 		if !size.given() || size.From == "WORLD_SIZE" && (c.source == "Kubeflow or torchrun" || c.source == "options") {
 			continue
 		}
@@ -122,13 +123,13 @@ func (c *claim) findMaster(assigned *Assignment) {
 	in := c.in
 	local := assigned.Nodes == 1 || assigned.WorldSize == 1 || assigned.WorldSize > 0 &&
 		assigned.LocalWorldSize == assigned.WorldSize
-	// A node that starts all ranks itself needs no address from the environment. A stale address must not make the node
-	// listen on a network.
+	// A node that starts all ranks needs no address from the environment. It must not listen on a network because of an
+	// old variable.
 	alone := c.source == "one process"
 	port := firstGiven(in.options.MasterPort, c.petOnly(c.port), in.variableUnless(alone, "MASTER_PORT"), c.port)
 	addr := firstGiven(in.options.MasterAddr, c.petOnly(c.addr), in.variableUnless(alone, "MASTER_ADDR"))
 	if local && c.storePort && !in.options.MasterAddr.given() {
-		addr = Value{} // the address of torchrun's store, which other machines may reach
+		addr = Value{} // it is the address of torchrun's store, which other machines may reach
 	}
 	if !addr.given() && !local {
 		addr = c.addr
@@ -154,7 +155,7 @@ func (c *claim) findMaster(assigned *Assignment) {
 	}
 }
 
-// petOnly returns the source's value if it has precedence over MASTER_ADDR and MASTER_PORT.
+// petOnly returns the source's value if the value has precedence over MASTER_ADDR and MASTER_PORT.
 func (c *claim) petOnly(value Value) Value {
 	if c.source == "Kubeflow or torchrun" {
 		return value

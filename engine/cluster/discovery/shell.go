@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// ShellEnvironment returns the environment in which the nearest interactive shell above this process started. It
-// returns nil if there is none, or if the system has no /proc.
+// ShellEnvironment returns the environment with which the nearest interactive shell above this process started. It
+// returns nil if there is no such shell, or if the system has no /proc.
 //
-// A launcher that started a shell gave its variables to this shell, and the shell gives them to every program that the
+// A launcher that starts a shell passes its variables to the shell, and the shell passes them to every program that the
 // user starts. These programs are not ranks.
 func ShellEnvironment() []string { return shellEnvironment("/proc", os.Getppid()) }
 
-// mostAncestors limits the search, because a process can get another parent meanwhile.
+// mostAncestors limits the search, which could otherwise be endless, because processes can get other parents during the
+// search.
 const mostAncestors = 64
 
 func shellEnvironment(proc string, pid int) []string {
@@ -48,7 +49,8 @@ func nulSeparated(text []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// parentOf reads the fourth field of stat. The second one is a name in parentheses, which may contain anything.
+// parentOf returns the fourth field of the file stat, the parent of a process. The second field is a name in
+// parentheses, which may contain any characters.
 func parentOf(folder string) int {
 	stat, err := os.ReadFile(filepath.Join(folder, "stat"))
 	if err != nil {
@@ -67,8 +69,8 @@ func parentOf(folder string) int {
 
 var shells = []string{"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"}
 
-// interactive reports whether a process is a shell that reads commands from a terminal. input is its standard input.
-// A shell with a script or with -c is part of what the launcher starts.
+// interactive reports whether a process is a shell that reads commands from a terminal. The parameter input is its
+// standard input. A shell that runs a script or a command (-c) is not interactive.
 func interactive(command []string, input string) bool {
 	if len(command) == 0 || !slices.Contains(shells, strings.TrimPrefix(filepath.Base(command[0]), "-")) {
 		return false
@@ -79,11 +81,11 @@ func interactive(command []string, input string) bool {
 	for i := 1; i < len(command); i++ {
 		switch argument := command[i]; {
 		case argument == "--rcfile" || argument == "--init-file" || argument == "-o" || argument == "-O":
-			i++ // its value
+			i++ // skip the value of the option
 		case !strings.HasPrefix(argument, "-") && !strings.HasPrefix(argument, "+"):
-			return false // a script
+			return false // the argument is a script
 		case !strings.HasPrefix(argument, "--") && strings.Contains(argument, "c"):
-			return false // -c
+			return false // the argument contains option -c
 		}
 	}
 	return true

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// slurmReservedSteps is the first step number that Slurm reserves for processes that srun did not start: the body of a
-// batch script, an interactive shell, adopted processes.
+// slurmReservedSteps is the first of the step numbers for processes that srun did not start: the body of a batch
+// script, an interactive shell, adopted processes.
 const slurmReservedSteps = 0xfffffff0
 
 // notInStep returns the reason why srun did not start this process, or "".
@@ -71,7 +71,8 @@ func fromSlurm(in *input) (claim, string) {
 	return c, ""
 }
 
-// slurmTasks reads the number of the step's tasks on this node, and checks the list of tasks against the other values.
+// slurmTasks reads the number of the step's tasks on this node. It also checks that the list of tasks per node agrees
+// with the other values.
 func (in *input) slurmTasks(c *claim, listName string, hosts int) {
 	const name = "SLURM_STEP_TASKS_PER_NODE"
 	list := in.variable(name)
@@ -101,8 +102,8 @@ func (in *input) slurmTasks(c *claim, listName string, hosts int) {
 	}
 }
 
-// slurmPort returns a port that depends on the job id, so that jobs that share a machine use different ports. It is
-// below the ephemeral ports.
+// slurmPort returns a port that depends on the job id, so that jobs on the same machine use different ports. The port
+// is below the ephemeral ports.
 func (in *input) slurmPort() Value {
 	id := in.env["SLURM_JOB_ID"]
 	if _, err := wholeNumber(id); err != nil {
@@ -116,7 +117,7 @@ func (in *input) slurmPort() Value {
 }
 
 // expandHosts expands a Slurm node list: "n[1-3,7],login" is n1, n2, n3, n7, login. Numbers keep their leading zeros.
-// Several brackets in one name give all combinations.
+// If a name has several brackets, the result has all combinations.
 func expandHosts(list string) ([]string, error) {
 	var hosts []string
 	for rest := list; ; {

@@ -9,7 +9,7 @@ import (
 )
 
 // slurmComponents corrects a claim in a step that spans several components of a heterogeneous job (srun
-// --het-group=0,1), and detects other steps whose tasks are not in the order of the step's node list.
+// --het-group=0,1). It also detects other steps whose tasks are not in the order of the step's node list.
 //
 // Slurm numbers the tasks and nodes of a heterogeneous step component by component. It sorts the step's node list, and
 // the list of tasks per node, by the names of the nodes. The first host of the list is therefore not always the host of
@@ -27,8 +27,8 @@ func (in *input) slurmComponents(c *claim, listName string, hosts []string) {
 	name := in.env["SLURMD_NODENAME"]
 	switch {
 	case at >= len(order), name != "" && order[at] != name, name != "" && c.rank == 0 && order[0] != name:
-		// No variable gives the order of the tasks in these steps: srun --distribution=arbitrary, and several
-		// components inside an ordinary job (srun A : B).
+		// No variable gives the order of the tasks in two kinds of steps: those of srun --distribution=arbitrary, and
+		// those with several components inside an ordinary job (srun A : B).
 		c.addr, c.addrWant = Value{}, fmt.Sprintf("the host of rank 0, because the tasks of this step do not follow "+
 			"SLURM_STEP_NODELIST: rank %d is on node %s; a heterogeneous job (#SBATCH hetjob) needs no address", c.rank,
 			cmp.Or(name, strconv.Itoa(at)))
@@ -39,7 +39,8 @@ func (in *input) slurmComponents(c *claim, listName string, hosts []string) {
 	}
 }
 
-// slurmOrder returns the hosts of a step in the order of their numbers, and the number of components in the step.
+// slurmOrder returns the hosts of a step in the order of their node numbers (nil if unknown), and the number of
+// components in the step.
 func (in *input) slurmOrder(hosts []string) (order []string, groups int) {
 	size := in.firstOf("SLURM_HET_SIZE", "SLURM_PACK_SIZE") // Slurm before 20.02 says PACK
 	n, err := wholeNumber(size.Text)
@@ -55,7 +56,7 @@ func (in *input) slurmOrder(hosts []string) (order []string, groups int) {
 			fmt.Sprint("SLURM_JOB_NODELIST_PACK_GROUP_", group))
 		members, err := expandHosts(list.Text)
 		if err != nil {
-			return nil, n // an order that is not known
+			return nil, n // the order is unknown
 		}
 		before := len(order)
 		for _, host := range members {
@@ -73,8 +74,8 @@ func (in *input) slurmOrder(hosts []string) (order []string, groups int) {
 	return order, groups
 }
 
-// slurmLocal reads the number of local tasks from the list of their numbers, because SLURM_STEP_TASKS_PER_NODE has
-// another order.
+// slurmLocal gets the number of local tasks from SLURM_GTIDS, the list of their task numbers, because the nodes in
+// SLURM_STEP_TASKS_PER_NODE have another order.
 func (in *input) slurmLocal(c *claim, node, nodes int) {
 	c.node, c.nodes = node, nodes
 	ids := strings.Split(in.env["SLURM_GTIDS"], ",")
@@ -82,5 +83,5 @@ func (in *input) slurmLocal(c *claim, node, nodes int) {
 		c.localWorldSize, c.names.localWorldSize = len(ids), "SLURM_GTIDS"
 		return
 	}
-	c.localRank, c.localWorldSize = -1, -1 // package rendezvous numbers the ranks of the machine
+	c.localRank, c.localWorldSize = -1, -1 // unknown: package rendezvous will number the ranks of the machine
 }

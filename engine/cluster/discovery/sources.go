@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// claim is the information of one source. Unknown numbers are -1.
+// claim is the information from one source. Unknown numbers are -1.
 type claim struct {
 	source string
 	in     *input
@@ -15,21 +15,21 @@ type claim struct {
 	rank, worldSize           int
 	localRank, localWorldSize int
 
-	byNode      bool // the source numbers nodes: rank and worldSize are unused
+	byNode      bool // the source gives the number of a node: rank and worldSize are unused
 	node, nodes int
 	perNode     int // number of ranks of this node
 
-	pinned bool // this process is one rank, regardless of RanksPerNode
+	pinned bool // this process is one rank, even if RanksPerNode is set
 
 	addr, port Value  // the source's address of rank 0
-	job        job    // "": the source does not identify the start
-	storePort  bool   // MASTER_PORT is the port of the launcher's own store
-	addrWant   string // the fault's Want if rank 0's address is unknown; "": a fault is already recorded
+	job        job    // identity of the start; "": the source gives none
+	storePort  bool   // MASTER_PORT belongs to the launcher's own store
+	addrWant   string // Fault.Want if the address of rank 0 is unknown; "": a fault is already recorded
 
 	names claimNames
 }
 
-// claimNames are the names of the variables that gave the claim's numbers. Later faults show these names.
+// claimNames are the names of the variables that gave the claim's numbers. Faults that settle finds show these names.
 type claimNames struct{ rank, localRank, localWorldSize, node string }
 
 func unknown() claim {
@@ -46,13 +46,14 @@ func (c *claim) readRank(in *input, rank, size, local, localSize Value) {
 	c.names = claimNames{rank: rank.From, localRank: local.From, localWorldSize: localSize.From}
 }
 
-// source is one possible origin of the rank. find returns a claim, or the reason why the source makes none.
+// source is one possible origin of the rank. The function find returns a claim, or the reason why the source does not
+// apply.
 type source struct {
 	name string
 	find func(in *input) (found claim, reason string)
 }
 
-// sources are tried in order. The last one always returns a claim.
+// sources lists the sources in the order in which Find tries them. The last one always returns a claim.
 var sources = []source{
 	{"options", fromOptions},
 	{"environment", fromEnvironment},
@@ -94,7 +95,7 @@ func fromOptions(in *input) (claim, string) {
 	return c, ""
 }
 
-// or sets the name of a value that was not given.
+// or returns v, or an empty Value with this name if v was not given.
 func (v Value) or(name string) Value {
 	if v.From == "" {
 		v.From = name
@@ -118,7 +119,7 @@ func fromEnvironment(in *input) (claim, string) {
 	return c, ""
 }
 
-// fromPET reads the variables that configure torchrun and that Kubeflow sets.
+// fromPET reads the PET_* variables, with which Kubeflow configures torchrun.
 func fromPET(in *input) (claim, string) {
 	c := unknown()
 	node, nodes := in.variable("PET_NODE_RANK"), in.variable("PET_NNODES")
@@ -140,7 +141,8 @@ func fromPET(in *input) (claim, string) {
 	return c, ""
 }
 
-// mpiFamilies are the names of the variables for rank, size, local rank and local size in MPI launchers.
+// mpiFamilies has, for each family of MPI launchers, the names of the variables for rank, size, local rank and local
+// size.
 var mpiFamilies = [][4][]string{
 	{{"PMI_RANK"}, {"PMI_SIZE"}, {"PMI_LOCAL_RANK", "MPI_LOCALRANKID"}, {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"}},
 	{{"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -164,8 +166,8 @@ func fromMPI(in *input) (claim, string) {
 			c.job = job("MPI " + name)
 		}
 		if reason := notInStep(in); reason == "" {
-			// srun --mpi=pmi2 sets PMI_*. Slurm's node list then contains the host of rank 0. Slurm's source reports
-			// faults in the list.
+			// srun --mpi=pmi2 also sets PMI_*. The host of rank 0 is then in Slurm's node list. Ignore faults of the
+			// list here.
 			if step, _ := fromSlurm(&input{env: in.env}); validHost(step.addr.Text) {
 				c.addr, c.port = step.addr, step.port
 			}
@@ -182,11 +184,11 @@ const (
 	SageMakerARN = "TRAINING_JOB_ARN"
 )
 
-// SageMakerVariables are the variables with the hosts of a job, which the toolkit of SageMaker sets in its images. The
+// SageMakerVariables are the variables with the hosts of a job. The toolkit of SageMaker sets them in its images. The
 // last one has the text of resourceconfig.json.
 var SageMakerVariables = []string{"SM_HOSTS", "SM_CURRENT_HOST", "SM_RESOURCE_CONFIG"}
 
-// fromSageMaker reads the variables that the toolkit of SageMaker sets in its images, or the file of all images.
+// fromSageMaker reads SageMakerVariables, or the file resourceconfig.json, which all images have.
 func fromSageMaker(in *input) (claim, string) {
 	c := unknown()
 	list, current := in.variable(SageMakerVariables[0]), in.variable(SageMakerVariables[1])
@@ -203,7 +205,7 @@ func fromSageMaker(in *input) (claim, string) {
 	names, origin := list.From, list.From
 	if list.given() || current.given() {
 		err = json.Unmarshal([]byte(list.Text), &hosts)
-	} else { // an image without the toolkit of SageMaker
+	} else { // this image is without the toolkit of SageMaker
 		var resources struct {
 			Hosts   []string `json:"hosts"`
 			Current string   `json:"current_host"`
@@ -239,7 +241,8 @@ func allValid(hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(host string) bool { return !validHost(host) })
 }
 
-// fromKubernetes reads the number of a pod of an indexed Job. Kubernetes does not provide the number of pods.
+// fromKubernetes reads the number of this pod in an indexed Job. Kubernetes does not provide the number of pods, so
+// WORLD_SIZE is necessary.
 func fromKubernetes(in *input) (claim, string) {
 	c := unknown()
 	index := in.variable("JOB_COMPLETION_INDEX")
@@ -267,8 +270,8 @@ func fromKubernetes(in *input) (claim, string) {
 	return c, ""
 }
 
-// ofOneJobSet reports whether two names are those of Jobs of one JobSet: SET-GROUP-NUMBER. Other names may differ for
-// good reasons: a pod in the network of its host has the host's name, and a Service may name rank 0.
+// ofOneJobSet reports whether a and b are the names of Jobs of one JobSet, of the form SET-GROUP-NUMBER. Other names
+// may legitimately differ: a pod in the network of its host has the host's name, and a Service may name rank 0.
 func ofOneJobSet(a, b string) bool {
 	set := func(name string) (string, bool) {
 		parts := strings.Split(name, "-")
@@ -290,7 +293,7 @@ func fromNobody(in *input) (claim, string) {
 	if in.optional(size, 1, maxRanks, 1, wantWorldSize) > 1 {
 		in.fault("RANK", got(""), "%s, because %s is %s", wantRank, size.From, size.Text)
 	}
-	// Several hosts of a job that know nothing of each other would each train a run of their own.
+	// Without this fault, each host of a job would train a separate run, because it does not know the other hosts.
 	if why := in.options.ResourcesFault; why != "" {
 		job := in.variable(SageMakerJob)
 		in.fault(job.From, got(job.Text), "the file %s, in which SageMaker names the hosts of a job, but it %s; "+

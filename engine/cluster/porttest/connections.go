@@ -29,8 +29,8 @@ func Connection(t testing.TB) (near, far net.Conn) {
 	return near, far
 }
 
-// Flood opens and resets connections to an address until the test ends. It returns when it has tried 500, far more than
-// the pace of package crowd permits.
+// Flood opens and resets connections to an address until the test ends. It returns after the first 500 attempts, far
+// more than the pace of package crowd permits.
 func Flood(t *testing.T, address string) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -47,7 +47,7 @@ func Flood(t *testing.T, address string) {
 				tries.Add(1)
 				conn, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
 				if err != nil {
-					continue // the kernel drops the packets, its queue is full, or the server has closed the connection
+					continue // packets were dropped, the queue of the listener is full, or the server has hung up
 				}
 				_ = conn.(*net.TCPConn).SetLinger(0)
 				conn.Close()

@@ -1,6 +1,6 @@
-// Package porttest assigns TCP ports of 127.0.0.1, and connections, to tests. A test must not take the port of a
-// listener on port 0 that it has closed, because the system can assign this port to another test immediately. Only
-// tests import the package.
+// Package porttest provides TCP ports of 127.0.0.1 and connections for tests. A test must not get a free port by
+// closing a listener on port 0, because the system can assign this port to another test immediately. Only tests import
+// the package.
 package porttest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Free returns a port on which no program listens, for a program that the test starts. The port is below the ports that
-// Linux and macOS choose for port 0 and for clients, so only another call of Free can get the same one.
+// Free returns a port on which no program listens, for a program that the test starts. Linux and macOS use higher ports
+// for port 0 and for clients, so only another call of Free could return the same port.
 func Free(t *testing.T) int {
 	t.Helper()
 	for range 100 {
@@ -26,7 +26,8 @@ func Free(t *testing.T) int {
 	return 0
 }
 
-// Held returns n successive ports of Free, each with a listener that holds the port until the test closes it or ends.
+// Held returns n successive ports like those of Free. A listener on each port holds the port until the test closes the
+// listener or ends.
 func Held(t *testing.T, n int) (first int, listeners []net.Listener) {
 	t.Helper()
 	for range 100 {
@@ -41,7 +42,7 @@ func Held(t *testing.T, n int) (first int, listeners []net.Listener) {
 		if len(listeners) == n {
 			t.Cleanup(func() {
 				for _, l := range listeners {
-					l.Close() // the error of a closed listener does not matter
+					l.Close() // the test may have closed it
 				}
 			})
 			return first, listeners

@@ -19,12 +19,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
-// patience is how long a test waits for a line. It is longer than the limits of the ranks, so that they report a
-// failure first.
+// patience is the time for which a test waits for a line. It is longer than the time limits of the ranks, so that the
+// ranks report a failure first.
 const patience = 2 * time.Minute
 
-// lastWords is how long a failed test waits for further output of the ranks, because ranks detect a failure one after
-// another.
+// lastWords is the time for which a failed test waits for further output of the ranks, because ranks detect a failure
+// one after another.
 const lastWords = 2 * time.Second
 
 // Ranks are child processes of the test program, one per rank. They print lines, which the test reads.
@@ -41,11 +41,11 @@ type rank struct {
 	said strings.Builder
 }
 
-// Start starts size ranks. For each rank it calls role with the rank's number and the meeting address. The rank
-// receives the result of role, as JSON, in the environment variable with the name variable.
+// Start starts a number of ranks, size. For each rank it calls role with the rank's number and the address where the
+// ranks meet. The rank receives the result of role, as JSON, in the environment variable whose name is variable.
 //
-// Rank 0 inherits a listener on the meeting address ([Join] uses it). The open listener prevents other tests from
-// taking the port. The ranks are killed when the test ends.
+// Rank 0 inherits a listener on this address ([Join] uses it). The open listener prevents other tests from taking the
+// port. The ranks are killed when the test ends.
 func Start(t testing.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
 	t.Helper()
 	listener, err := crowd.Listen("127.0.0.1:0")
@@ -85,7 +85,7 @@ func Main[Role any](m *testing.M, variable string, run func(Role)) {
 	os.Exit(0)
 }
 
-// Join joins the group of the ranks that Start started. Rank 0 listens on the address where the ranks meet.
+// Join joins the group of the ranks that Start has started. Rank 0 listens on the address where the ranks meet.
 func Join(ctx context.Context, o rendezvous.Options) (_ *rendezvous.Group, err error) {
 	o.LocalRank = -1
 	if o.Rank == 0 {

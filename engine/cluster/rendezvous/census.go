@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// meetingName is the name of the fact that only processes in CountRanks have. If it differs, one side is a rank and the
-// other side a node that counts its ranks; their other facts differ, too, and explain nothing.
+// meetingName is the name of a fact that only processes in CountRanks have. If this fact differs, one side is a rank,
+// and the other side is a node that counts its ranks. Their other facts also differ, but explain nothing.
 const meetingName = "meeting"
 
 // CountRanks numbers the ranks of nodes that start unequal numbers of ranks, for example four on one node and one on
-// another. Every node must call it before it starts its ranks. In options, Rank is the node's number and WorldSize the
-// number of nodes; ranks is the number of ranks that the node will start. CountRanks returns the number of the node's
-// first rank and the number of all ranks. It closes the port before it returns, so rank 0 may listen at the same
+// another. Every node must call it before it starts its ranks. In options, Rank is the node's number and WorldSize is
+// the number of nodes. The parameter ranks is the number of ranks that this node will start. CountRanks returns the
+// node's first rank and the number of all ranks. It closes the port before it returns, so rank 0 may listen at the same
 // address.
 func CountRanks(ctx context.Context, options Options, ranks int) (first, total int, err error) {
 	if ranks < 0 {
@@ -31,8 +31,8 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	if err != nil {
 		return 0, 0, err
 	}
-	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to the rendezvous server of
-	// CountRanks, which is about to close.
+	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to the server of
+	// CountRanks, which will close.
 	select {
 	case <-group.ended:
 	case <-ctx.Done():

@@ -24,35 +24,36 @@
 //
 // # Joining
 //
-// Every rank registers with its identity and with the values that must be equal on all ranks: world size, generation
-// and Facts. If a rank's values differ from rank 0's, or its number is already taken, startup fails on ALL ranks, with
-// an error that shows both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect
-// later. A rank that cannot join, for example because it refuses its data, calls Refuse, and startup fails in the same
-// way. A rank whose connection breaks before the group is complete may reconnect. A process of another generation (an
-// earlier start of the same run) is refused; this start continues. After Options.Timeout, Join fails on every waiting
-// rank, with an error that names the missing ranks.
+// Every rank registers its identity and the values that must be equal on all ranks: world size, generation and Facts.
+// If a rank's values differ from rank 0's, or its number is already taken, startup fails on ALL ranks, with an error
+// that shows both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect later. A
+// rank that cannot join, for example because it refuses its data, calls Refuse, and startup fails in the same way. A
+// rank whose connection breaks before the group is complete may reconnect. The server refuses a process of another
+// generation (an earlier start of the same run), and this start continues. After Options.Timeout, Join fails on every
+// waiting rank, with an error that names the missing ranks.
 //
 // # Lost ranks
 //
 // A rank is lost when its connection closes or it is silent for longer than HeartbeatTimeout. The groups of all other
 // ranks then break with the same *LostError. Abort also breaks the groups of all ranks, with the text of a cause. Close
-// leaves the group cleanly. The group does not break, but later calls fail if they need the departed rank. No call
-// waits forever: it ends when the group breaks, its context ends, or a rank that it needs has left.
+// leaves the group without breaking it. Later calls of other ranks fail if they need the departed rank. No call waits
+// forever: it ends when the group breaks, its context ends, or a rank that it needs has left.
 //
 // # Security
 //
-// If the server listens beyond loopback, a [Token] is required, unless Insecure is set. Package handshake proves that
-// both sides know the token, and then encrypts every connection by TLS 1.3, whose session is bound to the proof. With
-// Options.Certificates, both sides also verify each other's certificate. Every later frame contains a truncated HMAC
-// under a key of this connection, which also covers the frame's number. No message contains a file name or a command.
+// If the server listens beyond loopback, a [Token] is required, unless Insecure is set. On every connection, package
+// handshake proves that both sides know the token. It then encrypts the connection with TLS 1.3, and binds the TLS
+// session to the proof. With Options.Certificates, both sides also verify each other's certificate. Every later frame
+// contains a truncated HMAC under a key of this connection, which also covers the frame's number. No message contains a
+// file name or a command.
 //
 // Clients without the token cannot prevent a start, and use few resources. The server never waits for a connection. A
-// handshake may take at most 5 seconds, and at most 256 connections, and four more per rank, may be in the handshake at
-// the same time. Above this limit the server drops the oldest connection of the address with the most connections
-// (package crowd), but no connection whose client has proved that it knows the token. Frames have at most 1 MiB, and
-// memory is allocated only as bytes arrive. The port stays open while the group exists, and the server sends late ranks
-// the reason why they cannot join. Once the group is complete, the server accepts connections through a crowd.Gate, so
-// that a flood costs little CPU time.
+// handshake may take at most 5 seconds. At most 256 connections plus four per rank may be in the handshake at the same
+// time. Above this limit, the server drops the oldest connection of the address with the most connections (package
+// crowd). It never drops a connection whose client has proved that it knows the token. Frames have at most 1 MiB, and
+// memory is allocated only as bytes arrive. The port stays open while the group exists, so that the server can tell
+// late ranks why they cannot join. Once the group is complete, the server accepts connections through a crowd.Gate, so
+// that a flood of connections takes little CPU time.
 //
 // # Frames
 //
@@ -66,7 +67,7 @@
 //	*ListenError      rank 0 cannot listen: port in use, no token
 //	*UnreachableError rank 0 was not reachable in time, or another program listens at its address
 //	ErrToken          rank 0 has another token, or none
-//	ErrVersion        rank 0 is of another version
+//	ErrVersion        rank 0 has another version of the protocol
 //	*handshake.CertificateError, handshake.ErrIntercepted
 //	                  TLS: a refused certificate; a program between this rank and rank 0
 //	*DisagreeError    a rank and rank 0 differ: every difference with both values; or why a rank cannot join

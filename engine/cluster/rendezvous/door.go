@@ -10,15 +10,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
-// leastPending is the number of connections that may be in the handshake at the same time, in addition to
-// pendingPerRank for each rank. A handshake takes two round trips. If strangers open connections faster than this
-// number per handshake, from the address of a rank, then the rank must try several times.
+// leastPending plus pendingPerRank for each rank is the number of connections that may be in the handshake at the same
+// time. A handshake takes two round trips. A rank must try several times if another program on its machine opens more
+// connections than this number in that time.
 const (
 	leastPending   = 256
 	pendingPerRank = 4
 )
 
-// errCrowded is the reason of a handshake that ends because newer connections need its place.
+// errCrowded is the error of a handshake that the server has ended in favour of a newer connection.
 var errCrowded = errors.New("too many connections are in the handshake, most of them from this address")
 
 // door limits the number of connections in the handshake, and logs failed handshakes.
@@ -28,7 +28,7 @@ type door struct {
 
 	mu       sync.Mutex
 	closed   bool
-	lastSaid map[string]time.Time // by address: time of the last logged refusal
+	lastSaid map[string]time.Time // time of the last logged failure, by address
 }
 
 func newDoor(ranks int, log *slog.Logger) *door {
@@ -43,7 +43,7 @@ func (d *door) close() {
 	d.closed = true
 }
 
-// complain logs a failed handshake, at most once per second and address.
+// complain logs a failed handshake, for each address at most once per second.
 func (d *door) complain(conn net.Conn, err error) {
 	from := crowd.Address(conn.RemoteAddr().String())
 	d.mu.Lock()

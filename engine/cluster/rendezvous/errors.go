@@ -13,7 +13,7 @@ import (
 // ErrToken means that this rank and rank 0 have different tokens.
 var ErrToken = errors.New("the token of this rank differs from the token of rank 0 (or one of them has no token)")
 
-// ErrVersion means that two ranks, or this rank and the program at the address of rank 0, are of different versions.
+// ErrVersion means that the program at the address of rank 0, or another rank, uses another version of the protocol.
 var ErrVersion = errors.New("the other side uses another version of the rendezvous protocol")
 
 // ErrLoopbackDown means that the ranks of this machine cannot reach each other.
@@ -81,7 +81,7 @@ func (e *DisagreeError) Error() string {
 // DuplicateError reports two processes with the same rank.
 type DuplicateError struct {
 	Rank          int
-	First, Second string // host and process of each of the two
+	First, Second string // host and process of each of the two processes
 }
 
 func (e *DuplicateError) Error() string {
@@ -90,8 +90,8 @@ func (e *DuplicateError) Error() string {
 
 // MissingError reports the ranks that did not reach an event in time.
 type MissingError struct {
-	What      string // the event for which the ranks were expected
-	Missing   []int  // the first missing ranks, at most 64; empty if the event does not concern ranks
+	What      string // the event that the ranks should have reached
+	Missing   []int  // at most 64 missing ranks; empty if the event does not concern single ranks
 	Count     int    // number of all missing ranks
 	WorldSize int
 	Waited    time.Duration
@@ -105,7 +105,7 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s for %d ranks, missing: %s", text, e.WorldSize, RankList(e.Missing, e.Count))
 }
 
-// LostError reports the rank that ended the group, and the cause.
+// LostError reports the rank whose loss or Abort ended the group, and the cause.
 type LostError struct {
 	Rank  int
 	Cause string
@@ -113,8 +113,8 @@ type LostError struct {
 
 func (e *LostError) Error() string { return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Cause) }
 
-// RankList returns text such as "rank 3" or "ranks 0, 2 to 5 and 9 more". count is the total number of ranks; ranks may
-// contain only the first of them.
+// RankList returns a text such as "rank 3" or "ranks 0, 2 to 5 and 9 more". The parameter count is the total number of
+// ranks; ranks may contain only the first of them.
 func RankList(ranks []int, count int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
@@ -150,10 +150,10 @@ func round(d time.Duration) time.Duration {
 }
 
 const (
-	maxListed  = 64  // ranks that a MissingError names
-	maxExcerpt = 160 // bytes of a value that a Difference shows
+	maxListed  = 64  // maximum number of ranks in a MissingError
+	maxExcerpt = 160 // maximum length of an excerpt in a Difference, bytes
 
-	mostDifferences = 8 // differences that the text of a DisagreeError lists
+	mostDifferences = 8 // maximum number of differences in the text of a DisagreeError
 )
 
 // differences compares facts by name and returns those that differ, with both values.
@@ -176,7 +176,8 @@ func differences(own, rank0 []Fact) []Difference {
 	return found
 }
 
-// difference shows two texts: the first different line of long texts, and the different part of long lines.
+// difference returns two different texts as a Difference. It shortens long texts to the first different line, and long
+// lines to the part that differs.
 func difference(name, value, rank0 string) Difference {
 	if strings.Contains(value, "\n") || strings.Contains(rank0, "\n") {
 		for line := 1; ; line++ {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxStore    = 64 << 20 // bytes of all keys and values
-	maxGathered = 32 << 20 // bytes of all values of one exchange
+	maxStore    = 64 << 20 // maximum size of all keys and values, bytes
+	maxGathered = 32 << 20 // maximum size of all values of one exchange, bytes
 )
 
 type stored struct {
@@ -20,22 +20,22 @@ type stored struct {
 	by    int
 }
 
-// request is a call that awaits its reply.
+// request is a rank's call that waits for the server's reply.
 type request struct {
 	peer  *peer
 	id    uint32
 	since time.Time
 }
 
-// gathering is an exchange that some ranks have not reached.
+// gathering is an exchange that some ranks have not reached yet.
 type gathering struct {
 	values   [][]byte
-	requests []*request // requests that wait, by rank; nil: the rank has not arrived
+	requests []*request // waiting requests, by rank; nil: the rank has not arrived
 	present  int
 	bytes    int
 }
 
-// handle serves a frame of a member. An error means that the frame is invalid.
+// handle processes a frame from a peer. An error means that the frame is invalid.
 func (s *server) handle(p *peer, k kind, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *server) gather(r *request, name string, value []byte) {
 	}
 }
 
-// cancel withdraws a call whose caller has stopped waiting, and replies to it.
+// cancel withdraws a call that its rank no longer waits for, and sends a last reply.
 func (s *server) cancel(r *request) {
 	rank := r.peer.member.Rank
 	mine := func(other request) bool { return other.peer == r.peer && other.id == r.id }
@@ -202,7 +202,7 @@ func (s *server) cancel(r *request) {
 	}
 }
 
-// departed lists, in brackets, the ranks that have left and therefore never arrive.
+// departed returns a text in brackets that lists the ranks that have left and will therefore never arrive.
 func (s *server) departed() string {
 	var gone []int
 	for rank, p := range s.peers {
@@ -216,7 +216,7 @@ func (s *server) departed() string {
 	return fmt.Sprintf(" (left the group: %s)", RankList(gone, len(gone)))
 }
 
-// leave removes a rank that left in order. Exchanges that wait for it fail.
+// leave removes a rank that has left with Close. Exchanges that wait for it fail.
 func (s *server) leave(p *peer) {
 	p.left = true
 	for name, g := range s.gathers {
@@ -268,7 +268,7 @@ func (s *server) refuse(r *request, err error) {
 	s.send(r.peer, kindFailed, e.b)
 }
 
-// causeOf returns text for the reason why a connection ended.
+// causeOf describes why a connection ended.
 func causeOf(err error) string {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe):

@@ -12,27 +12,27 @@ import (
 )
 
 // Fact is a value that must be the same on every rank: the program's version, the configuration, the model. Values may
-// be long texts of many lines; an error shows the part that differs.
+// be long texts with many lines; an error shows only the part that differs.
 type Fact struct{ Name, Value string }
 
 // Member is the public description of one rank.
 type Member struct {
 	Rank      int
-	LocalRank int // from Options, or the rank's position among the ranks of its host
+	LocalRank int // Options.LocalRank, or a number that Join chose among the ranks of the host
 	PID       int
-	Host      string // equal for ranks that reach each other by loopback; see HostID
+	Host      string // equal for ranks that can reach each other through loopback; see HostID
 	Name      string // name of the rank's machine, for messages
 	Endpoint  string // Options.Endpoint of the rank
 }
 
 func (m Member) who() string { return fmt.Sprintf("%s, process %d", m.Name, m.PID) }
 
-// Group is this rank's handle to the process group. Any goroutine may call its methods.
+// Group is this rank's membership in the process group. Any goroutine may call its methods.
 type Group struct {
 	options Options
 	link    *link
 	outbox  *outbox
-	server  *server // rank 0 only
+	server  *server // nil on all ranks except rank 0
 	started time.Time
 	heard   atomic.Int64 // time of the server's last frame, relative to started
 	running sync.WaitGroup
@@ -48,7 +48,7 @@ type Group struct {
 	lastID  uint32
 	failure error // why the group ended
 	refused bool  // the server reported the failure
-	bye     bool  // rank 0 has left in order
+	bye     bool  // rank 0 has left with Close, or has released this rank
 	closed  bool
 }
 
@@ -70,15 +70,16 @@ func (g *Group) Members() []Member { return slices.Clone(g.members) }
 // Broken returns a channel that is closed when a rank is lost or has called Abort.
 func (g *Group) Broken() <-chan struct{} { return g.broken }
 
-// Err returns why the group is broken: a *LostError, the same on every rank. It returns nil while the group is intact.
+// Err returns the reason why the group is broken: a *LostError, the same on every rank. It returns nil while the group
+// is intact.
 func (g *Group) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failure
 }
 
-// Set stores value under key for all ranks. Setting a key again is an error unless the value is the same. Keys have 1
-// to 1024 bytes, values at most MaxValue.
+// Set stores value under key for all ranks. It is an error to set a key again to another value. Keys have 1 to 1024
+// bytes, and values have at most MaxValue bytes.
 func (g *Group) Set(ctx context.Context, key string, value []byte) error {
 	_, err := g.call(ctx, kindSet, key, value)
 	return err
@@ -97,8 +98,8 @@ func (g *Group) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 // Gather exchanges one value of each rank, at most MaxValue bytes, and returns all values, by rank. It waits until
-// every rank has called Gather with the same name. Afterwards the name may be used again. If ctx ends first, Gather
-// returns a *MissingError that names the missing ranks, and withdraws this rank's value.
+// every rank has called Gather with the same name. After that, the ranks may use the name again. If ctx ends first,
+// Gather returns a *MissingError that names the missing ranks, and withdraws this rank's value.
 func (g *Group) Gather(ctx context.Context, name string, value []byte) ([][]byte, error) {
 	values, err := g.call(ctx, kindGather, name, value)
 	if err == nil && len(values) != g.Size() {
@@ -113,8 +114,8 @@ func (g *Group) Barrier(ctx context.Context, name string) error {
 	return err
 }
 
-// Agree compares facts that became known after Join. All ranks must call it with facts of the same names. If a rank
-// differs from rank 0, all ranks get the same *DisagreeError about the first such rank.
+// Agree compares facts that became known after Join. All ranks must call it with facts that have the same names. If the
+// facts of some ranks differ from those of rank 0, all ranks get the same *DisagreeError about the first of them.
 func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 	var e encoder
 	encodeFacts(&e, facts)
@@ -162,8 +163,8 @@ func (g *Group) Abort(cause error) {
 	g.fail(&LostError{Rank: g.Rank(), Cause: text})
 }
 
-// Close leaves the group in order and ends the connection; on rank 0 it also frees the port. Close waits at most about
-// a second.
+// Close leaves the group without breaking it, and ends the connection. On rank 0 it also frees the port. Close waits at
+// most about a second.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	first, leaves := !g.closed, g.failure == nil
@@ -174,7 +175,7 @@ func (g *Group) Close() error {
 	}
 	g.mu.Unlock()
 	if first {
-		if leaves { // a broken group cannot be left in order
+		if leaves { // the server of a broken group expects no message
 			g.outbox.push(kindLeave, nil)
 		}
 		g.outbox.close()
@@ -219,8 +220,8 @@ func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][
 	return g.cancel(ctx, id, c)
 }
 
-// cancel asks the server to withdraw a call and to report the missing ranks. The server's reply, or the reply to the
-// call, arrives soon unless rank 0 is lost.
+// cancel asks the server to withdraw a call and to report the missing ranks. Unless rank 0 is lost, the answer to this
+// request or the reply to the call arrives soon.
 func (g *Group) cancel(ctx context.Context, id uint32, c *call) ([][]byte, error) {
 	defer g.forget(id)
 	var e encoder

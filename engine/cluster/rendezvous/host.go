@@ -10,10 +10,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// HostID identifies the machine and network namespace of this process. Processes with equal ids reach each other by
-// loopback and unix sockets. The id consists of the kernel's boot id and the number of the namespace. On systems
-// without these values the id is the host name. Virtual machines restored from one snapshot share a boot id until they
-// reboot.
+// HostID identifies the machine and network namespace of this process. Processes with equal ids can reach each other
+// through loopback and unix sockets. The id consists of the kernel's boot id and the number of the namespace. On
+// systems without these values, the id is the host name. Virtual machines restored from one snapshot share a boot id
+// until they reboot.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -38,9 +38,9 @@ func hostName() string {
 	return name
 }
 
-// listen opens the port of rank 0. If the host is a literal address of this machine, listen uses only this address. For
-// a name, or an address that only other machines know, it uses all addresses, because on the machine itself a name
-// often resolves to loopback.
+// listen opens the port of rank 0. If the host is an IP address of this machine, listen uses only this address.
+// Otherwise it uses all addresses of this machine. A name often resolves to loopback on the machine itself, and an IP
+// address may be known only to other machines.
 func listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

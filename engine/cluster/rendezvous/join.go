@@ -28,10 +28,11 @@ type Options struct {
 	Rank, WorldSize int
 	LocalRank       int    // -1: unknown; Join then numbers the ranks of each host
 	Address         string // host:port of rank 0
-	// Alternatives are further addresses, the same on every rank. Rank 0 listens on the first free one of Address and
-	// Alternatives. The other ranks try all of them, and skip a listener that is not rank 0 of their Generation.
+	// Alternatives are further addresses, the same on every rank. Rank 0 listens on the first free address of Address
+	// and Alternatives. The other ranks try all of these addresses, and skip a listener that is not rank 0 of their
+	// Generation.
 	Alternatives []string
-	Generation   uint64 // identifies the start of the run; equal on all of its ranks
+	Generation   uint64 // identifies this start of the run; the same on all of its ranks
 
 	Host     string // id of this rank's machine; "": HostID()
 	Endpoint string // address at which other ranks reach this rank; Members returns it unchanged
@@ -39,21 +40,22 @@ type Options struct {
 
 	Token    Token
 	Insecure bool // rank 0 may listen beyond loopback without a token
-	// Certificates, if not nil, identify the machines in addition to the token. All ranks have them, or none.
+	// Certificates, if not nil, identify the machines in addition to the token. Either all ranks have certificates, or
+	// none has.
 	Certificates *handshake.Certificates
 
 	Timeout          time.Duration // time for all ranks to join; 0: DefaultTimeout
 	HeartbeatTimeout time.Duration // maximum silence of a rank, the same on every rank; 0: DefaultHeartbeatTimeout
 
-	// Status describes this rank's activity, for Survey. It may be called from any goroutine.
+	// Status returns a description of this rank's activity, for Survey. Any goroutine may call it.
 	Status func() string
 
 	Log *slog.Logger // nil: no log
 
-	// Listener, if not nil, is the socket on which rank 0 listens; Address is then not opened. If Join fails, it closes
-	// Listener. Otherwise Listener is closed when the group ends.
+	// Listener, if not nil, is the socket on which rank 0 listens instead of Address. If Join fails on rank 0, Join
+	// closes Listener. Otherwise rank 0 closes it when the group ends.
 	Listener net.Listener
-	// Dial, if not nil, connects the other ranks to address, instead of TCP.
+	// Dial, if not nil, connects this rank to rank 0 at address, instead of a TCP dialer.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -167,8 +169,8 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	return nil, err
 }
 
-// lingerTime is how long rank 0 of a failed start keeps listening, to report the reason to ranks that connect later.
-// Without this report these ranks would wait until their time limit.
+// lingerTime is the time for which rank 0 of a failed start keeps listening. In this time it reports the reason to
+// ranks that connect later, which would otherwise wait until their time limit.
 const lingerTime = 5 * time.Second
 
 func (s *server) linger(ctx context.Context) {
@@ -183,8 +185,8 @@ func (s *server) linger(ctx context.Context) {
 
 func rendezvousAt(address string) string { return "rendezvous at " + address }
 
-// giveUp notifies all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just
-// before, that failure is the reason.
+// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason. If startup failed just before
+// this call, the reason is that failure.
 func (s *server) giveUp(ctx context.Context, g *Group) error {
 	missing := s.missing(rendezvousAt(s.options.Address))
 	err := error(missing)
@@ -224,16 +226,16 @@ func visitRank0(ctx context.Context, options Options) (*Group, error) {
 	}
 }
 
-// tokenPatience is how long a rank with several addresses keeps trying after a server required another token or another
-// certificate, or has another version. Such a server may be rank 0 of another run, and this run's rank 0 may not listen
-// yet.
+// tokenPatience is the time for which a rank with several addresses keeps trying after the first refusal that
+// ofAnotherRun recognises. The server that refused the rank may be rank 0 of another run, and this run's rank 0 may not
+// listen yet.
 const tokenPatience = 10 * time.Second
 
 // search is the state of a rank that tries to reach rank 0.
 type search struct {
 	began   time.Time
 	refused time.Time // time of the first refusal that ofAnotherRun recognises
-	last    error     // last error of an attempt that is informative
+	last    error     // last informative error of an attempt
 	failure error     // the error that ended the search; nil: rank 0 was found
 }
 
@@ -263,21 +265,22 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 		}
 		s.last, s.failure = s.failure, nil
 	case s.last == nil || ctx.Err() == nil && !ofAnotherRun(s.last) || errors.As(err, &missing):
-		// the error of an attempt that ran out of time is not informative
+		// keep an earlier error if this attempt ran out of time, because its error is not informative
 		s.last = err
 	}
 	options.Log.Debug("rank 0 has not started yet", "address", options.Address, "reason", err)
 	return false
 }
 
-// ofAnotherRun reports whether err shows that a server cannot be rank 0 of this run, unless a setting of a rank is
-// wrong.
+// ofAnotherRun reports whether err shows that a server requires another token or certificate, or has another version.
+// Either the server is not rank 0 of this run, or a setting of a rank is wrong.
 func ofAnotherRun(err error) bool {
 	return errors.Is(err, ErrToken) || errors.Is(err, ErrVersion) || errors.Is(err, handshake.ErrIntercepted) ||
 		errors.As(err, new(*handshake.CertificateError))
 }
 
-// isTimeout reports whether an attempt got no answer. The packets to a loopback interface that was up before get none.
+// isTimeout reports whether an attempt got no answer. This is so, for example, if the loopback interface was up earlier
+// and is down now.
 func isTimeout(err error) bool {
 	var slow net.Error
 	return errors.As(err, &slow) && slow.Timeout()
@@ -291,7 +294,7 @@ func loopbackIsDown(interfaces func() ([]net.Interface, error)) bool {
 	})
 }
 
-// ofAnotherStart reports whether err is a reply from rank 0 of another start of the run.
+// ofAnotherStart reports whether err shows that the other side belongs to another start of the run.
 func ofAnotherStart(err error) bool {
 	var disagree *DisagreeError
 	return errors.As(err, &disagree) && slices.ContainsFunc(disagree.Differences, func(d Difference) bool {
@@ -299,8 +302,8 @@ func ofAnotherStart(err error) bool {
 	})
 }
 
-// tooLate returns the error of a rank that exceeded the time limit: the missing ranks, or why rank 0 could not be
-// reached.
+// tooLate returns the error of a rank whose context has ended. After a time-out, it names the missing ranks, or the
+// reason why rank 0 was not reachable.
 func tooLate(ctx context.Context, address string, waited time.Duration, last error) error {
 	var missing *MissingError
 	switch {
@@ -312,8 +315,8 @@ func tooLate(ctx context.Context, address string, waited time.Duration, last err
 	return &UnreachableError{Address: address, Waited: waited, Err: last}
 }
 
-// attempt connects to rank 0 once and waits until all ranks have joined. final means that another attempt would end in
-// the same way.
+// attempt connects to rank 0 once and waits until all ranks have joined. The result final is true if another attempt
+// would end in the same way.
 func attempt(ctx context.Context, options Options) (g *Group, final bool, err error) {
 	conn, err := options.Dial(ctx, options.Address)
 	if err != nil {
@@ -339,11 +342,11 @@ func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) 
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, err
 	}
-	// interrupts reads and writes when ctx ends
+	// the past deadline interrupts reads and writes when ctx ends
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var secure *handshake.TLS
-	if options.Rank != 0 { // rank 0 is in the process of the server
-		host, _, _ := net.SplitHostPort(options.Address) // the address was dialled, so it has a port
+	if options.Rank != 0 { // rank 0 runs in the same process as the server
+		host, _, _ := net.SplitHostPort(options.Address) // no error: the address was dialled, so it has a port
 		secure = &handshake.TLS{Client: true, Certificates: options.Certificates, Server: host}
 	}
 	link, err := greet(conn, options.Token, secure)
@@ -367,8 +370,8 @@ func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) 
 	return g, nil
 }
 
-// await returns when the group is complete. At the time limit it prefers the report of rank 0, because rank 0 knows
-// best which ranks are missing.
+// await returns when the group is complete, or when it has failed. After a time-out it waits a moment for the report of
+// rank 0, because rank 0 knows best which ranks are missing.
 func (g *Group) await(ctx context.Context) error {
 	select {
 	case <-g.formed:
@@ -392,7 +395,7 @@ func (g *Group) await(ctx context.Context) error {
 }
 
 // lateError returns the error of await after ctx has ended. After a time-out, the error lists the missing ranks. They
-// come from latest, or, if it is nil, from the last report of the server.
+// come from the parameter latest, or, if latest is nil, from the last report of the server.
 func (g *Group) lateError(ctx context.Context, latest *MissingError) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("join rank 0 at %s: %w", g.options.Address, context.Cause(ctx))

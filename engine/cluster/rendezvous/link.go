@@ -34,12 +34,12 @@ var (
 
 // link is an authenticated connection. One goroutine may read while another one writes.
 type link struct {
-	conn      net.Conn // for deadlines and to close; its bytes are encrypted
+	conn      net.Conn // only for deadlines and for closing; its bytes are encrypted
 	w         io.Writer
 	r         *bufio.Reader
 	in, out   hash.Hash // HMAC under the key of each direction
 	inN, outN uint64    // number of the next frame
-	frame     []byte    // buffer of the writer
+	frame     []byte    // write buffer
 }
 
 const (
@@ -47,13 +47,14 @@ const (
 	purposeFromServer = "frames from server"
 )
 
-// protocol returns the handshake of a group.
+// protocol returns the parameters of package handshake for a group.
 func protocol(token Token) handshake.Protocol {
 	return handshake.Protocol{Name: magic, Secret: []byte(token)}
 }
 
-// greet performs the rank's half of the handshake: both sides prove that they have the token. secure is nil within a
-// process; otherwise it configures the encryption. The caller must set the deadline.
+// greet performs the rank's half of the handshake, in which both sides prove that they have the token. The parameter
+// secure configures the encryption; nil, for a connection within a process, means none. The caller must set the
+// deadline.
 func greet(conn net.Conn, token Token, secure *handshake.TLS) (*link, error) {
 	session, err := protocol(token).Call(conn, nil)
 	if err != nil {
@@ -62,8 +63,8 @@ func greet(conn net.Conn, token Token, secure *handshake.TLS) (*link, error) {
 	return newLink(conn, session, secure, purposeFromServer, purposeFromRank)
 }
 
-// welcome performs the server's half of the handshake. It calls proved when the other side has proved that it has the
-// token.
+// welcome performs the server's half of the handshake. It calls proved as soon as the other side has proved that it has
+// the token.
 func welcome(conn net.Conn, token Token, secure *handshake.TLS, proved func()) (*link, error) {
 	session, err := protocol(token).Answer(conn, func([]byte) error { proved(); return nil })
 	if err != nil {
@@ -72,7 +73,7 @@ func welcome(conn net.Conn, token Token, secure *handshake.TLS, proved func()) (
 	return newLink(conn, session, secure, purposeFromRank, purposeFromServer)
 }
 
-// newLink encrypts the connection and derives the keys of both directions.
+// newLink encrypts the connection, and derives the HMAC keys of both directions.
 func newLink(conn net.Conn, session *handshake.Session, secure *handshake.TLS, in, out string) (*link, error) {
 	l := &link{conn: conn, w: conn}
 	var r io.Reader = conn
@@ -88,7 +89,7 @@ func newLink(conn net.Conn, session *handshake.Session, secure *handshake.TLS, i
 	return l, nil
 }
 
-// explainedHandshake returns the error of this package for an error of the handshake.
+// explainedHandshake converts an error of package handshake to an error of this package.
 func explainedHandshake(err error) error {
 	var stranger *handshake.StrangerError
 	switch {
@@ -117,7 +118,7 @@ func (l *link) write(k kind, payload []byte) error {
 	l.outN++
 	_, err := l.w.Write(l.frame)
 	if cap(l.frame) > 64<<10 {
-		l.frame = nil // frees the buffer after a long frame, because a server may have a thousand links
+		l.frame = nil // free a long buffer, because a server may have a thousand links
 	}
 	return err
 }
@@ -161,7 +162,7 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body.Bytes(), noEOF(err)
 }
 
-// noEOF returns io.ErrUnexpectedEOF for an end within a frame.
+// noEOF replaces io.EOF by io.ErrUnexpectedEOF, because the connection ended within a frame.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

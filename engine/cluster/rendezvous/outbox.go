@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	maxOutbox   = 64 << 20        // maximum queued bytes for a peer that does not read
-	closingTime = time.Second     // time to send queued frames, and for the other side to close
-	writeTime   = 5 * time.Second // time to write one frame
+	maxOutbox   = 64 << 20        // maximum size of the queue for a peer that does not read, bytes
+	closingTime = time.Second     // maximum time to send queued frames, and for the other side to close
+	writeTime   = 5 * time.Second // maximum time to write one frame
 )
 
 type message struct {
@@ -45,7 +45,7 @@ func (o *outbox) push(k kind, payload []byte) bool {
 	return true
 }
 
-// close makes run send the queued frames and end.
+// close tells run to send the queued frames and then to end.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,8 +89,8 @@ func (o *outbox) run(l *link) {
 	}
 }
 
-// hangUp ends a connection so that the other side still receives everything that was sent. Closing a connection with
-// unread bytes would reset it.
+// hangUp closes a connection so that the other side still receives all sent bytes. A plain Close would reset the
+// connection if it has unread bytes.
 func hangUp(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

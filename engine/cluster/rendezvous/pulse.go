@@ -2,8 +2,7 @@ package rendezvous
 
 import "time"
 
-// pulse is a ticker for heartbeats. Its interval is an eighth of the time after which a silent rank is lost, at most 1
-// s.
+// pulse is a ticker for heartbeats. Its interval is an eighth of HeartbeatTimeout, but at most 1 s.
 type pulse struct {
 	every  time.Duration
 	ticker *time.Ticker
@@ -15,8 +14,8 @@ func newPulse(timeout time.Duration) *pulse {
 	return &pulse{every: every, ticker: time.NewTicker(every), last: time.Now()}
 }
 
-// next waits for the next heartbeat; ok is false when done is closed. slept means that this process, or its machine,
-// was stopped for a while.
+// next waits until the next heartbeat is due. The result ok is false if done is closed. The result slept is true if
+// this process or its machine was stopped for a while.
 func (p *pulse) next(done <-chan struct{}) (slept, ok bool) {
 	select {
 	case <-done:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// start starts sending, receiving and watching rank 0.
+// start starts the goroutines that send frames, receive frames, and watch rank 0.
 func (g *Group) start() {
 	g.heard.Store(int64(time.Since(g.started)))
 	g.running.Go(func() { g.outbox.run(g.link) })
@@ -68,7 +68,7 @@ func (g *Group) handle(k kind, payload []byte) error {
 	case kindAsk:
 		number := d.u32()
 		if d.end() == nil {
-			go g.answerSurvey(number) // the caller's function may be slow or never return
+			go g.answerSurvey(number) // in a goroutine, because Options.Status may be slow or never return
 		}
 	case kindBye:
 		g.sayBye()
@@ -141,7 +141,7 @@ func (g *Group) answer(d *decoder) error {
 	return nil
 }
 
-// finish ends a call. It ignores ids of calls that have already ended.
+// finish ends the call with this id. It does nothing if the call has already ended.
 func (g *Group) finish(id uint32, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,7 +177,7 @@ func (g *Group) watch() {
 		}
 		if silent := now - time.Duration(g.heard.Load()); silent > g.options.HeartbeatTimeout {
 			g.fail(&LostError{Rank: 0, Cause: silence(silent)})
-			_ = g.link.conn.Close() // ends the reader
+			_ = g.link.conn.Close() // so that receive ends
 			return
 		}
 		g.outbox.push(kindBeat, nil)

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Refusal is what a rank that cannot join has refused.
+// Refusal states the input because of which a rank does not join: its settings or its data.
 type Refusal string
 
-// The refusals. Each is the name of the only fact of such a rank.
+// The refusals. A rank that does not join sends one fact, whose name is its Refusal.
 const (
 	RefusedSettings Refusal = "refused settings"
-	RefusedData     Refusal = "refused data" // damaged data
+	RefusedData     Refusal = "refused data" // for example because the data are damaged
 )
 
 const (
-	// refusalTime is the time in which Refuse looks for rank 0. It is short, because usually all ranks refuse the same
-	// settings, and rank 0 has then ended.
+	// refusalTime is the time for which Refuse tries to reach rank 0. It is short, because usually all ranks refuse the
+	// same settings, and rank 0 has then already ended.
 	refusalTime = 2 * time.Second
-	maxRefusal  = 2 << 10 // bytes of the cause, less than maxText
+	maxRefusal  = 2 << 10 // maximum length of the cause, bytes; less than maxText
 )
 
-// Refuse tells rank 0 that this rank does not join, and why. All ranks that wait then fail with a *DisagreeError that
-// contains the cause, instead of waiting until the time limit. Refuse replaces Join on a rank other than 0; other ranks
-// cannot reach a rank 0 that does not join. It returns an error if rank 0 did not receive the cause within 2 s, for
-// example because rank 0 has ended or does not listen yet.
+// Refuse tells rank 0 that this rank does not join, and why. All waiting ranks then fail with a *DisagreeError that
+// contains the cause, instead of waiting until the time limit. A rank calls Refuse instead of Join. Rank 0 must not
+// call it, because no rank can reach a rank 0 that does not join. Refuse returns an error if rank 0 did not receive the
+// cause within 2 s, for example because rank 0 has ended or does not listen yet.
 func Refuse(ctx context.Context, options Options, what Refusal, cause error) error {
 	if options.Rank == 0 {
 		return errors.New("rank 0 cannot be told that it does not join")
@@ -37,7 +37,7 @@ func Refuse(ctx context.Context, options Options, what Refusal, cause error) err
 	group, err := Join(ctx, options)
 	var told *DisagreeError
 	switch {
-	case err == nil: // unreachable: rank 0 has no such fact
+	case err == nil: // unreachable: rank 0 refuses a rank with this fact
 		return group.Close()
 	case errors.As(err, &told) && told.Refusal() == what:
 		return nil
@@ -45,14 +45,15 @@ func Refuse(ctx context.Context, options Options, what Refusal, cause error) err
 	return err
 }
 
-// brief returns at most maxRefusal bytes of a text, in one line. The server calls it too, because a peer may send any
+// brief shortens a text to one line of at most maxRefusal bytes. The server also calls it, because a peer may send any
 // text.
 func brief(text string) string {
 	text = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ").Replace(cut(text, 2*maxRefusal))
 	return strings.ToValidUTF8(cut(text, maxRefusal), "")
 }
 
-// refusalIn returns the refusal in the facts of a rank that cannot join, as the difference from rank 0.
+// refusalIn returns the refusal in the facts of a rank as a Difference. The result ok is false for the facts of a rank
+// that joins.
 func refusalIn(facts []Fact) (d Difference, ok bool) {
 	if len(facts) != 1 || !isRefusal(facts[0].Name) {
 		return d, false
@@ -64,7 +65,8 @@ func isRefusal(name string) bool {
 	return slices.Contains([]Refusal{RefusedSettings, RefusedData}, Refusal(name))
 }
 
-// Refusal returns what the rank has refused, or "" if it joined with other settings than rank 0.
+// Refusal returns the refusal of a rank that called Refuse, or "" for a rank that joined with other settings than rank
+// 0.
 func (e *DisagreeError) Refusal() Refusal {
 	if len(e.Differences) == 1 && isRefusal(e.Differences[0].Name) {
 		return Refusal(e.Differences[0].Name)

@@ -31,7 +31,7 @@ type server struct {
 	formed  bool
 	failure error // why the group ended; nil while it is intact
 	closing bool
-	told    int           // number of processes that know the failure
+	told    int           // number of processes that have received the failure
 	allTold chan struct{} // closed when told equals the number of ranks
 
 	store      map[string]stored
@@ -75,8 +75,8 @@ func (s *server) local() net.Conn {
 }
 
 func (s *server) accept() {
-	// After the group is complete, only late ranks, which the server refuses with a reason, and clients without the
-	// token connect.
+	// The gate limits the pace once the group is complete. After that, the only clients are late ranks, which the
+	// server refuses with a reason, and programs without the token.
 	gate := crowd.Gate{Listener: s.listener, Limited: s.isFormed}
 	for {
 		conn, wait, err := gate.Accept()
@@ -84,7 +84,7 @@ func (s *server) accept() {
 			return
 		}
 		if err != nil {
-			select { // a temporary lack of resources, such as file descriptors
+			select { // wait: resources are lacking for the moment, such as file descriptors
 			case <-s.stop:
 				return
 			case <-time.After(50 * time.Millisecond):
@@ -103,7 +103,7 @@ func (s *server) accept() {
 	}
 }
 
-// serve handles one connection until it ends. guest is nil for rank 0's own connection.
+// serve handles one connection until it ends. The parameter guest is nil for rank 0's own connection.
 func (s *server) serve(conn net.Conn, guest *crowd.Guest) {
 	defer conn.Close()
 	p, reg, err := s.receive(conn, guest)
@@ -118,13 +118,13 @@ func (s *server) serve(conn net.Conn, guest *crowd.Guest) {
 	defer p.outbox.close()
 	if err := s.admit(p, reg); err != nil {
 		level := slog.LevelWarn
-		if ofAnotherStart(err) { // such a rank keeps trying and connects again
+		if ofAnotherStart(err) { // not a warning: such a rank connects again and again
 			level = slog.LevelDebug
 		}
 		s.log.Log(context.Background(), level, "rank refused", "rank", reg.member.Rank, "who", reg.member.who(),
 			"reason", err)
 		p.sendBroken(err)
-		// a refused rank closes the connection; fails only if it has
+		// The refused rank closes the connection. Setting the deadline fails only if it already has.
 		_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	}
 	for {
@@ -150,7 +150,7 @@ func (s *server) receive(conn net.Conn, guest *crowd.Guest) (*peer, registration
 		secure = &handshake.TLS{Certificates: s.options.Certificates}
 	}
 	link, err := welcome(conn, s.options.Token, secure, func() {
-		if s.options.Token != "" { // without a token, every client passes
+		if s.options.Token != "" { // without a token, a client proves nothing
 			guest.Prove()
 		}
 	})
@@ -173,8 +173,8 @@ func (s *server) receive(conn net.Conn, guest *crowd.Guest) (*peer, registration
 	return p, reg, nil
 }
 
-// admit makes a peer a member, or returns the reason for a refusal. If the ranks were started with different settings,
-// startup fails on all ranks.
+// admit makes a peer a member, or returns the reason why it is refused. If the ranks were started with different
+// settings, startup fails on all ranks.
 func (s *server) admit(p *peer, reg registration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *server) admit(p *peer, reg registration) error {
 
 const generationName = "generation"
 
-// compare lists the values of a rank that differ from rank 0's.
+// compare lists the values of a rank that differ from those of rank 0.
 func compare(reg, own registration) []Difference {
 	var found []Difference
 	number := func(name string, value, rank0 any) {
@@ -226,7 +226,7 @@ func compare(reg, own registration) []Difference {
 	}
 	number(generationName, reg.generation, own.generation)
 	if refusal, ok := refusalIn(reg.facts); ok {
-		if len(found) == 0 { // a refusal of another start does not concern this one
+		if len(found) == 0 { // a refusal in another start does not concern this start
 			found = append(found, refusal)
 		}
 		return found
@@ -244,7 +244,7 @@ func compare(reg, own registration) []Difference {
 	return found
 }
 
-// explained describes the two values of a difference in the fact meetingName.
+// explained replaces the values of the fact meetingName in a Difference by descriptions.
 func explained(d Difference) Difference {
 	const late, counting = "that of a rank",
 		"that of nodes that count their ranks (a node joined late, or another start uses this address)"
@@ -309,11 +309,11 @@ func fillLocalRanks(members []Member) {
 	}
 }
 
-// send queues a frame for a peer. A peer whose outbox is full, because it does not read, is disconnected. The caller
-// must hold s.mu.
+// send queues a frame for a peer. If the outbox is full because the peer does not read, send closes its connection. The
+// caller must hold s.mu.
 func (s *server) send(p *peer, k kind, payload []byte) {
 	if !p.outbox.push(k, payload) {
-		_ = p.link.conn.Close() // the reader of the connection then ends and reports the lost rank
+		_ = p.link.conn.Close() // serve then ends and reports the lost rank
 	}
 }
 
@@ -347,7 +347,7 @@ func (s *server) tell() {
 	}
 }
 
-// gone records that a peer's connection has ended.
+// gone records that a peer's connection has ended. If the peer is a member, the group may break.
 func (s *server) gone(p *peer, cause string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,7 +367,7 @@ func (s *server) gone(p *peer, cause string) {
 func (s *server) close() {
 	s.mu.Lock()
 	s.closing = true
-	_ = s.listener.Close() // all ranks have been notified; errors have no effect
+	_ = s.listener.Close() // an error has no effect, because the group has ended
 	for _, p := range s.peers {
 		if p != nil {
 			p.outbox.push(kindBye, nil)

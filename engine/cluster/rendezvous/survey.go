@@ -10,12 +10,12 @@ import (
 // NoAnswer is the entry of Survey for a rank that does not reply.
 const NoAnswer = "no answer"
 
-// surveyTime limits the wait for replies, which ranks send from a dedicated goroutine.
+// surveyTime limits the wait for replies. It can be short, because ranks answer from a separate goroutine.
 const surveyTime = time.Second
 
-// Survey asks every rank for its activity (Options.Status) and returns the replies, by rank, after a second at most.
-// The entry of a rank that hangs is NoAnswer. When a step does not end, watchdogs use Survey to report the activity of
-// all ranks.
+// Survey asks every rank for its activity (Options.Status), and returns the replies by rank. It waits at most about a
+// second. The entry of a rank that does not reply is NoAnswer. A watchdog can use Survey to report the activity of all
+// ranks when a step does not end.
 func (g *Group) Survey(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
@@ -31,7 +31,7 @@ func (g *Group) Survey(ctx context.Context) ([]string, error) {
 	case err = <-c.done:
 		values = c.values
 	case <-ctx.Done():
-		values, err = g.cancel(ctx, id, c) // returns the replies that have arrived
+		values, err = g.cancel(ctx, id, c) // ends the survey with the replies so far
 	}
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (g *Group) answerSurvey(number uint32) {
 	g.outbox.push(kindAnswer, e.b)
 }
 
-// survey is a survey that some ranks have not answered.
+// survey is a survey to which some ranks have not replied yet.
 type survey struct {
 	number  uint32
 	request *request
@@ -68,8 +68,8 @@ type survey struct {
 	left    int
 }
 
-// startSurvey asks all ranks for their activity. Each rank may have one survey in progress. The callers of startSurvey
-// and of the functions below must hold s.mu.
+// startSurvey asks all ranks for their activity. Each rank may have started only one survey that is not complete. The
+// callers of startSurvey and of the functions below must hold s.mu.
 func (s *server) startSurvey(r *request) {
 	if slices.ContainsFunc(s.surveys, func(other *survey) bool { return other.request.peer == r.peer }) {
 		s.refuse(r, errors.New("this rank has already started a survey that is not complete"))

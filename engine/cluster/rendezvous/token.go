@@ -5,7 +5,8 @@ import (
 	"log/slog"
 )
 
-// Token is the secret that the ranks of a run share. It prints as a placeholder; string(token) is the secret itself.
+// Token is the secret that the ranks of a run share. Formatting it gives only a placeholder; string(token) is the
+// secret.
 type Token string
 
 const minTokenBytes = 16

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// missing returns the ranks that have not arrived. what names the event.
+// missing returns the ranks that have not registered, as the error for the event what.
 func (s *server) missing(what string) *MissingError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.absent(what)
 }
 
-// absent does the same as missing, for callers that hold s.mu. Rank 0 is never missing, even before its own
-// registration arrives, because this is rank 0's process.
+// absent is like missing, for callers that hold s.mu. Rank 0 is never missing, even before its registration arrives,
+// because the server runs in its process.
 func (s *server) absent(what string) *MissingError {
 	m := missingOf(what, s.peers[1:], func(p *peer) bool { return p != nil }, time.Since(s.started))
 	m.WorldSize = len(s.peers)
@@ -55,7 +55,7 @@ func (s *server) watch() {
 	}
 }
 
-const sayEvery = 10 * time.Second // interval of rank 0's messages about missing ranks
+const sayEvery = 10 * time.Second // interval at which rank 0 logs the missing ranks
 
 func (s *server) sayWhoIsMissing() {
 	if missing := s.missing("waiting for the ranks"); missing.Count > 0 {
@@ -64,8 +64,8 @@ func (s *server) sayWhoIsMissing() {
 	}
 }
 
-// beat sends a heartbeat to all ranks and disconnects ranks that were silent for too long. If this process itself was
-// stopped, all time limits start again, because heartbeats may still be unread.
+// beat sends a heartbeat to all ranks, and disconnects ranks that were silent for too long. If this process was stopped
+// (slept), all time limits start again, because received heartbeats may still be unread.
 func (s *server) beat(slept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,14 +22,14 @@ const (
 	kindLeave
 
 	// Frames that the server sends.
-	kindWaiting // the ranks that are missing
+	kindWaiting // ranks that have not registered
 	kindMember  // part of the roster
 	kindFormed
 	kindReply  // id, more, values
 	kindFailed // id, error
 	kindAsk    // number of the survey
 	kindBroken // error: the group has ended, or the rank cannot join it
-	kindBye    // rank 0 left in order
+	kindBye    // rank 0 has left, or releases this rank
 
 	// Frames that ranks and the server send.
 	kindBeat
@@ -38,10 +38,10 @@ const (
 const (
 	maxFrame    = 1 << 20
 	maxKey      = 1 << 10
-	maxText     = 1 << 12          // causes and endpoints
-	maxFacts    = 1 << 12          // facts of one rank
-	maxValue    = maxFrame - 4<<10 // leaves room for the rest of its frame
-	maxRosterAt = maxFrame / 2     // maximum length of a roster frame before it is sent
+	maxText     = 1 << 12          // maximum length of causes and endpoints, bytes
+	maxFacts    = 1 << 12          // maximum number of facts of one rank
+	maxValue    = maxFrame - 4<<10 // bytes; the difference is for the rest of the frame
+	maxRosterAt = maxFrame / 2     // length from which a frame of the roster is sent, bytes
 )
 
 var errMalformed = errors.New("malformed message")
@@ -110,7 +110,7 @@ func (d *decoder) bytes(limit int) []byte {
 
 func (d *decoder) text(most int) string { return string(d.bytes(most)) }
 
-// count reads the number of entries that follow, of at least size bytes each.
+// count reads the number of the following entries. Each entry has at least size bytes.
 func (d *decoder) count(most, size int) int {
 	n := d.u32()
 	if uint64(n) > uint64(most) || int(n)*size > len(d.b) {
@@ -120,7 +120,7 @@ func (d *decoder) count(most, size int) int {
 	return int(n)
 }
 
-// end returns an error if bytes were missing or are left over.
+// end returns an error if the payload was too short or has unread bytes.
 func (d *decoder) end() error {
 	if d.bad || len(d.b) > 0 {
 		return errMalformed
@@ -128,7 +128,7 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// registration is the first message of a rank.
+// registration is the first message that a rank sends.
 type registration struct {
 	member     Member
 	worldSize  int
@@ -190,7 +190,7 @@ const (
 	wireLost
 )
 
-// encodeError writes an error so that the other side decodes the same type.
+// encodeError encodes an error so that the other side gets an error of the same type.
 func encodeError(e *encoder, err error) {
 	var disagree *DisagreeError
 	var duplicate *DuplicateError

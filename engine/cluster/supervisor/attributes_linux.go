@@ -11,28 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes returns the attributes of a rank's process: its own process group, and SIGTERM when the thread that
-// started the rank ends, so that the rank can save.
+// attributes returns the attributes of a rank's process. The rank has its own process group. It gets SIGTERM when the
+// thread that started it ends, so that it can save.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
-// A rank's oom_score_adj is that of the supervisor plus rankAdjustment, in thousandths of the memory and swap that the
-// kernel distributes. Ranks use more memory than the supervisor, so a small number is sufficient. Larger: the kernel
-// prefers ranks to larger processes of other programs.
+// A rank's oom_score_adj is that of the supervisor plus rankAdjustment. The unit is a thousandth of the memory and swap
+// that the kernel distributes. A small number is sufficient, because ranks use more memory than the supervisor. With a
+// larger number, the kernel would kill ranks before larger processes of other programs.
 const (
 	rankAdjustment    = 10
-	highestAdjustment = 1000  // OOM_SCORE_ADJ_MAX: the supervisor and its ranks then have the same value
+	highestAdjustment = 1000  // OOM_SCORE_ADJ_MAX: ranks cannot have a higher value than such a supervisor
 	exempt            = -1000 // OOM_SCORE_ADJ_MIN: the kernel never kills the process
 )
 
-// preferVictim makes the kernel prefer a rank to the supervisor if memory runs out. While the kernel frees the memory
-// of a killed rank, it can kill a second process. Only the supervisor can report the cause to the user. Processes that
-// the rank has already started keep their value. If the kernel kills whole control groups (memory.oom.group), the value
-// has no effect.
+// preferVictim makes the kernel kill a rank rather than the supervisor if memory runs out, because only the supervisor
+// can report the cause to the user. Without this, the kernel might also kill the supervisor while it frees the memory
+// of a killed rank. Processes that the rank has already started keep their value. If the kernel kills whole control
+// groups (memory.oom.group), the value has no effect.
 func preferVictim(pid int) error {
 	own, err := adjustment(os.Getpid())
-	if err != nil || own == exempt { // the ranks inherit the exemption
+	if err != nil || own == exempt { // a rank inherits the exemption of its supervisor
 		return err
 	}
 	return os.WriteFile(fmt.Sprintf(adjustmentFile, pid),
@@ -50,7 +50,7 @@ func adjustment(pid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// awaitExit returns when a child has ended. The child remains a zombie, so its process id is not reused.
+// awaitExit returns when a child has ended. The child remains a zombie, so the system does not reuse its process id.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

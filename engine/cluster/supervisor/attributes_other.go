@@ -4,11 +4,11 @@ package supervisor
 
 import "syscall"
 
-// attributes returns the attributes of a rank's process: its own process group. Only Linux can send the rank a signal
-// when its supervisor ends.
+// attributes returns the attributes of a rank's process. The rank has its own process group. Only on Linux does it also
+// get a signal when its supervisor ends.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitExit does nothing: on other systems Wait also frees the process id.
+// awaitExit does nothing: only Linux can wait for a child without freeing its process id.
 func awaitExit(int) {}
 
 // preferVictim does nothing: only Linux has oom_score_adj.

@@ -13,13 +13,13 @@ import (
 // CauseVariable is the environment variable with the file descriptor to which [ReportCause] writes.
 const CauseVariable = "HETERO_CAUSE_FD"
 
-// mostCauseBytes is less than a pipe holds, so that a rank never waits for the supervisor.
+// mostCauseBytes is less than the capacity of a pipe, so that a rank never waits for the supervisor.
 const mostCauseBytes = 32 << 10
 
-// ReportCause sends the cause of this rank's failure to its supervisor, which puts it into RankError.Cause. environment
-// has the form of os.Environ. ReportCause returns false if environment names no pipe or the pipe cannot be written. The
-// caller must then print the cause. Call ReportCause at most once per process, at its end. It sends at most 32 KiB of
-// text.
+// ReportCause sends the cause of this rank's failure to its supervisor, which puts it into RankError.Cause. The
+// parameter environment has the form of os.Environ. If environment names no pipe, or writing to the pipe fails,
+// ReportCause returns false, and the caller must print the cause. Call ReportCause at most once per process, at its
+// end. It sends at most 32 KiB of text.
 func ReportCause(environment []string, text string) bool {
 	fd, ok := causePipe(environment)
 	if !ok {
@@ -30,15 +30,16 @@ func ReportCause(environment []string, text string) bool {
 	return file.Close() == nil && err == nil
 }
 
-// mostAccountBytes and mostCauseBytes together are less than a pipe holds.
+// mostAccountBytes and mostCauseBytes together are less than the capacity of a pipe.
 const mostAccountBytes = 4 << 10
 
-// accountEnd ends the account of a rank in the pipe of the cause.
+// accountEnd marks the end of the memory account of a rank, which comes before the cause in the pipe.
 const accountEnd = "\x00"
 
 // ReportMemory sends a description of this rank's memory to its supervisor. If the kernel kills the rank because memory
-// ran out, the error contains the description. environment has the form of os.Environ. Without a supervisor,
-// ReportMemory does nothing. Call it at most once per process, before ReportCause. It sends at most 4 KiB of text.
+// ran out, the error contains the description. The parameter environment has the form of os.Environ. Without a
+// supervisor, ReportMemory does nothing. Call it at most once per process, before ReportCause. It sends at most 4 KiB
+// of text.
 func ReportMemory(environment []string, text string) error {
 	fd, ok := causePipe(environment)
 	if !ok {
@@ -59,7 +60,7 @@ func causePipe(environment []string) (fd int, ok bool) {
 	return 0, false
 }
 
-// readCause reads the account and the cause that an ended rank has written. The read has a time limit, because a
+// readCause reads the memory account and the cause that an ended rank has written. The read has a time limit, because a
 // process that the rank left behind may hold the pipe open.
 func readCause(file *os.File) (account, cause string) {
 	defer file.Close()
@@ -82,8 +83,8 @@ func (w *watch) known(failure *RankError) bool {
 	})
 }
 
-// tellOthers logs each cause that differs from that of the result, once. A rank that lost another one may only repeat
-// the cause of the result.
+// tellOthers logs each cause that differs from the cause of the result, once. It skips a rank that lost another rank
+// and only repeats the cause of the result.
 func (w *watch) tellOthers(result error) {
 	told := map[string]bool{"": true}
 	var failed RankError
@@ -101,7 +102,7 @@ func (w *watch) tellOthers(result error) {
 	}
 }
 
-// isCommon reports whether all ranks, at least two, failed with the code and cause of e.
+// isCommon reports whether there are at least two ranks, and all failed with the exit code and cause of e.
 func (w *watch) isCommon(e *RankError) bool {
 	other := func(f *RankError) bool { return f.Code != e.Code || f.Cause != e.Cause }
 	return e.Cause != "" && len(w.failures) > 1 && len(w.failures) == len(w.processes) &&

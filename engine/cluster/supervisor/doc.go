@@ -13,10 +13,11 @@
 //
 // # Environment of a rank
 //
-// A rank's environment is Options.Env with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
-// and OMP_NUM_THREADS, the rank's part of Options.Threads. Its standard input is empty. Standard output and error of
-// the first rank go to Stdout and Stderr. A file is passed on directly, so a terminal remains a terminal. The output of
-// the other ranks goes to Output. If one of the other ranks fails, the error contains the end of its standard error.
+// The environment of a rank is Options.Env plus RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
+// MASTER_PORT. With Options.Threads, OMP_NUM_THREADS is the rank's part of these threads. Its standard input is empty.
+// Standard output and error of the first rank go to Stdout and Stderr. If Stdout or Stderr is a file, the rank writes
+// to it directly, so it can detect a terminal. The output of the other ranks goes to Output. If one of the other ranks
+// fails, the error contains the end of its standard error.
 //
 // If MasterPort is 0, Run opens a free port of 127.0.0.1 and passes the open socket to rank 0, which gets it from
 // [Listener]. No other process can therefore take the port before rank 0 uses it.
@@ -37,22 +38,22 @@
 // # Failed ranks
 //
 // A failed rank is reported immediately (Options.Log), with its exit code or signal, and whether the kernel killed it
-// because memory ran out. When a rank has ended for any reason, the other ranks have the time Grace to end. Then they
-// get SIGTERM and, after KillAfter, SIGKILL.
+// because memory ran out. When a rank has ended for any reason, the other ranks have the time Grace to end. After it
+// they get SIGTERM, and after the time KillAfter they get SIGKILL.
 //
 // Run returns the first failure that is not the consequence of another failure. An exit code in Secondary means that
 // the rank lost another rank. Run then searches for the cause among the ranks that fail later or hang. An exit code in
 // Orderly means that the rank stopped as requested and saved its state.
 //
-// If memory ran out, the report has the limit of the control group, its largest use, and the description of the rank's
-// memory that the rank sent with [ReportMemory].
+// If memory ran out, the report contains the limit of the control group and its largest use. It also contains the
+// description that the rank sent with [ReportMemory].
 //
 // A rank may send the cause of its failure to the supervisor ([ReportCause]) instead of printing it. The error then
 // contains the cause. If all ranks of the machine end with the same exit code and cause, the error is the cause alone.
 //
 // # Orphans
 //
-// On Linux, ranks die with the supervisor, even if the supervisor is killed. The kernel ensures this through
-// PR_SET_PDEATHSIG, which is set from an OS thread that lives as long as the ranks. When a rank has ended, the
-// supervisor kills the other processes of its process group.
+// On Linux, ranks get SIGTERM when the supervisor ends, even if it is killed. The kernel ensures this through
+// PR_SET_PDEATHSIG, which applies to the OS thread that started a rank. This thread therefore lives as long as the
+// ranks. When a rank has ended, the supervisor kills the other processes of its process group.
 package supervisor

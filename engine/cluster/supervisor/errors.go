@@ -14,18 +14,18 @@ type RankError struct {
 	PID  int
 	Code int // exit code; -1: killed by Signal
 
-	Signal syscall.Signal // 0: not killed by a signal
+	Signal syscall.Signal // signal that killed the rank; 0: none
 	Core   bool           // the rank left a core dump
-	Reason string         // further information: lack of memory, or the activity of a process that hangs; "": none
-	Stop   syscall.Signal // signal of the user before the rank hung; 0: none
-	Hung   bool           // the rank did not end with the others; Code is then their exit code, or -1 if they succeeded
+	Reason string         // further information: memory ran out, or the activity of a rank that hangs; "": none
+	Stop   syscall.Signal // signal that the user sent before the rank hung; 0: none
+	Hung   bool           // the rank did not end with the others; Code is then that of a rank that lost it, or -1
 
 	Cause  string // cause that the rank reported (ReportCause); "": none
-	Common bool   // all ranks of this machine, at least two, ended with this code and cause
+	Common bool   // there are at least two ranks on this machine, and all ended with this code and cause
 	Tail   string // last lines of the rank's standard error; "" if standard error is a file
 }
 
-// Error names the rank, how it ended, and the cause. For a failure of all ranks (Common) it returns the cause alone.
+// Error names the rank, how it ended, and the cause. For a failure of all ranks (Common) it returns only the cause.
 func (e *RankError) Error() string {
 	if e.Common {
 		return e.Cause

@@ -13,8 +13,8 @@ import (
 // LifelineVariable is the environment variable with the file descriptor to which rank 0's Lifeline writes.
 const LifelineVariable = "HETERO_LIFELINE_FD"
 
-// beatEvery is the interval of heartbeats while a Lifeline is held. The supervisor ignores heartbeats after mostHeld,
-// because a process may send heartbeats although its save hangs.
+// beatEvery is the interval of heartbeats after Hold. The supervisor ignores heartbeats after mostHeld, because a
+// process may send heartbeats although its save hangs.
 const (
 	beatEvery = 500 * time.Millisecond
 	mostHeld  = 30 * time.Minute
@@ -27,8 +27,8 @@ type Lifeline struct {
 	file  *os.File
 }
 
-// OpenLifeline opens the pipe that environment names (in the form of os.Environ). Without a pipe the Lifeline does
-// nothing. Call OpenLifeline once per process.
+// OpenLifeline opens the pipe that environment names; environment has the form of os.Environ. Without a pipe, the
+// Lifeline does nothing. Call OpenLifeline once per process.
 func OpenLifeline(environment []string) (*Lifeline, error) {
 	for _, entry := range environment {
 		text, ok := strings.CutPrefix(entry, LifelineVariable+"=")
@@ -40,7 +40,7 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d",
 				LifelineVariable, text, firstExtraFile)
 		}
-		closeOnExec(number) // a child process would keep the pipe open
+		closeOnExec(number) // otherwise a child process would keep the pipe open
 		return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil
 	}
 	return &Lifeline{}, nil
@@ -65,18 +65,18 @@ func (l *Lifeline) Hold() {
 	})
 }
 
-// HoldToSave is Hold for a rank that has begun to save, or that waits for a save of another rank.
+// HoldToSave is like Hold, for a rank that has begun to save, or that waits while another rank saves.
 func (l *Lifeline) HoldToSave() {
 	l.saves.Store(true)
 	l.Hold()
 }
 
-// starter is the process that started this one, the supervisor of a rank.
+// starter is the process that started this process: in a rank, its supervisor.
 var starter = os.Getppid()
 
-// EndWithSupervisor sends SIGTERM to this process when its supervisor ends, because only Linux does so. The rank may
-// outlive its supervisor by limit, or by half an hour after HoldToSave. Then EndWithSupervisor kills the process and
-// its group. It returns immediately; only a rank that a supervisor started may call it.
+// EndWithSupervisor sends SIGTERM to this process when its supervisor ends; only on Linux does the kernel also do so.
+// After the time limit, or after half an hour if HoldToSave was called, it kills the process and its group.
+// EndWithSupervisor returns immediately. Only a rank that a supervisor has started may call it.
 func (l *Lifeline) EndWithSupervisor(limit time.Duration) {
 	go func() {
 		for os.Getppid() == starter {
@@ -90,16 +90,17 @@ func (l *Lifeline) EndWithSupervisor(limit time.Duration) {
 	}()
 }
 
-// orphanedEvery is the interval at which a rank looks whether its supervisor runs.
+// orphanedEvery is the interval at which a rank checks whether its supervisor still runs.
 const orphanedEvery = 500 * time.Millisecond
 
-// openLifeline creates the pipe of a rank. Its heartbeats arrive on beats, which has a capacity of one.
+// openLifeline creates the pipe for the heartbeats of a rank. They arrive on beats, whose capacity is one. The result
+// is the end of the pipe for the rank.
 func openLifeline(beats chan<- struct{}) (ranks *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("create the pipe for the heartbeats of rank 0: %w", err)
 	}
-	go func() { // ends when all holders of the other end have ended
+	go func() { // ends when all processes that hold the other end have ended
 		defer r.Close()
 		b := make([]byte, 16)
 		for {

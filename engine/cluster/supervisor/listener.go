@@ -13,11 +13,11 @@ import (
 // ListenerVariable is the environment variable with the file descriptor of rank 0's listening socket.
 const ListenerVariable = "HETERO_LISTENER_FD"
 
-// firstExtraFile is the file descriptor of the first of exec.Cmd's ExtraFiles in the child.
+// firstExtraFile is the file descriptor that the first file in exec.Cmd.ExtraFiles has in the child.
 const firstExtraFile = 3
 
-// Listener returns the socket that a supervisor opened for rank 0, or nil if environment (in the form of os.Environ)
-// names none. Call it at most once per process.
+// Listener returns the socket that a supervisor opened for rank 0, or nil if environment names no socket. The parameter
+// environment has the form of os.Environ. Call it at most once per process.
 func Listener(environment []string) (net.Listener, error) {
 	for _, entry := range environment {
 		text, ok := strings.CutPrefix(entry, ListenerVariable+"=")
@@ -46,7 +46,7 @@ func openPort() (file *os.File, port int, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("open a port for rank 0: %w", err)
 	}
-	defer listener.Close() // file stays open
+	defer listener.Close() // the copy in file stays open
 	tcp := listener.(*net.TCPListener)
 	if file, err = tcp.File(); err != nil {
 		return nil, 0, fmt.Errorf("open a port for rank 0: %w", err)

@@ -23,7 +23,7 @@ func readMemoryKills(root string) memoryKills {
 		system: counter(filepath.Join(root, "proc/vmstat"), "oom_kill")}
 }
 
-// counter reads a line "NAME NUMBER" of a file; -1: not found.
+// counter returns the number in the line "NAME NUMBER" of a file, or -1 if there is no such line.
 func counter(file, name string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -39,7 +39,8 @@ func counter(file, name string) int64 {
 	return -1
 }
 
-// reason compares the counts before and after the death of a rank; "": no memory kill.
+// reason compares the counts before and after SIGKILL has ended a rank. It describes whether the kernel killed the rank
+// because memory ran out; "": no.
 func (before memoryKills) reason(after memoryKills) string {
 	switch {
 	case before.group >= 0 && after.group > before.group:
@@ -54,8 +55,8 @@ func (before memoryKills) reason(after memoryKills) string {
 	return ""
 }
 
-// figures describes the limit and the use of the control group of a rank that the kernel killed, and the rank's own
-// account (ReportMemory).
+// figures describes the memory of a rank that the kernel killed: the limit and the largest use of the control group,
+// and the rank's own account (ReportMemory).
 func figures(root, account string) string {
 	files := os.DirFS(root)
 	var words []string

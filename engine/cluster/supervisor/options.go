@@ -15,7 +15,7 @@ import (
 const (
 	DefaultGrace     = 10 * time.Second
 	DefaultKillAfter = 5 * time.Second
-	// DefaultLeaveAfter is more than the kernel and a GPU driver need to free the memory of a killed process.
+	// DefaultLeaveAfter is longer than the kernel and a GPU driver need to free the memory of a killed process.
 	DefaultLeaveAfter = 20 * time.Second
 )
 
@@ -27,11 +27,11 @@ type Options struct {
 	RankEnv func(rank int) []string
 
 	Ranks     int // number of ranks on this machine
-	FirstRank int // number of the first rank
+	FirstRank int // first rank of this machine
 	WorldSize int // number of ranks on all machines; 0: Ranks
 
 	MasterAddr string // address of rank 0; "": 127.0.0.1
-	MasterPort int    // port of rank 0; 0: a free port, if all ranks are on this machine
+	MasterPort int    // port of rank 0; 0: a free port (only if all ranks are on this machine)
 
 	Threads int // CPU threads to divide among the ranks; 0: leave OMP_NUM_THREADS unchanged
 
@@ -42,7 +42,8 @@ type Options struct {
 
 	Grace     time.Duration // time for the other ranks to end after one rank has ended; 0: DefaultGrace
 	KillAfter time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillAfter
-	// LeaveAfter is the time after SIGKILL in which a rank must end. Then Run returns without it. 0: DefaultLeaveAfter
+	// LeaveAfter is the time for which Run waits for a rank after SIGKILL, before it returns without this rank. 0:
+	// DefaultLeaveAfter
 	LeaveAfter time.Duration
 
 	Orderly   []int // exit codes of a rank that stopped as requested
@@ -109,7 +110,8 @@ func (o *Options) complete() error {
 
 const loopback = "127.0.0.1"
 
-// Part returns part i of total, divided among n as evenly as possible, at least 1. The first parts get the remainder.
+// Part divides total among n as evenly as possible, and returns part i, but at least 1. The first parts get the
+// remainder.
 func Part(total, n, i int) int {
 	part := total / n
 	if i < total%n {

@@ -13,7 +13,7 @@ const (
 	tailLines = 20
 )
 
-// tail is a writer that keeps only the end of its input.
+// tail is a writer that keeps only the end of the written bytes.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
@@ -37,7 +37,7 @@ func (t *tail) String() string {
 	defer t.mu.Unlock()
 	lines := strings.Split(strings.TrimRight(string(t.kept), "\n"), "\n")
 	if t.cut && len(lines) > 1 {
-		lines = lines[1:] // the beginning of the first line was dropped
+		lines = lines[1:] // its beginning was dropped
 	}
 	return strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }
@@ -66,8 +66,8 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// streams returns writers for a rank's standard output and standard error, and the tail of standard error. The rank
-// writes to files directly.
+// streams returns writers for a rank's standard output and standard error, and the tail of standard error. If a writer
+// is a file, the rank writes to the file directly.
 func (o *Options) streams(local int) (stdout, stderr io.Writer, end *tail) {
 	end = &tail{}
 	rank := o.FirstRank + local

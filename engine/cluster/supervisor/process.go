@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// drainTime limits how long the supervisor reads the output of an ended rank. A process that the rank left behind may
-// hold the pipe open.
+// drainTime limits the time for which the supervisor reads the output of an ended rank. Without a limit, a process that
+// the rank left behind could hold the pipe open.
 const drainTime = 2 * time.Second
 
 // process is one rank.
@@ -26,13 +26,13 @@ type process struct {
 	killing func(pid int) error
 
 	mu     sync.Mutex
-	reaped bool // the process id may belong to another process
+	reaped bool // the process id may now belong to another process
 
 	said string // cause that the rank reported; set by wait
 
-	account string // memory of the rank, which it reported; set by wait
+	account string // memory account that the rank reported; set by wait
 
-	// The loop of Run owns the following fields.
+	// Only the loop of Run uses the following fields.
 	ended  bool
 	told   bool   // the supervisor, not the user, sent SIGTERM or SIGKILL
 	killed bool   // the supervisor sent SIGKILL
@@ -60,7 +60,7 @@ func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 		words.Close()
 		return nil, fmt.Errorf("start rank %d: %w", p.rank, err)
 	}
-	if err := preferVictim(p.command.Process.Pid); err != nil { // the kernel then chooses by memory use alone
+	if err := preferVictim(p.command.Process.Pid); err != nil { // the kernel then compares only memory use
 		o.Log.Debug("cannot protect the supervisor from the kernel if memory runs out", "rank", p.rank, "error", err)
 	}
 	return p, nil
@@ -105,7 +105,7 @@ func (o *Options) environment(local, port int) []string {
 	set("LOCAL_WORLD_SIZE", o.Ranks)
 	env = append(env, "MASTER_ADDR="+o.MasterAddr)
 	set("MASTER_PORT", port)
-	// MASTER_PORT has no store of torchrun, even if torchrun started this process
+	// torchrun's store is not on this MASTER_PORT, even if torchrun started this process
 	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False")
 	if o.Threads > 0 {
 		set("OMP_NUM_THREADS", Part(o.Threads, o.Ranks, local))
@@ -116,11 +116,11 @@ func (o *Options) environment(local, port int) []string {
 	return env
 }
 
-// wait returns when the process has ended, its group has ended and its output has been read.
+// wait returns when the process and its group have ended, and the output has been read.
 func (p *process) wait() {
 	awaitExit(p.command.Process.Pid)
 	p.mu.Lock()
-	p.killGroup() // processes that the rank left behind
+	p.killGroup() // the rank may have left processes behind
 	p.mu.Unlock()
 	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is not a failure
 	p.account, p.said = readCause(p.cause)
@@ -131,7 +131,7 @@ func (p *process) wait() {
 
 // signal sends a signal to the process, not to its group.
 func (p *process) signal(signal syscall.Signal) {
-	_ = p.command.Process.Signal(signal) // if the process has ended, wait reports that
+	_ = p.command.Process.Signal(signal) // if the process has ended, wait will report it
 }
 
 // kill ends the process and its group.
@@ -148,7 +148,7 @@ func (p *process) killGroup() {
 	_ = p.killing(p.command.Process.Pid) // an empty group is not a failure
 }
 
-// failure describes how the process ended; nil: with exit code 0.
+// failure describes how the process ended. It returns nil for exit code 0.
 func (p *process) failure() *RankError {
 	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || status.Exited() && status.ExitStatus() == 0 {
@@ -162,7 +162,7 @@ func (p *process) failure() *RankError {
 	return e
 }
 
-// state describes the activity of a process that does not end.
+// state describes the activity of a process that has not ended in time.
 func (p *process) state() string {
 	dir := fmt.Sprintf("/proc/%d", p.command.Process.Pid)
 	own := taskState(dir)

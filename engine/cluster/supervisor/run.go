@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, a *RankError for the
-// rank that ended the run, or an error if a rank could not be started. When ctx ends, Run sends SIGTERM to the ranks
-// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. SIGKILL does not end a process that sleeps
-// in the kernel, for example until a file system answers; Run then returns a *RankError after LeaveAfter. On Windows,
-// Run returns errors.ErrUnsupported.
+// Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, and otherwise a
+// *RankError for the rank that ended the run. It returns another error if a rank could not be started. When ctx ends,
+// Run sends SIGTERM to the ranks and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx. SIGKILL
+// does not end a process that is blocked in the kernel, for example because a file system does not answer. In this
+// case, Run returns a *RankError after LeaveAfter. On Windows, Run returns errors.ErrUnsupported.
 func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
@@ -48,18 +48,18 @@ type watch struct {
 	exits       chan *process
 	beats       chan struct{} // heartbeats of rank 0's lifeline
 
-	timer      *time.Timer    // runs until the next step; nil: no step is planned
+	timer      *time.Timer    // expires at the next step; nil: no step is planned
 	step       step           // the step to take when the timer expires
-	after      time.Duration  // how long the timer runs
-	since      time.Time      // when the first step was planned
+	after      time.Duration  // duration of the timer
+	since      time.Time      // time at which the first step was planned
 	interrupts int            // number of forwarded SIGINTs
 	stop       syscall.Signal // first forwarded signal that ends ranks; 0: none
-	stopped    time.Time      // when stop was forwarded
-	again      bool           // a signal that ends ranks came twice
+	stopped    time.Time      // time at which stop was forwarded
+	again      bool           // a second signal that ends ranks has shortened the time limit
 	gaveUp     bool           // a rank does not end after SIGKILL
 	cancelled  error          // cause of the end of the context
 
-	failures  []*RankError // failures in the order in which the ranks ended, without ranks that stopped as requested
+	failures  []*RankError // failed ranks in the order of their ends, without those that stopped as requested
 	first     *RankError   // first failure that is not a consequence of another failure
 	orderly   *RankError
 	secondary *RankError
@@ -123,7 +123,7 @@ func (w *watch) startAll() error {
 	return err
 }
 
-// loop runs until every rank has ended, or until it gives up.
+// loop handles events until every rank has ended, or until it gives up on a rank.
 func (w *watch) loop(ctx context.Context) {
 	done := ctx.Done()
 	pulse := time.NewTicker(pulseEvery)
@@ -159,7 +159,7 @@ func (w *watch) loop(ctx context.Context) {
 				w.postpone()
 			}
 		case <-due:
-			if time.Since(last) > sleptFor { // a pause, detected before the pulse has arrived
+			if time.Since(last) > sleptFor { // a pause that the pulse has not detected yet
 				last = time.Now()
 				w.postpone()
 				continue
@@ -177,7 +177,7 @@ func (w *watch) exited(p *process) {
 	p.ended = true
 	failure := p.failure()
 	o := &w.options
-	if !p.told { // the other ranks must end too
+	if !p.told { // the rank ended by itself, so the other ranks must end, too
 		defer func() {
 			if w.step == stepNone {
 				w.plan(stepTerminate, o.Grace)
@@ -191,7 +191,7 @@ func (w *watch) exited(p *process) {
 	case p.told:
 		return
 	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal):
-		// a signal may arrive while the program is loaded
+		// a stop signal kills a rank that is still loading the program
 		w.orderly = firstOf(w.orderly, failure)
 		o.Log.Debug("rank stopped as requested", "rank", p.rank, "code", failure.Code)
 		return
@@ -207,7 +207,7 @@ func (w *watch) exited(p *process) {
 		}
 		w.first = firstOf(w.first, failure)
 	}
-	// The result of Run contains the cause, or tellOthers logs it.
+	// If a rank reported a cause, do not log it here: the result of Run contains the cause, or tellOthers logs it.
 	switch {
 	case failure.Cause == "":
 		o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
@@ -248,14 +248,15 @@ func (w *watch) forward(signal os.Signal) {
 	switch {
 	case w.stop == 0:
 		w.stop, w.stopped = number, time.Now()
-	case time.Since(w.stopped) <= oneStop: // the same signal
+	case time.Since(w.stopped) <= oneStop: // count both as one signal
 	case !w.again && (w.step == stepKill || w.step == stepGiveUp):
-		// a rank that is saving may continue; further signals prolong nothing
+		// Shorten the time limit, which a rank that is saving still extends. Do this only once, so that further signals
+		// do not restart it.
 		w.again = true
 		w.plan(w.step, min(w.after, w.options.KillAfter))
 	}
 	if w.step == stepNone {
-		w.plan(stepKill, w.options.Grace+w.options.KillAfter) // unless rank 0 reports that it is saving
+		w.plan(stepKill, w.options.Grace+w.options.KillAfter) // heartbeats of a saving rank 0 restart it
 	}
 }
 
@@ -284,8 +285,8 @@ func (w *watch) postpone() {
 	}
 }
 
-// Interval at which the supervisor reads the clock, and the gap that indicates a pause of its process or of the
-// machine.
+// The supervisor reads the clock at the interval pulseEvery. A gap of more than sleptFor indicates that its process or
+// the machine was paused.
 const (
 	pulseEvery = 250 * time.Millisecond
 	sleptFor   = 2 * time.Second
@@ -332,15 +333,15 @@ func (w *watch) verdict() error {
 	case w.first != nil:
 		w.first.Common = w.isCommon(w.first)
 		return w.first
-	case w.stop != 0 && saver >= 0: // the ranks that stopped as requested do not save
+	case w.stop != 0 && saver >= 0: // rank 0 alone saves, so the other ranks' orderly stop is no success
 		return w.hung(w.processes[saver])
 	case w.orderly != nil:
 		return w.orderly
 	case w.cancelled != nil:
 		return asError(w.secondary)
 	}
-	// All ended ranks report a lost rank. The cause is therefore a rank that did not end, preferably a rank that
-	// ignored SIGTERM.
+	// All failed ranks report that they lost a rank. The cause is therefore a rank that had to be stopped, preferably
+	// one that ignored SIGTERM.
 	hung := slices.IndexFunc(w.processes, func(p *process) bool { return p.killed })
 	if hung < 0 {
 		hung = slices.IndexFunc(w.processes, func(p *process) bool { return p.told })

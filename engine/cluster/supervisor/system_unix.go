@@ -10,7 +10,7 @@ import (
 // supported returns an error if Run cannot start ranks on this system.
 func supported() error { return nil }
 
-// closeOnExec keeps an inherited file from the children of this process.
+// closeOnExec marks an inherited file so that children of this process do not inherit it.
 func closeOnExec(number uint64) { syscall.CloseOnExec(int(number)) }
 
 // terminateSelf sends SIGTERM to this process.
@@ -26,7 +26,8 @@ func killOwnGroup() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // a process may send itself any signal
 }
 
-// writeTo writes text to a descriptor, which stays open. An os.File would close it when it is collected.
+// writeTo writes text to a descriptor and leaves it open. An os.File would close the descriptor when it is
+// garbage-collected.
 func writeTo(fd int, text string) error {
 	_, err := syscall.Write(fd, []byte(text))
 	return err

@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// supported returns an error: a rank inherits its socket and its pipes by number, which Windows does not offer, and
-// stops after a signal.
+// supported returns an error, because Windows lacks two features. Ranks inherit their socket and pipes by descriptor
+// number, and stop after a signal.
 func supported() error {
 	return fmt.Errorf("start ranks on Windows: %w: use Linux, or Linux in WSL 2", errors.ErrUnsupported)
 }
 
-// closeOnExec keeps an inherited file from the children of this process.
+// closeOnExec marks an inherited file so that children of this process do not inherit it.
 func closeOnExec(number uint64) { syscall.CloseOnExec(syscall.Handle(number)) }
 
-// The following functions exist for the compiler: Run starts no rank on Windows.
+// The following functions exist only for the compiler, because Run starts no rank on Windows.
 
 func attributes() *syscall.SysProcAttr { return nil }
 
