@@ -1,5 +1,4 @@
-// Package crowd limits the open connections of a server, so that unauthenticated connections cannot keep out its
-// clients.
+// Package crowd limits the open connections of a server, so that unauthenticated connections cannot block its clients.
 //
 //	c := crowd.New(256)
 //	for {
@@ -15,10 +14,11 @@
 //		}()
 //	}
 //
-// Enter never waits. If all places are taken, Enter closes another connection: the oldest one of the address with the
-// most connections, but none whose client has proved that it knows the secret. If all places belong to such clients,
-// Enter closes the new connection. A client that proves this immediately therefore gets a place, even if others hold or
-// open many connections, unless connections from as many addresses as there are places push it out before its proof.
+// Enter never waits. If all places are taken, Enter closes the oldest connection of the address with the most
+// connections. It never closes a connection whose client has proved that it knows the secret. If all places belong to
+// such clients, Enter closes the new connection. Therefore, a client that proves the secret immediately gets a place,
+// even if other programs hold or open many connections. The exception is a flood from as many addresses as there are
+// places, which can push the client out before its proof.
 //
 // IPv6 addresses of one network of 64 bits count as one address, because a single machine can use all of them.
 package crowd
@@ -37,7 +37,7 @@ type Crowd struct {
 	mu        sync.Mutex
 	closed    bool
 	strangers []*Guest       // connections that have proved nothing, oldest first
-	counts    map[string]int // number of strangers by address
+	counts    map[string]int // numbers of strangers, by address
 	proved    map[*Guest]struct{}
 }
 
@@ -47,7 +47,7 @@ type Guest struct {
 	conn   net.Conn
 	from   string
 	state  state
-	pushed bool // the connection gave its place to another one
+	pushed bool // the Crowd closed the connection to make room for another one
 }
 
 type state int
@@ -63,8 +63,8 @@ func New(limit int) *Crowd {
 	return &Crowd{most: max(limit, 1), counts: map[string]int{}, proved: map[*Guest]struct{}{}}
 }
 
-// Enter adds a connection. If there is no room, because all connections have proved themselves, or if the Crowd is
-// closed, Enter closes the connection and returns nil.
+// Enter adds a connection. It closes the connection and returns nil if the Crowd is closed, or if clients that have
+// proved the secret hold all places.
 func (c *Crowd) Enter(conn net.Conn) *Guest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,8 @@ func (c *Crowd) Enter(conn net.Conn) *Guest {
 	return g
 }
 
-// longest returns the connection that makes room. The caller must hold c.mu, and there must be strangers.
+// longest returns the connection to close: the oldest stranger of the address with the most strangers. The caller must
+// hold c.mu, and there must be strangers.
 func (c *Crowd) longest() *Guest {
 	most := 0
 	for _, n := range c.counts {
@@ -106,7 +107,7 @@ func (c *Crowd) remove(g *Guest) {
 	g.state = gone
 }
 
-// Prove records that the client may use the server. The connection keeps its place from then on.
+// Prove records that the client may use the server. From then on, the connection cannot lose its place.
 func (g *Guest) Prove() {
 	if g == nil {
 		return
@@ -121,7 +122,7 @@ func (g *Guest) Prove() {
 }
 
 // Leave gives up the place, but does not close the connection. It reports whether the Crowd closed the connection to
-// make room. Further calls do nothing else.
+// make room. Further calls only report this again.
 func (g *Guest) Leave() (pushed bool) {
 	if g == nil {
 		return false
@@ -154,8 +155,8 @@ func (c *Crowd) Close() {
 	}
 }
 
-// Address returns the address of a client without the port, or its network if the client uses IPv6. text is the remote
-// address of a connection.
+// Address returns the address of a client without the port, or its network of 64 bits if the client uses IPv6. The
+// parameter text is the remote address of a connection.
 func Address(text string) string {
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
@@ -167,7 +168,8 @@ func Address(text string) string {
 	return network(ip)
 }
 
-// network returns the address or the network of a client that counts as one.
+// network returns the network of an IPv6 client, and the address of other clients. Loopback and link-local addresses
+// have no network.
 func network(ip netip.Addr) string {
 	if ip = ip.Unmap(); ip.Is4() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
 		return ip.String()

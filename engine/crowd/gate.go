@@ -9,61 +9,65 @@ import (
 	"time"
 )
 
-// A Gate closes connections above its pace. A connection that the gate closes costs about 0.1 ms.
+// Limits of a Gate, which closes connections above its pace. Closing a connection costs about 0.1 ms of CPU time.
 const (
-	// mostRefused is the number of connections that the gate closes for an address within a second. Then the address is
-	// blocked: the kernel drops its packets to the listener, and they cost the process nothing.
+	// mostRefused is the number of connections of an address that the gate closes within a second before it blocks the
+	// address. The kernel then drops the packets of this address to the listener, which costs the process nothing.
 	mostRefused = 16
-	// leastBlock is the time of a first block. If the address is above the pace again within the same time after the
-	// block, the next block takes twice as long, up to mostBlock. Each block begins with connections that came to the
-	// queue of the listener while the thread of the gate waited for a CPU. Shorter blocks cost more CPU time for them,
-	// and longer ones keep other clients at this address out for longer.
+	// leastBlock is the duration of the first block of an address. If the address exceeds the pace again within the
+	// same time after a block, the next block takes twice as long, up to mostBlock. At the start of each block, the
+	// gate must close the connections that the queue of the listener already contains. Shorter blocks therefore cost
+	// more CPU time, and longer blocks keep out other clients at this address for longer.
 	leastBlock = 10 * time.Second
 	mostBlock  = 80 * time.Second
-	// mostBlocked is the number of addresses that a gate blocks. The kernel compares each of them with the address of a
-	// packet. The previous list and the next one must fit into net.core.optmem_max, 20 KiB by default in older kernels.
+	// mostBlocked is the maximum number of addresses that a gate blocks. The kernel compares the address of a packet
+	// with each of them. The old list and the new list together must fit into net.core.optmem_max, which is 20 KiB by
+	// default in older kernels.
 	mostBlocked = 128
-	// rest is the pause of a gate that has closed more than ofClosed permits, because each wake-up of the thread costs
-	// CPU time, too. Clients wait in the queue of the listener in the meantime.
+	// rest is the shortest pause of a gate that has closed more connections than ofClosed permits. Shorter pauses would
+	// cost CPU time, because each of them wakes up the thread. During a pause, clients wait in the queue of the
+	// listener.
 	rest = 50 * time.Millisecond
 )
 
-// ofClosed is the rate of connections that a gate closes without a pause: 1 % of a CPU, after a queue of the usual
-// length (net.core.somaxconn).
+// ofClosed is the rate at which a gate closes connections without a pause. The rate costs 1 % of a CPU. The burst is a
+// listener queue of the usual length (net.core.somaxconn).
 var ofClosed = rate{burst: 4096, every: 10 * time.Millisecond}
 
-// Gate accepts the connections of a listener at the rate of a Pace, and closes the others. On Linux it blocks addresses
-// that send many more, if Listener is one of Listen. The gate then uses the deadline of the listener. One goroutine may
-// use a Gate.
+// Gate accepts the connections of a listener at the rate of a Pace, and closes the others. On Linux, if Listener comes
+// from [Listen], the gate also blocks addresses with many more connections. It then uses the deadline of the listener.
+// Only one goroutine may use a Gate.
 type Gate struct {
 	Listener net.Listener
-	Limited  func() bool // whether the pace applies to a connection that has come; nil: always
+	Limited  func() bool // reports whether the pace applies now; nil: always
 
 	pace    Pace
-	closed  time.Time         // of ofClosed
-	refused map[string]int    // by address: connections closed since the time second
-	second  time.Time         // start of the second of refused
+	closed  time.Time         // time at which the next closed connection is due (ofClosed)
+	refused map[string]int    // numbers of connections closed since second, by address
+	second  time.Time         // start of the second that refused covers
 	blocks  map[string]*block // by address
 	unable  bool              // the kernel cannot block addresses
-	first   time.Duration     // of a test: replaces leastBlock
+	first   time.Duration     // replaces leastBlock in a test
 }
 
 // block is the newest block of an address.
 type block struct {
 	length time.Duration
 	over   bool      // the address may connect again
-	end    time.Time // of the block; if it is over, of the time in which a longer one may follow
+	end    time.Time // end of the block; if over: end of the time in which a longer block may follow
 }
 
-// Listen opens a port for a Gate. Linux drops no packets for listeners of Multipath TCP, which are the default of Go.
+// Listen opens a port for a Gate. It does not use Multipath TCP, the default of Go, because Linux cannot drop packets
+// for such listeners.
 func Listen(address string) (net.Listener, error) {
 	var listens net.ListenConfig
 	listens.SetMultipathTCP(false)
 	return listens.Listen(context.Background(), "tcp", address)
 }
 
-// Accept returns the next connection, and how long it must wait before it is served: at most a second. The server must
-// accept further connections in the meantime, so that those of one address do not keep others waiting.
+// Accept returns the next connection, and the time for which it must wait before the server serves it: at most a
+// second. The server must accept further connections during this time, so that connections of one address do not delay
+// those of others.
 func (g *Gate) Accept() (net.Conn, time.Duration, error) {
 	for {
 		conn, err := g.Listener.Accept()
@@ -81,7 +85,7 @@ func (g *Gate) Accept() (net.Conn, time.Duration, error) {
 			return conn, wait, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // the kernel of this machine keeps nothing of the connection
+			_ = tcp.SetLinger(0) // so that the kernel keeps no state of the connection
 		}
 		_ = conn.Close() // the client sees a closed connection
 		g.count(from, now)
@@ -95,7 +99,7 @@ func (g *Gate) Accept() (net.Conn, time.Duration, error) {
 func (g *Gate) count(from string, now time.Time) {
 	b := g.blocks[from]
 	switch {
-	case g.unable || b != nil && !b.over: // the queue has connections from before the block
+	case g.unable || b != nil && !b.over: // blocked: the connection was already in the queue
 		return
 	case b != nil:
 		b.length = min(2*b.length, mostBlock)
@@ -116,7 +120,7 @@ func (g *Gate) count(from string, now time.Time) {
 	g.apply()
 }
 
-// unblock ends the blocks whose time is over.
+// unblock ends the blocks whose time has passed.
 func (g *Gate) unblock(now time.Time) {
 	for from, b := range g.blocks {
 		switch {
@@ -131,7 +135,8 @@ func (g *Gate) unblock(now time.Time) {
 	g.apply()
 }
 
-// apply lets the kernel drop the packets of the blocked addresses, and sets the time of the next call of unblock.
+// apply makes the kernel drop the packets of the blocked addresses. It also sets the deadline at which Accept calls
+// unblock.
 func (g *Gate) apply() {
 	l, ok := g.Listener.(*net.TCPListener)
 	if ok {
@@ -147,7 +152,7 @@ func (g *Gate) apply() {
 		}
 		ok = dropPackets(l, blocked) == nil && l.SetDeadline(earliest) == nil
 	}
-	if !ok { // the pauses limit the cost
+	if !ok { // without blocks, only the pauses limit the cost
 		g.unable, g.blocks = true, nil
 	}
 }

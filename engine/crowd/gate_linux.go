@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places of a packet's header of IP in a filter.
+// Offsets in the IP header of a packet, in the form that a filter uses.
 const (
 	ipHeader = -0x100000 & 0xffffffff // SKF_NET_OFF of linux/filter.h
 	source4  = ipHeader + 12
 	source6  = ipHeader + 8
 )
 
-// dropPackets lets the kernel drop packets of these addresses to a listener. Its connections are not affected.
+// dropPackets makes the kernel drop the packets that these addresses send to a listener. Accepted connections are not
+// affected.
 func dropPackets(l *net.TCPListener, addresses []string) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -29,7 +30,7 @@ func dropPackets(l *net.TCPListener, addresses []string) error {
 				&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 		}
 		if len(addresses) == 0 || failed != nil {
-			// fails only if there is no filter
+			// this call fails only if there is no filter
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
 		}
 	})
@@ -39,7 +40,7 @@ func dropPackets(l *net.TCPListener, addresses []string) error {
 	return failed
 }
 
-// filter returns a program of the kernel's classic BPF that accepts all packets except those of these addresses.
+// filter returns a classic BPF program for the kernel that accepts all packets except those from these addresses.
 func filter(addresses []string) []unix.SockFilter {
 	const (
 		loadByte   = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
@@ -51,7 +52,8 @@ func filter(addresses []string) []unix.SockFilter {
 		skip       = unix.BPF_JMP | unix.BPF_JA
 		end        = unix.BPF_RET | unix.BPF_K // K: bytes of the packet to keep, 0 to drop it
 	)
-	// programOf returns the part for a version of IP: it stores the address of the packet, and compares it.
+	// programOf returns the part of the program for one version of IP. This part stores the source address of the
+	// packet, and compares it with the addresses.
 	programOf := func(source, words uint32, is func(netip.Addr) bool) (part []unix.SockFilter) {
 		for i := range words {
 			part = append(part, unix.SockFilter{Code: loadWord, K: source + 4*i}, unix.SockFilter{Code: store, K: i})
@@ -63,7 +65,7 @@ func filter(addresses []string) []unix.SockFilter {
 			}
 			used := uint32(bits / 32)
 			for i := range used {
-				toNext := uint8(2*(used-i-1) + 1) // the other words of this address, and end
+				toNext := uint8(2*(used-i-1) + 1) // skip the other words of this address, and its end instruction
 				part = append(part, unix.SockFilter{Code: loadStored, K: i},
 					unix.SockFilter{Code: equal, Jf: toNext, K: binary.BigEndian.Uint32(ip.AsSlice()[4*i:])})
 			}
@@ -79,7 +81,7 @@ func filter(addresses []string) []unix.SockFilter {
 	return append(append(program, of4...), of6...)
 }
 
-// parse returns an address or a network that network has written.
+// parse parses the result of the function network: an address or a network.
 func parse(text string) (ip netip.Addr, bits int, ok bool) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Addr(), prefix.Bits(), true

@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// dropPackets returns an error: these systems have no common way to drop packets without a privilege.
+// dropPackets returns an error, because these systems have no common way to drop packets without privileges.
 func dropPackets(*net.TCPListener, []string) error { return errors.ErrUnsupported }

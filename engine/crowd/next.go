@@ -21,8 +21,9 @@ func (f *Fault) Err() error {
 	return nil
 }
 
-// Next returns the next connection of a listener. accept is the method of the listener. If an attempt fails, Next waits
-// and tries again, because other users of the machine can exhaust file descriptors. Its only error is net.ErrClosed.
+// Next returns the next connection of a listener. The parameter accept is the listener's method Accept. If an attempt
+// fails, Next waits and tries again, because the lack of a resource, such as file descriptors, may be temporary. Its
+// only error is net.ErrClosed.
 func Next[C net.Conn](accept func() (C, error), newest *Fault) (C, error) {
 	for {
 		conn, err := accept()

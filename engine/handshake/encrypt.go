@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// exporterLabel is the label of the key that binds a handshake to its TLS session (RFC 9266).
+// exporterLabel is the label with which TLS exports the key that binds a handshake to its TLS session (RFC 9266).
 const exporterLabel = "EXPORTER-Channel-Binding"
 
 const (
@@ -41,10 +41,11 @@ func (e *CertificateError) Error() string {
 	return fmt.Sprintf("the certificate of the other side is not valid: %v", e.Err)
 }
 
-// Unwrap returns the error of TLS.
+// Unwrap returns the error of package crypto/tls.
 func (e *CertificateError) Unwrap() error { return e.Err }
 
-// Certificates are the certificate of this side, and the authority that must have signed that of the other side.
+// Certificates contains the certificate of this side, and the authority that must have signed the certificate of the
+// other side.
 type Certificates struct {
 	own  tls.Certificate
 	pool *x509.CertPool
@@ -67,8 +68,8 @@ func NewCertificates(authority, certificate, key []byte) (*Certificates, error) 
 // Own returns the certificate of this side.
 func (c *Certificates) Own() *x509.Certificate { return c.own.Leaf }
 
-// Verify checks the certificate of this side against the authority. It detects an expired certificate, or one of
-// another authority, before a connection is made.
+// Verify checks the certificate of this side against the authority. It detects an expired certificate, or a certificate
+// from another authority, before a connection is made.
 func (c *Certificates) Verify() error {
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		between := x509.NewCertPool()
@@ -85,10 +86,11 @@ func (c *Certificates) Verify() error {
 	return nil
 }
 
-// ValidAt fails if a certificate is not valid at a time of the clock of this machine. The error is the predicate of a
-// sentence about the certificate, and has both dates.
+// ValidAt returns an error if a certificate is not valid at the time now, which must come from the clock of this
+// machine. The text of the error continues a sentence that begins with the certificate, for example "has expired: …".
+// It contains the dates of the certificate and the time.
 func ValidAt(c *x509.Certificate, now time.Time) error {
-	const layout = "2006-01-02 15:04 MST" // clocks may be wrong by minutes
+	const layout = "2006-01-02 15:04 MST" // with minutes, because a clock may be wrong by minutes
 	text := func(t time.Time) string { return t.UTC().Format(layout) }
 	switch {
 	case now.Before(c.NotBefore):
@@ -104,9 +106,9 @@ func ValidAt(c *x509.Certificate, now time.Time) error {
 // TLS configures Encrypt.
 type TLS struct {
 	Client       bool          // this side is the caller
-	Certificates *Certificates // nil: the secret alone identifies the two sides
-	// Server is the host name or address that the certificate of the other side must contain. It is used only if Client
-	// and Certificates are set.
+	Certificates *Certificates // nil: only the secret authenticates the two sides
+	// Server is the host name or address that the certificate of the other side must contain. It has an effect only if
+	// Client and Certificates are set.
 	Server string
 }
 
@@ -122,7 +124,7 @@ var fresh = sync.OnceValues(func() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 })
 
-// config returns the settings of crypto/tls.
+// config returns the configuration for crypto/tls.
 func (o TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
 	if o.Certificates != nil {
@@ -140,8 +142,8 @@ func (o TLS) config() (*tls.Config, error) {
 	return c, err
 }
 
-// Encrypt starts TLS 1.3 on conn and returns the encrypted connection. After Encrypt, keys of the session also depend
-// on the TLS session. After an error, the caller must close conn.
+// Encrypt starts TLS 1.3 on conn and returns the encrypted connection. After Encrypt, the results of [Session.Key] also
+// depend on the TLS session. After an error, the caller must close conn.
 func (s *Session) Encrypt(conn net.Conn, o TLS) (*tls.Conn, error) {
 	config, err := o.config()
 	if err != nil {
@@ -187,7 +189,8 @@ func (s *Session) bindListener(conn net.Conn) error {
 	return err
 }
 
-// intercepted converts ErrSecret to ErrIntercepted, because both sides had the same secret before TLS.
+// intercepted converts ErrSecret to ErrIntercepted, because both sides have proved before TLS that they have the same
+// secret.
 func intercepted(err error) error {
 	if errors.Is(err, ErrSecret) {
 		return ErrIntercepted
@@ -196,8 +199,8 @@ func intercepted(err error) error {
 }
 
 // explained returns a CertificateError if err concerns a certificate. In TLS 1.3, a client learns only at its first
-// read that the server has refused its certificate. Any other TLS error means that bytes were changed or the connection
-// was cut.
+// read that the server has refused its certificate. Any other TLS alert means that bytes were changed between both
+// sides.
 func explained(err error) error {
 	var invalid *tls.CertificateVerificationError
 	switch {
@@ -216,10 +219,10 @@ func explained(err error) error {
 	return fmt.Errorf("TLS did not start, because a program or a fault changed bytes between both sides: %w", err)
 }
 
-// noCertificate is the error text of crypto/tls if the client has sent no certificate.
+// noCertificate is the text of the crypto/tls error for a client that has sent no certificate.
 const noCertificate = "tls: client didn't provide a certificate"
 
-// certificateAlerts returns the texts of TLS alerts about certificates (RFC 8446, section 6.2). They are necessary
+// certificateAlerts returns the texts of TLS alerts about certificates (RFC 8446, section 6.2). The texts are necessary
 // because crypto/tls does not export the numbers of received alerts.
 var certificateAlerts = sync.OnceValue(func() (texts []string) {
 	for _, number := range []tls.AlertError{

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// NonceBytes is the length of the random number in a greeting.
+	// NonceBytes is the length of the random number in a greeting, the first message of each side.
 	NonceBytes = 32
 	nameBytes  = 8
 
-	// GreetingBytes is the length of the first message of each side.
+	// GreetingBytes is the length of a greeting.
 	GreetingBytes = nameBytes + NonceBytes
 )
 
-// Verdicts of the listener about the proof of the caller.
+// Verdicts that the listener sends about the caller's proof.
 const (
 	verdictWelcome byte = iota
 	verdictSecret
 )
 
-// Purposes of an HMAC.
+// Purposes of the HMACs with which both sides prove the secret.
 const (
 	purposeCaller   = "caller"
 	purposeListener = "listener"
@@ -34,9 +34,9 @@ const (
 // ErrSecret means that the two sides have different secrets.
 var ErrSecret = errors.New("the other side has another secret, or none")
 
-// StrangerError reports a program that does not use the protocol, or another version.
+// StrangerError reports that the other side does not use the protocol, or uses another version of it.
 type StrangerError struct {
-	Got  []byte // the first bytes that it sent
+	Got  []byte // the first bytes that the other side sent
 	Want [nameBytes]byte
 }
 
@@ -49,7 +49,8 @@ func (e *StrangerError) Error() string {
 	return fmt.Sprintf("the other side does not use protocol %s (got %q)", e.Want[:last], e.Got)
 }
 
-// Version returns the version of the protocol that the other side uses. ok is false if it uses another protocol.
+// Version returns the version of the protocol that the other side uses. The result ok is false if it uses another
+// protocol.
 func (e *StrangerError) Version() (version byte, ok bool) {
 	const last = nameBytes - 1
 	if len(e.Got) != nameBytes || !bytes.Equal(e.Got[:last], e.Want[:last]) {
@@ -60,35 +61,35 @@ func (e *StrangerError) Version() (version byte, ok bool) {
 
 // Protocol contains the settings that both sides must have in common.
 type Protocol struct {
-	Name   [nameBytes]byte // starts each connection; the last byte is the version
+	Name   [nameBytes]byte // first bytes of each connection; the last byte is the version
 	Secret []byte          // empty: every caller is accepted
 	Claim  int             // length of the caller's claim, in bytes
 }
 
-// Session is a completed handshake.
+// Session is the result of a completed handshake.
 type Session struct {
 	secret     []byte
-	transcript []byte // name of the protocol, random numbers of both sides, and the claim
+	transcript []byte // name of the protocol, random numbers of both sides, and claim
 	binding    []byte // key of the TLS session; nil: the connection is not encrypted
 }
 
-// Key returns a key of this session for a purpose, 32 bytes. Both sides get the same key.
+// Key returns the key of this session for a purpose (32 bytes). Both sides get the same key.
 func (s *Session) Key(purpose string) []byte {
 	mac := hmac.New(sha256.New, s.secret)
 	mac.Write([]byte(purpose))
-	mac.Write([]byte{0}) // separates the purpose from the transcript: no purpose is the beginning of another one
+	mac.Write([]byte{0}) // end of the purpose, so that no purpose can continue with bytes of the transcript
 	mac.Write(s.transcript)
 	mac.Write(s.binding)
 	return mac.Sum(nil)
 }
 
-// begin returns the session for two random numbers and a claim.
+// begin returns the session for the random numbers of both sides and a claim.
 func (p Protocol) begin(caller, listener, claim []byte) *Session {
 	return &Session{secret: p.Secret, transcript: bytes.Join([][]byte{p.Name[:], caller, listener, claim}, nil)}
 }
 
-// Call performs the handshake on the side that connects. claim is the statement of this side about itself, such as its
-// rank. The proof covers the claim.
+// Call performs the handshake on the side that connects. The claim is a statement of this side about itself, such as
+// its rank. The proof covers the claim.
 func (p Protocol) Call(conn io.ReadWriter, claim []byte) (*Session, error) {
 	if len(claim) != p.Claim {
 		return nil, fmt.Errorf("handshake: got a claim of %d bytes, want %d", len(claim), p.Claim)
@@ -120,7 +121,7 @@ func (s *Session) await(conn io.Reader, purpose string) error {
 	return s.verify(conn, purpose)
 }
 
-// verify reads the proof of the other side.
+// verify reads and checks the proof of the other side.
 func (s *Session) verify(conn io.Reader, purpose string) error {
 	var proof [sha256.Size]byte
 	if _, err := io.ReadFull(conn, proof[:]); err != nil {
@@ -132,9 +133,9 @@ func (s *Session) verify(conn io.Reader, purpose string) error {
 	return nil
 }
 
-// Answer performs the handshake on the side that listens. It calls accept with the claim of a caller that has proved
-// the secret. If accept returns an error, Answer returns this error and sends nothing more. If the caller uses another
-// version, Answer sends the name of its own version.
+// Answer performs the handshake on the side that listens. When the caller has proved the secret, Answer calls accept
+// with the caller's claim. If accept returns an error, Answer returns this error and sends nothing more. If the caller
+// uses another version of the protocol, Answer sends p.Name.
 func (p Protocol) Answer(conn io.ReadWriter, accept func(claim []byte) error) (*Session, error) {
 	caller, err := p.ReadGreeting(conn)
 	if err != nil {
@@ -142,7 +143,8 @@ func (p Protocol) Answer(conn io.ReadWriter, accept func(claim []byte) error) (*
 		if errors.As(err, &stranger) {
 			if _, ok := stranger.Version(); ok {
 				_, _ = conn.Write(p.Name[:]) // best effort: the connection is refused anyway
-				// Unread bytes would reset the connection, and the caller might not receive the name.
+				// Read the rest: unread bytes would reset the connection at its end, and the caller might not receive
+				// the name.
 				_, _ = io.CopyN(io.Discard, conn, NonceBytes)
 			}
 		}
@@ -182,7 +184,8 @@ func (p Protocol) greet(conn io.Writer) (nonce []byte, err error) {
 // ReadGreeting reads the first message of the other side and returns its random number.
 func (p Protocol) ReadGreeting(conn io.Reader) (nonce []byte, err error) {
 	greeting := make([]byte, GreetingBytes)
-	// An unknown program may send less than a greeting and then wait. The name is enough to detect it.
+	// Read the name first, which is sufficient to detect another program. Such a program may send less than a greeting
+	// and then wait.
 	if _, err := io.ReadFull(conn, greeting[:nameBytes]); err != nil {
 		return nil, err
 	}

@@ -30,13 +30,14 @@ func Map(f *os.File, bytes int) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, bytes, unix.PROT_READ, unix.MAP_SHARED)
 }
 
-// Unmap ends a map.
+// Unmap removes a map that Map has created.
 func Unmap(mapped []byte) error { return unix.Munmap(mapped) }
 
 // SyncDir makes the creation, renaming and removal of entries of an open folder durable.
 func SyncDir(dir *os.File) error { return dir.Sync() }
 
-// FileID returns numbers that identify a file on this machine. ok is false if the system does not report them.
+// FileID returns numbers that identify a file on this machine. The result ok is false if the system does not report
+// them.
 func FileID(info os.FileInfo) (device, inode uint64, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -54,13 +55,15 @@ func Links(info os.FileInfo) uint64 {
 	return uint64(stat.Nlink) //nolint:unconvert // a uint16 on macOS
 }
 
-// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
+// OwnedByRoot reports whether the superuser owns a file. The result ok is false if the system does not report the
+// owner.
 func OwnedByRoot(info os.FileInfo) (owned, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Uid == 0, ok
 }
 
-// KeepOwner gives an open file the owner and the group of another one. It does nothing if they are equal.
+// KeepOwner gives an open file the owner and the group of another file. It does nothing if both files already have the
+// same owner and group.
 func KeepOwner(f *os.File, other os.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockedByte is the upper half of the position of the byte that TryLock locks. On Windows, other processes cannot read
-// locked bytes. No file is long enough to contain this byte, so all contents remain readable.
+// lockedByte is the upper half of the 64-bit position of the byte that TryLock locks. On Windows, other processes
+// cannot read locked bytes. No file is long enough to contain this position, so the contents of the file remain
+// readable.
 const lockedByte = 1 << 30
 
 // TryLock locks a file exclusively. It does not wait: if another open file has the lock, it returns ErrLocked. The
@@ -39,24 +40,25 @@ func Map(f *os.File, bytes int) ([]byte, error) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), bytes), nil
 }
 
-// Unmap ends a map.
+// Unmap removes a map that Map has created.
 func Unmap(mapped []byte) error {
 	return os.NewSyscallError("UnmapViewOfFile",
 		windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(mapped)))))
 }
 
 // SyncDir returns nil, because Windows cannot flush a folder. NTFS writes renames to its journal in order. After a
-// power failure, a file therefore has either its old or its complete new contents, but the newest rename may be lost.
+// power failure, a renamed file therefore has either its old or its complete new contents, but the newest rename may be
+// lost.
 func SyncDir(*os.File) error { return nil }
 
-// FileID returns ok = false: os.FileInfo does not have these numbers on Windows.
+// FileID returns ok = false, because os.FileInfo does not contain these numbers on Windows.
 func FileID(os.FileInfo) (device, inode uint64, ok bool) { return 0, 0, false }
 
-// Links returns 0: os.FileInfo does not have this number on Windows.
+// Links returns 0, because os.FileInfo does not contain this number on Windows.
 func Links(os.FileInfo) uint64 { return 0 }
 
-// OwnedByRoot reports whether the superuser owns a file. ok is false if the system does not report the owner.
+// OwnedByRoot returns ok = false, because os.FileInfo does not contain the owner on Windows.
 func OwnedByRoot(os.FileInfo) (owned, ok bool) { return false, false }
 
-// KeepOwner does nothing: a file inherits its rights from its folder.
+// KeepOwner does nothing, because a file on Windows inherits its rights from its folder.
 func KeepOwner(*os.File, os.FileInfo) error { return nil }

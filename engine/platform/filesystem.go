@@ -1,12 +1,12 @@
 package platform
 
-// FileSystem describes a file system. The zero value is a file system about which nothing is known.
+// FileSystem describes a file system. The zero value describes a file system with unknown properties.
 type FileSystem struct {
 	Name string
-	// FolderTimes means that each new, removed or renamed entry of a folder changes the times of the folder. Many file
-	// systems on object stores, and read-only images, report constant times.
+	// FolderTimes means that the times of a folder change with each new, removed or renamed entry. Many file systems on
+	// object stores, and read-only images, report constant times.
 	FolderTimes bool
-	// Local means that only this machine changes the files. On other file systems, another machine may remove a mapped
-	// file, and an access to the map then ends the process with SIGBUS.
+	// Local means that only this machine can change the files. On other file systems, another machine may remove a
+	// mapped file. An access to the map then ends the process with SIGBUS.
 	Local bool
 }

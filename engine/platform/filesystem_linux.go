@@ -11,10 +11,10 @@ const (
 	lustreMagic = 0x0BD00BD0
 )
 
-// fileSystems are the file systems with known properties, by the type that statfs returns. The properties of all others
-// are unknown, for example FUSE, SquashFS, CIFS and 9P.
+// fileSystems lists the file systems with known properties, by the type that statfs returns. All other file systems
+// have unknown properties, for example FUSE, SquashFS, CIFS and 9P.
 var fileSystems = map[uint32]FileSystem{
-	unix.EXT4_SUPER_MAGIC:      {Name: "ext", FolderTimes: true, Local: true}, // ext2 and ext3 have the same number
+	unix.EXT4_SUPER_MAGIC:      {Name: "ext", FolderTimes: true, Local: true}, // ext2 and ext3 have the same type
 	unix.XFS_SUPER_MAGIC:       {Name: "xfs", FolderTimes: true, Local: true},
 	unix.BTRFS_SUPER_MAGIC:     {Name: "btrfs", FolderTimes: true, Local: true},
 	zfsMagic:                   {Name: "zfs", FolderTimes: true, Local: true},
@@ -24,7 +24,7 @@ var fileSystems = map[uint32]FileSystem{
 	lustreMagic:                {Name: "lustre", FolderTimes: true},
 }
 
-// FileSystemOf returns the file system of an open file or folder; the zero value if it is unknown.
+// FileSystemOf returns the file system of an open file or folder, or the zero value if it is unknown.
 func FileSystemOf(f *os.File) FileSystem {
 	var s unix.Statfs_t
 	raw, err := f.SyscallConn()

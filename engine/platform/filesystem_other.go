@@ -4,5 +4,5 @@ package platform
 
 import "os"
 
-// FileSystemOf returns the zero value: file systems are recognised on Linux only.
+// FileSystemOf returns the zero value, because only Linux is supported.
 func FileSystemOf(*os.File) FileSystem { return FileSystem{} }

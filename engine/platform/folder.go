@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// SyncFolder is SyncDir for the folder at path, so that new names in it survive a power failure.
+// SyncFolder calls SyncDir for the folder at path, so that new names in the folder survive a power failure.
 func SyncFolder(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// Describe returns errors.ErrUnsupported. Package profiler/system describes a machine with Linux.
+// Describe returns errors.ErrUnsupported. On Linux, package profiler/system describes the machine.
 func Describe() (Machine, error) {
 	return Machine{}, fmt.Errorf("describe a machine with %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -31,12 +31,12 @@ func modelOfCPU() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open %s: %w", path, err)
 	}
-	defer key.Close() //nolint:errcheck // read only
+	defer key.Close() //nolint:errcheck // the key was only read
 	model, _, err := key.GetStringValue("ProcessorNameString")
 	return model, err
 }
 
-// memoryStatus is MEMORYSTATUSEX.
+// memoryStatus is the structure MEMORYSTATUSEX of the Windows API.
 type memoryStatus struct {
 	length, load                         uint32
 	total, available                     uint64

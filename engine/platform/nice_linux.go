@@ -1,4 +1,4 @@
 package platform
 
-// niceOf returns the nice value in a result of getpriority: the kernel returns 20 minus the value.
+// niceOf converts a result of getpriority to a nice value. The kernel returns 20 minus the nice value.
 func niceOf(priority int) int { return 20 - priority }

@@ -2,5 +2,5 @@
 
 package platform
 
-// niceOf returns the nice value in a result of getpriority.
+// niceOf converts a result of getpriority to a nice value. On these systems, the result is the nice value.
 func niceOf(priority int) int { return priority }

@@ -7,16 +7,17 @@ import (
 	"syscall"
 )
 
-// prSetPdeathsig is PR_SET_PDEATHSIG of prctl(2).
+// prSetPdeathsig is the constant PR_SET_PDEATHSIG of prctl(2).
 const prSetPdeathsig = 1
 
-// NotifyParentDeath sends a signal to c when the thread that started this process ends. Usually, the parent process
-// ends at the same time; the caller must check os.Getppid. On systems other than Linux, it sends nothing.
+// NotifyParentDeath arranges that c receives a signal when the thread that started this process ends. The parent
+// process usually ends at the same time, but the caller must check this with os.Getppid. On systems other than Linux, c
+// receives nothing.
 func NotifyParentDeath(c chan<- os.Signal) {
 	signal.Notify(c, syscall.SIGUSR2)
-	go func() { // the request belongs to this thread, so the thread must exist as long as the process
+	go func() { // the request ends with this thread, so the thread must live as long as the process
 		runtime.LockOSThread()
-		// without it, the caller polls
+		// without the request, the caller must poll
 		_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGUSR2), 0)
 		select {}
 	}()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// SaveSignals is empty, because programs on Windows cannot send a signal that asks a run to save.
+// SaveSignals is empty, because no signal on Windows can ask a run to save a checkpoint.
 var SaveSignals []os.Signal
 
 // SignalName returns the name of a signal that Go delivers on Windows, or "".
@@ -29,7 +29,7 @@ func SignalName(s syscall.Signal) string {
 	return ""
 }
 
-// OwnGroup puts the process of a command into its own process group. Ctrl-C then does not reach it.
+// OwnGroup makes a command run in its own process group, so that Ctrl-C does not reach it.
 func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }
@@ -40,7 +40,7 @@ func KillGroup(int) error {
 	return fmt.Errorf("kill a process and its children on Windows: %w", errors.ErrUnsupported)
 }
 
-// Yield returns errors.ErrUnsupported: Windows has no nice values.
+// Yield returns errors.ErrUnsupported, because Windows has no nice values.
 func Yield(int, int) error {
 	return fmt.Errorf("lower the priority of a process on Windows: %w", errors.ErrUnsupported)
 }
@@ -54,13 +54,13 @@ func ProcessTime() (time.Duration, error) {
 	return spent(kernel) + spent(user), nil
 }
 
-// spent converts a duration in units of 100 ns.
+// spent converts a duration in units of 100 ns to a time.Duration.
 func spent(t windows.Filetime) time.Duration {
 	return time.Duration(int64(t.HighDateTime)<<32|int64(t.LowDateTime)) * 100
 }
 
-// FileLimit returns ok = false: Windows has no such limit.
+// FileLimit returns ok = false, because Windows has no such limit.
 func FileLimit() (files uint64, ok bool) { return 0, false }
 
-// AddressLimit returns ok = false: Windows has no such limit.
+// AddressLimit returns ok = false, because Windows has no such limit.
 func AddressLimit() (bytes uint64, ok bool) { return 0, false }

@@ -1,8 +1,8 @@
-// Package ports listens on a free TCP port of a range.
+// Package ports opens a listener on a free TCP port in a range of ports.
 //
 //	listener, err := ports.Range{First: 29600, Last: 29663}.Listen(ctx, net.ListenConfig{}, "10.0.0.1")
 //
-// With the zero Range, the system chooses the port.
+// With the zero Range, the operating system chooses the port.
 package ports
 
 import (
@@ -21,7 +21,7 @@ type Range struct{ First, Last int }
 type FullError struct {
 	Range Range
 	Host  string
-	Err   error // of the last port
+	Err   error // error of the last port
 }
 
 func (e *FullError) Error() string {

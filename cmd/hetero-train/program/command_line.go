@@ -25,14 +25,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// programName is the name of this program. A program with additional components has the name of its executable file.
+// programName is the name of this program. A program with additional components uses the name of its executable file
+// instead.
 const programName = "hetero-train"
 
 // Main executes the command line of this process and exits with its exit code. Configurations, flags, help, completion
-// and errors contain the built-in models, data sets and policies and the components in added.
+// and errors know two kinds of components: the built-in models, data sets and policies, and the components in added.
 func Main(added ...Part) {
-	// A crash must end with SIGABRT, because the runtime's own exit code for a crash is 2, which means a usage error
-	// here.
+	// A crash must end with SIGABRT. The runtime would end with exit code 2, which means a usage error in this program.
 	debug.SetTraceback("crash")
 	name := programName
 	if len(added) > 0 {
@@ -54,15 +54,16 @@ func runWith(ctx context.Context, added []Part, args []string, env session.Envir
 	return runLine(ctx, args, env)
 }
 
-// runLine executes one command line and returns the exit code. args does not contain the name of the program.
+// runLine executes one command line and returns the exit code. The parameter args does not contain the name of the
+// program.
 func runLine(ctx context.Context, args []string, env session.Environment) (code int) {
 	env.Stdout, env.Stderr = logs.NewStream(env.Stdout), logs.NewStream(env.Stderr)
 	if env.Catalog.Models == nil {
 		env.Catalog = parts.BuiltinCatalog
 	}
-	a := &cli.App{Env: env, Hide: logs.SecretsIn(env.Environ), Args: args} // a command may add secrets
+	a := &cli.App{Env: env, Hide: logs.SecretsIn(env.Environ), Args: args} // a command may add secrets to Hide
 	defer func() {
-		// the runtime's own exit code for a panic is 2, but 2 means a usage error here
+		// the runtime would end with exit code 2, which means a usage error in this program
 		if reason := recover(); reason != nil {
 			code = exit.Unexpected
 			text := a.Hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
@@ -97,7 +98,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 }
 
 // printed returns an error if a command could not write its results to standard output. A closed pipe (head, less) is
-// not an error. A failed output of training is not an error either, because the results of training are in files.
+// not an error. Failed output of training is not an error either, because the results of training are in files.
 func printed(a *cli.App, err error) error {
 	fault := logs.FaultOf(a.Env.Stdout)
 	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil &&
@@ -107,8 +108,8 @@ func printed(a *cli.App, err error) error {
 	return exit.With(exit.IO, fmt.Errorf("write the results to standard output: %w", fault))
 }
 
-// wantsJSON reports whether a command line selects messages in JSON. It parses the arguments itself, because they may
-// be invalid.
+// wantsJSON reports whether a command line selects messages in JSON. It does not use the parsed flags, because the
+// arguments may be invalid.
 func wantsJSON(args []string) bool {
 	const flag = "--log-format"
 	format := ""
@@ -134,7 +135,8 @@ func withoutPrefix(text string) string {
 	return strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "hetero-train: "), "error: "))
 }
 
-// report returns the error message of a failed command: one line per fault of a configuration, otherwise one line.
+// report returns the error message of a failed command. It has one line for each fault of a configuration; other errors
+// have one line.
 func report(err error) string {
 	var faults *config.Error
 	if errors.As(err, new(exit.Shown)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// shells lists the supported shells, and how to install the completion script of each.
+// shells lists the supported shells, with the commands that install their completion scripts.
 var shells = []struct {
 	name, example string
 	script        func(*cobra.Command, io.Writer) error
@@ -37,8 +37,8 @@ const completionLong = `Print a completion script for a shell.
 The shell then completes commands and flags, and these values: configuration files, models, data sets, policies, devices, keys and
 values of --set, runs and checkpoints.`
 
-// newCompletion returns command completion. Unlike the command of package cobra, it refuses unknown shells and has
-// examples.
+// newCompletion returns the command "completion". Unlike the command of package cobra, it refuses unknown shells and
+// has examples.
 func newCompletion() *cobra.Command {
 	parent := &cobra.Command{Use: "completion", Short: "Print a completion script for a shell", Long: completionLong,
 		Args: cli.NoArguments,
@@ -51,7 +51,8 @@ func newCompletion() *cobra.Command {
 	return parent
 }
 
-// bashBehindEquals is a bash script that completes KEY=VALUE. Bash replaces only the text after the last = of a word.
+// bashBehindEquals is a part of the bash script that completes KEY=VALUE. It is necessary because bash replaces only
+// the text after the last = of a word.
 const bashBehindEquals = `
 __hetero_train_behind_equals()
 {
@@ -188,7 +189,8 @@ func completeResume(catalog config.Catalog) cobra.CompletionFunc {
 		found, directive := cli.CompleteCheckpoint(catalog, cmd, typed)
 		for _, word := range []string{"none", "auto"} {
 			if strings.HasPrefix(word, typed) {
-				// If no word matches, the shell also completes folders.
+				// With the directive FilterDirs, the shell would ignore the words. With Default, it completes paths if
+				// no word matches.
 				found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault
 			}
 		}

@@ -18,7 +18,7 @@ func newConfig(a *cli.App) *cobra.Command {
 		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	// Each of the three commands checks the file of -c. Only config show prints the file.
+	// Each of these commands checks the file of flag -c. Only config show prints its settings.
 	add := func(use, short, example string, text func(cfg *config.Config) []byte) {
 		parent.AddCommand(cli.WithConfig(&cobra.Command{
 			Use:     use,

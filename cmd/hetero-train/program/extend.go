@@ -4,9 +4,9 @@ import "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 
 // Types of the components that other programs pass to [Main].
 type (
-	// Part is a component that a configuration selects by name: a [Model], a [DataSet], a [LanguageModel],
-	// a [TokenData] or a [Policy]. Built-in components and the components that a caller passes to [Main] have the same
-	// abilities.
+	// Part is a component that a configuration selects by name: a [Model], a [DataSet], a [LanguageModel], a
+	// [TokenData] or a [Policy]. Built-in components have no abilities that the components that a caller passes to
+	// [Main] lack.
 	Part = parts.Part
 
 	// Model is a network that configurations select with model.name.
@@ -20,7 +20,8 @@ type (
 	DataSet = parts.DataSet
 
 	// DataSetOptions are the keys of table [data] that only one data set has. The program sets the keys and then calls
-	// Open on each rank. Open reports an error in the data as a *data.Fault; the program then ends with exit code 3.
+	// Open on each rank. Open must report an error in the data as a *data.Fault; the program then ends with exit code
+	// 3.
 	DataSetOptions = parts.DataSetOptions
 
 	// LanguageModel is a network that reads tokens. Configurations select it with model.name.
@@ -30,11 +31,11 @@ type (
 	// then calls BuildLanguage.
 	LanguageOptions = parts.LanguageOptions
 
-	// TokenData is a data set of text that configurations select with data.dataset.
+	// TokenData is a text data set that configurations select with data.dataset.
 	TokenData = parts.TokenData
 
-	// TokenDataOptions are the keys of table [data] that only one data set of text has. The program sets the keys and
-	// then calls OpenTokens on each rank. OpenTokens reports an error in the data as a *data.Fault.
+	// TokenDataOptions are the keys of table [data] that only one text data set has. The program sets the keys and then
+	// calls OpenTokens on each rank. OpenTokens must report an error in the data as a *data.Fault.
 	TokenDataOptions = parts.TokenDataOptions
 
 	// TokenSplits are the samples that OpenTokens returns. Their fields are the inputs of language.Predict.
@@ -44,9 +45,9 @@ type (
 	Policy = parts.Policy
 
 	// PolicyOptions are the keys of table [balance] that only one policy has. The program sets the keys and then calls
-	// New on each rank. The balancer.Options are valid.
+	// New on each rank. The program checks the balancer.Options before the call.
 	PolicyOptions = parts.PolicyOptions
 
-	// NoKeys is embedded in the options of a component without additional keys.
+	// NoKeys is the empty set of options. A component without keys of its own embeds it in its options.
 	NoKeys = parts.NoKeys
 )

@@ -63,7 +63,7 @@ const rootExample = `  hetero-train -c configs/resnet50.toml                    
   hetero-train config docs                                     print the documentation of every key
   hetero-train devices                                         list the devices to train on`
 
-// limits describes what this program cannot do on this machine; "" if it has no limits.
+// limits describes the features that are not available on this machine. It returns "" if all features are available.
 func limits() string {
 	why := nativelib.Loadable()
 	if why == nil {
@@ -80,7 +80,7 @@ func limits() string {
 }
 
 func newRoot(a *cli.App) *cobra.Command {
-	asked := false // --version, which has precedence over all else but --help
+	asked := false // flag --version, which has precedence over everything except --help
 	root := &cobra.Command{
 		Use:           cmp.Or(a.Env.Name, programName),
 		Short:         "Train deep-learning models on unequal devices",
@@ -120,8 +120,8 @@ func newRoot(a *cli.App) *cobra.Command {
 		cli.HideRefused(cmd)
 		help(cmd, args)
 	})
-	// Cobra's flag would need a template to print the text alone. With the package of templates, the linker keeps every
-	// method of every type, a fifth of the program.
+	// Cobra's own flag would need a template to print only the text. With the template package, the linker keeps every
+	// method of every type, which enlarges the program by a fifth.
 	root.Flags().BoolVarP(&asked, "version", "v", false, "version for "+root.Name())
 	_ = root.Flags().SetAnnotation("version", cobra.FlagSetByCobraAnnotation, []string{"true"})
 	flags := root.PersistentFlags()
@@ -169,7 +169,7 @@ func prepare(a *cli.App, cmd *cobra.Command) error {
 	return nil
 }
 
-// families returns the commands below the root. To add a command, add a package and a line here.
+// families returns the subcommands of the root command. To add a command, add a package and a line here.
 func families(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		cli.WithConfig(train.New(a)),
