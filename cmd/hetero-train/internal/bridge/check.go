@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// mostRanks is larger than any process group of PyTorch.
+// mostRanks is the maximum number of ranks in a message, more than PyTorch has in a process group.
 const mostRanks = 1 << 16
 
 // mostSeconds is the longest time that a message may contain. Longer times would overflow a time.Duration.

@@ -10,34 +10,34 @@ import (
 	"io"
 )
 
-// ErrEnded is the cause of the end of a run whose program has ended without an [End].
+// ErrEnded is the error of a run whose program has ended without sending an [End].
 var ErrEnded = errors.New("the PyTorch script has ended without balancer.close(): it was killed, or has exited")
 
 // Welcome answers a [Hello].
 type Welcome struct {
 	Type     string `json:"type"` // welcome
 	Protocol int    `json:"protocol"`
-	Program  string `json:"program"` // version of the program
+	Program  string `json:"program"` // version of hetero-train
 }
 
-// Gather requests that the program exchanges a value of each rank. The reply is a [Gathered].
+// Gather asks the program to exchange one value of each rank. The reply is a [Gathered].
 type Gather struct {
 	Type  string          `json:"type"` // gather
 	What  string          `json:"what"`
 	Value json.RawMessage `json:"value"`
 }
 
-// Started answers a [Start]. From now on, the bridge accepts steps.
+// Started answers a [Start]. After this message, the bridge accepts steps.
 type Started struct {
 	Type     string `json:"type"`     // started
-	Shares   []int  `json:"shares"`   // samples of a micro-batch, by rank
+	Shares   []int  `json:"shares"`   // shares of a micro-batch, by rank
 	Interval int    `json:"interval"` // steps between two decisions
 	Opening  int    `json:"opening"`  // steps before the first decision; 0: the shares never change
-	// absolute path of the folder of the run; "" on all ranks except rank 0
+	// absolute path of the run's folder; "" on all ranks except rank 0
 	Folder    string   `json:"folder"`
 	Cached    bool     `json:"cached"`            // the cache contains a step-time curve of this rank
 	Telemetry []Number `json:"telemetry"`         // of this rank
-	Notes     []string `json:"notes,omitempty"`   // conditions that a reader of the figures must know
+	Notes     []string `json:"notes,omitempty"`   // sentences that a reader needs to interpret the numbers
 	Policy    string   `json:"policy"`            // in use
 	Metrics   string   `json:"metrics,omitempty"` // address of the metrics for Prometheus
 }
@@ -48,14 +48,14 @@ type Decided struct {
 	Step          int64    `json:"step"`
 	Shares        []int    `json:"shares"` // new shares of a micro-batch, by rank; null: no change
 	Reason        string   `json:"reason,omitempty"`
-	ShareOfOracle Number   `json:"share_of_oracle"` // fraction of the oracle at the latest decision; null: unknown
+	ShareOfOracle Number   `json:"share_of_oracle"` // best / actual step time at the latest decision; null: unknown
 	Telemetry     []Number `json:"telemetry"`       // of this rank
 }
 
 // Curve answers a [Lookup].
 type Curve struct {
 	Type   string  `json:"type"`   // curve
-	Points []Point `json:"points"` // in the cache; empty: none
+	Points []Point `json:"points"` // cached curve; empty: none
 }
 
 // Done answers [Evaluation] and [Saved].
@@ -90,7 +90,7 @@ type line struct {
 	err  error
 }
 
-// Open returns a connection that reads from in and writes to out. It reads ahead, so that a closed input is noticed.
+// Open returns a connection that reads from in and writes to out. It reads ahead, so that it detects a closed input.
 func Open(in io.Reader, out io.Writer) *Conn {
 	c := &Conn{out: out, lines: make(chan line)}
 	go func() {
@@ -126,7 +126,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Next returns the next message. It returns io.EOF when the other side has closed the stream.
+// Next returns the next message. It returns io.EOF if the other side has closed the stream.
 func (c *Conn) Next(ctx context.Context) (Message, error) {
 	select {
 	case l, open := <-c.lines:
@@ -152,7 +152,7 @@ func (c *Conn) Send(m any) error {
 	return err
 }
 
-// OrderError reports a valid message at the wrong time.
+// OrderError reports a valid message that the bridge did not expect at this time.
 type OrderError struct{ Got, Want Message }
 
 func (e *OrderError) Error() string {
@@ -183,7 +183,8 @@ func Expect[M Message](ctx context.Context, c *Conn) (M, error) {
 	return got, nil
 }
 
-// Exchange requests the values of all ranks from the other side. ranks is the number of values in a valid reply.
+// Exchange sends a value of this rank, and returns the values of all ranks from the other side. The parameter ranks is
+// the number of values in a valid reply.
 func (c *Conn) Exchange(ctx context.Context, what string, own []byte, ranks int) ([][]byte, error) {
 	if len(own) == 0 {
 		own = []byte("null")

@@ -13,7 +13,7 @@ import (
 // Version is the version of the protocol.
 const Version = 1
 
-// MostBytes is the largest size of a line: the reports of ten steps of about a thousand ranks need 4 MB.
+// MostBytes is the maximum length of a line. The reports of ten steps of about a thousand ranks need 4 MB.
 const MostBytes = 64 << 20
 
 // Message is a message that the bridge receives.
@@ -27,25 +27,25 @@ type Hello struct {
 	WorldSize      int               `json:"world_size"`
 	LocalRank      int               `json:"local_rank"`
 	LocalWorldSize int               `json:"local_world_size"`
-	Settings       map[string]string `json:"settings"` // values in TOML by keys with dots
+	Settings       map[string]string `json:"settings"` // values of settings in TOML, by dotted key
 }
 
 // Start is the message that a rank sends before its first step. It describes the model, the data set and the device of
 // the rank.
 type Start struct {
 	Model   Model   `json:"model"`
-	Inputs  string  `json:"inputs"` // shapes and types of a sample as the model gets it; "": unknown
+	Inputs  string  `json:"inputs"` // shapes and types of a sample at the input of the model; "": unknown
 	Dataset Dataset `json:"dataset"`
 	Device  Device  `json:"device"`
 
 	DType     string  `json:"dtype"` // float32, bfloat16 or float16
 	Torch     string  `json:"torch"` // version of PyTorch
 	Optimizer string  `json:"optimizer"`
-	Workers   int     `json:"workers"`   // processes that load the data of this rank
+	Workers   int     `json:"workers"`   // number of processes that load the data of this rank
 	MaxShare  int     `json:"max_share"` // largest share of a micro-batch that this rank can hold; 0: no limit
 	SyncNorm  bool    `json:"sync_norm"` // batch normalisation uses the samples of all ranks
-	Step      int64   `json:"step"`      // optimizer steps that the run has completed; 0: a new run
-	Trained   int64   `json:"samples"`   // samples of these steps on all ranks
+	Step      int64   `json:"step"`      // optimizer steps that the run has already completed; 0: a new run
+	Trained   int64   `json:"samples"`   // number of samples in these steps, on all ranks
 	Steps     int64   `json:"steps"`     // optimizer steps of the whole run; 0: unknown
 	Epoch     int64   `json:"epoch_steps"`
 	TFLOPS    float64 `json:"tflops"`                 // measured speed of matrix products, TFLOP/s; 0: not measured
@@ -60,7 +60,7 @@ type Lookup struct{ Start }
 // Model identifies the model.
 type Model struct {
 	Name       string `json:"name"`
-	Hash       string `json:"hash"` // of the names, shapes and types of the parameters
+	Hash       string `json:"hash"` // hash of the names, shapes and types of the parameters
 	Parameters int64  `json:"parameters"`
 }
 
@@ -73,16 +73,16 @@ type Dataset struct {
 // Device identifies the device of a rank.
 type Device struct {
 	Kind        string `json:"kind"` // cpu, cuda
-	Name        string `json:"name"` // the manufacturer's name
+	Name        string `json:"name"` // name that the manufacturer gave
 	Index       int    `json:"index"`
 	UUID        string `json:"uuid"`
 	BusID       string `json:"bus_id"`
-	Threads     int    `json:"threads"`      // of a CPU rank
+	Threads     int    `json:"threads"`      // number of threads; only for a CPU
 	MemoryBytes int64  `json:"memory_bytes"` // 0: unknown
 	FreeBytes   int64  `json:"free_bytes"`
 }
 
-// Point is the measured time of a step with a number of samples in a micro-batch.
+// Point is the measured time of a step with this number of samples in a micro-batch.
 type Point struct {
 	Samples int     `json:"samples"`
 	Seconds float64 `json:"seconds"`
@@ -97,33 +97,33 @@ type Gathered struct {
 type Steps struct {
 	First int64  `json:"first"` // number of the first step, from 1
 	Steps []Step `json:"steps"`
-	// latest telemetry of each rank, from [Decided] or [Started]; empty: unknown
+	// latest telemetry of each rank, which it got in [Started] or [Decided]; empty: unknown
 	Telemetry [][]Number `json:"telemetry"`
 }
 
-// Step contains the measurements of one optimizer step. Each list has one value per rank. Times are in s.
+// Step contains the measurements of one optimizer step. Each list has one value for each rank. Times are in s.
 type Step struct {
-	Epoch      int      `json:"epoch"`       // from 0
-	EpochStep  int      `json:"epoch_step"`  // steps of the epoch done, including this step
-	EpochSteps int      `json:"epoch_steps"` // steps of an epoch
-	Settling   bool     `json:"settling"`    // the times do not predict later steps
+	Epoch      int      `json:"epoch"`       // counted from 0
+	EpochStep  int      `json:"epoch_step"`  // number of steps of the epoch so far, including this step
+	EpochSteps int      `json:"epoch_steps"` // number of steps of an epoch
+	Settling   bool     `json:"settling"`    // the times of this step are not typical of later steps
 	Rate       Number   `json:"learning_rate"`
 	GradNorm   Number   `json:"grad_norm"`
 	Skipped    bool     `json:"skipped"` // the optimizer did not update the parameters
 	Scale      Number   `json:"loss_scale"`
 	Time       float64  `json:"time"`    // s since 1970, at the end of the step on rank 0
 	Seconds    []Number `json:"seconds"` // from the end of the previous step to the end of this step, without pauses
-	Samples    []int    `json:"samples"` // of all micro-batches
+	Samples    []int    `json:"samples"` // samples of all micro-batches
 	Count      []Number `json:"count"`   // weight of the loss: samples or valid tokens
 	Loss       []Number `json:"loss"`    // sum of the losses over Count
 	Data       []Number `json:"data"`
 	Forward    []Number `json:"forward"`
-	Backward   []Number `json:"backward"` // up to the last gradient
-	Exposed    []Number `json:"exposed"`  // wait for the sums of gradients after that
+	Backward   []Number `json:"backward"` // time until the last gradient
+	Exposed    []Number `json:"exposed"`  // wait for the sums of gradients after the last gradient
 	Hidden     []Number `json:"hidden"`   // communication during the backward pass
 	Optimizer  []Number `json:"optimizer"`
 	Other      []Number `json:"other"`
-	Bytes      []Number `json:"bytes"` // of summed gradients
+	Bytes      []Number `json:"bytes"` // bytes of the summed gradients
 	Buckets    []int    `json:"buckets"`
 }
 
@@ -141,10 +141,10 @@ type Saved struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// End is the last message. Error is the reason if the run has failed. Stopped reports that the user stopped the run.
-// Closed reports that the program has ended the run normally.
+// End is the last message. Error is the reason of a failed run. Stopped is true if the user stopped the run. Closed is
+// true if the program has ended the run normally.
 type End struct {
-	Step    *int64 `json:"step"` // optimizer steps that the program has done
+	Step    *int64 `json:"step"` // optimizer steps that the program has completed
 	Error   string `json:"error"`
 	Stopped bool   `json:"stopped"`
 	Closed  bool   `json:"closed"`
@@ -162,7 +162,7 @@ func (f *Fault) Error() string {
 	return "bridge: " + f.Reason + "; the package hetero_train and the program hetero-train must be of one release"
 }
 
-// kinds creates an empty message for each type.
+// kinds has a function for each type that creates an empty message.
 var kinds = map[string]func() Message{
 	"hello": func() Message { return new(Hello) }, "start": func() Message { return new(Start) },
 	"gathered": func() Message { return new(Gathered) }, "steps": func() Message { return new(Steps) },
@@ -187,7 +187,7 @@ func Parse(line []byte) (Message, error) {
 	}
 	m := create()
 	var err error
-	if head.Type == "hello" { // a different version explains unknown keys
+	if head.Type == "hello" { // unknown keys are no error here: the caller first compares the versions
 		err = json.Unmarshal(line, m)
 	} else {
 		err = strict(line, m)

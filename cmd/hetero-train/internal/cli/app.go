@@ -23,8 +23,8 @@ type App struct {
 	Hide logs.Secrets
 	Args []string // arguments of the command line
 
-	Trains  bool // true if the command trains: standard output then shows progress, not results
-	Started bool // true after the check of flags and arguments; an error before that is a usage error
+	Trains  bool // true if the command trains: its standard output is progress, not results
+	Started bool // true after the check of flags and arguments; an earlier error is a usage error
 
 	File       string                     // value of -c
 	Files      []string                   // values of all -c; several are an error
@@ -32,13 +32,13 @@ type App struct {
 	LogFormat  string                     // --log-format
 	Comparison *session.ComparisonOptions // flags of balance compare; nil for other commands
 	Allow      []string                   // --allow
-	// settings of --set and of flags that set keys, in the order of the command line
+	// settings from --set and from flags that set keys, in the order of the command line
 	Overrides []config.Override
 	Counted   *Numbering     // result of counting the ranks of all nodes; nil if they were not counted
 	Stops     chan os.Signal // signals that end the command while it counts the ranks
 }
 
-// Warn prints an error as a warning. It is for commands without a log.
+// Warn prints an error as a warning, for commands without a log.
 func (a *App) Warn(err error) {
 	a.WarnOf(err.Error())
 }
@@ -48,7 +48,7 @@ func (a *App) LogOptions(level string) logs.Options {
 	return logs.Options{Level: level, Format: a.LogFormat, Hide: a.Hide}
 }
 
-// Progress prints a progress message. It is for commands without a log.
+// Progress prints a progress message, for commands without a log.
 func (a *App) Progress(text string) {
 	if a.LogFormat == logs.FormatJSON {
 		slog.New(slog.NewJSONHandler(a.Env.Stderr, nil)).Info(text)
@@ -57,7 +57,7 @@ func (a *App) Progress(text string) {
 	fmt.Fprintln(a.Env.Stderr, text)
 }
 
-// WarnOf prints a warning, unless --log-level is error. It is for commands without a log.
+// WarnOf prints a warning, for commands without a log. It prints nothing if --log-level is error.
 func (a *App) WarnOf(text string) {
 	if a.LogLevel == "error" {
 		return
@@ -70,9 +70,9 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load calls Read. It warns of each key that the command line sets to several values, and of a learning rate in the
-// file that belongs to another optimizer. A rank that this program started does not warn, because the parent process
-// warns.
+// Load reads the configuration like Read, and prints two kinds of warnings. One names each key that the command line
+// sets to several values. The other names a learning rate in the file that belongs to another optimizer. A rank that
+// this program has started prints no warning, because its parent process does.
 func (a *App) Load() (*config.Config, error) {
 	cfg, err := a.Read()
 	if err == nil {
@@ -86,8 +86,8 @@ func (a *App) Load() (*config.Config, error) {
 	return cfg, err
 }
 
-// OtherRate returns a warning if the command line changes the optimizer, but not the learning rate of the file;
-// otherwise "".
+// OtherRate returns a warning if the command line changes the optimizer but not the learning rate in the file.
+// Otherwise it returns "".
 func (a *App) OtherRate(cfg *config.Config) string {
 	const name, rate = "optimizer.name", "optimizer.lr"
 	if a.File == "" || cfg.Origin(rate) == "" {
@@ -107,7 +107,7 @@ func (a *App) OtherRate(cfg *config.Config) string {
 	}
 	of, err := config.Load(a.File, a.Env.Catalog, others...)
 	if err != nil || of.Optimizer.Name == cfg.Optimizer.Name {
-		return "" // the command line corrects the file, or repeats its optimizer
+		return "" // the command line also sets the learning rate, or does not change the optimizer
 	}
 	return fmt.Sprintf("%s = %v (%s) was made for optimizer %s, but %s selects %s: set optimizer.lr, too",
 		rate, cfg.Optimizer.LR, cfg.Origin(rate), of.Optimizer.Name, cfg.Origin(name), cfg.Optimizer.Name)
@@ -123,7 +123,8 @@ func (a *App) WarnOfSuperseded(cfg *config.Config) {
 	}
 }
 
-// Read reads the file of -c, if there is one, and applies the overrides. Every error is a usage error.
+// Read reads the configuration file of flag -c, if there is one, and applies the overrides. Every error is a usage
+// error.
 func (a *App) Read() (*config.Config, error) {
 	cfg, err := config.Load(a.File, a.Env.Catalog, a.Overrides...)
 	return cfg, exit.With(exit.Usage, err)
@@ -135,7 +136,7 @@ type Numbering struct {
 	Err          error
 }
 
-// Quieter returns the log level of commands with short results. This level hides the messages of training.
+// Quieter returns the log level for commands with short results. This level hides the messages of training.
 func (a *App) Quieter() string {
 	if a.LogLevel == "info" {
 		return "warn"
@@ -143,7 +144,7 @@ func (a *App) Quieter() string {
 	return a.LogLevel
 }
 
-// LevelOf returns the lowest level of the messages that a rank prints.
+// LevelOf returns the log level of a rank.
 func (a *App) LevelOf(assigned discovery.Assignment) string {
 	if !assigned.Launch && !Informs(assigned) && a.LogLevel == "info" {
 		return "warn"
@@ -151,14 +152,15 @@ func (a *App) LevelOf(assigned discovery.Assignment) string {
 	return a.LogLevel
 }
 
-// Informs reports whether a rank prints messages that are equal on all ranks. It returns true for rank 0, for the first
-// rank of each other machine, and for a rank with its own terminal.
+// Informs reports whether a rank prints messages that are the same on all ranks. It returns true for rank 0, for the
+// first rank of each other machine, and for a rank whose output no launcher combines with that of others.
 func Informs(assigned discovery.Assignment) bool {
 	return assigned.Rank == 0 || assigned.LocalRank == 0 || assigned.OwnOutput
 }
 
-// Options returns the options of a command that opens components of a run. The command prints messages of at least the
-// given level. If component is not "", each message names it. Messages for a log file are kept until the file is open.
+// Options returns the options for a command that opens components of a run. The command prints messages of at least
+// this level. If component is not "", each message names this component. Messages for the log file are buffered until
+// the file is open.
 func (a *App) Options(assigned discovery.Assignment, level, component string) (session.Options, error) {
 	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)),
 		LogFile: logs.NewScreen(new(bytes.Buffer)), Assignment: assigned,
@@ -183,7 +185,7 @@ func (a *App) Options(assigned discovery.Assignment, level, component string) (s
 	return o, nil
 }
 
-// Overrode reports whether all faults in err are on the command line, and none in the file.
+// Overrode reports whether all faults in err come from the command line, and none from the configuration file.
 func (a *App) Overrode(err error) bool {
 	var faulty *config.Error
 	return errors.As(err, &faulty) && !slices.ContainsFunc(faulty.Faults, func(f config.Fault) bool {

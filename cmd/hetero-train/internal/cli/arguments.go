@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// OnePath returns cmd as a command with exactly one argument, a path or the name of a run. Such a command does not
-// accept -c, --set and similar flags.
+// OnePath changes cmd to a command with exactly one argument, a path or the name of a run. Such a command refuses -c,
+// --set and similar flags.
 func (a *App) OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = Exactly(argument)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -28,7 +28,7 @@ func (a *App) OnePath(cmd *cobra.Command, argument string, run func(path string)
 	return WithoutConfig(cmd, "this command reads the file or folder of its argument")
 }
 
-// Exactly returns a check that there is exactly one argument.
+// Exactly returns a function that checks that there is exactly one argument. The parameter argument describes it.
 func Exactly(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
@@ -54,17 +54,17 @@ func First(args []string) string {
 	return args[0]
 }
 
-// Annotations of commands.
+// Keys of command annotations.
 const (
 	configured   = "hetero-train/configured"   // the command reads a configuration
-	unconfigured = "hetero-train/unconfigured" // reason why the command and its subcommands read none
+	unconfigured = "hetero-train/unconfigured" // reason why the command and its subcommands read no configuration
 )
 
-// WithConfig marks a command that reads a configuration. Flags -c and --set of all other commands are errors.
+// WithConfig marks a command that reads a configuration. All other commands refuse the flags -c and --set.
 func WithConfig(cmd *cobra.Command) *cobra.Command { return annotated(cmd, configured, "yes") }
 
-// WithoutConfig states why a command and its subcommands read no configuration. why completes the error for -c and
-// --set, for example "this command reads finished runs".
+// WithoutConfig states why a command and its subcommands read no configuration. The text why completes the error for -c
+// and --set, for example "this command reads finished runs".
 func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
 	return annotated(cmd, unconfigured, why)
 }
@@ -77,7 +77,8 @@ func annotated(cmd *cobra.Command, name, value string) *cobra.Command {
 	return cmd
 }
 
-// Unconfigured returns the reason why a command reads no configuration. It returns "" if the command reads one.
+// Unconfigured returns the reason why a command reads no configuration. It returns "" if the command reads a
+// configuration.
 func Unconfigured(cmd *cobra.Command) string {
 	if cmd.Annotations[configured] != "" {
 		return ""
@@ -93,8 +94,8 @@ func Unconfigured(cmd *cobra.Command) string {
 	return "this command reads no configuration"
 }
 
-// RefuseConfig returns an error if the command line has -c, --set or another flag that sets a key. why states why the
-// command does not use them.
+// RefuseConfig returns an error if the command line has -c, --set or another flag that sets a key. The text why states
+// the reason.
 func (a *App) RefuseConfig(cmd *cobra.Command, why string) error {
 	var given []string
 	if a.File != "" {
@@ -109,8 +110,8 @@ func (a *App) RefuseConfig(cmd *cobra.Command, why string) error {
 	return exit.Usagef("%s: %s cannot be used with this command: %s", cmd.CommandPath(), strings.Join(given, ", "), why)
 }
 
-// CheckPaths returns an error if the value of a flag that names a file or folder is a URL or begins with ~. A shell
-// does not replace ~ in --flag=~/folder.
+// CheckPaths checks the values of flags for files and folders. It returns an error for a URL, and for a value that
+// begins with ~, because a shell does not replace ~ in --flag=~/folder.
 func CheckPaths(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		kind, _ := pflag.UnquoteUsage(f)
@@ -122,7 +123,7 @@ func CheckPaths(cmd *cobra.Command) (err error) {
 			paths = list.GetSlice()
 		}
 		check := config.CheckPath
-		if f.Name == "path" || f.Name == "resume" { // flags of data.path and train.resume
+		if f.Name == "path" || f.Name == "resume" { // data.path and train.resume may be URLs
 			check = config.CheckPathOrObjects
 		}
 		for _, path := range paths {
@@ -141,7 +142,7 @@ func HideRefused(cmd *cobra.Command) {
 	}
 	for _, name := range []string{"config", "set"} {
 		if f := cmd.InheritedFlags().Lookup(name); f != nil {
-			f.Hidden = true // for all commands, but a process prints one help
+			f.Hidden = true // hides the flag in all commands, but a process prints only one help text
 		}
 	}
 }
@@ -193,8 +194,8 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// ownerOf returns the subcommand that has a flag, or nil. If several subcommands have the flag, it returns train for
-// the root command, which also trains, and otherwise the first one.
+// ownerOf returns the subcommand of cmd that has a flag, or nil. If several subcommands have the flag, it returns the
+// first one. For the root command, which also trains, it prefers train.
 func ownerOf(cmd *cobra.Command, flag string) (owner *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		f := sub.LocalFlags().Lookup(flag)
@@ -208,8 +209,8 @@ func ownerOf(cmd *cobra.Command, flag string) (owner *cobra.Command) {
 	return owner
 }
 
-// FlagError returns the error for a faulty flag of a command. If an argument before the flag names no command, the
-// error names this argument instead.
+// FlagError returns the error for a faulty flag of a command. If an argument before the flag should be a command but is
+// none, the error names this argument instead.
 func FlagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return NoArguments(cmd, args)
@@ -217,7 +218,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return exit.Usagef("%w%s; %s --help lists the flags", wanted(err), nearestFlag(cmd, err), cmd.CommandPath())
 }
 
-// wanted states which value a flag wants, instead of the error of package strconv. Other errors are unchanged.
+// wanted replaces an error of package strconv by an error that states which value the flag requires. It returns other
+// errors unchanged.
 func wanted(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError

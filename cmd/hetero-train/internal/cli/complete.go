@@ -25,7 +25,7 @@ func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string
 	for _, pattern := range []string{"*/checkpoints", "*/checkpoints/step-*"} {
 		matches, err := filepath.Glob(filepath.Join(cfg.Experiment.OutputDir, pattern))
 		if err != nil {
-			continue // the name of the folder is not a valid pattern, so there is nothing to complete
+			continue // the name of the folder is not a valid pattern
 		}
 		for _, path := range matches {
 			if pattern == "*/checkpoints" {
@@ -42,7 +42,8 @@ func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// MustComplete panics if the registration of a completion failed, because the flag does not exist.
+// MustComplete panics if the registration of a completion has failed. This is a programming error: the flag does not
+// exist.
 func MustComplete(err error) {
 	if err != nil {
 		panic(fmt.Errorf("completion: %w", err))

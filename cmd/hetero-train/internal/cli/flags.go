@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// LauncherFlags are the flags that determine the ranks of the run, and the ranks that this process starts.
+// LauncherFlags are the flags that determine the ranks of the run and the ranks that this process starts.
 type LauncherFlags struct {
 	Nodes, NodeRank string // values of --nnodes and --node-rank
 }
@@ -24,7 +24,7 @@ func AddLauncherFlags(f *LauncherFlags, cmd *cobra.Command, a *App) {
 	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, 0 to --nnodes minus 1")
 }
 
-// FileFlag is the value of -c. It keeps all values, so that a second one is an error.
+// FileFlag is the value of flag -c. It keeps all values, so that the program can refuse a second file.
 type FileFlag struct{ App *App }
 
 func (f *FileFlag) String() string { return f.App.File }
@@ -51,7 +51,7 @@ func (f *SetFlag) Set(text string) error {
 	return err
 }
 
-// KeyFlag is a flag that sets one key. The configuration checks its value.
+// KeyFlag is the value of a flag that sets one key. The configuration checks this value.
 type KeyFlag struct {
 	App  *App
 	Flag string // name of the flag, without dashes
@@ -59,13 +59,13 @@ type KeyFlag struct {
 	Kind string // type that --help shows
 }
 
-// AddKeyFlag adds to cmd a flag that sets a key. --help shows kind as the type of the flag. The help text consists of
-// usage and the name of the key.
+// AddKeyFlag adds to cmd a flag that sets a key. The help shows kind as the type of the flag, and usage followed by the
+// name of the key.
 func (a *App) AddKeyFlag(cmd *cobra.Command, flag, key, kind, usage string) {
 	cmd.Flags().Var(&KeyFlag{App: a, Flag: flag, Key: key, Kind: kind}, flag, fmt.Sprintf("%s (%s)", usage, key))
 }
 
-// AddSwitch adds to cmd a flag without a value that sets a key to true. With =false, it sets the key to false.
+// AddSwitch adds to cmd a flag that sets a key to true, or with the value =false to false.
 func (a *App) AddSwitch(cmd *cobra.Command, flag, key, usage string) {
 	cmd.Flags().BoolFunc(flag, fmt.Sprintf("%s (%s)", usage, key), func(text string) error {
 		on, err := strconv.ParseBool(text)

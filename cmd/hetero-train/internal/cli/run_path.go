@@ -11,12 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// RunPath returns the path of an argument that names a run, a checkpoint or a file: a path, or the name of a run in the
-// folder of runs. This folder is experiment.output_dir from the command line, otherwise from the file of -c, otherwise
-// the default.
+// RunPath returns the path that an argument means. The argument is a path, or the name of a run in the folder of runs.
+// This folder is experiment.output_dir from the command line, otherwise from the configuration file, otherwise the
+// default.
 func (a *App) RunPath(argument string) (string, error) { return InRuns(argument, a.runsFolder()) }
 
-// InRuns returns the path of an argument that is a path, or the name of a run in a folder of runs.
+// InRuns returns the path that an argument means: the argument itself if it is a path, otherwise the run with this name
+// in a folder of runs.
 func InRuns(argument, folder string) (string, error) {
 	if argument == "" || argument == "-" || filepath.Clean(argument) == "." || strings.ContainsAny(argument, `/\`) {
 		return argument, nil
@@ -40,7 +41,7 @@ func InRuns(argument, folder string) (string, error) {
 	return argument, nil
 }
 
-// runsFolder returns the folder of runs. The command reports faults of the file and of the setting.
+// runsFolder returns the folder of runs. It ignores faults of the configuration, which the command reports itself.
 func (a *App) runsFolder() string {
 	settings := slices.DeleteFunc(slices.Clone(a.Overrides), func(o config.Override) bool {
 		return o.Key != "experiment.output_dir"

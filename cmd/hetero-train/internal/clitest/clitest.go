@@ -36,7 +36,7 @@ func WriteConfig(t *testing.T, text string) string {
 	return file
 }
 
-// MakeAt creates the folder of path, and then calls file to create the file.
+// MakeAt creates the folder that contains path, and then calls file to create the file.
 func MakeAt(t *testing.T, path string, file func(path string) error) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), file(path)); err != nil {
@@ -47,8 +47,8 @@ func MakeAt(t *testing.T, path string, file func(path string) error) {
 // PipeAt creates a named pipe.
 func PipeAt(path string) error { return needtest.MakePipe(path) }
 
-// Sparse returns a function that creates a file of the given size that uses no disk space. A program that reads the
-// whole file exceeds the memory.
+// Sparse returns a function that creates a file with this number of bytes that uses no disk space. It tests that the
+// program does not read a whole file into memory.
 func Sparse(bytes int64) func(path string) error {
 	return func(path string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))
@@ -74,7 +74,7 @@ func Objects(t *testing.T, text string) (all []map[string]any) {
 	return all
 }
 
-// Messages returns the messages of records that Objects returned.
+// Messages returns the messages of records from Objects.
 func Messages(all []map[string]any) (texts []string) {
 	for _, o := range all {
 		texts = append(texts, fmt.Sprint(o["msg"]))
@@ -82,8 +82,8 @@ func Messages(all []map[string]any) (texts []string) {
 	return texts
 }
 
-// Harmless fails the test if a text contains control characters for a terminal, or a forged line, which starts with
-// FORGED.
+// Harmless fails the test if a text contains control characters for a terminal or a forged line. In these tests, a
+// forged line starts with FORGED.
 func Harmless(t *testing.T, what string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {

@@ -10,12 +10,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Drivers lists the devices of this build. "auto" selects the first device that opens among those with Automatic set.
+// Drivers lists the devices of this build. With "auto", the program selects the first device with Automatic set that it
+// can open.
 var Drivers = []struct {
 	device.Driver
 	Automatic bool
-	Promises  devicetest.Caps // capabilities, which selftest checks
-	// returns the native library of the device; nil if the device has none
+	Promises  devicetest.Caps // capabilities that selftest checks
+	// returns path and build of the device's native library; nil if the device has none
 	Library func() (path, build string, err error)
 }{
 	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}}, cuda.Library},

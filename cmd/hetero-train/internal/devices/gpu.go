@@ -17,7 +17,7 @@ func KnownCard(info device.Info, gpus *hardware.GPUs) *hardware.GPU {
 			MIG: strings.HasPrefix(info.UUID, "MIG-")}
 	}
 	if gpu != nil {
-		gpu.UUID = info.UUID // UUID of the MIG slice if the device is a slice
+		gpu.UUID = info.UUID // the UUID of the MIG slice, if the device is a slice
 	}
 	return gpu
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// FractionOfPeak returns the fraction of a measured peak that a computation reached. If the computation exceeded the
-// peak, the measured peak is wrong: known is false.
+// FractionOfPeak returns the fraction of the measured peak that a computation reached. If the computation exceeded the
+// peak, the measured peak is wrong, and known is false.
 func FractionOfPeak(reached float64, peak device.Reached) (fraction float64, known bool) {
 	if peak.PerSecond <= 0 || reached > peak.PerSecond {
 		return 0, false
@@ -25,7 +25,7 @@ func MeasuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	}
 	peak, err := device.MeasureBest(m, PeakOf(dev, precision), 3, 300*time.Millisecond)
 	if err != nil {
-		return device.Reached{} // the caller then does not know the fraction of the peak
+		return device.Reached{} // the fraction of the peak is then unknown
 	}
 	return peak
 }

@@ -17,8 +17,8 @@ import (
 
 // Placement selects one device of a kind on this machine, with its options.
 type Placement struct {
-	Index     int // value of device.index; -1: number of the rank on its machine
-	LocalRank int // number of the rank on its machine; -1: unknown
+	Index     int // value of device.index; -1: the local rank selects the device
+	LocalRank int // local rank; -1: unknown
 	ShareGPU  bool
 	Threads   int
 	Log       *slog.Logger
@@ -44,7 +44,7 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 		return nil, exit.Usagef("device.index: got %d, want 0 or -1: a machine has only one device %s", p.Index,
 			d.Kind())
 	}
-	if d.Kind() == "cpu" && p.Threads == 0 { // an invalid setting must not select another device
+	if d.Kind() == "cpu" && p.Threads == 0 { // report it, so that "auto" selects no other device
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
@@ -56,9 +56,9 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 	return dev, err
 }
 
-// pick returns the index of a device, of count devices. Launchers often make only its own device visible to each rank.
-// If only one device is visible, every rank may therefore use it. Rank discovery detects devices that several ranks
-// use.
+// pick returns the index of the device to use. The parameter count is the number of visible devices. If only one device
+// is visible, every rank may use it, because launchers often make only one device visible to each rank. The rendezvous
+// later detects a GPU that several ranks use.
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
@@ -79,8 +79,8 @@ func (p Placement) pick(kind string, count int) (int, error) {
 		p.LocalRank, kind, count)
 }
 
-// Open opens the configured device. "auto" never selects the reference device: if a native library is missing, Open
-// returns an error that explains how to build the library.
+// Open opens the configured device. With "auto", it never selects the reference device. If a native library is missing,
+// the error explains how to build the library.
 func Open(kind string, p Placement) (device.Device, error) {
 	var reasons []error
 	for _, d := range Drivers {
@@ -98,7 +98,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 		if !errors.Is(err, device.ErrUnavailable) {
 			return nil, err
 		}
-		if !strings.Contains(err.Error(), d.Kind()+":") { // messages of some devices already contain the kind
+		if !strings.Contains(err.Error(), d.Kind()+":") { // some errors already contain the kind
 			err = fmt.Errorf("device %s: %w", d.Kind(), err)
 		}
 		reasons = append(reasons, err)
@@ -112,7 +112,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 	}
 	absent := func(err error) bool { return errors.As(err, new(device.AbsentError)) }
 	if slices.ContainsFunc(reasons, func(err error) bool { return !absent(err) }) {
-		reasons = slices.DeleteFunc(reasons, absent) // missing hardware is not the error that the user can fix
+		reasons = slices.DeleteFunc(reasons, absent) // the user cannot fix missing hardware
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {
@@ -122,7 +122,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 	return nil, exit.With(exit.Usage, err)
 }
 
-// passedOver logs why "auto" did not select a device. If the user can fix the cause, one rank per machine logs a
+// passedOver logs why "auto" did not select a device. If the user can fix the cause, one rank of each machine logs a
 // warning.
 func (p Placement) passedOver(why error) {
 	var absent device.AbsentError
@@ -138,8 +138,8 @@ func (p Placement) passedOver(why error) {
 	}
 }
 
-// LocalDevices returns the default number of ranks of a machine: one per device of the kind that "auto" or device.kind
-// selects, plus parallel.cpu_ranks.
+// LocalDevices returns the default number of ranks of a machine. This is one for each device of the kind that
+// device.kind or "auto" selects, plus parallel.cpu_ranks.
 func LocalDevices(cfg *config.Config, lookup func(string) (string, bool)) int {
 	return max(localGPUs(cfg.Device, lookup)+cfg.Parallel.CPURanks, 1)
 }
@@ -163,7 +163,7 @@ func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
 		case c.Index >= 0:
 			return 1
 		default:
-			return max(n, slices) // a process sees only one MIG slice
+			return max(n, slices) // CUDA counts only one of several visible MIG slices
 		}
 	}
 	return 0

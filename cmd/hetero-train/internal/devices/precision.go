@@ -13,7 +13,7 @@ import (
 )
 
 // Precision returns the element type that a value of train.precision selects on a device. For "auto", it returns the
-// type that the device uses without timing.
+// type that a run uses if nothing was timed.
 func Precision(name string, info device.Info) (tensor.DType, error) {
 	switch {
 	case name == "auto":
@@ -30,9 +30,9 @@ func Precision(name string, info device.Info) (tensor.DType, error) {
 }
 
 // AutoTypes returns the element types that train.precision = "auto" may select on a device. The first type is the
-// default. If timed is true, a timing selects the fastest type. On a GPU, the types after the first are only for runs
-// that began in one of them. According to NVIDIA, bf16 is as fast as fp16 from compute capability 8.0 on, and slow on
-// older GPUs.
+// default. If timed is true, the run must time the types to select the fastest. On a GPU, a type after the first is
+// only for resumed runs that began with this type. According to NVIDIA, bf16 is as fast as fp16 on GPUs with compute
+// capability 8.0 or higher, and slow on older GPUs.
 func AutoTypes(info device.Info) (types []tensor.DType, timed bool) {
 	switch {
 	case info.Kind == "cuda" && info.FastBF16:
@@ -57,7 +57,7 @@ type RankType struct {
 var TimedTypes = [...]tensor.DType{tensor.BF16, tensor.F32}
 
 // TypeBefore returns the element type that a checkpoint contains for this type of device. If there is none, it returns
-// the first type in the checkpoint that is also in types, otherwise "".
+// the first type in the checkpoint that types contains, otherwise "".
 func TypeBefore(before []RankType, device string, types []tensor.DType) string {
 	possible := func(b RankType) bool {
 		return slices.ContainsFunc(types, func(dt tensor.DType) bool { return dt.String() == b.Type })
@@ -72,7 +72,7 @@ func TypeBefore(before []RankType, device string, types []tensor.DType) string {
 	return before[at].Type
 }
 
-// DtypeOf converts the name of an element type of activations. It is the inverse of DType.String.
+// DtypeOf returns the element type of activations with this name. It is the inverse of DType.String.
 func DtypeOf(name string) (tensor.DType, error) {
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
 		if dt.String() == name {
@@ -91,10 +91,10 @@ func TypesCache() *precision.Cache {
 	return precision.Open(dir)
 }
 
-// TypeCacheKey returns the key of a timing in the cache. The key contains all values that the timing depends on.
+// TypeCacheKey returns the key of a timing in the cache. The key contains all values on which the timing depends.
 func TypeCacheKey(device string) string { return device + "; " + version.Text() }
 
-// KeptType returns the element type that an earlier timing selected among types, or "".
+// KeptType returns the cached choice of an earlier timing if types contains it, otherwise "".
 func KeptType(device string, types []tensor.DType) (string, error) {
 	cache := TypesCache()
 	if cache == nil {

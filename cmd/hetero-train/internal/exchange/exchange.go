@@ -19,16 +19,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 )
 
-// abilities is the message in which a rank states which communicators it supports.
+// abilities is the message with which a rank states which communicators it supports.
 type abilities struct {
-	// Shared contains four addresses in shared memory: for gradients, for statistics, within the host, and for results
-	// from other hosts. The ranks of a host use the addresses of its first rank.
+	// Shared contains addresses of shared memory. There are two for gradients and two for statistics: one within the
+	// host, and one for results from other hosts. The ranks of a host use the addresses of its first rank.
 	Shared   [4]string `json:"shared"`
 	NoShared string    `json:"no_shared"` // reason why this rank cannot share memory, or ""
 	NoNCCL   string    `json:"no_nccl"`   // reason why this rank cannot use NCCL, or ""
 }
 
-// Exchange is the choice of communicators. All ranks have the same choice.
+// Exchange is the choice of communicators. It is the same on all ranks.
 type Exchange struct {
 	Rank    *compute.Rank
 	Hosts   [][]int // ranks by machine
@@ -36,13 +36,14 @@ type Exchange struct {
 	reports []abilities
 	staged  bool // true if the host cannot access the memory of this rank's device
 	nccl    bool // true if NCCL transfers the memory of GPUs
-	// shapes contains the gloo.Shape for small operations over the network, which the first communicator of a group of
-	// ranks measures. The key is the list of ranks, because another group has other links, and its tree has another
-	// number of ranks.
+	// shapes contains the gloo.Shape for small operations over the network, by group of ranks. The first communicator
+	// of a group measures it. The key is the list of ranks, because other groups have other links and another number of
+	// ranks.
 	shapes map[string]*gloo.Shape
 }
 
-// Connect opens two communicators of all ranks: grads for gradients, stats for exchanges within passes.
+// Connect opens two communicators of all ranks: grads for gradients, and stats for statistics within forward and
+// backward passes.
 func Connect(ctx context.Context, k *compute.Rank) (grads, stats collective.Communicator, err error) {
 	x, err := Agree(ctx, k)
 	if err != nil {
@@ -55,8 +56,8 @@ func Connect(ctx context.Context, k *compute.Rank) (grads, stats collective.Comm
 	return grads, stats, err
 }
 
-// Agree gathers the messages of all ranks and returns the choice. The choice is shared memory only if all ranks support
-// it, otherwise the network.
+// Agree gathers the abilities of all ranks and returns the choice. The ranks of a machine use shared memory only if all
+// ranks support it, otherwise the network.
 func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	t := k.Team
 	own := abilities{}
@@ -103,7 +104,7 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	return x, nil
 }
 
-// Open opens a communicator of all ranks. It uses the addresses from index at on.
+// Open opens a communicator of all ranks. It uses the addresses in Shared from the index at.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
 	limit := session.OperationLimit(x.Rank.Process.Cfg.Parallel.TimeoutSeconds)
 	assigned := x.Rank.Team.Place
@@ -174,25 +175,25 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 	return hosts.New(o)
 }
 
-// memory opens a communicator of the ranks of this machine. number is the number of this rank on the machine.
+// memory opens a communicator of the ranks of this machine. The parameter number is the local rank.
 func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
 	host, _ := hosts.HostOf(x.Hosts, x.Rank.Team.Place.Rank)
 	ranks := x.Hosts[host]
 	return InMemory(ctx, number, len(ranks), x.reports[ranks[0]].Shared[at], limit)
 }
 
-// InMemory opens a communicator of ranks of one machine.
+// InMemory opens a communicator of ranks of one machine, which uses shared memory.
 func InMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator,
 	error) {
 	c, err := shm.Connect(ctx, shm.Config{Rank: rank, Size: size, Address: address, Timeout: limit})
-	if err != nil { // a nil pointer in an interface is not a nil interface
+	if err != nil { // return no typed nil pointer in the interface
 		return nil, err
 	}
 	return c, nil
 }
 
-// Network opens a communicator of some of the ranks, on several machines. This rank must be one of them. rankOf returns
-// the index in ranks of the rank that an error of control concerns.
+// Network opens a communicator of some of the ranks over the network. This rank must be one of them. The parameter
+// rankOf maps an error of control to an index in ranks: the rank that the error concerns.
 func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, ranks []int, limit time.Duration,
 	rankOf func(error) int) (collective.Communicator, error) {
 	rank, size, group := slices.Index(ranks, x.Rank.Team.Place.Rank), len(ranks), fmt.Sprint(ranks)

@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// noNCCL returns the reason why this rank cannot use NCCL. It returns "" if the rank can use NCCL; then NCCL is open
-// with the settings of [nccl] and of the environment.
+// noNCCL returns the reason why this rank cannot use NCCL. If the rank can use it, noNCCL returns "", and has opened
+// NCCL with the settings of table [nccl] and of the environment.
 func noNCCL(k *compute.Rank) (why string, err error) {
 	if kind := k.Device.Info().Kind; kind != "cuda" {
 		return fmt.Sprintf("device %s is not a GPU", k.Device.Info().Name), nil
@@ -53,8 +53,9 @@ func noNCCL(k *compute.Rank) (why string, err error) {
 	return "", nil
 }
 
-// choosesNCCL reports whether NCCL transfers the gradients. noNCCL contains, by rank, the reason why the rank cannot
-// use NCCL; all reasons must be "". Ranks that share a GPU use NCCL only if the configuration names it.
+// choosesNCCL reports whether NCCL transfers the gradients. The parameter noNCCL has, for each rank, the reason why it
+// cannot use NCCL, or "". NCCL needs "" on all ranks. Ranks that share a GPU use NCCL only if the configuration names
+// it.
 func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	if backend == "gloo" {
 		return false, nil
@@ -82,7 +83,8 @@ func WantNCCL(k *compute.Rank) error {
 	return nil
 }
 
-// OverNCCL returns a communicator that uses NCCL and control. The result owns control.
+// OverNCCL returns a communicator that transfers with NCCL. It coordinates the ranks through the communicator control,
+// which it owns.
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
 	k := x.Rank
 	host := k.Team.Group.Members()[k.Process.Opts.Assignment.Rank].Host
@@ -93,14 +95,14 @@ func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)
 	}
-	if err != nil { // a nil pointer in an interface is not a nil interface
+	if err != nil { // return no typed nil pointer in the interface
 		return nil, err
 	}
 	return c, nil
 }
 
-// BehindDevice returns a communicator that transfers memory of this rank's device through c, a communicator of the
-// host. It returns c itself if the host can access the memory of the device.
+// BehindDevice returns a communicator for the memory of this rank's device. It copies through the host and uses c, a
+// communicator for host memory. If the host can access the memory of the device, it returns c itself.
 func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communicator, error) {
 	if !x.staged {
 		return c, nil
@@ -112,7 +114,7 @@ func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communica
 	return s, nil
 }
 
-// LoadedNCCL returns the version of the loaded NCCL as text.
+// LoadedNCCL returns the version of the loaded NCCL library as text.
 func LoadedNCCL() string {
 	version, path, err := nccl.Loaded()
 	if err != nil {

@@ -37,14 +37,14 @@ const (
 	Diverged      = 4   // the loss is not finite
 	Communication = 5   // a rank or the communication was lost
 	Device        = 6   // device failure
-	IO            = 7   // the final save failed, or another process has the folder of the run
+	IO            = 7   // the final save failed, or another process uses the folder of the run
 	Terminated    = 75  // SIGTERM; the run was saved, or had no step to save
 	Interrupted   = 130 // SIGINT; the run was saved unless the error states otherwise
 	Killed        = 143 // SIGTERM; the save failed
 )
 
-// IsOwn reports whether a code means a failure of the rank itself, which other ranks may also have. All other codes
-// result from a signal or from the loss of another rank.
+// IsOwn reports whether a code means that the rank itself has failed. All other codes result from a signal or from the
+// loss of another rank.
 func IsOwn(code int) bool {
 	switch code {
 	case Unexpected, Usage, Data, Diverged, Device:
@@ -70,7 +70,7 @@ func With(code int, err error) error {
 	return &coded{code: code, err: err}
 }
 
-// Shown is an error that was already printed. It only determines the exit code.
+// Shown is an error that was already printed, so the program does not print it again.
 type Shown struct{ error }
 
 // AlreadyShown wraps err so that it is not printed again.
@@ -79,7 +79,7 @@ func AlreadyShown(err error) error { return Shown{err} }
 // Unwrap returns the wrapped error.
 func (s Shown) Unwrap() error { return s.error }
 
-// Usagef formats a usage error, exit code 2.
+// Usagef formats a usage error, with the exit code Usage.
 func Usagef(format string, args ...any) error {
 	return With(Usage, fmt.Errorf(format, args...))
 }
@@ -90,7 +90,8 @@ func NoRuns(command, folder string) error {
 		command, folder)
 }
 
-// Code returns the code of the outermost coded error. Faults of a configuration are usage errors.
+// Code returns the exit code of err: the code of the outermost coded error. Faults of a configuration have the code
+// Usage.
 func Code(err error) int {
 	var coded *coded
 	var faults *config.Error
@@ -117,7 +118,7 @@ func FolderCode(err error) int {
 	if refused := new(regular.Error); errors.As(err, &refused) {
 		return Usage
 	}
-	// The errors of os.Root for these two cases have no values to compare with.
+	// The errors of os.Root for these two cases have no error value, so compare their texts.
 	for _, mend := range []string{"path escapes from parent", "not a directory"} {
 		if strings.Contains(err.Error(), mend) {
 			return Usage
@@ -126,7 +127,8 @@ func FolderCode(err error) int {
 	return IO
 }
 
-// Advice returns how a user can fix an error of the operating system. It returns "" if the error already states this.
+// Advice returns a text on how to fix an error of the operating system. It returns "" if the error already explains
+// this.
 func Advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -142,7 +144,7 @@ func Advice(err error) string {
 // IsFolderInUse reports whether another process uses the folder of the run.
 func IsFolderInUse(err error) bool { return errors.As(err, new(*experiment.InUseError)) }
 
-// stopOfAnother returns the signal that ended another rank, if err is that rank's report.
+// stopOfAnother returns the signal that ended another rank, if err is the report of that rank.
 func stopOfAnother(err error) (Stopped, bool) {
 	var lost *rendezvous.LostError
 	if !errors.As(err, &lost) {
@@ -156,7 +158,7 @@ func stopOfAnother(err error) (Stopped, bool) {
 	return Stopped{}, false
 }
 
-// Classify attaches the exit code for the kind of err to err.
+// Classify attaches an exit code to err, according to its kind.
 func Classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -166,19 +168,19 @@ func Classify(ctx context.Context, err error) error {
 		return err
 	}
 	var s Stopped
-	// A run that has not begun its first step has no state to save.
+	// A run that a signal has canceled before its first step has no state to save.
 	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) {
 		return With(s.Saved(), s)
 	}
 	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
-	if s, ok := stopOfAnother(err); ok { // the run has not begun its first step; later, all ranks stop together
+	if s, ok := stopOfAnother(err); ok { // only before the first step; later, all ranks stop together
 		return With(s.Saved(), fmt.Errorf("%w, because another rank received a signal to stop: %w", s, err))
 	}
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, rendezvous.ErrLoopbackDown):
 		return With(Usage, err)
-	case errors.Is(err, context.DeadlineExceeded): // only rank discovery has a deadline
+	case errors.Is(err, context.DeadlineExceeded): // only the rendezvous has a deadline
 		return With(Communication, fmt.Errorf("%w (parallel.rendezvous_timeout_seconds)", err))
 	case errors.Is(err, train.ErrDiverged):
 		return With(Diverged, err)
@@ -194,12 +196,12 @@ func Classify(ctx context.Context, err error) error {
 		is(new(*experiment.ChangedError)):
 		return With(Usage, err)
 	case IsFolderInUse(err):
-		// Not Usage, after which schedulers do not start a run again: a network file system keeps the lock of a dead
-		// machine for minutes.
+		// The code is not Usage, after which schedulers do not restart a run. A later start may succeed, because a
+		// network file system keeps the lock of a dead machine for minutes.
 		return With(IO, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return With(FolderCode(err), err)
-	case refusedData(err): // of another rank
+	case refusedData(err): // data that another rank refused
 		return With(Data, err)
 	case is(new(*content.DifferenceError)), is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)),
 		is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken),
@@ -213,7 +215,7 @@ func Classify(ctx context.Context, err error) error {
 		errors.Is(err, handshake.ErrIntercepted):
 		return With(Communication, err)
 	case is(new(*replica.MemoryError)) && modelAlone(err):
-		return With(Device, err) // a smaller batch does not help
+		return With(Device, err) // not Usage: a smaller batch would not help
 	case is(new(*replica.MemoryError)):
 		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch (0: the program chooses the number)",
 			err))

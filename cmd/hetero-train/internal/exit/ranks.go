@@ -17,8 +17,8 @@ func LostRank(err error) int {
 	return -1
 }
 
-// firstCause returns err with the rank that failed first, instead of the rank that reported the failure. On several
-// machines, the rank that detects a loss ends the group, so these ranks can differ.
+// firstCause returns an error that names the rank that failed first, instead of the rank that reported the failure.
+// These ranks can differ on several machines, because the rank that detects a loss ends the group.
 func firstCause(err error) error {
 	var lost *rendezvous.LostError
 	if errors.As(err, &lost) {

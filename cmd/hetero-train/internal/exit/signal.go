@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// Stopped is the cause of a context that a signal has canceled. Signal is 0 if only another rank received the signal.
+// Stopped is the cause of a context that a signal has canceled. Signal is 0 if only other ranks received the signal.
 type Stopped struct{ Signal syscall.Signal }
 
 // Error returns the name of the signal.
@@ -27,7 +27,7 @@ func (s Stopped) Saved() int {
 }
 
 // BeforeSteps returns the error of a training run that the signal ended before its first step. The exit code is that of
-// a saved run, because a scheduler that restarts such runs loses no step.
+// a saved run, because no step is lost if a scheduler restarts the run.
 func (s Stopped) BeforeSteps() error {
 	return With(s.Saved(), fmt.Errorf("%w before its first step: no step is lost", s))
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Table contains the speeds of kinds of jobs on types of GPUs, with their names.
+// Table contains the speeds of the kinds of jobs on the types of GPUs, and the names of both.
 type Table interface {
 	scheduler.Speeds
 	Kind(name string) (index int, ok bool)
 	Type(name string) (index int, ok bool)
 }
 
-// unlimited is the assumed work, in seconds, of a job without known work and without time limit: one year.
+// unlimited is the assumed run time of a job without known work and without a time limit: one year, in seconds.
 const unlimited = 365 * 24 * 3600
 
 // Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that must wait,
-// or that the package cannot place, follow in the order of the snapshot, without nodes. table may be nil.
+// or that the package cannot place, follow in the order of the snapshot, without nodes. The parameter table may be nil.
 //
-// A policy may have a method Unable(job int) string. It returns why the policy never starts a job, or "". The placement
-// of the job then has this reason.
+// A policy may have a method Unable(job int) string. It returns the reason why the policy never starts a job, or "".
+// Propose puts this reason into the placement of the job.
 //
-// The policy sees the jobs in the order of the queue system: by urgency, then by submission. It sees running jobs with
-// the GPUs that they use. It must not stop jobs; a stop is an error.
+// The policy sees the jobs in the order of the queue system: by urgency, then by submission. It also sees running jobs
+// with the GPUs that they use. It must not stop jobs; Propose returns an error if it does.
 func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
 	b := newBoard(s, table)
 	if err := policy.Reset(&b.cluster, &b.workload, b); err != nil {
@@ -53,7 +53,7 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 	}
 }
 
-// unable returns the reasons for the jobs of a queue that a policy never starts.
+// unable returns the jobs in a queue that a policy never starts, with the reasons.
 func unable(policy scheduler.Policy, queue []int) map[int]string {
 	reasons := map[int]string{}
 	for policy != nil {
@@ -75,7 +75,7 @@ func unable(policy scheduler.Policy, queue []int) map[int]string {
 }
 
 // board is a snapshot converted to the types of package scheduler. GPUs of the same model have different types if a job
-// may use only some of them. Each job has its own kind. Speeds of 0 then represent all constraints.
+// may use only some of them. Each job has a kind of its own. A speed of 0 therefore represents any constraint of a job.
 type board struct {
 	snapshot *Snapshot
 	table    Table
@@ -83,20 +83,20 @@ type board struct {
 	cluster  scheduler.Cluster
 	workload scheduler.Workload
 	state    scheduler.State
-	classes  []class   // by type of GPU
-	left     []float64 // by budget
-	// by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job uses
+	classes  []class   // classes of GPUs, by type in package scheduler
+	left     []float64 // amount left, by budget
+	// index into Snapshot.Jobs, by job of the workload; -1: an unnamed job that uses the GPUs of no known job
 	jobs  []int
-	kinds []int // by job: kind in the table, or -1
+	kinds []int // kind in the table, by job of the workload; -1: unknown
 }
 
 // class is a set of GPUs that are equal for all jobs.
 type class struct {
 	model  string
-	labels string // labels of the node that some job requires
+	labels string // those labels of the node that some job requires
 	repels string
-	node   int // one of its nodes
-	typ    int // type in the table, or -1
+	node   int // one of the nodes of the class
+	typ    int // type in the table; -1: unknown
 }
 
 func newBoard(s *Snapshot, table Table) *board {
@@ -160,8 +160,7 @@ func (b *board) addNode(i int) {
 	b.state.FreeMem = append(b.state.FreeMem, max(0, n.Memory-n.UsedMemory))
 }
 
-// addActive assigns GPUs to running jobs. An unnamed job represents the GPUs that are in use but belong to no known
-// job.
+// addActive assigns GPUs to running jobs. An unnamed job gets the GPUs that are in use but belong to no known job.
 func (b *board) addActive() {
 	for i := range b.snapshot.Jobs {
 		j := &b.snapshot.Jobs[i]
@@ -226,7 +225,7 @@ func (b *board) hold(i int, j *Job, gpus []int) {
 	}
 }
 
-// addPending adds the queue in the order of the queue system.
+// addPending adds the pending jobs in the order of the queue system.
 func (b *board) addPending() {
 	var order []int
 	for i := range b.snapshot.Jobs {
@@ -247,7 +246,7 @@ func (b *board) addPending() {
 	}
 }
 
-// addJob adds a job with its own kind. Times are relative to the snapshot.
+// addJob adds a job with a kind of its own. Times are relative to the time of the snapshot.
 func (b *board) addJob(i int, j *Job, gpus int) int {
 	job, kind := len(b.workload.Jobs), -1
 	if b.table != nil && j.Kind != "" {
@@ -257,10 +256,11 @@ func (b *board) addJob(i int, j *Job, gpus int) int {
 	}
 	work := j.Work
 	if kind < 0 || work == 0 {
-		// Without speed or work, the time limit bounds the work. A step is then one second of the job.
+		// If the speed or the work is unknown, the time limit replaces the work. A step then means one second of the
+		// job.
 		kind, work = -1, min(j.Limit, unlimited)
 	}
-	arrival := 0.0 // of a job whose submission is unknown
+	arrival := 0.0 // value for a job whose submission time is unknown
 	if j.Submitted > 0 {
 		arrival = min(0, j.Submitted-b.snapshot.Now)
 	}
@@ -295,8 +295,8 @@ func (b *board) allowed(job, typ int) bool {
 	})
 }
 
-// tolerates compares a toleration with a taint. Both are KEY=VALUE:EFFECT. In a toleration, an empty effect matches
-// all, "*" as value matches all values, and "*" as key matches all keys.
+// tolerates reports whether a toleration matches a taint. Both have the form KEY=VALUE:EFFECT. In a toleration, an
+// empty effect matches all effects, "*" as value matches all values, and "*" as key matches all keys.
 func tolerates(toleration, taint string) bool {
 	left, effect, _ := cutLast(toleration)
 	right, other, _ := cutLast(taint)
@@ -315,7 +315,7 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s, "", false
 }
 
-// Alone implements scheduler.Speeds. Kinds are the jobs of the workload, and types are classes.
+// Alone implements scheduler.Speeds. The kind is the job of the workload, and the type is a class.
 func (b *board) Alone(job, typ, n int, spread bool) float64 {
 	if !b.allowed(job, typ) {
 		return 0
@@ -359,8 +359,8 @@ func (b *board) name(job int) string {
 	return b.snapshot.Jobs[b.jobs[job]].ID
 }
 
-// start applies an action to the state. If this is impossible, it removes the job from the queue and returns the
-// reason.
+// start applies an action of the policy to the state. If this is impossible, it returns the reason. In both cases, it
+// removes the job from the queue.
 func (b *board) start(a scheduler.Action) string {
 	at := slices.Index(b.state.Queue, a.Job)
 	speed, why := b.state.Fit(a.Job, a.GPUs)
@@ -421,11 +421,11 @@ func (b *board) placement(a scheduler.Action) Placement {
 	case j.Work == 0:
 		note = "the work of the job is unknown, so all GPUs count as equally fast"
 	}
-	p.Reason = "these GPUs are free; " + note // omits the policy's reason, whose times would be meaningless
+	p.Reason = "these GPUs are free; " + note // without the policy's reason, which contains meaningless times
 	return p
 }
 
-// waiting lists pending jobs without nodes.
+// waiting returns placements without nodes for the jobs that are still pending.
 func (b *board) waiting(refused map[int]string) []Placement {
 	var out []Placement
 	placed := map[int]bool{}

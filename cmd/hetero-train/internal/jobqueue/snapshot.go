@@ -5,12 +5,12 @@ type Phase int
 
 const (
 	Pending Phase = iota
-	Active        // has nodes
+	Active        // the job has nodes
 )
 
 // GPUs is a number of GPUs of one type on one node.
 type GPUs struct {
-	Type  string // in the queue system's notation, for example "v100"; "" if the queue system has no types
+	Type  string // name in the queue system, for example "v100"; "" if the queue system has no types
 	Total int
 	Used  int
 }
@@ -23,9 +23,9 @@ type Node struct {
 	UsedCPUs   float64
 	Memory     float64 // bytes
 	UsedMemory float64
-	Down       string   // reason why no job can start here; "" if jobs can start
+	Down       string   // reason why no job can start on the node; "" if jobs can start
 	Labels     []string // properties that jobs can require: partitions, features, labels
-	Repels     []string // taints: only jobs that tolerate all of them can start here
+	Repels     []string // taints: only jobs that tolerate all of them can start on the node
 }
 
 // Job is one entry of the queue.
@@ -35,26 +35,26 @@ type Job struct {
 	Phase     Phase
 	Submitted float64  // seconds since 1970
 	Started   float64  // seconds since 1970; 0 if pending
-	Limit     float64  // seconds: the time limit; +Inf if none
-	Urgency   float64  // the queue system's own priority; only the order matters
-	GPUs      int      // all GPUs of the job
+	Limit     float64  // time limit in seconds; +Inf: none
+	Urgency   float64  // priority that the queue system computes; only the order matters
+	GPUs      int      // total number of GPUs
 	GPUType   string   // required type; "" if any
 	Nodes     int      // required number of nodes; 0 if any
 	CPUs      float64  // cores in total
 	Memory    float64  // bytes in total
 	Requires  []string // labels that a node needs
-	Tolerates []string // taints; key "*" without an effect tolerates all taints
-	On        []string // Active: names of its nodes
-	Holds     [][]GPUs // Active: its GPUs (Total) on each node of On; nil if unknown
+	Tolerates []string // tolerated taints; the key "*" without an effect tolerates all taints
+	On        []string // only if Active: names of its nodes
+	Holds     [][]GPUs // only if Active: its GPUs (Total) on each node in On; nil if unknown
 	Kind      string   // kind in the speed table; "" if unknown
 	Work      float64  // steps; 0 if unknown
-	Skip      string   // reason why no placement is proposed; "" if one is proposed
+	Skip      string   // reason why Propose does not place the job; "": Propose may place it
 	Takes     []Take   // amounts that the job uses from budgets when it starts
 }
 
 // Budget is the part of a quota that jobs may still use.
 type Budget struct {
-	Name string // for messages: "the quota gpus of the namespace ml for nvidia.com/gpu"
+	Name string // name for messages, such as "the quota gpus of the namespace ml for nvidia.com/gpu"
 	Left float64
 }
 
@@ -66,7 +66,7 @@ type Take struct {
 
 // Snapshot is a cluster at one moment.
 type Snapshot struct {
-	System  string  // for messages: "Slurm 22.05.8"
+	System  string  // name for messages, such as "Slurm 22.05.8"
 	Now     float64 // seconds since 1970
 	Nodes   []Node
 	Jobs    []Job
@@ -77,7 +77,7 @@ type Snapshot struct {
 type Placement struct {
 	Job     string         `json:"job"` // ID
 	Name    string         `json:"name"`
-	Nodes   []string       `json:"nodes,omitempty"` // ascending; empty if the job must wait
+	Nodes   []string       `json:"nodes,omitempty"` // names in ascending order; empty if the job must wait
 	GPUs    map[string]int `json:"gpus,omitempty"`  // by type
 	Reason  string         `json:"reason"`
 	Applied bool           `json:"applied"`

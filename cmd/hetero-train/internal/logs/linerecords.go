@@ -10,14 +10,14 @@ import (
 
 // LineRecords converts lines of text to JSON objects. It does not change lines that are already objects.
 type LineRecords struct {
-	Log  *slog.Logger // logger for the lines of text; must not write to this LineRecords
+	Log  *slog.Logger // logger for lines of text; it must not write to this LineRecords
 	Pass io.Writer    // receiver of lines that are objects; nil: such lines are treated as text
 
 	mu   sync.Mutex
 	rest []byte // incomplete last line
 }
 
-// Write implements [io.Writer]. It never fails: lines that cannot be written are dropped.
+// Write implements [io.Writer]. It never fails, and drops lines that cannot be written.
 func (l *LineRecords) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

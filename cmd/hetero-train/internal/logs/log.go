@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// Screen is a destination that can be redirected while loggers use it. One Screen is the destination of messages:
-// standard error, or the lines above a progress bar. A second Screen is the log file, once it is open.
+// Screen is a destination that can be redirected while loggers use it. One Screen is for messages: it writes to
+// standard error, or to the lines above a progress bar. A second Screen writes to the log file, once the file is open.
 type Screen struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -33,7 +33,8 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// To redirects the screen to w. If the screen is a buffer, To first writes the contents of the buffer to w.
+// To redirects the screen to w. If the screen has written to a buffer so far, To first writes the contents of the
+// buffer to w.
 func (s *Screen) To(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +44,7 @@ func (s *Screen) To(w io.Writer) {
 	s.w = w
 }
 
-// Flush waits until the queue of the screen is written, or until limit has passed.
+// Flush waits until the queued output of the screen is written, but at most for the time limit.
 func (s *Screen) Flush(limit time.Duration) {
 	s.mu.Lock()
 	o, ok := s.w.(*outlet)
@@ -69,7 +70,7 @@ const (
 )
 
 // New returns a logger that writes to w in the chosen format, and to file as plain text. Text has colors only on a
-// terminal. In JSON, each line is one object. New removes secrets from both outputs.
+// terminal. In JSON, each line is one object. The logger removes secrets from both outputs.
 func New(w io.Writer, file *Screen, o Options) (*slog.Logger, error) {
 	least, err := ParseLevel(o.Level)
 	if err != nil {
@@ -119,8 +120,8 @@ func textHandler(w io.Writer, least slog.Level, timeFormat string, colour bool) 
 			ReplaceAttr: readableDurations})}
 }
 
-// ComponentKey is the key of the attribute that names the part of the program that wrote the record. If several loggers
-// of a chain set the attribute, the last value counts.
+// ComponentKey is the key of the attribute that names the component that wrote the record. If a logger sets the
+// attribute several times, the last value applies.
 const ComponentKey = "component"
 
 // Components of a training run.
@@ -137,8 +138,8 @@ const (
 	ComponentRankOutput = "rank_output" // a line that a rank printed without its logger
 )
 
-// labelled is a slog handler that adds the component of a record. In text, the component precedes the message; in JSON,
-// it is the first attribute.
+// labelled is a slog handler that adds the component of a record. In text, it puts the component before the message. In
+// JSON, the component is the first attribute.
 type labelled struct {
 	inner     slog.Handler
 	inText    bool

@@ -10,25 +10,25 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// File is the log file of a run. Lines are lost while the disk is full, or while Disk is full because the disk does not
-// answer. File reports the failure once on the screen; when writing works again, it reports the number of lost lines.
-// The run continues without its log.
+// File is the log file of a run. While the disk is full, File drops lines. It also drops lines while the queue Disk is
+// full because the disk does not answer. File reports the failure once on the screen. When writing works again, it
+// reports the number of lost lines. In the meantime, the run continues without its log.
 type File struct {
 	File   io.Writer
 	Path   string
 	Screen *slog.Logger // logger to the screen only, not to the file
-	Disk   *spool.Queue // writes the lines, so Write does not wait for the disk; nil: Write writes them itself
+	Disk   *spool.Queue // queue that writes the lines, so that Write does not wait; nil: Write writes to the disk
 
 	refused atomic.Int64 // number of lines lost because Disk was full
 
-	mu   sync.Mutex // without Disk, several goroutines write
+	mu   sync.Mutex // necessary without Disk, because several goroutines write
 	lost int64      // number of lines lost since the failure
 	torn bool       // true if the last line of the file is incomplete
 }
 
 // Write implements io.Writer; it never fails.
 func (f *File) Write(line []byte) (int, error) {
-	if f.Disk.Full() { // rank 0 waits in this case, but other ranks continue to train
+	if f.Disk.Full() { // drop the line; rank 0 waits for the disk elsewhere, but other ranks continue to train
 		f.refused.Add(1)
 		return len(line), nil
 	}

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// Maximum sizes of the queue, bytes. More lines are dropped. A queue of this size holds about 7,000 step lines.
-	// With a larger size, a process with a paused reader needs more memory. With a smaller size, a fast run drops lines
-	// whenever its reader gets no CPU time for a short time.
+	// Maximum sizes of the queue, in bytes. If the queue is full, the outlet drops lines. A queue of 1 MiB holds about
+	// 7,000 step lines. With a larger size, a process with a paused reader needs more memory. With a smaller size, a
+	// fast run drops lines if its reader gets no CPU time for a moment.
 	progressPending = 1 << 20
 	pending         = 2 << 20
 
-	// FlushTime is the time for which a process waits for the reader before it exits. It must be shorter than the time
-	// after which a supervisor kills the remaining ranks of a run.
+	// FlushTime is the longest time for which a process waits for the reader before it exits. It must be shorter than
+	// the time after which a supervisor kills the remaining ranks of a run.
 	FlushTime = 3 * time.Second
 )
 
 // outlet is standard output or standard error of a process that trains. Write appends to a queue and never waits for
-// the reader; a goroutine writes the queue. If the queue is full, outlet drops lines, progress lines first. In place of
-// the dropped lines, the output contains their number.
+// the reader. A goroutine writes the queue to the stream. If the queue is full, the outlet drops lines, progress lines
+// first. The output then contains the number of the dropped lines in their place.
 type outlet struct {
 	w    io.Writer
 	json bool // true if each line is a JSON object
@@ -35,7 +35,7 @@ type outlet struct {
 	queue    [][]byte
 	bytes    int
 	writing  bool // true while the goroutine runs
-	full     bool // true while progress lines are dropped, until half of the queue is written
+	full     bool // true while progress lines are dropped: since the queue was full, until half of it is written
 	lost     int  // number of lines dropped since the last note
 	Gone     error
 	whenGone func(error)
@@ -43,10 +43,10 @@ type outlet struct {
 }
 
 // Unblocked returns outlets for standard output and standard error. If both streams are the same file, one outlet
-// serves both, which preserves the order of lines. After this call, a closed pipe causes a write error instead of
-// SIGPIPE, which would end the process.
+// serves both, so that the order of lines is preserved. After this call, a closed pipe causes a write error. Without
+// it, SIGPIPE would end the process.
 func Unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
-	// the signal is caught, because child processes would inherit an ignored signal
+	// Catch the signal instead of ignoring it, because child processes would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &outlet{w: Below(stdout), json: json}
 	messages := out
@@ -70,7 +70,7 @@ func sameFile(a, b io.Writer) bool {
 	return err == nil && os.SameFile(p, q)
 }
 
-// FileOf returns the file of a writer of this process, or nil if the writer is not a file.
+// FileOf returns the file below a Stream or an outlet, or nil if there is none.
 func FileOf(w io.Writer) *os.File {
 	w = Below(w)
 	if o, ok := w.(*outlet); ok {
@@ -86,7 +86,7 @@ func (o *outlet) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// progress is a writer for progress lines, which an outlet drops first.
+// progress is a writer for progress lines. An outlet drops these lines first.
 type progress struct{ *outlet }
 
 // Write implements io.Writer.
@@ -95,7 +95,7 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ProgressOf returns a writer to w for progress lines, which w may drop before other lines.
+// ProgressOf returns a writer for progress lines to w. If w is an outlet, it drops these lines first.
 func ProgressOf(w io.Writer) io.Writer {
 	if o := OutletOf(w); o != nil {
 		return NewStream(progress{o})
@@ -119,7 +119,7 @@ func (o *outlet) add(b []byte, limit int) {
 	o.push(bytes.Clone(b))
 }
 
-// message formats a line of the outlet itself, in the format of the stream.
+// message formats a message from the outlet itself, as text or JSON like the other lines.
 func (o *outlet) message(format string, args ...any) []byte {
 	if !o.json {
 		return fmt.Appendf(nil, "hetero-train: "+format+"\n", args...)
@@ -129,7 +129,7 @@ func (o *outlet) message(format string, args ...any) []byte {
 	return line.Bytes()
 }
 
-// note queues a line with the number of lines dropped at this place.
+// note queues a line that states the number of dropped lines.
 func (o *outlet) note() {
 	if o.lost > 0 {
 		o.push(o.message("%d lines are missing here, because the program that reads this output is too slow; the log file of the run has all lines",
@@ -146,7 +146,7 @@ func (o *outlet) push(b []byte) {
 	}
 }
 
-// pass writes the queue to the stream. It can block forever without preventing the exit of the process.
+// pass writes the queue to the stream. It may block forever, but does not prevent the exit of the process.
 func (o *outlet) pass() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -169,7 +169,7 @@ func (o *outlet) pass() {
 	}
 }
 
-// fail ends the use of the stream after an error. The caller holds o.mu, which fail releases while it reports the
+// fail stops using the stream after an error. The caller must hold o.mu, which fail releases while it reports the
 // error.
 func (o *outlet) fail(err error) {
 	o.Gone = err
@@ -180,14 +180,14 @@ func (o *outlet) fail(err error) {
 	}
 }
 
-// OnGone sets the function that reports a closed stream.
+// OnGone sets the function that the outlet calls once when the stream has failed.
 func (o *outlet) OnGone(notice func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.whenGone = notice
 }
 
-// flush waits until all lines are written, or until limit has passed. It returns the number of unwritten lines.
+// flush waits until all lines are written, but at most for the time limit. It returns the number of unwritten lines.
 func (o *outlet) flush(limit time.Duration) int {
 	o.mu.Lock()
 	if !o.writing {
@@ -215,8 +215,8 @@ func (o *outlet) flush(limit time.Duration) int {
 	return lines
 }
 
-// Flushed waits for the readers of both streams before the process exits. If lines of one stream are unwritten, their
-// number is printed to the other stream.
+// Flushed waits for the readers of both streams before the process exits. If lines of one stream remain unwritten, it
+// prints their number to the other stream.
 func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 	out, messages := OutletOf(stdout), OutletOf(stderr)
 	if out == nil || messages == nil {

@@ -15,11 +15,12 @@ const redacted = "[redacted]"
 // Secrets are values that must not appear in any output.
 type Secrets []string
 
-// shortestSecret is the minimum length of a secret, in bytes. With a smaller length, a variable such as SECRET=1 would
-// remove every 1 from the output.
+// shortestSecret is the minimum length, in bytes, of a value that is removed as a secret. With a smaller length, a
+// variable such as SECRET=1 would remove every 1 from the output.
 const shortestSecret = 6
 
-// SecretsIn returns the values of the environment variables whose names mark a secret. environ has entries NAME=VALUE.
+// SecretsIn returns the values of the environment variables whose names mark a secret. The parameter environ has the
+// form of os.Environ.
 func SecretsIn(environ []string) Secrets {
 	var hide Secrets
 	for _, pair := range environ {
@@ -28,7 +29,7 @@ func SecretsIn(environ []string) Secrets {
 			hide = append(hide, value)
 		}
 	}
-	// Longest first, because a secret may be part of another secret.
+	// The longest secret comes first, because a secret may be part of another secret.
 	slices.SortFunc(hide, func(a, b string) int { return len(b) - len(a) })
 	return hide
 }
@@ -41,7 +42,7 @@ func (hide Secrets) Text(s string) string {
 	return s
 }
 
-// namesSecret reports whether the name of a variable or attribute marks a secret. HETERO_TOKEN marks a secret.
+// namesSecret reports whether the name of a variable or attribute marks a secret. For example, HETERO_TOKEN does, but
 // token_file (a path) and tokens (a count) do not.
 func namesSecret(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {

@@ -26,13 +26,13 @@ func TerminalWidth(w io.Writer) int {
 }
 
 // Stream is standard output or standard error for all writers of the process. It escapes control characters. Colors and
-// progress bars bypass it: they are written to the writer below (see Below).
+// progress bars bypass it, because the program writes them to the writer below (see Below).
 type Stream struct {
 	w io.Writer
 
 	mu    sync.Mutex
 	rest  []byte // first bytes of an incomplete character
-	fault error  // error of the first write that failed
+	fault error  // error of the first failed write
 }
 
 // NewStream returns a Stream that writes to w.

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/term"
 )
 
-// View shows a text that changes. On a terminal, each text replaces the previous one and is truncated to the size of
-// the window. In a file or a pipe, the texts follow one another.
+// View shows a text that changes. On a terminal, each text replaces the previous text, and is truncated to the size of
+// the window. In a file or a pipe, the texts follow each other.
 type View struct {
 	out      io.Writer
-	terminal *os.File // nil: a file or a pipe
-	again    bool     // something was shown
+	terminal *os.File // nil: the output is a file or a pipe
+	again    bool     // a text was already shown
 }
 
 // NewView returns a View on a stream.
@@ -31,7 +31,7 @@ func (s *View) Show(text string) error {
 	switch {
 	case s.terminal != nil:
 		text = s.fit(text)
-		if s.again { // out would escape the control characters
+		if s.again { // write below the Stream, which would escape the control characters
 			if _, err := s.terminal.WriteString("\x1b[H\x1b[J"); err != nil {
 				return err
 			}
@@ -44,8 +44,8 @@ func (s *View) Show(text string) error {
 	return err
 }
 
-// Size returns the number of columns and lines of the window. It returns 0 and 0 for a file or a pipe, and if the size
-// is unknown.
+// Size returns the number of columns and lines of the window. It returns 0 and 0 if the output is a file or a pipe, or
+// if the size is unknown.
 func (s *View) Size() (width, height int) {
 	if s.terminal == nil {
 		return 0, 0

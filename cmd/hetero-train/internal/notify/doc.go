@@ -4,9 +4,9 @@
 //	n.Send(notify.Event{Event: notify.Failed, …}) // any goroutine; never waits
 //	n.Close()                                    // waits at most one time-out
 //
-// A goroutine delivers the events in order. The queue holds mostWaiting events; later events are dropped and counted.
-// An event is sent at most mostTries times. A receiver that is slow, unreachable or hostile delays the run by at most
-// one time-out, at the end of the process.
+// A goroutine delivers the events in order. The queue holds mostWaiting events; the sender drops and counts further
+// events. It tries to deliver an event at most mostTries times. A slow, unreachable or hostile receiver delays the run
+// by at most one time-out, at the end of the process.
 //
 // An [Event] contains no secrets: Options.Hide removes them from its texts. The address of a webhook is itself a secret
 // and appears in no message.

@@ -28,18 +28,18 @@ const (
 	Stalled   = "stalled"
 )
 
-// Event is the payload, in JSON.
+// Event is the payload of a notification, in JSON.
 type Event struct {
-	Version int       `json:"version"` // of the payload: 1
+	Version int       `json:"version"` // version of the payload: 1
 	Event   string    `json:"event"`
 	Time    time.Time `json:"time"`
 	Run     string    `json:"run"`              // experiment.name
 	Folder  string    `json:"folder,omitempty"` // folder of the run; missing before the run has one
 	Host    string    `json:"host"`
-	Step    int64     `json:"step"`            // optimizer steps done
+	Step    int64     `json:"step"`            // completed optimizer steps
 	Steps   int64     `json:"steps,omitempty"` // steps of the whole run; missing if unknown
 	Loss    *float64  `json:"loss"`            // training loss of the last step; null: unknown or not finite
-	Rank    *int      `json:"rank,omitempty"`  // the straggler
+	Rank    *int      `json:"rank,omitempty"`  // rank of the straggler
 	Exit    *int      `json:"exit_code,omitempty"`
 	Message string    `json:"message"`
 }
@@ -48,14 +48,14 @@ type Event struct {
 const (
 	mostWaiting = 16
 	mostTries   = 3
-	firstPause  = time.Second // before the second attempt; each further pause is twice as long
-	mostOutput  = 2 << 10     // bytes of a program's output in a message
+	firstPause  = time.Second // pause before the second attempt; each further pause is twice as long
+	mostOutput  = 2 << 10     // maximum length of a program's output in a message, bytes
 )
 
 // Options configure a Sender.
 type Options struct {
-	Command []string // program and arguments; empty: none
-	Webhook string   // address; "": none
+	Command []string // program to run, with arguments; empty: none
+	Webhook string   // address of the webhook; "": none
 	Events  []string // names of the events to send
 	Timeout time.Duration
 	Environ []string            // environment of the program
@@ -69,7 +69,7 @@ type Sender struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu      sync.Mutex // guards queue and closed; never held during a delivery
+	mu      sync.Mutex // guards queue and closed; not held during a delivery
 	queue   chan Event
 	closed  bool
 	dropped int
@@ -91,7 +91,8 @@ func Open(o Options) (*Sender, error) {
 	return s, nil
 }
 
-// check returns an error that names the setting. It does not contain the address of the webhook.
+// check returns an error for an invalid option. The error names the setting, but does not contain the address of the
+// webhook.
 func (o *Options) check() error {
 	if len(o.Command) > 0 {
 		if _, err := exec.LookPath(o.Command[0]); err != nil {
@@ -132,7 +133,7 @@ func (s *Sender) Send(e Event) {
 	}
 }
 
-// Close delivers the waiting events, for at most one time-out. Later events are ignored.
+// Close delivers the waiting events, which takes at most one time-out. The sender ignores later events.
 func (s *Sender) Close() error {
 	if s == nil {
 		return nil
@@ -147,7 +148,7 @@ func (s *Sender) Close() error {
 	select {
 	case <-s.done:
 	case <-time.After(s.o.Timeout):
-		s.cancel() // the remaining attempts fail immediately
+		s.cancel() // so that the remaining attempts fail immediately
 		<-s.done
 	}
 	s.cancel()
@@ -173,7 +174,7 @@ func (s *Sender) deliver(ctx context.Context, e Event) {
 	}
 }
 
-// permanent is an error that another attempt would not fix.
+// permanent is an error after which another attempt is useless.
 type permanent struct{ error }
 
 // try calls send until it succeeds, at most mostTries times.
@@ -201,14 +202,15 @@ func (s *Sender) try(ctx context.Context, setting, event string, send func(conte
 	}
 }
 
-// run starts the program. A program that exceeds the time-out is killed together with its children.
+// run starts the program and waits for its end. It kills a program that exceeds the time-out, together with its
+// children.
 func (s *Sender) run(ctx context.Context, body []byte) error {
 	cmd := exec.CommandContext(ctx, s.o.Command[0], s.o.Command[1:]...)
 	out := &bounded{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = bytes.NewReader(body), out, out, s.o.Environ
 	platform.OwnGroup(cmd)
 	cmd.Cancel = func() error { return platform.KillGroup(cmd.Process.Pid) }
-	cmd.WaitDelay = time.Second // a child that left the group may hold standard output open
+	cmd.WaitDelay = time.Second // a child that left the group may keep standard output open
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return fmt.Errorf("the program did not end within %v", s.o.Timeout)
@@ -219,7 +221,7 @@ func (s *Sender) run(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// bounded keeps the first bytes of a text.
+// bounded is a writer that keeps the first mostOutput bytes.
 type bounded struct{ text []byte }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -227,7 +229,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// post sends the event to the webhook. Errors do not contain its address.
+// post sends the event to the webhook. Its errors do not contain the address of the webhook.
 func (s *Sender) post(ctx context.Context, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.o.Webhook, bytes.NewReader(body))
 	if err != nil {
@@ -245,7 +247,7 @@ func (s *Sender) post(ctx context.Context, body []byte) error {
 		return err
 	}
 	defer resp.Body.Close()
-	// reads the response, so that the connection closes normally
+	// Read the response, so that the connection closes normally.
 	io.Copy(io.Discard, io.LimitReader(resp.Body, mostOutput))
 	switch {
 	case resp.StatusCode < 300:

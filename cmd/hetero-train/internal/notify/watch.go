@@ -15,20 +15,20 @@ import (
 // Watch is the observer that detects stragglers and stalls. Its methods never wait.
 type Watch struct {
 	sender  *Sender
-	event   func() Event // an event with the properties of the run
+	event   func() Event // returns an event with the properties of the run
 	start   time.Time
 	after   time.Duration // time without progress that counts as a stall; 0: none
 	stop    chan struct{}
 	stopped chan struct{}
-	sick    map[int]bool // ranks that were reported and are still slow; belongs to the training goroutine
+	sick    map[int]bool // reported ranks that are still slow; only the training goroutine uses this map
 
-	progress    atomic.Int64 // time of the last progress since start, ns
+	progress    atomic.Int64 // time of the last progress, in ns since start
 	step, steps atomic.Int64
-	loss        atomic.Uint64 // bits of a float64
+	loss        atomic.Uint64 // training loss of the last step, as the bits of a float64
 }
 
-// NewWatch starts to watch for stalls. The caller must close the watch. event returns an event with the properties of
-// the run; the watch sets the other fields.
+// NewWatch starts to watch for stalls. The caller must close the watch. The parameter event returns an event with the
+// properties of the run; the watch sets the other fields.
 func NewWatch(s *Sender, after time.Duration, event func() Event) *Watch {
 	w := &Watch{sender: s, event: event, start: time.Now(), after: after, stop: make(chan struct{}),
 		stopped: make(chan struct{}), sick: map[int]bool{}}
@@ -44,7 +44,7 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// Event returns an event with the position of the run.
+// Event returns an event with the properties of the run, its latest step and its loss.
 func (w *Watch) Event(name, message string) Event {
 	e := w.event()
 	e.Event, e.Message, e.Time = name, message, time.Now()
@@ -64,7 +64,7 @@ func (w *Watch) watch() {
 	}
 	tick := time.NewTicker(max(w.after/10, 10*time.Millisecond))
 	defer tick.Stop()
-	reported := int64(-1) // the progress before the stall that was reported
+	reported := int64(-1) // the value of progress at the latest reported stall
 	for {
 		select {
 		case <-w.stop:

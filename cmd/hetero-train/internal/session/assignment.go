@@ -24,11 +24,12 @@ func (s *Session) IsCPURank() (bool, error) {
 	return assigned.LocalRank >= assigned.LocalWorldSize-n, nil
 }
 
-// LocalRanks returns the number of ranks on this machine that is known before rank discovery; see RanksOfMachine.
+// LocalRanks returns the number of ranks on this machine, as far as it is known before the rendezvous; see
+// RanksOfMachine.
 func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Assignment) }
 
-// RanksOfMachine returns the number of ranks on this machine according to assigned. All ranks are on this machine if
-// the address of rank 0 is a loopback address.
+// RanksOfMachine returns the number of ranks on this machine according to assigned. If the address of rank 0 is a
+// loopback address, all ranks are on this machine.
 func RanksOfMachine(assigned discovery.Assignment) int {
 	if ip := net.ParseIP(assigned.MasterAddr); assigned.LocalWorldSize == 0 &&
 		(assigned.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
@@ -37,7 +38,7 @@ func RanksOfMachine(assigned discovery.Assignment) int {
 	return max(assigned.LocalWorldSize, 1)
 }
 
-// UsableCPUs returns the number of CPUs that the affinity and the quota of this process allow, at least 1.
+// UsableCPUs returns the number of CPUs that the affinity and the quota of this process allow, but at least 1.
 func UsableCPUs() int {
 	n := runtime.NumCPU()
 	if host, err := system.Detect(); err == nil && host.CPU.Quota > 0 {

@@ -16,18 +16,18 @@ import (
 // ComparisonOptions are the flags of command balance compare.
 type ComparisonOptions struct {
 	Policies []string
-	Block    int // steps of a block
+	Block    int // number of steps of a block
 	Rounds   int
 }
 
-// Environment contains the process state and the functions outside the program that commands use. Tests replace it.
+// Environment contains the state of the process and the external functions that commands use. Tests replace it.
 type Environment struct {
 	Name           string // name of the program in help and completion; "": hetero-train
 	Stdout, Stderr io.Writer
 	Environ        []string       // environment variables, NAME=VALUE
 	Catalog        config.Catalog // models, data sets and policies; without models: the built-in catalog
 	Train          func(ctx context.Context, cfg *config.Config, opts Options) error
-	// exchanges the numbers of ranks between nodes
+	// Count exchanges the numbers of ranks between nodes.
 	Count func(ctx context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error)
 }
 
@@ -41,7 +41,7 @@ func (e Environment) Lookup(name string) (value string, set bool) {
 	return "", false
 }
 
-// SharesLimits reports whether the ranks of this machine share the limits of one control group. They share it if one
+// SharesLimits reports whether the ranks of this machine share the limits of one control group. This is so if one
 // process started them.
 func SharesLimits(assigned discovery.Assignment, env Environment) bool {
 	_, supervised := env.Lookup(SupervisedVariable)
@@ -51,7 +51,7 @@ func SharesLimits(assigned discovery.Assignment, env Environment) bool {
 // SupervisedVariable is the environment variable of ranks that this program started. Such a rank starts no other ranks.
 const SupervisedVariable = "HETERO_SUPERVISED"
 
-// Options contains all inputs of a run except the configuration.
+// Options contains the inputs of a run other than its configuration.
 type Options struct {
 	Env        Environment
 	Log        *slog.Logger
@@ -66,10 +66,10 @@ type Options struct {
 	Args       []string           // command line, for the records of the run
 	Signals    chan os.Signal     // signals that end the run, caught since the start of the process
 	PID        int                // process that computes this rank, for telemetry; 0: this process
-	Allow      []string           // keys whose values may differ from those of the earlier run
+	Allow      []string           // keys whose values may differ from those of the earlier run (--allow)
 }
 
-// LogWhenGone sets functions that log a closed output stream. Training continues without the stream.
+// LogWhenGone arranges that a closed output stream is logged. Training continues without the stream.
 func (o Options) LogWhenGone() {
 	watch := func(name string, w io.Writer) {
 		if stream := logs.OutletOf(w); stream != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// wayOn describes the step at which the run resumes, and the command that resumes the run. It is the command of this
-// process, unless this command would not resume.
+// wayOn describes the step at which the run resumes, and the command that resumes it. This is the command line of this
+// process, changed if it would not resume the run.
 func (o Options) wayOn(cfg *config.Config, step int64) string {
 	text := fmt.Sprintf("continues from step %d with: %s", step, o.again(cfg))
 	switch {
@@ -28,7 +28,7 @@ func (o Options) wayOn(cfg *config.Config, step int64) string {
 // WayOn describes the step at which the run resumes and the command that resumes it.
 func (s *Session) WayOn(step int64) string { return s.Opts.wayOn(s.Cfg, step) }
 
-// again returns the command line that resumes the run, quoted for a shell.
+// again returns a command line that resumes the run, quoted for a shell.
 func (o Options) again(cfg *config.Config) string {
 	name := os.Args[0]
 	if typed, set := o.Env.Lookup(SupervisedVariable); set && typed != "" {
@@ -80,14 +80,14 @@ func (o Options) Supervised() bool {
 	return set
 }
 
-// Reported reports whether the supervisor explains how to resume. This is true on the machine of rank 0, because only
-// its supervisor knows the folder of the run.
+// Reported reports whether the supervisor explains to the user how to resume, so that the ranks need not. This is true
+// on the machine of rank 0, because only its supervisor knows the folder of the run.
 func (o Options) Reported() bool {
 	return o.Supervised() && o.Assignment.Rank == o.Assignment.LocalRank
 }
 
-// FromNewest describes the newest checkpoint and the command that resumes from this checkpoint. It is for a process
-// that did not save.
+// FromNewest describes the newest checkpoint in dir and the command that resumes from it. It is for a process that did
+// not save the run.
 func (o Options) FromNewest(cfg *config.Config, dir string) string {
 	step, ok := checkpoint.NewestStep(dir)
 	if !ok {

@@ -12,7 +12,7 @@ type Session struct {
 	Cfg     *config.Config
 	Opts    Options
 	Started time.Time
-	stage   string // the stage that is opened, or was opened last
+	stage   string // the stage that is being opened, or was opened last
 	opened  []resource
 }
 
@@ -21,19 +21,20 @@ func New(cfg *config.Config, opts Options) *Session {
 	return &Session{Cfg: cfg, Opts: opts, Started: time.Now()}
 }
 
-// Stage is a step of the preparation of a command. Open adds the resources that it opens with Later.
+// Stage is a step of the preparation of a command. Its function Open must pass the resources that it opens to
+// [Session.Later].
 type Stage struct {
 	Name string
 	Open func(context.Context) error
 }
 
-// resource is a resource that a stage opened.
+// resource is a function that closes a resource, with the stage that opened the resource.
 type resource struct {
-	stage string // "" if it was opened before the first stage
+	stage string // "": the resource was opened before the first stage
 	close func() error
 }
 
-// Open opens a stage. If the stage fails, CloseAll still closes the resources that the stage had opened.
+// Open opens a stage. If the stage fails, CloseAll still closes the resources that the stage has opened before.
 func (s *Session) Open(ctx context.Context, stage Stage) error {
 	s.stage = stage.Name
 	return stage.Open(ctx)
@@ -51,7 +52,7 @@ func (s *Session) CloseAll() {
 	}
 }
 
-// Seconds converts a setting in s to a duration. The result is 0 only if s is 0, and at most ten years, so that
+// Seconds converts a setting in seconds to a duration. The result is 0 only if s is 0. It is at most ten years, so that
 // multiples do not overflow.
 func Seconds(s float64) time.Duration {
 	const most = 10 * 365 * 24 * time.Hour
@@ -64,11 +65,12 @@ func Seconds(s float64) time.Duration {
 	return 1
 }
 
-// OperationLimit returns the time limit of an operation between ranks. timeout is parallel.timeout_seconds, in s. After
-// this time, rank 0 considers a silent rank lost. The limit is longer, so that rank 0 first names a frozen rank.
+// OperationLimit returns the time limit of an operation between ranks. The parameter timeout is
+// parallel.timeout_seconds (s), after which rank 0 considers a silent rank lost. The limit is longer than timeout, so
+// that rank 0 names a frozen rank before the operation fails.
 func OperationLimit(timeout float64) time.Duration { return Seconds(timeout + min(timeout/4, 2)) }
 
-// NameKey is the key of the name of a run.
+// NameKey is the configuration key of a run's name.
 const NameKey = "experiment.name"
 
 // Named reports whether the user set the name of the run, in the file or on the command line.

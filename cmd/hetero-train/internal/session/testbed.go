@@ -16,7 +16,7 @@ import (
 // TestbedSetup contains the settings of the testbed from the configuration and the environment; see docs/lab.md.
 type TestbedSetup struct {
 	Setup   lab.Setup
-	Weather *weather.Weather // scenario; nil if the conditions do not change
+	Weather *weather.Weather // scenario; nil if there is none
 	Name    string           // name of the scenario's file
 }
 
@@ -49,7 +49,7 @@ func (s *TestbedSetup) Fact() string {
 	return s.Weather.String()
 }
 
-// Slow slows the device down by the factor that the environment states.
+// Slow slows down the device by the factor Slowdown.
 func (s *TestbedSetup) Slow(dev device.Device, log *slog.Logger) error {
 	factor := s.Setup.Slowdown
 	if factor <= 1 {

@@ -12,8 +12,8 @@ import (
 // variablePrefix starts the names of all environment variables of this project.
 const variablePrefix = "HETERO_"
 
-// Variables lists the environment variables that users set: those that the program and its libraries read, then those
-// of the build, then those of the tests.
+// Variables lists the environment variables that users can set. First come those that the program and its libraries
+// read, then those of the build, then those of the tests.
 var Variables = strings.Fields(`
 	HETERO_TRAIN HETERO_TOKEN HETERO_TOKEN_FILE HETERO_DASHBOARD_TOKEN HETERO_METRICS_TOKEN HETERO_NOTIFY_WEBHOOK_SECRET
 	HETERO_LIB_DIR HETERO_CUDA_LIBS HETERO_CPU_ISA HETERO_CPU_KERNELS HETERO_CPU_TIMES HETERO_CUDA_NARROW_GRADIENTS
@@ -30,7 +30,7 @@ var Variables = strings.Fields(`
 var internalVariables = []string{SupervisedVariable, "HETERO_LIFELINE_FD", "HETERO_LISTENER_FD", "HETERO_CAUSE_FD",
 	"HETERO_REFUSE_THREADS"}
 
-// testPrefixes start the names of variables that tests, fakes and the shim of CUDA read.
+// testPrefixes start the names of variables that tests, fake devices and the CUDA shim read.
 var testPrefixes = []string{"HETERO_TEST_", "HETERO_SHIM_", "HETERO_FAKE_"}
 
 // KnownVariable reports whether this version reads an environment variable whose name starts with HETERO_.
@@ -41,7 +41,8 @@ func KnownVariable(name string) bool {
 }
 
 // UnknownVariables returns a warning for each environment variable whose name starts with HETERO_ and that this version
-// does not read. Of the ranks of a machine, only the first returns warnings.
+// does not read. The result is empty on a rank that a supervisor has started, because the supervisor warns. It is also
+// empty on ranks other than the first rank of a machine.
 func (e Environment) UnknownVariables() (warnings []string) {
 	if _, supervised := e.Lookup(SupervisedVariable); supervised {
 		return nil // the process that started this rank warns

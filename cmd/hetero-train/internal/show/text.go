@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Foreign formats a name or a text from a file as one field of a line. It quotes a text that contains hidden
-// characters, with the escapes of Go and JSON. Without quotes, escape sequences in the names of untrusted files would
-// reach the terminal, and line ends would forge lines.
+// Foreign formats a name or a text from a file as one field of a line. It quotes a text with hidden characters, and
+// replaces these by the escapes of Go and JSON. Otherwise, names of untrusted files could send escape sequences to the
+// terminal and forge lines.
 func Foreign(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
@@ -33,8 +33,8 @@ func Foreigners(texts []string) []string {
 	return shown
 }
 
-// hidden reports whether a terminal acts on r instead of showing it. Such characters are control characters except line
-// ends and tabs, and characters that change the direction of text.
+// hidden reports whether a terminal acts on the character r instead of showing it. This is so for control characters
+// except line ends and tabs, and for characters that change the direction of text.
 func hidden(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) || r == '\u2028' ||
 		r == '\u2029'
@@ -63,7 +63,7 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// Indented indents all lines except the first. A line end within a message therefore cannot begin a forged message.
+// Indented indents all lines except the first, so that a line end within a message cannot start a forged message.
 func Indented(text string) string {
 	if !strings.Contains(text, "\n") {
 		return text

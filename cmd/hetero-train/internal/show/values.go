@@ -28,7 +28,7 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// Bytes formats a size in the largest decimal unit that leaves at least one digit before the point.
+// Bytes formats a size in the largest decimal unit, up to GB, that is not larger than the size.
 func Bytes(n int64) string {
 	switch {
 	case n >= 1e9:
@@ -41,7 +41,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Count formats a number with its noun, whose plural ends in s: 1 GPU, 2 GPUs.
+// Count formats a number with a noun whose plural ends in s: 1 GPU, 2 GPUs.
 func Count[N ~int | ~int64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -74,7 +74,7 @@ func Number[F ~float64](value F) any {
 // Duration formats a duration with three digits and readable units: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "-" + Duration(-max(d, -math.MaxInt64)) // the negative of the smallest duration overflows
+		return "-" + Duration(-max(d, -math.MaxInt64)) // the smallest duration has no positive counterpart
 	}
 	digits := func(value float64, unit string) string {
 		decimals := 2
@@ -104,13 +104,14 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", h/24, h%24)
 }
 
-// Seconds converts s to a duration. A time that is too long for a duration becomes the longest one, and NaN becomes 0.
+// Seconds converts a time in seconds to a duration. A time that is too long becomes the longest duration, and NaN
+// becomes 0.
 func Seconds(s float64) time.Duration {
 	if math.IsNaN(s) {
 		return 0
 	}
 	const most = float64(math.MaxInt64)
-	return time.Duration(max(-most, min(most-1024, s*float64(time.Second)))) // most itself rounds to 2^63
+	return time.Duration(max(-most, min(most-1024, s*float64(time.Second)))) // most has rounded up to 2^63
 }
 
 // MiB converts bytes to MiB.

@@ -22,20 +22,21 @@ import (
 // terminal, and from a parent process such as timeout or mpirun.
 const onePress = 500 * time.Millisecond
 
-// oneStop is the time within which two signals that terminate count as one. Schedulers send SIGTERM to all processes of
-// a job, and the supervisor of ranks also forwards its SIGTERM. The forwarded signal arrives later on a busy machine.
+// oneStop is the time within which two termination signals count as one. Schedulers send SIGTERM to all processes of a
+// job, and the supervisor of ranks also forwards its SIGTERM. The forwarded signal arrives later on a busy machine.
 const oneStop = 2 * time.Second
 
-// Catch begins to catch the signals that end a run, until release is called. The channel keeps signals that arrive
-// before the run can handle them.
+// Catch begins to catch the signals that end a run. It catches them until release is called. The channel keeps signals
+// that arrive before the run can handle them.
 func Catch() (signals chan os.Signal, release func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, ending()...)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// ending returns the signals that end a run or a command. nohup starts a program with SIGHUP ignored, so that the
-// program outlives its terminal. Ranks inherit this from their supervisor.
+// ending returns the signals that end a run or a command. These do not include SIGHUP if the process ignores it. The
+// command nohup starts a program in this way, so that the program outlives its terminal, and ranks inherit this from
+// their supervisor.
 func ending() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{syscall.SIGINT, syscall.SIGTERM}
@@ -43,14 +44,14 @@ func ending() []os.Signal {
 	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. stop, which may be nil, is
-// called with the number of the signal: 1 before the context is canceled, then for each later signal except SIGINT. A
-// second SIGINT ends the process immediately. SIGUSR1 increments saves, which may be nil. steps reports whether
-// training has begun its steps; nil means that the command trains nothing.
+// Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. The first signal calls stop
+// with the number 1 and then cancels the context. Each later signal except SIGINT calls stop with the next number; stop
+// may be nil. A second SIGINT ends the process immediately. SIGUSR1 increments saves, which may be nil. The parameter
+// steps reports whether training has begun its steps; it is nil if the command does not train.
 func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64,
 	steps func() bool, stop func(exit.Stopped, int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if saves != nil && len(platform.SaveSignals) > 0 { // without names, Notify would catch all signals
+	if saves != nil && len(platform.SaveSignals) > 0 { // with an empty list, Notify would catch all signals
 		signal.Notify(signals, platform.SaveSignals...)
 	}
 	done := make(chan struct{})
@@ -106,11 +107,11 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 	}
 }
 
-// tidyTime is the time after a signal within which a command that saves nothing must end.
+// tidyTime is the longest time between a signal and the end of a command that saves nothing.
 const tidyTime = 5 * time.Second
 
-// Tidied changes cmd and its subcommands so that they end normally after a signal: they remove temporary files and
-// return the exit code of the signal.
+// Tidied changes cmd and its subcommands so that they end normally after a signal. They can then remove temporary
+// files, and return the exit code of the signal.
 func Tidied(cmd *cobra.Command) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		Tidied(sub)
@@ -133,14 +134,14 @@ func Until(ctx context.Context, run func(context.Context) error) error {
 	err := run(ctx)
 	var s exit.Stopped
 	if err != nil && errors.As(context.Cause(ctx), &s) {
-		return exit.With(s.Saved(), s) // whichever operation the signal interrupted
+		return exit.With(s.Saved(), s) // instead of the error of the operation that the signal interrupted
 	}
 	return err
 }
 
 // untilSignal returns a context that the signals of ending cancel, with an exit.Stopped as cause. A second signal ends
-// the process immediately. If the command has not ended tidyTime after the first signal, the process ends, because a
-// read of standard input cannot be canceled.
+// the process immediately. The process also ends if the command has not ended within tidyTime after the first signal,
+// because a read of standard input cannot be canceled.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)

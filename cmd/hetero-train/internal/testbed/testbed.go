@@ -18,16 +18,16 @@ import (
 // Testbed is the testbed of a rank during a run.
 type Testbed struct {
 	applier *lab.Applier
-	Notes   []string // conditions that are necessary to interpret the figures
+	Notes   []string // sentences that a reader needs to interpret the numbers of the run
 
-	// Rank 0 logs the conditions of all ranks. On other ranks, these fields are not set.
+	// The following fields are set only on rank 0, which logs the conditions of all ranks.
 	log     *slog.Logger
 	weather *weather.Weather
 	ranks   []word
 	now     []weather.Conditions
 }
 
-// word is the message of a rank about its conditions.
+// word is the message that a rank sends about its conditions.
 type word struct {
 	CPUs     float64   `json:"cpus"`
 	Slowdown float64   `json:"slowdown"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// number is the release that the file VERSION names. make replaces it by the output of third_party/version.sh, with the
+// number is the release in the file VERSION. The Makefile replaces it by the output of third_party/version.sh, with the
 // linker flag -X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=….
 var number = "0.1.0"
 
@@ -18,8 +18,8 @@ func Text() string {
 	return fmt.Sprintf("%s %s/%s", Source(), b.OS, b.Arch)
 }
 
-// Source is Text without the platform. Ranks that train together have equal Source texts, but may have different
-// processors.
+// Source is like Text, but without the platform. Ranks that train together must have equal Source texts, but may have
+// different processors.
 func Source() string {
 	b := Build()
 	return fmt.Sprintf("hetero-train %s, %s", b.Version, b.Go)
@@ -51,11 +51,11 @@ func Build() Facts {
 
 const dirty = ".dirty"
 
-// pseudo matches the version that go install gives to a commit without a tag. It ends with the time and the commit.
+// pseudo matches the end of the version that go install gives to a commit without a tag: the time and the commit.
 var pseudo = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})$`)
 
-// complete adds the commit to the release if Go recorded one and if this is not the commit of the release. A version of
-// third_party/version.sh needs no addition.
+// complete adds the commit to the version if Go has recorded a commit that is not the commit of the release. A version
+// from third_party/version.sh already contains the commit.
 func complete(version string, info *debug.BuildInfo) string {
 	commit := setting(info, "vcs.revision")
 	if found := pseudo.FindStringSubmatch(info.Main.Version); commit == "" && found != nil {

@@ -118,13 +118,14 @@ var gpuResources = [...]string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i
 
 // demand contains the resources that a pod requests.
 type demand struct {
-	cpus   float64 // cores
-	memory float64 // bytes
+	cpus   float64 // in cores
+	memory float64 // in bytes
 	gpus   int
-	of     [4]int // gpus, by name in gpuResources
+	of     [4]int // gpus, by resource in gpuResources
 }
 
-// plus adds the demand of a container. combine is the sum, or the maximum for containers that run one after the other.
+// plus adds the demand of a container. The parameter combine is the sum, or the maximum for containers that run one
+// after the other.
 func (d demand) plus(c demand, combine func(a, b float64) float64) demand {
 	d.cpus, d.memory, d.gpus = combine(d.cpus, c.cpus), combine(d.memory, c.memory), 0
 	for i := range d.of {
@@ -134,8 +135,8 @@ func (d demand) plus(c demand, combine func(a, b float64) float64) demand {
 	return d
 }
 
-// requested returns the sum over the containers of a pod. Containers that run before the others count only if they
-// request more than the sum.
+// requested returns the demand of a pod: the sum over its containers. An init container, which runs before the others,
+// has an effect only if it requests more than the sum.
 func (s *podSpec) requested() (demand, error) {
 	var sum demand
 	for _, c := range s.Containers {
@@ -156,7 +157,7 @@ func (s *podSpec) requested() (demand, error) {
 }
 
 func (c *container) requested() (demand, error) {
-	of := func(name string) (float64, error) { // a limit without a request is the request
+	of := func(name string) (float64, error) { // without a request, the limit is the request
 		text, ok := c.Resources.Requests[name]
 		if !ok {
 			text, ok = c.Resources.Limits[name]
@@ -200,7 +201,7 @@ var suffixes = map[string]float64{"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1
 	"P": 1e15, "E": 1e18,
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 
-// quantity reads a number such as "250m", "16Gi" or "1e3".
+// quantity parses a number such as "250m", "16Gi" or "1e3".
 func quantity(text string) (float64, error) {
 	number := strings.TrimRight(text, "numkKMGTPEi")
 	scale, ok := suffixes[text[len(number):]]

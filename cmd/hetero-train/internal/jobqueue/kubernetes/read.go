@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue/programs"
 )
 
-// Names that users write.
+// Labels and annotations that users write.
 const (
 	kindNote  = "hetero-train/kind"
 	stepsNote = "hetero-train/steps"
@@ -26,21 +26,21 @@ const (
 	host      = "kubernetes.io/hostname"
 )
 
-// kueue is the label of a Job that Kueue holds and starts.
+// kueue is the label of Jobs that Kueue suspends and starts.
 const kueue = "kueue.x-k8s.io/queue-name"
 
-// ErrOutput is the cause of an error about the output of kubectl.
+// ErrOutput is wrapped by errors about the output of kubectl.
 var ErrOutput = errors.New("unexpected output")
 
 // Client runs kubectl from the search path.
 type Client struct {
-	Context   string            // context of the kubeconfig; "" is the current one
-	Namespace string            // namespace of the jobs to place; "" is all
-	versions  map[string]string // by job ID: the version that was read
-	uids      map[string]string // by job ID
-	hosts     map[string]string // by node: the value of its host name label
-	undos     int               // calls of Undo
-	exist     map[string]string // by job ID: the UID of the Jobs of the cluster, from the second call of Undo on
+	Context   string            // context of the kubeconfig; "": the current one
+	Namespace string            // namespace of the jobs to place; "": all
+	versions  map[string]string // version of each Job that Read returned, by job ID
+	uids      map[string]string // UID of each Job, by job ID
+	hosts     map[string]string // value of the host name label, by node
+	undos     int               // number of calls of Undo
+	exist     map[string]string // UIDs of all Jobs of the cluster, by job ID; set by the second call of Undo
 }
 
 func (c *Client) kubectl(ctx context.Context, args ...string) ([]byte, error) {
@@ -71,7 +71,7 @@ func fetch[T any](ctx context.Context, c *Client, path string, query url.Values)
 	}
 }
 
-// Read returns the queue and the nodes. now is in seconds since 1970.
+// Read returns the queue and the nodes. The parameter now is the time in seconds since 1970.
 func (c *Client) Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error) {
 	nodes, err := fetch[node](ctx, c, "/api/v1/nodes", url.Values{})
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, all []quota, now
 	}
 	for _, j := range jobs {
 		if !j.Spec.Suspend || j.Status.CompletionTime != nil {
-			continue // the pods of an active Job are in the list of pods
+			continue // the list of pods contains the pods of an active Job
 		}
 		if one, ok := j.job(limits); ok {
 			c.versions[one.ID], c.uids[one.ID] = j.Metadata.ResourceVersion, j.Metadata.UID
@@ -219,7 +219,7 @@ func (p *pod) job(d demand, placed bool, nodes []jobqueue.Node, on int) jobqueue
 	return out
 }
 
-// job describes a suspended Job. ok is false if it requests no GPU.
+// job describes a suspended Job. The result ok is false if the Job requests no GPU.
 func (j *job) job(limits *quotas) (out jobqueue.Job, ok bool) {
 	spec := &j.Spec.Template.Spec
 	out = jobqueue.Job{ID: j.Metadata.Namespace + "/" + j.Metadata.Name, Name: j.Metadata.Name, Phase: jobqueue.Pending,
@@ -276,8 +276,8 @@ func (j *job) job(limits *quotas) (out jobqueue.Job, ok bool) {
 	return out, true
 }
 
-// held returns the reason why the package must not start a Job: another program starts it, or its owner has not opted
-// in. It returns "" if the package may start the Job.
+// held returns the reason why the package must not start a Job, or "" if it may. Possible reasons are that another
+// program starts the Job, and that its owner has not opted in.
 func (j *job) held() string {
 	if queue, ok := j.Metadata.Labels[kueue]; ok {
 		return "Kueue starts the Job, from its queue " + queue
@@ -296,8 +296,8 @@ func (j *job) held() string {
 	return ""
 }
 
-// takes appends a job's demand for each resource that a quota of its namespace limits. Quotas that apply only to some
-// pods (scopes) are treated as if they applied to all pods.
+// takes returns a job's demand for each resource that a quota of its namespace limits. It treats quotas that apply only
+// to some pods (scopes) as if they applied to all pods.
 func (s *quotas) takes(namespace string, pods int, d demand) []jobqueue.Take {
 	amounts := map[string]float64{"pods": 1, "count/pods": 1, "cpu": d.cpus, "requests.cpu": d.cpus, "memory": d.memory,
 		"requests.memory": d.memory}
@@ -364,7 +364,7 @@ func noted(annotations map[string]string) (kind string, steps float64) {
 	return annotations[kindNote], v
 }
 
-// Apply starts a suspended Job on the nodes of a placement. It changes only the version of the Job that Read returned.
+// Apply starts a suspended Job on the nodes of a placement. It fails if the Job has changed since Read.
 func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	namespace, name, ok := strings.Cut(p.Job, "/")
 	version, known := c.versions[p.Job]

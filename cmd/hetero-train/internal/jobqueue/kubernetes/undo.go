@@ -28,7 +28,7 @@ func (c *Client) hostsOf(nodes []string) []string {
 	return hosts
 }
 
-// Cluster returns the identity of the cluster: the UID of the namespace kube-system, which no two clusters share.
+// Cluster returns the identity of the cluster: the UID of the namespace kube-system, which differs between clusters.
 func (c *Client) Cluster(ctx context.Context) (string, error) {
 	const path = "/api/v1/namespaces/kube-system"
 	text, err := c.kubectl(ctx, "get", "--raw", path)
@@ -79,7 +79,8 @@ type term struct {
 	} `json:"matchExpressions"`
 }
 
-// placedOn returns the hosts of the affinity that Apply sets; ok is false if the Job has another required affinity.
+// placedOn returns the hosts in the affinity that Apply has set. The result ok is false if the Job has another required
+// affinity.
 func (j *changed) placedOn() (hosts []string, ok bool) {
 	required := j.Spec.Template.Spec.Affinity.NodeAffinity.Required
 	switch {
@@ -92,12 +93,13 @@ func (j *changed) placedOn() (hosts []string, ok bool) {
 	return e.Values, e.Key == host && e.Operator == "In" && len(e.Values) > 0
 }
 
-// get reads a Job; found is false if the cluster has none with this name.
+// get reads a Job. The result found is false if the cluster has no Job with this name.
 func (c *Client) get(ctx context.Context, namespace, name string) (j changed, found bool, err error) {
 	text, err := c.kubectl(ctx, "get", "--raw",
 		"/apis/batch/v1/namespaces/"+url.PathEscape(namespace)+"/jobs/"+url.PathEscape(name))
 	if err != nil {
-		// A missing API also has the reason NotFound, but says nothing about the Job.
+		// Compare the text, because a missing API has the same reason (NotFound), but does not mean that the Job is
+		// gone.
 		if strings.Contains(err.Error(), fmt.Sprintf("jobs.batch %q not found", name)) {
 			return j, false, nil
 		}
@@ -113,16 +115,17 @@ func (c *Client) get(ctx context.Context, namespace, name string) (j changed, fo
 	return j, true, nil
 }
 
-// begun returns whether a pod of a Job has left the phase Pending. A pod that runs may not be ready yet, so the status
-// of the Job is not enough.
+// begun reports whether a pod of a Job has left the phase Pending. The status of the Job is not sufficient, because a
+// running pod may not be ready yet.
 func (c *Client) begun(ctx context.Context, namespace, uid string) (bool, error) {
 	pods, err := fetch[pod](ctx, c, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods",
 		url.Values{"labelSelector": {"batch.kubernetes.io/controller-uid=" + uid}})
 	return slices.ContainsFunc(pods, func(p pod) bool { return p.Status.Phase != "Pending" }), err
 }
 
-// kept returns why a Job must stay as it is; over: no later attempt can revert the change. why is "" if Undo may change
-// the Job. suspended: Undo itself has suspended the Job, so that its pods may end.
+// kept returns the reason why a Job must stay as it is, or "" if Undo may change it. The result over is true if no
+// later attempt can revert the change. The parameter suspended is true if Undo has suspended the Job, so that its pods
+// may end.
 func (j *changed) kept(ch jobqueue.Change, suspended bool) (why string, over bool) {
 	hosts, ours := j.placedOn()
 	switch {
@@ -146,7 +149,7 @@ func (j *changed) kept(ch jobqueue.Change, suspended bool) (why string, over boo
 const running = "pods of the Job run, and undo does not stop them"
 
 // Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it changes nothing and reports
-// what it would do. It leaves out a Job if one of its pods runs or has ended.
+// what it would do. It does not change a Job if one of its pods runs or has ended.
 //
 // Kubernetes permits a change of the affinity only while a Job is suspended and has no start time, so Undo also removes
 // the start time from the status of the Job.
@@ -194,7 +197,8 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 }
 
 // gone reports whether the Job of a change no longer exists. A log may have thousands of changes whose Jobs are gone.
-// The second call therefore reads a list of all Jobs, and no further call starts kubectl for a Job that is not listed.
+// Therefore, the second call reads a list of all Jobs, and later calls do not start kubectl for a Job that the list
+// lacks.
 func (c *Client) gone(ctx context.Context, ch jobqueue.Change) (bool, error) {
 	if c.undos++; c.undos < 2 {
 		return false, nil
@@ -212,17 +216,18 @@ func (c *Client) gone(ctx context.Context, ch jobqueue.Change) (bool, error) {
 	return c.exist[ch.Job] != ch.Identity, nil
 }
 
-// The controller of Jobs writes the status of a Job that is suspended, so a patch may meet a newer version.
+// revert repeats a patch that meets a newer version, because the Job controller also writes the status of a suspended
+// Job.
 const (
 	mostTries = 20
 	retry     = 250 * time.Millisecond
 )
 
-// revert patches a Job step by step. Each patch names the version on which the decision for it rests. If the Job has
-// changed since then, the API server refuses the patch, and revert reads and checks the Job again.
+// revert patches a Job in several steps. Each patch contains the version of the Job that revert has checked. If the Job
+// has changed since then, the API server refuses the patch, and revert reads and checks the Job again.
 func (c *Client) revert(ctx context.Context, namespace, name string, ch jobqueue.Change, j changed) error {
 	type object = map[string]any
-	suspended := false // by us
+	suspended := false // whether revert has suspended the Job
 	fail := func(err error) error {
 		if suspended {
 			return fmt.Errorf("the Job is suspended, and still has its affinity: %w; to resume it: kubectl patch job --namespace=%s %s --patch '{\"spec\":{\"suspend\":false}}'",
@@ -230,7 +235,7 @@ func (c *Client) revert(ctx context.Context, namespace, name string, ch jobqueue
 		}
 		return err
 	}
-	var last error // conflict
+	var last error // latest conflict
 	for try := range mostTries {
 		if try > 0 {
 			found := false
@@ -248,7 +253,7 @@ func (c *Client) revert(ctx context.Context, namespace, name string, ch jobqueue
 			if why != "" {
 				return fail(errors.New(why))
 			}
-			if !j.Spec.Suspend { // a pod may have begun since the last check
+			if !j.Spec.Suspend { // a pod may have started since the last check
 				if begun, err := c.begun(ctx, namespace, ch.Identity); err != nil || begun {
 					return fail(cmp.Or(err, errors.New(running)))
 				}

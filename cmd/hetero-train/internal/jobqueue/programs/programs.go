@@ -14,11 +14,11 @@ import (
 // Limits of one program.
 const (
 	patience   = 60 * time.Second
-	mostOutput = 256 << 20 // bytes; the output for 100,000 jobs is about 200 MB
+	mostOutput = 256 << 20 // bytes of output; 100,000 jobs need about 200 MB
 )
 
-// ErrNoAnswer is the cause of the error of a program that did not get an answer. The queue system may have done what
-// the program asked for.
+// ErrNoAnswer is wrapped by the error of a program that got no answer from the queue system. The queue system may
+// nevertheless have executed the request.
 var ErrNoAnswer = errors.New("no answer")
 
 // Run returns the standard output of a program in the search path. The error of a failed program contains the last line
@@ -27,7 +27,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(limit, name, args...)
-	cmd.WaitDelay = time.Second // a child that keeps the pipe open does not block
+	cmd.WaitDelay = time.Second // do not wait for a child that keeps the pipe open
 	out, messages := limited{most: mostOutput}, limited{most: 64 << 10}
 	cmd.Stdout, cmd.Stderr = &out, &messages
 	call := name + " " + strings.Join(args, " ")
@@ -56,7 +56,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// limited keeps the first bytes that a program writes to it.
+// limited is a writer that keeps the first bytes of a program's output.
 type limited struct {
 	bytes.Buffer
 	most int
@@ -67,7 +67,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	if keep := min(len(p), l.most-l.Len()); keep < len(p) {
 		l.cut = true
 		l.Buffer.Write(p[:keep])
-		return len(p), nil // accept and drop the rest, because a closed pipe would end the program with another error
+		return len(p), nil // drop the rest, because a closed pipe would change the error of the program
 	}
 	return l.Buffer.Write(p)
 }

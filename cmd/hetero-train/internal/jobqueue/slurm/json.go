@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// number is a number in one of Slurm's two notations. An unset number is NaN, and an infinite number is +Inf.
+// number is decoded from one of Slurm's two notations for numbers. An unset number is NaN, and an infinite number is
+// +Inf.
 type number float64
 
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -49,7 +50,7 @@ func (n number) or(fallback float64) float64 {
 	return float64(n)
 }
 
-// words is a comma-separated string, or a list of strings.
+// words is decoded from a comma-separated string or from a list of strings.
 type words []string
 
 func (w *words) UnmarshalJSON(text []byte) error {
@@ -147,7 +148,7 @@ func parse(name string, text []byte) (answer, error) {
 // mostGPUs is the largest plausible number of GPUs of a node or a job.
 const mostGPUs = 1 << 20
 
-// gpus are the GPUs of one type in a request or a node.
+// gpus are the GPUs of one type in a request or on a node.
 type gpus struct {
 	kind  string
 	count int
@@ -156,8 +157,8 @@ type gpus struct {
 // index is the list of GPU numbers in gres_used, for example "(IDX:0-2)" or "(S:0-1)".
 var index = regexp.MustCompile(`\([^)]*\)`)
 
-// parseGRES reads the GPUs of Slurm's notations: "gpu:v100:4(S:0-1),shard:8", "gres:gpu:2", "gres/gpu:v100=4", "gpu".
-// It ignores other resources.
+// parseGRES returns the GPUs in a text in one of Slurm's notations: "gpu:v100:4(S:0-1),shard:8", "gres:gpu:2",
+// "gres/gpu:v100=4", "gpu". It ignores other resources.
 func parseGRES(text string) ([]gpus, error) {
 	var all []gpus
 	for _, part := range strings.Split(index.ReplaceAllString(text, ""), ",") {
@@ -185,7 +186,8 @@ func parseGRES(text string) ([]gpus, error) {
 	return all, nil
 }
 
-// tresMemory returns the value of mem in "cpu=1,mem=62.50G,node=1", in bytes; 0 if there is none.
+// tresMemory returns the value of mem, in bytes, in a text such as "cpu=1,mem=62.50G,node=1". It returns 0 if the text
+// has no mem.
 func tresMemory(text string) (float64, error) {
 	v, ok := tres(text, "mem")
 	if !ok {

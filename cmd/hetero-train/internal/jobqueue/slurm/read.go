@@ -17,9 +17,9 @@ import (
 
 // Client runs the programs of Slurm in the search path.
 type Client struct {
-	held      map[string]bool   // by job ID: whether its owner holds the job, so that Apply must release it
-	submitted map[string]string // by job ID: its identity
-	queue     *answer           // of the first call of Undo
+	held      map[string]bool   // whether the owner holds the job, so that Apply must release it; by job ID
+	submitted map[string]string // identity of each job, by job ID
+	queue     *answer           // queue that the first call of Undo has read
 }
 
 // ErrOutput is wrapped by errors about the output of Slurm's programs.
@@ -36,7 +36,7 @@ func readQueue(ctx context.Context) (queue answer, err error) {
 	return queue, err
 }
 
-// Read returns the queue and the nodes. now is in seconds since 1970.
+// Read returns the queue and the nodes. The parameter now is the time in seconds since 1970.
 func (c *Client) Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error) {
 	queue, err := readQueue(ctx)
 	if err != nil {
@@ -97,7 +97,8 @@ func (n *node) node() (jobqueue.Node, error) {
 		out.Labels = append(out.Labels, partition(p))
 	}
 	for _, state := range slices.Concat(n.State, n.StateFlags) {
-		// An older Slurm appends marks: "idle*" does not respond, "idle~" is powered down.
+		// Older versions of Slurm append marks: "idle*" means that the node does not respond, "idle~" that it is
+		// powered down.
 		state = strings.ToUpper(state)
 		if slices.Contains(unusable, strings.TrimRight(state, "*~#!%$@^-+")) || strings.HasSuffix(state, "*") {
 			out.Down = "state " + strings.ToLower(state)
@@ -126,11 +127,12 @@ func (n *node) node() (jobqueue.Node, error) {
 	return out, nil
 }
 
-// partition is the label of a node of a partition. Features and partitions can have equal names.
+// partition returns the label of the nodes of a partition. The prefix is necessary because features and partitions can
+// have equal names.
 func partition(name string) string { return "partition " + name }
 
-// heldByOwner is the reason that Slurm states for a waiting job of `sbatch --hold`. For a hold of an administrator, the
-// reason is different.
+// heldByOwner is the reason that Slurm states for a waiting job of `sbatch --hold`. If an administrator holds the job,
+// the reason is different.
 const heldByOwner = "JobHeldUser"
 
 // mostSteps is the largest plausible number of steps of a job.
@@ -139,11 +141,11 @@ const mostSteps = 1e15
 var (
 	// noted matches a comment that opts in, with or without the kind and the work of the job.
 	noted = regexp.MustCompile(`hetero-train:\s*(?:kind=([^;]+?)\s*(?:;\s*steps=(\S+)\s*)?)?$`)
-	// simple matches a list of features, all of which a node needs.
+	// simple matches a list of features that a node must all have.
 	simple = regexp.MustCompile(`^[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*$`)
 )
 
-// job converts a record. ok is false for jobs that are neither pending nor running.
+// job converts a record of Slurm. The result ok is false for jobs that are neither pending nor running.
 func (j *job) job() (out jobqueue.Job, ok bool) {
 	out = jobqueue.Job{ID: strconv.FormatInt(j.ID, 10), Name: j.Name, Submitted: j.Submit.or(0), Started: j.Start.or(0),
 		Limit: j.TimeLimit.or(math.Inf(1)) * 60, Urgency: j.Priority.or(0), On: expand(j.Nodes)}
@@ -200,9 +202,10 @@ func holdings(all []gpus) []jobqueue.GPUs {
 	return out
 }
 
-// demand sets the resources that the job requests. It returns the reason why no placement can be proposed, or "".
+// demand sets the resources that the job requests. It returns the reason why the package cannot propose a placement, or
+// "".
 func (j *job) demand(out *jobqueue.Job) string {
-	const most = 1 << 20 // nodes, tasks or GPUs; larger numbers are invalid
+	const most = 1 << 20 // largest valid number of nodes, tasks or GPUs
 	nodes, tasks := j.NodeCount.or(1), j.Tasks.or(1)
 	if !(nodes >= 0 && nodes <= most && tasks >= 0 && tasks <= most) {
 		return fmt.Sprintf("got %v nodes and %v tasks, want at most %d", nodes, tasks, most)
@@ -273,7 +276,7 @@ func (j *job) demand(out *jobqueue.Job) string {
 // list matches one item of a node list: "gpu[01-03,7]-a" or "volta1".
 var list = regexp.MustCompile(`([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)`)
 
-// expand returns the names in Slurm's notation of a node list. It reads one bracket per item.
+// expand returns the names in a node list in Slurm's notation. It expands one bracket per item.
 func expand(text string) []string {
 	var names []string
 	for _, m := range list.FindAllStringSubmatch(text, -1) {
@@ -319,8 +322,8 @@ func (c *Client) Apply(ctx context.Context, p jobqueue.Placement) error {
 	return nil
 }
 
-// release releases a job that its owner holds. It reads the queue again, because an administrator may have held the job
-// since then.
+// release releases a job that its owner holds. It reads the queue again before, because an administrator may have held
+// the job since the last read.
 func release(ctx context.Context, id string) error {
 	queue, err := readQueue(ctx)
 	if err != nil {
@@ -335,5 +338,5 @@ func release(ctx context.Context, id string) error {
 	return err
 }
 
-// name matches a valid node name. Names come from Slurm and become part of a command line, so they are checked.
+// name matches a valid node name. The package checks the names from Slurm, because they become part of a command line.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

@@ -18,7 +18,8 @@ func (c *Client) Change(p jobqueue.Placement) jobqueue.Change {
 		Released: c.held[p.Job]}
 }
 
-// identity distinguishes jobs with the same ID: Slurm's IDs begin again at 1 after the largest one.
+// identity returns a text that distinguishes jobs with the same ID, because Slurm's IDs begin again at 1 after the
+// largest ID.
 func (j *job) identity() string {
 	if math.IsNaN(float64(j.Submit)) {
 		return ""
@@ -26,7 +27,7 @@ func (j *job) identity() string {
 	return "submitted at " + strconv.FormatFloat(float64(j.Submit), 'f', 0, 64)
 }
 
-// Cluster returns the identity of the cluster: its name and its first controller, as "test on ctl1".
+// Cluster returns the identity of the cluster, its name and its first controller, for example "test on ctl1".
 func (c *Client) Cluster(ctx context.Context) (string, error) {
 	text, err := programs.Run(ctx, "scontrol", "show", "config")
 	if err != nil {
@@ -42,19 +43,19 @@ func (c *Client) Cluster(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("identity of the cluster: scontrol show config: %w: got ClusterName %q and SlurmctldHost[0] %q",
 			ErrOutput, name, control)
 	}
-	control, _, _ = strings.Cut(control, "(") // its address
+	control, _, _ = strings.Cut(control, "(") // cut off its address
 	return name + " on " + control, nil
 }
 
-// kept returns why a job must stay as it is; over: no later attempt can revert the change. why is "" if Undo may change
-// the job. held reports whether its owner holds it.
+// kept returns the reason why a job must stay as it is, or "" if Undo may change it. The result over is true if no
+// later attempt can revert the change. The result held is true if the owner holds the job.
 func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 	at := slices.IndexFunc(q.Jobs, func(j job) bool { return strconv.FormatInt(j.ID, 10) == ch.Job })
 	if at < 0 {
 		return "the job is no longer in the queue", true, false
 	}
 	j := &q.Jobs[at]
-	now := expand(strings.Join(j.RequiredNodes, ",")) // words also splits within brackets
+	now := expand(strings.Join(j.RequiredNodes, ",")) // join again, because words also splits within brackets
 	slices.Sort(now)
 	remedy := fmt.Sprintf("; to remove only the node list: scontrol update JobId=%s ReqNodeList=", ch.Job)
 	switch {
@@ -64,7 +65,7 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 		return "another job has this ID now", true, false
 	case !strings.Contains(strings.ToUpper(strings.Join(j.State, " ")), "PENDING"):
 		return "the job has started: its state is " + strings.Join(j.State, " "), true, false
-	case len(now) == 0: // Apply sets the node list before it releases the job
+	case len(now) == 0: // this case comes first, because Apply sets the node list before it releases the job
 		return "the job has no node list, as before the change", true, false
 	case !slices.Equal(now, slices.Sorted(slices.Values(ch.Nodes))):
 		return fmt.Sprintf("the job has another node list now: got %s, want %s", strings.Join(now, ","),
@@ -72,7 +73,7 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 	case j.StateReason == heldByOwner:
 		return "", false, true
 	case !waits(j.StateReason):
-		// A hold of an administrator would become a hold of the owner, who can release it.
+		// Do not change a job that an administrator holds: the hold would become one of the owner, who can release it.
 		return "Slurm holds the job: " + j.StateReason + remedy, false, false
 	case j.Priority == 0:
 		return "its priority is 0, so another user holds the job" + remedy, false, false
@@ -80,20 +81,20 @@ func (q *answer) kept(ch jobqueue.Change) (why string, over, held bool) {
 	return "", false, false
 }
 
-// waits reports whether a job with this reason only waits for resources, so that no user holds it.
+// waits reports whether a job with this state reason only waits for resources, and no user holds it.
 func waits(reason string) bool {
 	switch reason {
 	case "", "None", "Resources", "Priority", "ReqNodeNotAvail":
 		return true
 	}
-	return strings.HasPrefix(reason, "ReqNodeNotAvail,") // and the names of the nodes
+	return strings.HasPrefix(reason, "ReqNodeNotAvail,") // the names of the nodes follow
 }
 
-// Undo removes the restriction of a pending job to nodes, and holds the job again if the change released it. Without
-// apply, it changes nothing and reports what it would do. It does not stop a job that runs.
+// Undo removes the restriction of a pending job to nodes. It also holds the job again if the change released it.
+// Without apply, it changes nothing and reports what it would do. It does not stop a running job.
 //
-// Undo decides by one copy of the queue for all changes. Before each step of a change, it reads the queue again,
-// because others may have changed the job since then.
+// All calls of Undo use one copy of the queue for their decisions. Before each step of a change, Undo reads the queue
+// again, because other users may have changed the job since then.
 func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error) {
 	out := jobqueue.Reversal{Job: ch.Job, Name: ch.Name}
 	if c.queue == nil {
@@ -125,7 +126,7 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	if !apply {
 		return out, nil
 	}
-	if hold { // first, so that the job does not start elsewhere
+	if hold { // hold the job first, so that it does not start elsewhere
 		if err := holdAgain(ctx, ch); err != nil {
 			return out, err
 		}
@@ -140,7 +141,7 @@ func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobq
 	return out, nil
 }
 
-// holdAgain holds a job for its owner, and checks that no other user has changed the job meanwhile.
+// holdAgain holds a job for its owner, and checks that no other user has changed the job in the meantime.
 func holdAgain(ctx context.Context, ch jobqueue.Change) error {
 	if _, err := programs.Run(ctx, "scontrol", "uhold", ch.Job); err != nil {
 		return err
