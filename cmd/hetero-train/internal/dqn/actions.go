@@ -6,8 +6,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// start returns the action of package scheduler for an action of the network. The caller must have passed the same
-// state to observe.
+// start converts an action of the network to an action of package scheduler. The caller must have passed the same state
+// to observe.
 func (n *encoder) start(s *scheduler.State, action int) scheduler.Action {
 	if action == n.shape.Wait() {
 		return scheduler.Action{}
@@ -30,7 +30,7 @@ func (n *encoder) start(s *scheduler.State, action int) scheduler.Action {
 	return a
 }
 
-// triple returns the slot of the job, whether it shares GPUs, and the group of an action.
+// triple returns the three parts of an action: the slot of the job, whether the job shares GPUs, and the group.
 func (n *encoder) triple(action int) (slot int, shares bool, i int) {
 	way := action / n.shape.Rows
 	return way / n.shape.Ways, way%n.shape.Ways == 1, action % n.shape.Rows
@@ -42,7 +42,7 @@ func (n *encoder) gang(s *scheduler.State, job, i int) []int {
 	n.room(s, j)
 	gpus, need, most := n.gpus[:0], j.GPUs, j.GPUs
 	if n.apart(j, n.groups[i].typ) {
-		most-- // not all on one machine
+		most-- // the gang must not get all GPUs on one machine
 	}
 	for need > 0 && i >= 0 {
 		take := min(need, most, n.usable[i])
@@ -68,7 +68,7 @@ func (n *encoder) gang(s *scheduler.State, job, i int) []int {
 	return gpus
 }
 
-// advise returns the action of the baseline in the state that was observed last.
+// advise returns the action of the baseline in the last observed state.
 func (n *encoder) advise() int {
 	if n.advice.Verb == scheduler.Wait {
 		return n.shape.Wait()

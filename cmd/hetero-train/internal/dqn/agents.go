@@ -2,25 +2,25 @@ package dqn
 
 import "errors"
 
-// agents are the agents of a policy that decides with one agent for each machine. All agents have the same network. An
-// agent sees the queue, the facts of the cluster and the GPUs of its own machine. Its bid is the largest value of a
-// start on its machine, minus the value of waiting. The agent with the largest bid acts, until no bid is above 0.
+// agents decide for a policy, with one agent for each machine. All agents have the same network. An agent sees the
+// queue, the facts of the cluster and the GPUs of its own machine. Its bid is the largest value of a start on its
+// machine, minus the value of waiting. The agent with the largest bid acts. This repeats until no bid is above 0.
 //
-// For a job that fits on no machine, an agent also uses free GPUs of the same type on other machines. The numbers of
-// its pairs then depend on these GPUs, and its start takes them.
+// For a job that fits on no single machine, an agent also uses free GPUs of the same type on other machines. The pairs
+// of this job then also describe these GPUs, and a start takes them.
 //
 // For all other jobs, the agents of a real cluster could run on their machines and exchange only bids. Here, the
 // observation of an agent is a part of the observation of the whole cluster, and one pass computes the bids of several
 // agents.
 type agents struct {
-	shape    Shape   // of the observation of one agent
-	machines [][]int // by agent: the rows of its machine
+	shape    Shape   // size of the observation of one agent
+	machines [][]int // rows of the agent's machine, by agent
 	seen     []*Observation
-	whole    []int // by agent of the batch: index into machines
+	whole    []int // index into machines, by agent of the batch
 	pass     *pass
 }
 
-// agentBatch is the number of agents whose bids one pass computes.
+// agentBatch is the number of agents whose bids one pass of the network computes.
 const agentBatch = 16
 
 // SetAgents makes the policy decide with one agent for each machine, without a baseline ([Policy.SetAlone]). Call it
@@ -30,10 +30,10 @@ func (p *Policy) SetAgents() {
 	p.agents = &agents{}
 }
 
-// reset prepares for the cluster of an encoder.
+// reset prepares the agents for the cluster of an encoder.
 func (a *agents) reset(n *encoder, net *net) (err error) {
 	a.machines = a.machines[:0]
-	at := make([]int, len(n.cluster.Machines)) // by machine: its agent + 1
+	at := make([]int, len(n.cluster.Machines)) // number of the agent + 1, by machine
 	rows := 0
 	for row, g := range n.groups {
 		if at[g.machine] == 0 {
@@ -62,10 +62,10 @@ func (a *agents) reset(n *encoder, net *net) (err error) {
 	return err
 }
 
-// decide returns the action of the agent with the largest bid, as an action of the whole cluster, and its bid. o is the
-// observation of the whole cluster.
+// decide returns the action of the agent with the largest bid, as an action of the whole cluster, and the bid. The
+// parameter o is the observation of the whole cluster.
 func (a *agents) decide(n *encoder, o *Observation) (action int, bid float32, err error) {
-	action, a.whole = -1, a.whole[:0] // a pass that failed leaves agents in it
+	action, a.whole = -1, a.whole[:0] // a failed pass has left agents in whole
 	for agent := range a.machines {
 		if a.view(n, o, agent, a.seen[len(a.whole)]) {
 			a.whole = append(a.whole, agent)

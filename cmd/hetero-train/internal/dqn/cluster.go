@@ -14,26 +14,26 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// Problem describes the episodes that a network is trained on.
+// Problem describes the episodes on which a network is trained.
 type Problem struct {
 	Encoding Encoding `json:"encoding"`
-	// Arrivals lists the settings of job arrivals; each episode draws one entry. The seeds of the entries are ignored.
-	// Each episode has its own seed.
+	// Arrivals lists settings of job arrivals, of which each episode draws one. The seeds in these settings have no
+	// effect, because each episode has its own seed.
 	Arrivals []workload.Arrivals `json:"arrivals"`
-	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda <
-	// 1.
+	// Lambda is the cost of an idle second of a GPU, relative to the cost of a second of a job in the system; 0 <
+	// Lambda < 1.
 	Lambda float64 `json:"lambda"`
 	// Horizon is the time after which a cost is discounted to 1/e. Its unit is the geometric mean of the running times
-	// of the jobs of the episode, each alone on its best type of GPU.
+	// of the episode's jobs. The running time of a job is its time alone on its best type of GPU.
 	Horizon float64 `json:"horizon"`
-	// Shaped subtracts a time from the cost of each job: its running time alone on its best type of GPU. No decision
-	// can change this time. The cost of a job is then its excess over this time, counted when the job starts. With
-	// Shaped, the sum of the rewards of an episode is larger by a constant, which depends only on the jobs of the
-	// episode. The rewards vary much less than without Shaped.
+	// Shaped subtracts from the cost of each job its running time alone on its best type of GPU, which no decision can
+	// change. The cost of a job is then its excess over this time, counted when the job starts. With Shaped, the sum of
+	// the rewards of an episode is larger by a constant that depends only on the jobs of the episode. The rewards vary
+	// much less than without Shaped.
 	Shaped bool `json:"shaped"`
 	// Caution is a margin in units of the reward. The trained policy follows the baseline of its encoding, unless the
 	// value of another action exceeds the value of the baseline's action by at least this margin. With margin 0, the
-	// policy is greedy. With +Inf, it equals the baseline. Regardless of the margin, the policy follows the baseline
+	// policy is greedy. With +Inf, it equals the baseline. With any margin, the policy also follows the baseline
 	//
 	//   - in states with more jobs than occurred in training (Progress.Jobs), because values are sums over jobs, and
 	//     the network was not trained on the larger sums of more jobs
@@ -42,18 +42,18 @@ type Problem struct {
 	// Choose the margin on jobs that neither the training run nor a later comparison uses. It has no effect on
 	// training.
 	Caution float64 `json:"caution"`
-	// Random is the fraction of episodes on clusters of workload.Random instead of the cluster of the setup. A larger
-	// fraction prepares the network better for clusters that it has not seen.
+	// Random is the fraction of episodes on random clusters (workload.Random) instead of the cluster of the setup. A
+	// larger fraction prepares the network better for other clusters.
 	Random float64 `json:"random"`
-	// Window is the number of jobs of an episode from a list of jobs, for each 16 GPUs. An episode is a random part of
-	// the list.
+	// Window is the number of jobs of an episode, for each 16 GPUs, if the jobs come from a list. An episode is then a
+	// random part of the list.
 	Window int `json:"window"`
-	// Input identifies the setup and the lists of jobs (Digest); it serves to detect that a checkpoint belongs to
-	// another training run.
+	// Input identifies the setup and the lists of jobs (Digest). A resumed training run uses it to detect a checkpoint
+	// of another training run.
 	Input string `json:"input"`
 }
 
-// Source contains the cluster and the jobs from which the episodes of a Problem are drawn.
+// Source contains the cluster and the jobs from which a Problem draws its episodes.
 type Source struct {
 	Setup *workload.Setup
 	Lists []*scheduler.Workload // nil: the jobs are generated from the setup and Problem.Arrivals
@@ -65,14 +65,14 @@ func (s *Source) Digest() string {
 	fmt.Fprintf(h, "%+v\n%+v\n%+v\n%+v\n%+v\n", *s.Setup.Cluster, s.Setup.Kinds, s.Setup.Speeds.Kinds,
 		s.Setup.Speeds.Pairs, s.Setup.Shapes)
 	for _, list := range s.Lists {
-		// without estimates, a list has the digest that it had before jobs could have estimates
+		// keep the digest of a list without estimates the same as in versions that had no estimates
 		fmt.Fprintf(h, "%s\n", strings.ReplaceAll(fmt.Sprintf("%+v", *list), " Estimate:0 Error:0", ""))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// DefaultProblem is the problem that the figures of docs/benchmarks/scheduling.md were measured with: episodes of 60
-// jobs for each 16 GPUs at loads from 0.7 to 1.2, half of them on random clusters.
+// DefaultProblem returns the problem with which the results in docs/benchmarks/scheduling.md were measured. It has
+// episodes of 60 jobs for each 16 GPUs at loads from 0.7 to 1.2, half of them on random clusters.
 func DefaultProblem() Problem {
 	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 12, Shaped: true, Caution: 0.1, Random: 0.5,
 		Window: 60}
@@ -107,42 +107,42 @@ func (p Problem) check() error {
 // Rewards are divided by scaleUnits units of time. With 10, the reward of a decision is about 0.1.
 const scaleUnits = 10
 
-// usualGPUs is the number of GPUs that Arrivals.Jobs and Window are meant for.
+// usualGPUs is the number of GPUs of the cluster for which Arrivals.Jobs and Window state numbers of jobs.
 const usualGPUs = 16
 
-// jobsFor is the number of jobs of an episode on a cluster: in proportion to its GPUs, but at least half of the usual
-// number.
+// jobsFor returns the number of jobs of an episode on a cluster: in proportion to its GPUs, but at least half of the
+// usual number.
 func jobsFor(jobs int, c *scheduler.Cluster) int {
 	return max(1, jobs/2, jobs*len(c.GPUs)/usualGPUs)
 }
 
 // cluster is an Environment that simulates episodes of a Problem.
 //
-// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 units of time. It counts the time
-// of the step: once for each job in the system, and lambda times for each idle GPU. The rewards of an episode therefore
-// sum exactly to the negative of all completion times plus lambda times all idle times, in these units. The environment
+// The reward of a step is -(job time + lambda · idle GPU time), divided by 10 units of time. The time of the step
+// counts once for each job in the system, and lambda times for each idle GPU. The sum of an episode's rewards is
+// therefore exactly -(sum of all completion times + lambda · sum of all idle times), in these units. The environment
 // skips states in which only one action is possible.
 type cluster struct {
 	problem  Problem
 	source   Source
-	usual    *simulate.Sim // of the cluster of the source
+	usual    *simulate.Sim // simulator of the source's cluster
 	encoder  *encoder
 	workload scheduler.Workload
-	sim      *simulate.Sim // of the present episode
+	sim      *simulate.Sim // simulator of the current episode
 	seen     *Observation
 	shape    Shape
 	random   *rand.PCG
 
-	unit      float64 // seconds: geometric mean of the running times of the episode
-	counted   int     // jobs whose arrival the potential counts
-	potential float64 // seconds; see account
-	// Sums of the episode, for tests and reports.
-	completion float64 // job seconds in the system
-	idle       float64 // GPU seconds
-	constant   float64 // seconds that Shaped subtracts
+	unit      float64 // geometric mean of the running times of the episode's jobs, s
+	counted   int     // number of jobs whose arrival the potential includes
+	potential float64 // in s; see account
+	// Sums over the episode, for tests and reports.
+	completion float64 // time of all jobs in the system, s
+	idle       float64 // idle time of all GPUs, s
+	constant   float64 // sum of the times that Shaped subtracts, s
 }
 
-// Shape is the size of the observations of the problem's environments: that of the largest cluster.
+// Shape returns the size of the observations of the problem's environments. The largest cluster determines it.
 func (p Problem) Shape(source Source) Shape {
 	rows, slots := Grid(source.Setup.Cluster)
 	if p.Random > 0 {
@@ -165,7 +165,7 @@ func NewEnvironments(n int, p Problem, source Source) ([]Environment, error) {
 			return nil, err
 		}
 		e.encoder.rows, e.encoder.slots = shape.Rows, shape.Slots
-		if err := e.Reset(0); err != nil { // reports faults of the problem before training starts
+		if err := e.Reset(0); err != nil { // so that faults of the problem are reported before training starts
 			return nil, err
 		}
 		out = append(out, e)
@@ -218,7 +218,7 @@ func (e *cluster) part(random *rand.Rand) {
 	e.workload.Kinds, e.workload.Jobs = list.Kinds, append(e.workload.Jobs[:0], list.Jobs[from:from+n]...)
 }
 
-// simulation starts the simulator of an episode. It keeps the simulator of the source's cluster.
+// simulation starts the simulator of an episode. It reuses the simulator of the source's cluster.
 func (e *cluster) simulation(setup *workload.Setup, elsewhere bool) (err error) {
 	if !elsewhere && e.usual != nil {
 		e.sim = e.usual
@@ -247,7 +247,7 @@ func (e *cluster) Advise() int {
 // Jobs implements Counter.
 func (e *cluster) Jobs() int { return jobsIn(e.sim.State()) }
 
-// jobsIn is the number of jobs in the system: those that wait and those that run.
+// jobsIn returns the number of jobs in the system: those that wait and those that run.
 func jobsIn(s *scheduler.State) int { return s.Arrived - s.Finished }
 
 func (e *cluster) Step(action int) (Outcome, error) {
@@ -271,7 +271,8 @@ func (e *cluster) Step(action int) (Outcome, error) {
 		Discount: math.Exp(-(s.Now - began) / (e.problem.Horizon * e.unit)), Done: e.sim.Done()}, nil
 }
 
-// pass advances until more than one action is possible, or until the episode ends. It returns the cost in seconds.
+// pass advances the simulation until more than one action is possible, or until the episode ends. It returns the cost
+// of this time in seconds.
 func (e *cluster) pass() (cost float64, err error) {
 	s := e.sim.State()
 	for !e.sim.Done() {
@@ -321,9 +322,9 @@ func (e *cluster) advance() float64 {
 	return (float64(jobs) + e.problem.Lambda*float64(idle)) * took
 }
 
-// account returns the change of the potential since the last call, in seconds, without the change by new arrivals. The
-// potential is the time that all jobs in the system still need: running jobs at their current speeds, waiting jobs
-// alone on their best type of GPU.
+// account returns the change of the potential since the last call, in seconds, without the change that new arrivals
+// cause. The potential is the sum of the times that the jobs in the system still need. For a running job, this is the
+// time at its current speed, and for a waiting job, the time alone on its best type of GPU.
 func (e *cluster) account() float64 {
 	s, sum := e.sim.State(), 0.0
 	for i := range s.Running {

@@ -4,15 +4,15 @@ package dqn
 type Point struct {
 	Episodes int64   `json:"episodes"`
 	Updates  int64   `json:"updates"`
-	Return   float64 `json:"return"` // mean sum of rewards of the last 100 episodes
+	Return   float64 `json:"return"` // mean, over the last 100 episodes, of the sum of rewards
 	Error    float64 `json:"error"`  // moving average of the absolute temporal-difference error
 	Explore  float64 `json:"explore"`
 }
 
-// curve keeps at most curvePoints points at equal distances. A full curve drops every second point and doubles the
-// distance.
+// curve keeps at most curvePoints points at equal distances. When it is full, it drops every second point and doubles
+// the distance.
 type curve struct {
-	Every  int64   `json:"every"` // episodes between two points
+	Every  int64   `json:"every"` // number of episodes between two points
 	Points []Point `json:"points"`
 }
 
@@ -36,5 +36,5 @@ func (c *curve) add(p *Progress) {
 	c.Points = append(c.Points, Point{p.Episodes, p.Updates, p.Return, p.Error, p.Explore})
 }
 
-// Curve returns the training curve since the first episode: up to 512 points.
+// Curve returns up to 512 points of the training curve since the first episode.
 func (l *Learner) Curve() []Point { return append([]Point(nil), l.curve.Points...) }

@@ -1,5 +1,5 @@
 // Package dqn learns a scheduling policy with deep Q-learning, on the simulator of package simulate. It is the only
-// part of the scheduler that imports the engine: the engine trains the network, on a CPU or a GPU.
+// part of the scheduler that imports the engine, which trains the network on a CPU or a GPU.
 //
 // # Use
 //
@@ -21,33 +21,33 @@
 // # State
 //
 // An [Observation] has three parts. The image is the matrix of GPUs: rows are groups of equal GPUs of one machine, and
-// channels state planned utilization, time until free, and speed. The facts describe the queue: its length, work,
-// priorities and classes of jobs. The pairs describe each action: running time of the job there, speed relative to its
-// best GPUs, comparative advantage, effect of sharing, similarity score. All values are normalised to about [0, 1], and
-// no value identifies a machine, a type or a kind. With Encoding.Ingested, the facts of package features are added:
-// they are absolute figures, such as the memory of a GPU. [Encoding] defines the layout.
+// channels state planned utilization, time until free, and speed. The facts describe the queue: its length, and the
+// work, priorities and classes of its jobs. The pairs describe each action: running time of the job on these GPUs,
+// speed relative to its best GPUs, comparative advantage, effect of sharing, similarity score. All values are
+// normalised to about [0, 1], and no value identifies a machine, a type or a kind. Encoding.Ingested adds the facts of
+// package features, which are absolute values, such as the memory of a GPU. [Encoding] defines the layout.
 //
-// The numbers of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them,
-// so one network decides on any cluster. A training run pads all observations to the size of the largest one. Empty
-// rows and slots have no effect.
+// The cluster determines the number of rows and the number of GPUs in a row. The weights of a [Network] do not depend
+// on these numbers, so one network can decide on any cluster. A training run pads all observations to the size of the
+// largest one. Empty rows and slots have no effect.
 //
 // # Actions and rewards
 //
-// An action starts one of K jobs of the queue on a group of GPUs, alone or sharing. Another action follows a baseline
-// (Encoding.Advice), and the last one waits for the next event. While no job waits, the baseline alone decides. It may
-// move a running job, and only the baseline then restarts this job. Impossible actions are masked, both when the
-// network acts and in the targets. The reward of a step is
+// Most actions start one of K jobs of the queue on a group of GPUs, alone or sharing. One further action follows a
+// baseline (Encoding.Advice), and the last action waits for the next event. While no job waits, only the baseline
+// decides. It may move a running job, and only the baseline may then restart this job. Impossible actions are masked,
+// both when the network acts and in the targets. The reward of a step is
 //
 //	-(seconds of all jobs in the system + lambda * seconds of idle GPUs) / (10 units)
 //
-// over the time of the step. The unit is the geometric mean of the running times of the jobs. The rewards of an episode
-// therefore sum exactly to the negative of all completion times plus lambda times all idle times, in these units.
+// over the time of the step. The unit is the geometric mean of the running times of the jobs. The sum of an episode's
+// rewards is therefore exactly -(sum of all completion times + lambda * sum of all idle times), in these units.
 //
 // # Learning
 //
 // [Network] is a convolutional network over the image, followed by two fully connected layers, and scores each action.
 // [Learner] uses Adam, an exploration schedule, replay memory and target weights; double DQN, prioritised replay,
-// n-step returns and imitation of a baseline are options. Environments run in lockstep, so that one run of the network
+// n-step returns and imitation of a baseline are options. Environments run in lockstep, so that one pass of the network
 // decides for all of them. Only the value of the chosen action has a gradient.
 //
 // A [Policy] follows its baseline in states with more jobs than occurred in training (Progress.Jobs, which environments
@@ -55,14 +55,15 @@
 // After SetAlone, a policy has no baseline, and always follows its network.
 //
 // Discounting follows the simulated time: a cost after Problem.Horizon units of time is discounted to 1/e. End a
-// training run with a learning rate of at most 1e-4: at higher rates, successive networks differ much from each other.
+// training run with a learning rate of at most 1e-4, because at higher rates, successive networks differ much from each
+// other.
 //
 // # Determinism
 //
 // Equal options give equal networks on devices of the same kind, independent of the number of workers. A checkpoint
 // contains weights, target weights, moments, the state of the random generator, and the replay memory without its
-// states: the actions of its episodes restore states and environments. A resumed training run is bit-equal to an
-// uninterrupted one.
+// states. A resumed run repeats the actions of the episodes to restore states and environments. It is bit-equal to an
+// uninterrupted training run.
 //
 // # Errors
 //

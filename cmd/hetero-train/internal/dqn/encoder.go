@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
-// group is a row of the image.
+// group is the set of GPUs of one type on one machine, a row of the image.
 type group struct {
 	typ, machine int
 	gpus         []int
@@ -19,7 +19,7 @@ type group struct {
 // groupsOf returns the groups of a cluster, in the order of machines and types.
 func groupsOf(c *scheduler.Cluster) []group {
 	var groups []group
-	at := make([]int, len(c.Types)) // by type: index into groups
+	at := make([]int, len(c.Types)) // index into groups, by type
 	for m := range c.Machines {
 		for _, gpu := range c.Machines[m].GPUs {
 			t := c.GPUs[gpu].Type
@@ -33,46 +33,46 @@ func groupsOf(c *scheduler.Cluster) []group {
 	return groups
 }
 
-// encoder converts states of one run to observations. It is not safe for concurrent use.
+// encoder converts the states of one run to observations. It is not safe for concurrent use.
 type encoder struct {
 	Encoding
-	rows, slots int  // least numbers of rows and slots
-	partial     bool // leaves out the jobs in several without a baseline, instead of an error
+	rows, slots int  // minimum numbers of rows and slots
+	partial     bool // without a baseline, leave out jobs that need several types, instead of an error
 	shape       Shape
 	cluster     *scheduler.Cluster
 	work        *scheduler.Workload
 	speeds      scheduler.Speeds
 	groups      []group
-	groupOf     []int     // by GPU
-	mean        []float64 // by type: mean relative speed of all kinds
-	best        []float64 // by job: speed on the best type that is available, 0 if it needs several types
-	several     []bool    // by job: no single type of the cluster has enough GPUs for it
-	moved       []bool    // by job: the baseline has stopped it to move it, and will start it
-	unit        float64   // seconds
+	groupOf     []int     // index of the group, by GPU
+	mean        []float64 // mean relative speed of all kinds, by type
+	best        []float64 // speed on the best available type, by job; see rate
+	several     []bool    // whether no single type of the cluster has enough GPUs, by job
+	moved       []bool    // whether the baseline has stopped the job to move it, and will start it, by job
+	unit        float64   // unit of time, s
 	logs        float64   // sum of the logarithms of the running times of the jobs that have arrived
 	arrived     int       // number of these jobs
 
 	adviser  scheduler.Policy
-	advice   scheduler.Action    // of the state that was observed last
+	advice   scheduler.Action    // action of the baseline in the last observed state
 	affinity *hyper.Affinity     // nil: no similarity scores
-	ingested *features.Extractor // nil: none
+	ingested *features.Extractor // nil: no facts of package features
 
-	up      int       // available GPUs
-	upType  []int     // by type: available GPUs
-	until   []float64 // by GPU: seconds until it is free
+	up      int       // number of available GPUs
+	upType  []int     // number of available GPUs, by type
+	until   []float64 // time until the GPU is free, s, by GPU
 	jobs    []int     // shown jobs, by slot
-	usable  []int     // by group: usable GPUs of the job at hand
-	total   []int     // by type: sum of usable
-	most    []int     // by type: maximum of usable
-	free    []int     // by group: free GPUs
-	waits   []float64 // by (group, slot): seconds until GPUs of the group are free, ascending
-	slotted []int     // by (group, slot): the GPU in the slot
-	place   []int     // by GPU: its place in the facts of package features
-	ups     []int     // by group: available GPUs
-	partner []int     // by (slot, group): index of the running job to share with, -1: none
+	usable  []int     // number of GPUs that the current job can use, by group
+	total   []int     // sum of usable, by type
+	most    []int     // maximum of usable, by type
+	free    []int     // number of free GPUs, by group
+	waits   []float64 // times until the GPUs are free, s, ascending, by (group, slot)
+	slotted []int     // GPU in the slot, by (group, slot)
+	place   []int     // place of the GPU in the facts of package features, by GPU
+	ups     []int     // number of available GPUs, by group
+	partner []int     // index of the running job to share with, by (slot, group); -1: none
 	gpus    []int     // result of gang
 	ratios  []float64
-	same    []float32 // numbers that all pairs of a job have in common
+	same    []float32 // values that all pairs of a job have in common
 	values  []float32 // facts of package features about the cluster and the GPUs
 	mask    []float32
 }
@@ -97,8 +97,8 @@ func newEncoder(e Encoding, keep bool) (*encoder, error) {
 	return n, nil
 }
 
-// SeveralTypesError reports a job that needs GPUs of several types, for a network without a baseline that can place it
-// (Encoding.Advice, Policy.SetAlone). Policy.Reset and NewEnvironments return it.
+// SeveralTypesError reports a job that needs GPUs of several types although the network has no baseline that could
+// place it (Encoding.Advice, Policy.SetAlone). Policy.Reset and NewEnvironments return it.
 type SeveralTypesError struct {
 	Job  int // index into Workload.Jobs
 	Name string
@@ -110,14 +110,14 @@ func (e *SeveralTypesError) Error() string {
 	return fmt.Sprintf("job %d (%q): %s", e.Job, e.Name, e.Reason())
 }
 
-// Reason is the error without the name of the job.
+// Reason returns the text of the error without the name of the job.
 func (e *SeveralTypesError) Reason() string {
 	return fmt.Sprintf(
 		"no type has enough GPUs that run the job (it needs %d), and policy dqn has no baseline here that could place it: "+
 			"use another policy, or omit --alone and --agents and use a network that was trained without --alone", e.GPUs)
 }
 
-// reset prepares for a run.
+// reset prepares the encoder for a run.
 func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds) error {
 	if n.cluster != c {
 		n.layout(c)
@@ -149,7 +149,7 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 	}
 	n.rate()
 	n.unit, n.logs, n.arrived = 1, 0, 0
-	if n.Similarity > 0 { // drops earlier experience: a run must depend only on its seed and actions
+	if n.Similarity > 0 { // forget earlier experience, because a run must depend only on its seed and actions
 		var err error
 		if n.affinity, err = hyper.NewAffinity(hyper.Options{Dimension: n.Similarity}); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 	return nil
 }
 
-// severalTypes is the error of a job that needs GPUs of several types.
+// severalTypes returns the error for a job that needs GPUs of several types.
 func (n *encoder) severalTypes(job int) *SeveralTypesError {
 	j := &n.work.Jobs[job]
 	return &SeveralTypesError{Job: job, Name: j.Name, GPUs: j.GPUs}
@@ -185,7 +185,7 @@ func zeroed[E any](v []E, n int) []E {
 	return v
 }
 
-// layout sets the groups of a cluster.
+// layout sets the groups for a cluster.
 func (n *encoder) layout(c *scheduler.Cluster) {
 	n.cluster, n.groups, n.groupOf = c, groupsOf(c), make([]int, len(c.GPUs))
 	rows, slots := Grid(c)
@@ -210,8 +210,8 @@ func (n *encoder) layout(c *scheduler.Cluster) {
 	n.same = make([]float32, n.shape.Pair)
 }
 
-// fastest is the speed of a job on the best type with available GPUs (upType). If whole is true, only types with enough
-// GPUs for the job count.
+// fastest returns the speed of a job on the best type with available GPUs (upType). If whole is true, it considers only
+// types with enough GPUs for the job.
 func (n *encoder) fastest(job int, whole bool) (speed float64) {
 	j := &n.work.Jobs[job]
 	need := n.work.Kinds[j.Kind].GPUMemory
@@ -245,7 +245,7 @@ func (n *encoder) rate() {
 				n.speeds.Alone(j.Kind, t, j.GPUs, true),
 				float64(j.GPUs)*n.speeds.Alone(j.Kind, t, 1, false))
 		}
-		if n.best[i] == 0 { // no GPU of the cluster runs the job; times relative to a speed of 0 would not be finite
+		if n.best[i] == 0 { // no GPU of the cluster runs the job, and times at speed 0 would not be finite
 			n.best[i] = 1
 		}
 	}
@@ -253,7 +253,7 @@ func (n *encoder) rate() {
 
 // follow updates the values that depend on the availability of GPUs and on arrivals.
 func (n *encoder) follow(s *scheduler.State) {
-	up := zeroed(n.total, len(n.upType)) // room computes total again
+	up := zeroed(n.total, len(n.upType)) // total is free to use, because room computes it again
 	n.up = 0
 	for gpu, ok := range s.Up {
 		if ok {
@@ -273,7 +273,7 @@ func (n *encoder) follow(s *scheduler.State) {
 	}
 }
 
-// freeGPUs is the number of available GPUs without a job, in the state that was observed last.
+// freeGPUs returns the number of available GPUs without a job in the last observed state.
 func (n *encoder) freeGPUs() (free int) {
 	for _, f := range n.free {
 		free += f

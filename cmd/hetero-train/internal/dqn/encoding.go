@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
-// Encoding defines how the state of a cluster becomes an Observation, and how an action becomes a list of GPUs.
+// Encoding defines how a state of a cluster is converted to an Observation, and an action to a list of GPUs.
 //
 // # Rows
 //
@@ -17,42 +17,43 @@ import (
 // a job and a group. With Share, a job can use a group in two ways: alone, or on the GPUs of a job that runs in the
 // group.
 //
-// No value of an observation identifies a machine, a type or a kind. Speeds are relative to other types, times are
-// relative to the jobs ([Encoding] has no unit of time: the unit is the geometric mean of the running times of all jobs
-// that have arrived, each alone on its best type of GPU). The same network therefore works on any cluster and any jobs.
+// No value of an observation identifies a machine, a type or a kind. Speeds are relative to other types. The unit of
+// time is the geometric mean of the running times of all jobs that have arrived, each alone on its best type of GPU.
+// The same network therefore works on any cluster and with any jobs.
 //
 // # Gangs
 //
 // An action starts all GPUs of a job:
 //
 //   - the lowest free GPUs of the group, if they are enough;
-//   - otherwise, if no group of this type holds the whole gang, all usable GPUs of the group, and then those of other
-//     groups of the same type, those with the most usable GPUs first;
+//   - otherwise, if no group of this type has enough GPUs for the gang, all usable GPUs of the group, and then those of
+//     other groups of the same type, beginning with the group with the most usable GPUs;
 //   - with sharing, the GPUs of the running job whose pair has the largest gain: the sum of both speeds, each relative
 //     to its speed alone. Jobs share only if the gain is above 1.
 //
 // These rules use one type of GPU. Only the action that follows the policy Encoding.Advice can place a gang on GPUs of
 // several types.
 type Encoding struct {
-	// Oldest and Shortest select the jobs that actions can start: the first Oldest jobs of the queue, and the Shortest
-	// jobs with the least remaining time among the others.
+	// Oldest and Shortest are the numbers of jobs that actions can start. These are the first jobs of the queue
+	// (Oldest), and those with the least remaining time among the others (Shortest).
 	Oldest   int  `json:"oldest"`
 	Shortest int  `json:"shortest"`
 	Share    bool `json:"share"`
-	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which
-	// follows this baseline. Only this action can place a gang on GPUs of several types. The policy is also the
-	// baseline of imitation. The network learns when to depart from it. While no job waits, the baseline alone decides:
-	// it may move running jobs. It must depend only on the present state, which excludes maxmin.
+	// Advice is the name of a policy of package scheduler, the baseline; "" for none. The network then has a further
+	// action, which follows the baseline. Only this action can place a gang on GPUs of several types. Imitation also
+	// uses the baseline, and the network learns when to depart from it. While no job waits, only the baseline decides,
+	// and may move running jobs. It must depend only on the present state, so the policy maxmin is not possible.
 	Advice string `json:"advice"`
-	// Ingested adds the normalised facts of package features, and the mask of known facts: those of GPUs to the image,
-	// those of the cluster to the facts, and those of a job to the pairs of its actions.
+	// Ingested adds the normalised facts of package features, each with a mask that states whether it is known. Facts
+	// about GPUs go to the image, facts about the cluster to the facts, and facts about a job to the pairs of its
+	// actions.
 	Ingested bool `json:"ingested"`
-	// Utilization and Temperature state that the cluster of the training had these measurements of a GPU. Otherwise,
-	// the network has not learnt from them, and they stay unknown for it.
+	// Utilization and Temperature state whether the cluster of the training run had these measurements of a GPU. If
+	// not, the network has not learnt from them, and gets them as unknown.
 	Utilization bool `json:"utilization,omitempty"`
 	Temperature bool `json:"temperature,omitempty"`
-	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
-	// well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
+	// Similarity adds the scores of package hyper to the pairs. With them, each run learns from its own placements
+	// which jobs run well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
 	Similarity int `json:"similarity"`
 }
 
@@ -80,20 +81,20 @@ func (e Encoding) check() error {
 
 // Channels of the image.
 const (
-	// jobs on the GPU, relative to the largest number: its utilization as this scheduler plans it
+	// number of jobs on the GPU, relative to the largest number: the planned utilization
 	imageBusy  = Weights + iota
-	imageUntil // time until its jobs end
-	imageSpeed // mean speed of all kinds of jobs on its type, relative to the best type
+	imageUntil // time until the jobs on the GPU end
+	imageSpeed // mean speed of all kinds of jobs on this type, relative to the best type
 	imageChannels
 )
 
-// Facts before those of single jobs.
+// Facts that precede the facts of single jobs.
 const (
-	factQueue   = iota // length of the queue, x/(1+x) of x = queue/GPUs
-	factRunning        // running jobs per available GPU
+	factQueue   = iota // length of the queue: x/(1+x) with x = queue/GPUs
+	factRunning        // number of running jobs per available GPU
 	factFree           // fraction of GPUs without a job
-	factWork           // GPU seconds that wait, x/(1+x) of x relative to the unit and the GPUs
-	factHidden         // fraction of the queue that the actions do not reach
+	factWork           // waiting work: x/(1+x) with x = GPU seconds / (unit · GPUs)
+	factHidden         // fraction of the queue that actions cannot start
 	factMean           // mean priority of the jobs that actions can start
 	factClass          // fraction of each class among the jobs that actions can start
 	factJobs    = factClass + scheduler.Classes
@@ -113,21 +114,22 @@ const (
 	pairCost     // GPU seconds
 	pairWaited   // time since arrival
 	pairPriority //
-	pairShorter  // fraction of the shown jobs that are shorter
-	pairUsable   // usable GPUs of the group relative to the gang, at most 1
-	pairSoon     // time until the group has as many free GPUs as the gang, or all
+	pairShorter  // fraction of the shown jobs that are shorter than this one
+	pairUsable   // usable GPUs of the group / GPUs of the gang, at most 1
+	pairSoon     // time until the group has free GPUs for the gang; see soon
 	pairSpread   // 1 if the gang would span machines
 	pairShare    // 1 if the job would share GPUs
-	pairOwn      // own speed relative to the speed alone
+	pairOwn      // speed of the job relative to its speed alone
 	pairPartner  // speed of the partner relative to its speed alone
 	pairEnds     // running time of the partner
-	pairAdvised  // the action of the baseline
+	pairAdvised  // 1 for the action of the baseline
 	pairScore    // similarity score of package hyper
 	pairClass    // one-hot class
 	pairNumbers  = pairClass + scheduler.Classes
 )
 
-// Shape returns the size of the observations of clusters of up to the given number of groups, and of GPUs in a group.
+// Shape returns the size of the observations for clusters with at most this number of groups (rows), and of GPUs in a
+// group (slots).
 func (e Encoding) Shape(rows, slots int) Shape {
 	jobs := e.Oldest + e.Shortest
 	s := Shape{Channels: imageChannels, Rows: rows, Slots: slots, Facts: factJobs + jobs*jobFacts, Jobs: jobs, Ways: 1,
@@ -138,7 +140,7 @@ func (e Encoding) Shape(rows, slots int) Shape {
 	if e.Advice != "" {
 		s.Extra = 1
 	}
-	if e.Ingested { // each with its mask
+	if e.Ingested { // each fact with its mask
 		s.Channels += 2 * features.PerGPU
 		s.Facts += 2 * features.PerCluster
 		s.Pair += 2 * features.PerJob

@@ -3,26 +3,27 @@ package dqn
 import "fmt"
 
 // Shape is the size of an observation and of the set of actions. The weights of a network fit any number of rows and
-// slots: an environment whose observations fill only a part of them leaves the rest 0.
+// slots. If the observations of an environment fill only a part of the rows and slots, the rest is 0.
 //
 // Action (j·Ways + w)·Rows + r starts job j of the queue on row r in way w. The next Extra actions are defined by the
 // environment. The last action waits.
 type Shape struct {
-	Channels int // image: planes of the matrix of GPUs, the first of which are [Weights]
-	Rows     int // image: sets of GPUs that an action can start a job on
-	Slots    int // image: GPUs of a row
-	Facts    int // numbers about the cluster and the queue
-	Jobs     int // jobs of the queue that an action can start
-	Ways     int // ways in which a job can use a row, such as alone and sharing
-	Extra    int // further actions
-	Pair     int // numbers about each triple (job, way, row), and about each further action
+	Channels int // image: number of planes of the matrix of GPUs; the first planes are [Weights]
+	Rows     int // image: number of sets of GPUs on which an action can start a job
+	Slots    int // image: maximum number of GPUs in a row
+	Facts    int // number of values about the cluster and the queue
+	Jobs     int // number of jobs of the queue that actions can start
+	Ways     int // number of ways in which a job can use a row, such as alone and sharing
+	Extra    int // number of further actions
+	Pair     int // number of values about each triple (job, way, row), and about each further action
 }
 
-// Weights are the first planes of an image. The network reads them like the others, and also computes means with them.
+// Weights are the first planes of an image. The network reads them like the other planes, and also uses them to compute
+// means.
 const (
 	WeightUp      = iota // 1 for a GPU, 0 for an empty slot
-	WeightRow            // 1 / GPUs of the row; 0 for an empty slot
-	WeightCluster        // 1 / GPUs of all rows; 0 for an empty slot
+	WeightRow            // 1 / (number of GPUs in the row); 0 for an empty slot
+	WeightCluster        // 1 / (number of GPUs in all rows); 0 for an empty slot
 	Weights              // number of these planes
 )
 
@@ -60,7 +61,7 @@ func (s Shape) check() error {
 
 // Observation is the input of the network before a decision.
 type Observation struct {
-	State []float32 // Image, Facts and Pairs, one after another
+	State []float32 // memory of Image, Facts and Pairs, one after the other
 	Image []float32 // (Channels, Rows, Slots)
 	Facts []float32 // (Facts)
 	Pairs []float32 // (Jobs·Ways·Rows + Extra, Pair)
@@ -72,7 +73,7 @@ func NewObservation(s Shape) *Observation {
 	return s.view(make([]float32, s.Floats()), make([]bool, s.Actions()))
 }
 
-// view returns an observation in the given memory.
+// view returns an observation that uses the given memory.
 func (s Shape) view(state []float32, mask []bool) *Observation {
 	image, facts := s.image(), s.image()+s.Facts
 	return &Observation{State: state, Image: state[:image:image], Facts: state[image:facts:facts], Pairs: state[facts:],
@@ -82,7 +83,7 @@ func (s Shape) view(state []float32, mask []bool) *Observation {
 // Outcome is the result of an action.
 type Outcome struct {
 	Reward   float64
-	Discount float64 // factor of the value of the next state, between 0 and 1; ignored if Done
+	Discount float64 // factor for the value of the next state, from 0 to 1; has no effect if Done
 	Done     bool    // the episode has ended; the next call must be Reset
 }
 
@@ -90,7 +91,7 @@ type Outcome struct {
 // equal observations and outcomes. A learner that resumes relies on this to restore its environments.
 type Environment interface {
 	Shape() Shape
-	// Reset starts the episode of a seed.
+	// Reset starts the episode that a seed determines.
 	Reset(seed uint64) error
 	// Observe writes the current observation. It overwrites all values.
 	Observe(o *Observation)
@@ -101,7 +102,7 @@ type Environment interface {
 // Adviser is an Environment with a baseline, which a learner may imitate at first.
 type Adviser interface {
 	Environment
-	// Advise returns the action of the baseline in the current state, or -1 if no action of the network equals it.
+	// Advise returns the action of the baseline in the current state, or -1 if the network has no such action.
 	Advise() int
 }
 

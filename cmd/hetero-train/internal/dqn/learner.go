@@ -25,7 +25,7 @@ type Learner struct {
 	workers int
 
 	net                      *net
-	act, learn, ahead, value *pass // decide; train; trained and target weights on the states that follow
+	act, learn, ahead, value *pass // passes to decide, to train, and with trained and target weights on the next states
 	envs                     []*actor
 	replay                   *replay
 	source                   *rand.PCG
@@ -36,28 +36,28 @@ type Learner struct {
 	window   window
 	curve    curve
 
-	// For the estimate of the remaining time.
-	resumed int64         // episodes before the first Run
-	ran     time.Duration // of the earlier calls of Run
-	runs    int           // calls of Run
+	// Values for the estimate of the remaining time.
+	resumed int64         // number of episodes before the first call of Run
+	ran     time.Duration // time of the earlier calls of Run
+	runs    int           // number of calls of Run
 }
 
-// actor is one environment with the data that restores it and its part of the replay memory.
+// actor is one environment, with the data that is needed to restore it and its part of the replay memory.
 type actor struct {
 	env   Environment
 	view  *Observation
-	past  []episode // the episodes of the replay memory, in their order; the last one is the current episode
-	sum   float64   // rewards of the current episode
+	past  []episode // episodes of the replay memory in order; the last one is the current episode
+	sum   float64   // sum of the rewards of the current episode
 	ended bool      // the last action ended an episode
 	last  float64   // sum of the rewards of the last episode
 	err   error
 }
 
-// episode is one episode of an environment. Repeating its actions gives its states again.
+// episode is one episode of an environment. To restore its states, the learner repeats its actions.
 type episode struct {
-	Number  int64   `json:"number"`  // episodes that the environment began before this one
+	Number  int64   `json:"number"`  // number of earlier episodes of the environment
 	First   int64   `json:"first"`   // row of the replay memory with its first state, counted over the whole run
-	Actions []int32 `json:"actions"` // one for each row from First on
+	Actions []int32 `json:"actions"` // one action for each row, from the row First
 }
 
 // drawn is a sampled transition.
@@ -72,25 +72,26 @@ type drawn struct {
 
 // Progress is the state of a training run.
 type Progress struct {
-	Episodes  int64   `json:"episodes"`  // episodes that ended, over the whole training run
-	Decisions int64   `json:"decisions"` // actions taken
-	Updates   int64   `json:"updates"`   // changes of the weights
-	Skipped   int64   `json:"skipped"`   // updates whose gradient was not finite
+	Episodes  int64   `json:"episodes"`  // number of ended episodes in the whole training run
+	Decisions int64   `json:"decisions"` // number of actions taken
+	Updates   int64   `json:"updates"`   // number of changes of the weights
+	Skipped   int64   `json:"skipped"`   // number of updates that were skipped because the gradient was not finite
 	Explore   float64 `json:"explore"`   // current probability of a random action
 	// largest number of jobs that waited or ran at a decision; 0: no environment is a Counter
 	Jobs int `json:"jobs"`
-	// Return is the mean sum of rewards of the last 100 episodes; NaN before the first one ended.
+	// Return is the mean, over the last 100 episodes, of the sum of rewards. It is NaN before the end of the first
+	// episode.
 	Return float64 `json:"-"`
 	// Error is the moving average of the absolute temporal-difference error, over about 100 updates.
 	Error float64 `json:"error"`
 
 	Target    int64         `json:"-"` // number of episodes after which training is complete
 	Rate      float64       `json:"-"` // episodes per second in all calls of Run; 0: not known yet
-	Remaining time.Duration `json:"-"` // estimate; 0: not known yet, or complete
+	Remaining time.Duration `json:"-"` // estimated remaining time; 0: not known yet, or training is complete
 }
 
-// NewLearner creates a learner with initial weights. environments contains Options.Environments equal environments.
-// workers is the number of goroutines that advance environments. The learner does not close the device.
+// NewLearner creates a learner with initial weights. The parameter environments has Options.Environments equal
+// environments, and workers is the number of goroutines that advance them. The learner does not close the device.
 func NewLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
 	l, err := newLearner(dev, o, workers, environments)
 	if err != nil {
@@ -114,10 +115,11 @@ func NewLearner(dev device.Device, o Options, workers int, environments []Enviro
 	return l, nil
 }
 
-// maxReplayBytes limits the replay memory, which is one allocation. A damaged checkpoint can state any size.
+// maxReplayBytes limits the size of the replay memory, which a damaged checkpoint could otherwise make arbitrarily
+// large.
 const maxReplayBytes = 64 << 30
 
-// newLearner allocates a learner without weights whose environments have no episode.
+// newLearner allocates a learner. Its weights are not set, and its environments have no episode.
 func newLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -147,7 +149,7 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 	l.random = rand.New(l.source)
 	l.replay = newReplay(l.shape, o.Environments, o.Replay, o.Steps, o.Prioritised)
 	l.progress.Return = math.NaN()
-	// without weight decay this is Adam
+	// AdamW without weight decay is Adam
 	adam := optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, ClipNorm: o.Clip}
 	if l.net, err = openNet(dev, l.shape, o.Network, adam); err != nil {
 		return nil, err
@@ -181,15 +183,15 @@ func (l *Learner) Options() Options { return l.options }
 // Progress returns the current state of the training run.
 func (l *Learner) Progress() Progress { return l.progress }
 
-// seed returns the seed of an episode of environment env.
+// seed returns the seed for an episode of environment env.
 func (l *Learner) seed(env int, episode int64) uint64 {
 	return random.New(l.options.Seed, "episode").Bits(uint64(episode)*uint64(len(l.envs)) + uint64(env))
 }
 
 // Run trains until the given number of episodes have ended in total, or until ctx ends. A cancelled context is not an
-// error: the caller can then save the learner. now returns the time since any fixed moment; if now is nil, rate and
-// remaining time are unknown. report is called after each round of decisions; it must be fast. If the loss is not
-// finite, the error is ErrDiverged.
+// error: the caller can then save the learner. The function now returns the time since any fixed moment; if it is nil,
+// rate and remaining time are unknown. Run calls report after each round of decisions, so report must be fast. If the
+// loss is not finite, the error is ErrDiverged.
 func (l *Learner) Run(ctx context.Context, episodes int64, now func() time.Duration, report func(Progress)) error {
 	if now == nil {
 		now = func() time.Duration { return 0 }
@@ -212,7 +214,7 @@ func (l *Learner) Run(ctx context.Context, episodes int64, now func() time.Durat
 	return nil
 }
 
-// estimate sets rate and remaining time.
+// estimate sets Progress.Rate and Progress.Remaining.
 func (l *Learner) estimate(took time.Duration) {
 	p := &l.progress
 	p.Rate, p.Remaining = 0, 0
@@ -248,7 +250,7 @@ func (l *Learner) round() error {
 	return nil
 }
 
-// observe begins a row of the replay memory with the current states.
+// observe begins a row of the replay memory, and writes the current states to it.
 func (l *Learner) observe() {
 	t := l.replay.begin()
 	imitating := l.imitation() > 0
@@ -391,7 +393,7 @@ func stored(out Outcome) (reward, discount float32, err error) {
 	return reward, discount, nil
 }
 
-// remembered drops the earliest episodes, whose states are no longer in the replay memory.
+// remembered drops the earliest episodes if their states are no longer in the replay memory.
 func (l *Learner) remembered(past []episode) []episode {
 	from, _ := l.replay.bounds()
 	gone := 0
@@ -442,9 +444,9 @@ func (l *Learner) update() error {
 	return nil
 }
 
-// loss writes the gradient of the loss with respect to the values of the actions, and the priorities of the batch. Only
-// the value of the chosen action has a gradient, the gradient of the Huber loss; imitation adds its own gradient. The
-// error is ErrDiverged if the mean error of the values is not finite.
+// loss writes the gradient of the loss with respect to the values of the actions, and the priorities of the batch. The
+// Huber loss has a gradient only for the value of the chosen action. Imitation adds gradients for the advised action
+// and its rival. The error is ErrDiverged if the mean error of the values is not finite.
 func (l *Learner) loss(largest float64) error {
 	diffs, actions, sum := l.learn.diff.values, l.shape.Actions(), 0.0
 	clear(diffs)
@@ -478,7 +480,7 @@ func (l *Learner) loss(largest float64) error {
 	return nil
 }
 
-// aim returns the target of transition i of the batch: the rewards plus the discounted value of the best possible
+// aim returns the target value of transition i of the batch: the rewards plus the discounted value of the best possible
 // action in the next state.
 func (l *Learner) aim(i int, d drawn) float64 {
 	if d.discount == 0 {
@@ -492,7 +494,7 @@ func (l *Learner) aim(i int, d drawn) float64 {
 	return d.reward + d.discount*float64(values[best(chooser, mask)])
 }
 
-// rival returns the action with the largest value, after the margin is added to all actions except the advised one.
+// rival returns the action with the largest value, where all actions except the advised one get the margin as a bonus.
 func (l *Learner) rival(q []float32, mask []bool, advised int) int {
 	found, most := advised, float64(q[advised])
 	for a, ok := range mask {

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// net is the Q network on one device: the weights that are trained, and the target weights.
+// net is the Q network on one device, with the trained weights and the target weights.
 type net struct {
 	dev    device.Device
 	cache  *plan.Cache
@@ -35,13 +35,13 @@ type pass struct {
 	plan                      *plan.Plan
 	shape                     Shape
 	weights                   *plan.State
-	stale                     bool // the weights have changed since the plan last updated its working copies
+	stale                     bool // the weights have changed, so the plan must update its working copies
 	closer                    []func() error
 	image, facts, pairs, diff port
 	q                         port
 }
 
-// port is an input or output of a plan. Devices whose memory the host can access need no copy.
+// port is an input or output of a plan. If the host can access the memory of the device, a port needs no copy.
 type port struct {
 	region device.Region
 	staged device.Region // copy in host memory; its buffer is nil if the host can access region
@@ -52,7 +52,8 @@ func floats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
-// openNet allocates a network whose weights are 0. Passes may have other numbers of rows and slots than s.
+// openNet allocates a network whose weights are 0. The shapes of its passes may have other numbers of rows and slots
+// than s.
 func openNet(dev device.Device, s Shape, layers Network, options optim.Options) (_ *net, err error) {
 	if err := errors.Join(s.check(), layers.check()); err != nil {
 		return nil, err
@@ -68,8 +69,8 @@ func openNet(dev device.Device, s Shape, layers Network, options optim.Options) 
 		return nil, err
 	}
 	n.closer = append(n.closer, n.stream.Close)
-	// The layout of the parameters is that of the training plan for one observation, on all devices and for every
-	// batch.
+	// The layout of the parameters is that of the training plan for one observation. It is the same on all devices and
+	// for every batch.
 	g, err := layers.graph(s, 1, true)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func closeAll(closer []func() error) error {
 	return errors.Join(errs...)
 }
 
-// changed marks all passes with the given weights, so that they read the weights again.
+// changed marks all passes that use these weights, so that they read the weights again.
 func (n *net) changed(weights *plan.State) {
 	for _, p := range n.passes {
 		p.stale = p.stale || p.weights == weights
@@ -184,7 +185,7 @@ func (n *net) newPass(state *plan.State, s Shape, observations int, training boo
 	if err != nil {
 		return nil, fmt.Errorf("%d observations: allocate %d bytes: %w", observations, p.plan.ArenaBytes(), err)
 	}
-	p.closer = []func() error{arena.Free, p.plan.Free} // in reverse: the plan holds the arena
+	p.closer = []func() error{arena.Free, p.plan.Free} // in reverse order: the plan uses the arena
 	if err := p.plan.Bind(device.Whole(arena), state); err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func (p *pass) port(region device.Region, _ device.TensorSpec, err error) (port,
 	return port{region: region, staged: staged, values: floats(staged.Host())}, nil
 }
 
-// send copies the host's values of an input to the device, if they have different memory.
+// send copies the values of an input from the host to the device, if the port has a copy.
 func (p *pass) send(to port) error {
 	if to.staged.Buffer == nil {
 		return nil
@@ -242,7 +243,7 @@ func (p *pass) set(i int, state []float32) {
 	copy(p.pairs.values[i*s.pairs():], state[facts:])
 }
 
-// forward computes the values of all actions of all observations. value returns them.
+// forward computes the values of all actions for all observations. The method value returns them.
 func (p *pass) forward() error {
 	s := p.net.stream
 	if p.stale {
@@ -273,8 +274,8 @@ func (p *pass) value(i int) []float32 {
 	return p.q.values[i*n : (i+1)*n : (i+1)*n]
 }
 
-// update computes the gradients from diff, after forward, and changes the weights. ok is false if a gradient was not
-// finite; the weights are then unchanged.
+// update computes the gradients from diff, after forward, and changes the weights. If a gradient was not finite, ok is
+// false and the weights do not change.
 func (p *pass) update(rate float64) (ok bool, err error) {
 	n := p.net
 	if err := p.send(p.diff); err != nil {
@@ -293,7 +294,8 @@ func (p *pass) update(rate float64) (ok bool, err error) {
 	return ok, nil
 }
 
-// tensors returns the values in a flat buffer as tensors of a checkpoint. ending is the suffix of their names.
+// tensors returns the values in a flat buffer as tensors of a checkpoint. The parameter ending is the suffix of their
+// names.
 func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, p := range n.online.Params.Params {
@@ -307,7 +309,7 @@ func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, e
 	return out, nil
 }
 
-// load sets a flat buffer from the tensors of a file whose names end with ending.
+// load fills a flat buffer with the tensors of a file whose names have the suffix ending.
 func (n *net) load(f *checkpoint.File, flat device.Buffer, ending string) error {
 	for _, p := range n.online.Params.Params {
 		data := make([]byte, 4*p.Spec.Shape.Elements())
@@ -321,7 +323,7 @@ func (n *net) load(f *checkpoint.File, flat device.Buffer, ending string) error 
 	return nil
 }
 
-// check returns an error that lists the differences if f has weights of another network.
+// check returns an error if f has the weights of another network. The error lists the differences.
 func (n *net) check(f *checkpoint.File) error {
 	var want []checkpoint.Info
 	for _, p := range n.online.Params.Params {

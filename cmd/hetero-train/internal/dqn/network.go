@@ -12,24 +12,24 @@ import (
 
 // Network describes the layers of the Q network.
 //
-// A convolutional network reads the matrix of GPUs row by row: its filters have a height of 1, so all rows have the
-// same weights. Means over the slots describe each row, and a mean over all GPUs describes the cluster. Two fully
-// connected layers read the cluster and the facts:
+// A convolutional network reads the matrix of GPUs row by row. Its filters have a height of 1, so all rows use the same
+// weights. Means over the slots describe each row, and a mean over all GPUs describes the cluster. Two fully connected
+// layers read the mean of the cluster and the facts:
 //
 //	image (N, Channels, Rows, Slots) ─ conv1 1x3 ─ ReLU ─ conv2 1x3 ─ ReLU ─ mean ┬ rows (N, Filters, Rows)
 //	                                                                              └ cluster (N, Filters) ┐
 //	facts (N, Facts) ────────────────────────────────────────────────────────────────────────────────────┴ fc1 ─ ReLU ─ fc2
 //
-// One small network scores each action from the numbers of its job and row, the features of its row, and the result of
-// fc2. The weights are the same for all actions. The weights therefore fit clusters of any number of rows and GPUs, and
-// the order of the rows has no effect on the values.
+// One small network scores each action. Its inputs are the pair of the action, the features of the action's row, and
+// the result of fc2. The weights are the same for all actions. They therefore fit clusters with any number of rows and
+// GPUs, and the order of the rows has no effect on the values.
 type Network struct {
 	Filters int `json:"filters"` // channels of conv1 and conv2
 	Hidden  int `json:"hidden"`  // width of fc1
 	Pair    int `json:"pair"`    // width of the layers that score an action
 }
 
-// DefaultNetwork is the network that the figures of docs/benchmarks/scheduling.md were measured with.
+// DefaultNetwork returns the network with which the results in docs/benchmarks/scheduling.md were measured.
 func DefaultNetwork() Network { return Network{Filters: 16, Hidden: 128, Pair: 32} }
 
 func (n Network) check() error {
@@ -48,8 +48,8 @@ const (
 	outputQ    = "q"
 )
 
-// graph returns the network for n observations. With training, input diff_q (n, Actions) is the gradient of the loss
-// with respect to q, and the graph computes the gradients of all parameters.
+// graph returns the graph of the network for n observations. If training is true, the input diff_q (n, Actions) is the
+// gradient of the loss with respect to q, and the graph computes the gradients of all parameters.
 func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32}
@@ -59,7 +59,7 @@ func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 		plane := func(name string, at int) *graph.Value { return g.Slice(name, image, 1, at, 1) } // (n, 1, Rows, Slots)
 
 		x := g.Unary("relu1", graph.ReLU, w.alongRow(g, "conv1", image))
-		x = g.Binary("gpus", graph.Mul, x, plane("up", WeightUp)) // an empty slot has the effect of the end of the row
+		x = g.Binary("gpus", graph.Mul, x, plane("up", WeightUp)) // an empty slot acts like the end of the row
 		x = g.Unary("relu2", graph.ReLU, w.alongRow(g, "conv2", x))
 		// (n, Filters, Rows)
 		rows := g.Reduce("rows", device.Sum, g.Binary("rows", graph.Mul, x, plane("row weights", WeightRow)), 3)
@@ -87,8 +87,8 @@ func (w Network) alongRow(g *graph.Graph, name string, x *graph.Value) *graph.Va
 	return g.Conv2D(name, x, weight, bias, window, 1)
 }
 
-// scores returns the value (n, Actions) of each action: the value of the situation, plus the score of the action or of
-// waiting. x (n, Hidden) is the situation.
+// scores returns the value of each action (n, Actions): the value of the state, plus the score of the action or of
+// waiting. The parameter x (n, Hidden) describes the state.
 func (w Network) scores(net *nn.Net, s Shape, n int, x, rows, pairs *graph.Value) *graph.Value {
 	g, triples, numbered := net.Graph, s.triples(), s.numbered()
 	x = net.Linear("fc2", x, w.Pair+2, tensor.F32) // (n, Pair + wait + value)

@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/features"
 )
 
-// squash maps times from 0 to numbers between 0 and 1; relative to the unit, 0.1 -> 0.24, 1 -> 0.5, 10 -> 0.76.
+// squash maps a time to a number between 0 and 1. For example, 0.1 units give 0.24, 1 unit gives 0.5, and 10 units give
+// 0.76.
 func (n *encoder) squash(seconds float64) float32 {
 	root := math.Sqrt(max(0, seconds) / n.unit)
 	return float32(root / (1 + root))
@@ -15,7 +16,7 @@ func (n *encoder) squash(seconds float64) float32 {
 
 func fraction(x float64) float32 { return float32(x / (1 + x)) }
 
-// choose selects the shown jobs.
+// choose selects the shown jobs, which actions can start.
 func (n *encoder) choose(s *scheduler.State) {
 	n.jobs = n.jobs[:0]
 	rest := s.Queue
@@ -25,7 +26,7 @@ func (n *encoder) choose(s *scheduler.State) {
 		}
 	}
 	from := len(n.jobs)
-	for _, job := range rest { // insertion into the sorted shortest jobs; ties keep the order of arrival
+	for _, job := range rest { // insert into the sorted shortest jobs; ties keep the order of arrival
 		if !n.startable(job) {
 			continue
 		}
@@ -45,10 +46,12 @@ func (n *encoder) choose(s *scheduler.State) {
 	}
 }
 
-// startable reports whether a decision can start a job: GPUs of one type run it, or there is a baseline.
+// startable reports whether a decision can start a job. This is so if GPUs of one type suffice, or if there is a
+// baseline.
 func (n *encoder) startable(job int) bool { return n.adviser != nil || !n.several[job] }
 
-// watch learns from a state without a decision. The caller must pass each event of a run to watch or observe.
+// watch updates the encoder with a state that needs no decision. The caller must pass each state of a run to watch or
+// observe.
 func (n *encoder) watch(s *scheduler.State) {
 	if n.affinity != nil {
 		n.affinity.Watch(s)
@@ -72,7 +75,7 @@ func (n *encoder) observe(s *scheduler.State, o *Observation) {
 }
 
 // idle returns the action of the baseline in a state in which no job waits. The action may stop a job to move it. Only
-// the baseline may restart this job. Otherwise, baseline and network could move it forever.
+// the baseline may restart this job, because otherwise the baseline and the network could move it again and again.
 func (n *encoder) idle(s *scheduler.State) scheduler.Action {
 	n.watch(s)
 	if n.adviser == nil {
@@ -85,7 +88,7 @@ func (n *encoder) idle(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// advised gets the action of the baseline and writes the numbers of this action.
+// advised gets the action of the baseline, and writes the pair of this action.
 func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	gpus := n.advice.GPUs
 	n.advice = n.adviser.Decide(s)
@@ -125,7 +128,7 @@ func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	}
 }
 
-// job writes the features of a pair that depend on the job only, except pairShorter.
+// job writes the features of a pair that depend only on the job, except pairShorter.
 func (n *encoder) job(s *scheduler.State, job int, p []float32) {
 	j := &n.work.Jobs[job]
 	p[pairBest] = n.squash(s.Remaining[job] / n.best[job])
@@ -141,10 +144,10 @@ func (n *encoder) job(s *scheduler.State, job int, p []float32) {
 func (n *encoder) speed(s *scheduler.State, job int, rate float64, p []float32) {
 	t := s.Remaining[job] / rate
 	p[pairTime], p[pairCost] = n.squash(t), n.squash(t*float64(n.work.Jobs[job].GPUs))
-	p[pairSpeed] = float32(rate / n.best[job]) // above 1 on a mix of types that is faster than each type
+	p[pairSpeed] = float32(rate / n.best[job]) // above 1 if a mix of types is faster than each type alone
 }
 
-// canWait reports whether another event can occur.
+// canWait reports whether another event can occur, so that waiting makes sense.
 func canWait(s *scheduler.State) bool {
 	return len(s.Running) > 0 || s.Arrived < len(s.Workload.Jobs)
 }
@@ -167,7 +170,7 @@ func (n *encoder) image(s *scheduler.State, image []float32) {
 			if !s.Up[gpu] {
 				continue
 			}
-			at := n.ups[i] // insertion into the sorted times
+			at := n.ups[i] // insert into the sorted times
 			for ; at > 0 && waits[at-1] > n.until[gpu]; at-- {
 				waits[at] = waits[at-1]
 				order[at] = order[at-1]
@@ -247,7 +250,7 @@ func (n *encoder) facts(s *scheduler.State, facts []float32) {
 	}
 }
 
-// room sets the usable GPUs of each group for a job.
+// room computes the number of usable GPUs of each group for a job.
 func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	need := n.work.Kinds[j.Kind].GPUMemory
 	clear(n.total)
@@ -263,8 +266,9 @@ func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	}
 }
 
-// spreads reports whether a gang would start on group i together with other groups of its type: all of them together
-// hold the gang, but no single group does, or the gang runs only over several machines.
+// spreads reports whether a gang would start on group i together with other groups of its type. This needs two
+// conditions: all groups of the type together have enough GPUs, and no single group has enough, or the gang runs only
+// on several machines.
 func (n *encoder) spreads(i int, j *scheduler.Job) bool {
 	t := n.groups[i].typ
 	if n.usable[i] == 0 || n.total[t] < j.GPUs {
@@ -273,13 +277,14 @@ func (n *encoder) spreads(i int, j *scheduler.Job) bool {
 	return n.most[t] < j.GPUs || n.apart(j, t) && n.total[t] > n.most[t]
 }
 
-// apart reports whether a gang runs on GPUs of a type only over several machines.
+// apart reports whether a gang runs on GPUs of a type only if they are on several machines.
 func (n *encoder) apart(j *scheduler.Job, typ int) bool {
 	return j.GPUs > 1 && !(n.speeds.Alone(j.Kind, typ, j.GPUs, false) > 0) &&
 		n.speeds.Alone(j.Kind, typ, j.GPUs, true) > 0
 }
 
-// soon is the time in seconds until a group has free GPUs for a gang, or until all its GPUs are free if it has fewer.
+// soon returns the time in seconds until a group has enough free GPUs for a gang. If the group has fewer GPUs than the
+// gang, this is the time until all of them are free.
 func (n *encoder) soon(i, gpus int) float64 {
 	if n.ups[i] == 0 {
 		return 0
@@ -358,7 +363,7 @@ func (n *encoder) relative() {
 	}
 }
 
-// others is the mean relative speed of the other shown jobs in a group.
+// others returns the mean relative speed of the other shown jobs in a group.
 func (n *encoder) others(slot, i int) float64 {
 	sum := 0.0
 	for other := range n.jobs {
@@ -369,8 +374,8 @@ func (n *encoder) others(slot, i int) float64 {
 	return sum / float64(max(1, len(n.jobs)-1))
 }
 
-// sharing chooses the running job of a group that a shown job would share GPUs with, and returns the speed that the
-// shown job would have, or 0 if there is no such running job.
+// sharing chooses the running job of a group with which a shown job would share GPUs. It returns the speed that the
+// shown job would then have, or 0 if there is no such running job.
 func (n *encoder) sharing(s *scheduler.State, slot, i int, p []float32) (rate float64) {
 	at := slot*len(n.groups) + i
 	n.partner[at] = -1

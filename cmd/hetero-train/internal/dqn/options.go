@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Options configures a Learner. Start from Defaults: a zero field does not select a default.
+// Options configures a Learner. Start from Defaults, because a zero field does not select a default.
 type Options struct {
 	Network Network `json:"network"`
 	Seed    uint64  `json:"seed"` // seed of the initial weights, the episodes and the exploration
@@ -14,11 +14,11 @@ type Options struct {
 	// With more environments, decisions are faster, but there are more decisions between two updates of the weights.
 	Environments int `json:"environments"`
 
-	Batch  int `json:"batch"`  // transitions of an update
-	Replay int `json:"replay"` // transitions kept, at least Batch
-	Warm   int `json:"warm"`   // transitions before the first update, at least Batch
-	Every  int `json:"every"`  // decisions of each environment between two updates
-	Target int `json:"target"` // updates between two copies of the weights to the target weights
+	Batch  int `json:"batch"`  // number of transitions in an update
+	Replay int `json:"replay"` // number of transitions in the replay memory, at least Batch
+	Warm   int `json:"warm"`   // number of transitions before the first update, at least Batch
+	Every  int `json:"every"`  // number of decisions of each environment between two updates
+	Target int `json:"target"` // number of updates between two copies of the weights to the target weights
 
 	Rate Schedule `json:"rate"` // learning rate of Adam
 	Clip float64  `json:"clip"` // largest norm of the gradient; 0: no limit
@@ -27,29 +27,30 @@ type Options struct {
 	// episodes.
 	Exploration Schedule `json:"exploration"`
 
-	// Double selects the action of the target with the trained weights, and computes its value with the target weights.
+	// Double enables double DQN: the trained weights select the action of the target, and the target weights give its
+	// value.
 	Double bool `json:"double"`
-	// Prioritised samples transitions in proportion to (error + 0.001)^Alpha. The loss weights correct the sampling
-	// bias with exponent Beta.
+	// Prioritised enables prioritised replay, which samples transitions in proportion to (error + 0.001)^Alpha. Weights
+	// in the loss correct the sampling bias with exponent Beta.
 	Prioritised bool    `json:"prioritised"`
 	Alpha       float64 `json:"alpha"`
 	Beta        float64 `json:"beta"`
-	// Steps is the number of rewards in a target, before the value from the target weights (n-step returns); 1 is the
-	// plain DQN.
+	// Steps is the number of rewards in a target, to which the value from the target weights is added (n-step returns).
+	// 1 gives the plain DQN.
 	Steps int `json:"steps"`
 
 	// Imitate is the number of episodes in which the learner imitates the environment's Adviser; 0: never. The
 	// probability that the baseline acts, and the weight of the imitation loss, fall linearly from 1 to 0. The loss is
 	// max over a of (Q(a) + Margin·[a is not the baseline's action]) - Q(baseline's action).
 	Imitate int64   `json:"imitate"`
-	Margin  float64 `json:"margin"` // in units of the reward
+	Margin  float64 `json:"margin"` // margin of the imitation loss, in units of the reward
 }
 
 // Schedule is a value that changes linearly over episodes.
 type Schedule struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
-	Over int64   `json:"over"` // episodes; 0: always To
+	Over int64   `json:"over"` // number of episodes; 0: the value is always To
 }
 
 // At returns the value after a number of episodes.
@@ -60,8 +61,8 @@ func (s Schedule) At(episodes int64) float64 {
 	return s.From + (s.To-s.From)*float64(episodes)/float64(s.Over)
 }
 
-// Defaults are the options of the figures in docs/benchmarks/scheduling.md. The learning rate falls over 15,000
-// episodes. A longer training run continues with the small rate.
+// Defaults returns the options with which the results in docs/benchmarks/scheduling.md were measured. The learning rate
+// falls over 15,000 episodes. A longer training run continues with the small rate.
 func Defaults() Options {
 	return Options{
 		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1,

@@ -11,15 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// Policy is policy "dqn". It takes the possible action with the largest value, computed by a trained network.
+// Policy is policy "dqn". A trained network computes the values of the actions, and the policy takes the possible
+// action with the largest value, unless it follows its baseline (Problem.Caution).
 //
 // The network works on any cluster. Reset returns a [*SeveralTypesError] for a job that needs GPUs of several types if
 // the policy has no baseline that could place it.
 type Policy struct {
 	net      *net
-	pass     *pass // for the shape of the present cluster; nil before Reset
+	pass     *pass // pass for the shape of the present cluster; nil before Reset
 	encoder  *encoder
-	agents   *agents // nil: one network decides for the whole cluster
+	agents   *agents // one agent for each machine; nil: one network decides for the whole cluster
 	seen     *Observation
 	problem  Problem
 	progress Progress
@@ -33,8 +34,8 @@ var _ scheduler.Policy = (*Policy)(nil)
 // PolicyName is the name that users select.
 const PolicyName = "dqn"
 
-// OpenPolicy loads the network of a checkpoint that a Learner saved. The policy does not keep the checkpoint or its
-// files open. Close the policy before the device.
+// OpenPolicy loads the network from a checkpoint that a Learner has saved. The policy does not keep the checkpoint or
+// its files open. Close the policy before the device.
 func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options) (*Policy, error) {
 	state, err := readState(c)
 	if err != nil {
@@ -109,7 +110,8 @@ func (p *Policy) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.
 	return err
 }
 
-// Decide implements scheduler.Policy. If the device fails, Decide waits, and Err returns the reason.
+// Decide implements scheduler.Policy. If the device fails, Decide returns only waiting actions, and Err returns the
+// reason.
 func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	if p.failure != nil {
 		return scheduler.Action{}
@@ -151,7 +153,7 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	}
 	values := p.pass.value(0)
 	action := best(values, p.seen.Mask)
-	departs := "" // why the action is not the one with the largest value
+	departs := "" // reason why the action is not the one with the largest value
 	if p.encoder.adviser != nil {
 		if advised := p.encoder.advise(); p.seen.Mask[advised] && action != advised {
 			if departs = p.departs(s, action, float64(values[action]-values[advised])); departs != "" {
@@ -166,9 +168,8 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// departs states why the policy follows the baseline instead of the action with the largest value. gain is the
-// difference between this value and that of the baseline's action. The result is "" if the policy does not follow the
-// baseline.
+// departs returns the reason why the policy follows the baseline instead of the action with the largest value, or "" if
+// it does not. The parameter gain is the difference between this value and the value of the baseline's action.
 func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 	jobs, most := jobsIn(s), p.progress.Jobs
 	switch {
@@ -182,34 +183,34 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 	return ""
 }
 
-// maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job.
-// Waiting for better GPUs is useful in a busy cluster. On jobs that differ much from the training jobs, the values of
-// waiting can be wrong in all states. Jobs would then run one after another. With a smaller number, the policy loses
-// part of its gain at load 1.5. With a larger one, it gains on clusters like those in training, and loses much on other
-// clusters.
+// maxIdle is the maximum number of free GPUs at which the policy may wait although the baseline would start a job.
+// Waiting for better GPUs is useful in a busy cluster. But with jobs that differ much from the training jobs, the
+// values of waiting can be wrong in all states, so that jobs would run one after another. With a smaller number, the
+// policy loses part of its gain at load 1.5. With a larger number, it gains on clusters like those in training, and
+// loses much on other clusters.
 //
-// It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none
-// of which is better on all clusters.
+// maxIdle is a number of GPUs and not a fraction of the cluster, because no fraction is better on all clusters
+// (docs/benchmarks/scheduling.md).
 const maxIdle = 12
 
-// SetAlone makes the network decide without the baseline of its encoding: in each state, the policy takes the possible
-// action with the largest value. No margin, no largest number of jobs and no largest number of free GPUs applies.
+// SetAlone makes the network decide without the baseline of its encoding. In each state, the policy then takes the
+// possible action with the largest value. The margin and the limits of jobs and free GPUs do not apply.
 //
-// The policy moves no running job, and cannot run jobs that need GPUs of several types ([SeveralTypesError]).
+// Such a policy moves no running job, and cannot run jobs that need GPUs of several types ([SeveralTypesError]).
 //
 // Call SetAlone before Reset. It has no effect on a network that was trained without a baseline ([Problem.SetAlone]).
 func (p *Policy) SetAlone() {
 	n := p.encoder
 	n.Advice, n.adviser = "", nil
-	n.cluster = nil // the next Reset computes the shape again
+	n.cluster = nil // so that the next Reset computes the shape again
 }
 
 // SetPartial makes Reset accept jobs that need GPUs of several types although the policy has no baseline that could
-// place them. The policy never starts these jobs. A real cluster has such jobs, and they must not stop the others. Call
-// SetPartial before Reset.
+// place them. The policy never starts these jobs. This is for real clusters, on which such jobs must not block the
+// others. Call SetPartial before Reset.
 func (p *Policy) SetPartial() { p.encoder.partial = true }
 
-// Unable returns the reason why the policy never starts a job of the present workload, or "" ([Policy.SetPartial]).
+// Unable returns the reason why the policy never starts a job of the present workload, or "". See [Policy.SetPartial].
 func (p *Policy) Unable(job int) string {
 	if p.encoder.startable(job) {
 		return ""
@@ -217,11 +218,11 @@ func (p *Policy) Unable(job int) string {
 	return p.encoder.severalTypes(job).Reason()
 }
 
-// Err returns the failure of the device after which the policy only waits.
+// Err returns the failure of the device because of which the policy only waits, or nil.
 func (p *Policy) Err() error { return p.failure }
 
-// reason returns a text with the value of the action and the second largest value. cause states why the action is that
-// of the baseline although another action has a larger value. It is "" if the action has the largest value.
+// reason returns a text with the value of the action and the second largest value. The parameter cause states why the
+// policy follows the baseline although another action has a larger value. It is "" if the action has the largest value.
 func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int, cause string) string {
 	second := -1
 	for a, ok := range p.seen.Mask {

@@ -7,12 +7,13 @@ import (
 
 // replay keeps the latest transitions of all environments.
 //
-// The environments run in lockstep: row t holds their states before decision t, their actions and the outcomes. The
-// state after a transition is the state of the same environment in the next row, so each state is stored once.
+// The environments run in lockstep. Row t holds their states before decision t, their actions and the outcomes. The
+// state after a transition is the state of the same environment in the next row, so the memory stores each state only
+// once.
 type replay struct {
 	shape      Shape
 	rows, envs int
-	steps      int // outcomes that a transition sums before the value of the network (n-step returns)
+	steps      int // number of outcomes that a transition adds up before the value of the network (n-step returns)
 
 	states    []float32 // (rows, envs, Floats)
 	masks     []bool    // (rows, envs, Actions)
@@ -21,11 +22,11 @@ type replay struct {
 	rewards   []float32 // (rows, envs)
 	discounts []float32 // (rows, envs); 0 at the end of an episode
 
-	written int64 // rows that were begun in the whole run; the last row has no outcomes yet
+	written int64 // number of rows begun in the whole run; the last row has no outcomes yet
 
 	// Prioritised replay: the weight of each transition is (error + epsilon)^alpha. tree is nil for uniform sampling.
 	tree    *sumTree
-	largest float64 // largest weight so far; the weight of transitions that were never sampled
+	largest float64 // largest weight so far, which transitions have until they are sampled
 }
 
 func newReplay(s Shape, envs, transitions, steps int, prioritised bool) *replay {
@@ -54,8 +55,8 @@ func (r *replay) mask(i int) []bool {
 	return r.masks[i*n : (i+1)*n : (i+1)*n]
 }
 
-// begin starts the next row and returns its number. The oldest row becomes unavailable if the memory is full. The
-// row that is now `steps` rows old has all its outcomes and becomes available.
+// begin starts the next row and returns its number. If the memory is full, the transitions of the oldest row become
+// unavailable. The transitions of the row that is now `steps` rows old have all their outcomes, and become available.
 func (r *replay) begin() int64 {
 	t := r.written
 	r.written++
@@ -71,21 +72,21 @@ func (r *replay) begin() int64 {
 	return t
 }
 
-// bounds returns the range of rows whose transitions are complete. The last row has no outcomes yet, and a transition
-// needs `steps` outcomes and the state after them.
+// bounds returns the range of rows whose transitions are complete. A transition needs `steps` outcomes and the state
+// after them, and the last row has no outcomes yet.
 func (r *replay) bounds() (from, to int64) {
 	from = max(0, r.written-int64(r.rows))
 	return from, max(from, r.written-int64(r.steps))
 }
 
-// available is the number of complete transitions.
+// available returns the number of complete transitions.
 func (r *replay) available() int {
 	from, to := r.bounds()
 	return int(to-from) * r.envs
 }
 
-// sample draws a transition. weight corrects for its probability: (1/(available·probability))^beta, not yet divided by
-// the largest weight of the batch.
+// sample draws a transition. The result weight corrects for the probability of the transition: it is
+// (1/(available·probability))^beta, not yet divided by the largest weight of the batch.
 func (r *replay) sample(random *rand.Rand, beta float64) (t int64, env int, weight float64) {
 	from, to := r.bounds()
 	if r.tree == nil {
@@ -99,8 +100,8 @@ func (r *replay) sample(random *rand.Rand, beta float64) (t int64, env int, weig
 	return t, i % r.envs, math.Pow(1/(float64(r.available())*probability), beta)
 }
 
-// reward returns the sum of the discounted rewards of up to `steps` decisions from transition (t, env) on, the state
-// that follows them, and the factor of its value, which is 0 if the episode has ended.
+// reward returns the sum of the discounted rewards of up to `steps` decisions, from transition (t, env) on. The result
+// next is the state after these decisions, and discount is the factor for its value, 0 if the episode has ended.
 func (r *replay) reward(t int64, env int) (reward, discount float64, next int) {
 	discount = 1
 	for range r.steps {
@@ -120,7 +121,7 @@ func (r *replay) prioritise(t int64, env int, err, alpha float64) {
 	if r.tree == nil {
 		return
 	}
-	const least = 1e-3 // in the unit of the error: the memory still samples transitions without an error
+	const least = 1e-3 // in the unit of the error; with it, transitions without an error are still sampled
 	w := math.Pow(math.Abs(err)+least, alpha)
 	r.largest = max(r.largest, w)
 	r.tree.set(r.at(t, env), w)

@@ -14,36 +14,37 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// saved is the state of a learner without its tensors. state.json contains it under the name of this package.
+// saved is the state of a learner without its tensors. The file state.json of a checkpoint contains it under the name
+// of this package.
 type saved struct {
 	Format   int             `json:"format"` // networkFormat
 	Shape    Shape           `json:"shape"`
 	Options  Options         `json:"options"`
-	Problem  json.RawMessage `json:"problem"` // description that the caller of Save passed
+	Problem  json.RawMessage `json:"problem"` // description from the caller of Save
 	Progress Progress        `json:"progress"`
 
-	// The fields below are needed only to resume training, not to use the network.
+	// Only a resumed training run needs the fields below.
 	Training int              `json:"training"` // trainingFormat
 	Random   []byte           `json:"random"`
 	Window   window           `json:"window"`
 	Curve    curve            `json:"curve"`
 	Actors   []savedActor     `json:"actors"`
-	Written  int64            `json:"written"` // rows of the replay memory, over the whole run
+	Written  int64            `json:"written"` // number of rows of the replay memory, over the whole run
 	Largest  checkpoint.Float `json:"largest"`
 	States   uint32           `json:"states"` // checksum of the states and masks of the replay memory
 }
 
-// Formats of saved. A change of the network's format makes older networks unusable. After a change of the training
-// format, older training runs cannot be resumed.
+// Formats of saved. If networkFormat changes, older networks cannot be used. If trainingFormat changes, older training
+// runs cannot be resumed.
 const (
 	networkFormat = 4
-	// Formats from oldestFormat on differ from networkFormat only in the inputs of networks with Encoding.Ingested.
+	// The formats from oldestFormat to networkFormat differ only in the inputs of networks with Encoding.Ingested.
 	oldestFormat   = 2
 	trainingFormat = 3
 )
 
-// savedActor contains the data that restore an environment and its part of the replay memory: the actions of the
-// episodes are repeated. Actions take 300 times less space than the states that result from them.
+// savedActor contains the actions of an environment's episodes. Resume repeats them to restore the environment and its
+// part of the replay memory. Actions take 300 times less space than the states that result from them.
 type savedActor struct {
 	Sum  checkpoint.Float `json:"sum"`
 	Past []episode        `json:"past"`
@@ -52,14 +53,15 @@ type savedActor struct {
 // extraName is the key of saved in checkpoint.State.Extra.
 const extraName = "dqn"
 
-// Endings of the names of tensors.
+// Suffixes of the names of tensors.
 const (
 	endTarget = ".target"
 	replayAt  = "replay."
 )
 
-// Snapshot returns the complete state of the learner. problem describes the environments for the reader of the file.
-// program is the version of the program. The snapshot refers to memory of the learner, so save it before the next Run.
+// Snapshot returns the complete state of the learner. The parameter problem describes the environments for readers of
+// the file, and program is the version of the program. The snapshot refers to memory of the learner, so save it before
+// the next call of Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
 	state := saved{Format: networkFormat, Training: trainingFormat, Shape: l.shape, Options: l.options,
 		Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
@@ -111,7 +113,7 @@ func (l *Learner) Save(ctx context.Context, store *checkpoint.Store, program str
 	return store.Save(ctx, snapshot)
 }
 
-// SavedProblem returns the description of the environments that the caller of Save passed.
+// SavedProblem returns the description of the environments in a checkpoint, which the caller of Save passed.
 func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 	state, err := readState(c)
 	if err != nil {
@@ -120,7 +122,7 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 	return state.Problem, nil
 }
 
-// SavedOptions returns the options of the learner that saved a checkpoint.
+// SavedOptions returns the options of the learner that has saved a checkpoint.
 func SavedOptions(c *checkpoint.Checkpoint) (Options, error) {
 	state, err := readState(c)
 	if err != nil {
@@ -130,9 +132,10 @@ func SavedOptions(c *checkpoint.Checkpoint) (Options, error) {
 }
 
 // Resume creates a learner that continues exactly where the saved learner stopped. On a device of the same kind, its
-// decisions and updates are bit-equal to those of the saved learner. environments must be equal to those of the saved
-// learner. To change options, such as the learning rate, pass a function; nil changes nothing. Options that determine
-// the memory of the learner (network, environments, replay, steps, prioritised) cannot change.
+// decisions and updates are bit-equal to those of an uninterrupted learner. The parameter environments must equal the
+// environments of the saved learner. The last parameter is a function that can change options, such as the learning
+// rate; nil changes nothing. Options that determine the memory of the learner (network, environments, replay, steps,
+// prioritised) cannot change.
 //
 // Resume repeats the episodes of the replay memory, which takes seconds. If ctx ends, it stops and returns the cause.
 func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment,
@@ -218,8 +221,8 @@ func (l *Learner) restore(ctx context.Context, c *checkpoint.Checkpoint, state *
 // errOther states that a repeated episode differs from the saved one.
 var errOther = errors.New("the environment differs from that of the checkpoint")
 
-// repeat restores environment i and its states in the replay memory: it repeats its episodes. The actions, rewards and
-// discounts in the memory serve as a check.
+// repeat restores environment i and its states in the replay memory by repeating its episodes. It compares actions,
+// rewards and discounts with those in the memory.
 func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 	a, last := l.envs[i], len(s.Past)-1
 	if last < 0 {
@@ -231,7 +234,7 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 			s.Past[0].First, from)
 	}
 	a.past, a.sum = s.Past, float64(s.Sum)
-	beyond := NewObservation(l.shape) // of a row that is no longer in the memory
+	beyond := NewObservation(l.shape) // observation for rows that are no longer in the memory
 	row := s.Past[0].First
 	for k, e := range s.Past {
 		if err := context.Cause(ctx); err != nil {
@@ -276,7 +279,7 @@ func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 	return nil
 }
 
-// outcome compares a repeated action with the replay memory.
+// outcome compares a repeated action and its outcome with the replay memory.
 func (l *Learner) outcome(row int64, i int, action int32, out Outcome) error {
 	reward, discount, err := stored(out)
 	if err != nil {
@@ -339,7 +342,7 @@ func (p *Progress) check() error {
 	return nil
 }
 
-// checksum is a checksum of all states and masks.
+// checksum returns a checksum of all states and masks.
 func (r *replay) checksum() uint32 {
 	used := r.used()
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -347,14 +350,15 @@ func (r *replay) checksum() uint32 {
 	return crc32.Update(sum, table, bytesOf(r.masks[:used*r.shape.Actions()]))
 }
 
-// used is the number of states in the memory.
+// used returns the number of states in the memory.
 func (r *replay) used() int { return int(min(r.written, int64(r.rows))) * r.envs }
 
-// part is one array of the replay memory that a checkpoint stores. States and masks are computed from the actions.
+// part is one array of the replay memory that a checkpoint stores. It does not store states and masks, which Resume
+// computes from the actions.
 type part struct {
 	name  string
 	dtype tensor.DType
-	width int // elements of a transition
+	width int // number of elements per transition
 	data  []byte
 }
 
@@ -389,7 +393,7 @@ func (r *replay) tensors() []checkpoint.Tensor {
 	return out
 }
 
-// load restores the memory from a checkpoint; written and largest are set before.
+// load restores the memory from a checkpoint. The caller must set written and largest before.
 func (r *replay) load(f *checkpoint.File) error {
 	used := r.used()
 	for _, p := range r.parts() {

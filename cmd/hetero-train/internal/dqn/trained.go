@@ -2,7 +2,7 @@ package dqn
 
 import (
 	"bytes"
-	_ "embed" // the trained network
+	_ "embed" // for the trained network
 	"encoding/json"
 	"fmt"
 
@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The built-in network: two files of a checkpoint. To replace it, copy the files of another checkpoint.
+// The built-in network, as two files of a checkpoint. To replace it, copy these files from another checkpoint.
 var (
 	//go:embed trained/model.safetensors
 	trainedModel []byte

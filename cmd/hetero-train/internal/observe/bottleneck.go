@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// bottlenecks is the observer that determines the bottleneck of the run and logs each change of the bottleneck.
+// bottlenecks is the observer that determines the bottleneck of the run, and logs each change of it.
 type bottlenecks struct {
 	log      *slog.Logger
 	settings runtime.BottleneckSettings
@@ -34,8 +34,8 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 		times: make([]runtime.RankTimes, ranks)}
 }
 
-// Watchers returns the observers of the run: the observers in first, then the records, then the observers that the
-// configuration selects. If profiling is off, there is no observer of bottlenecks.
+// Watchers returns the observers of the run in this order: the observers in first, the records, and the observers that
+// the configuration selects. If profiling is off, the events, bottlenecks and communication have no observers.
 func Watchers(a *assembly.Run, resume *checkpoint.State, records *Records, first ...train.Observer) (Observers, *Timed,
 	error) {
 	timed := &Timed{Observers: Observers{records}, records: records}
@@ -72,8 +72,8 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, records *Records, first
 	return all, timed, nil
 }
 
-// bottleneckSettingsOf returns the settings that the advice for this rank depends on. All ranks have the same
-// configuration, but their numbers of CPUs may differ.
+// bottleneckSettingsOf returns the settings on which the advice depends. They may differ between ranks, because the
+// numbers of CPUs may differ.
 func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
 	cpus := a.Process.OwnCPUs()
 	s := bottleneckSettings(a.Process.Cfg, cpus, compute.TypesText(a.Rank.Types))
@@ -119,7 +119,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	}
 }
 
-// Decided takes the comparison of the shares of the last steps with the best shares from a decision of the balancer.
+// Decided stores two facts from a decision of the balancer: how the shares of the last steps compare with the best
+// shares, and the noise of these steps.
 func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
 	o.find.Balanced(steps, account.Split{
 		Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})
@@ -127,8 +128,8 @@ func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Ver
 	o.find.Noise(d.Lost.Noise*float64(steps), cause)
 }
 
-// isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not
-// logged. A change of the straggler is logged, unless two ranks alternate for a short time.
+// isNews reports whether to log a verdict. A run of one rank is normally compute-bound, so this first verdict is not
+// logged. Otherwise, a verdict is logged if the bottleneck, its rank or the cause of noise has changed.
 func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
 	if !o.logged {
 		return len(o.times) > 1 || v.Bound != runtime.ComputeBound

@@ -12,14 +12,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// Limits of the file of communication. A run of few ranks writes a line per second. A line of 1,000 ranks has about 500
-// kB, so it is written every 25 s.
+// Limits of the communication file. A run of few ranks writes a line every second. A line for 1,000 ranks has about 500
+// kB, so such a run writes one every 25 s.
 const (
 	communicationInterval = time.Second
-	communicationRate     = 20e3 // bytes/s
+	communicationRate     = 20e3 // maximum rate of writing, bytes/s
 )
 
-// communicationLines is the observer that writes the traffic of links and the times of all-reduces.
+// communicationLines is the observer that writes the traffic of the links and the times of all-reduces to the
+// communication file.
 type communicationLines struct {
 	file    *StepLines
 	ranks   []rankLinks
@@ -47,9 +48,10 @@ type bucketSum struct {
 	busy, exposed time.Duration
 }
 
-// openCommunication opens the file, and removes the lines after the checkpoint from which the run resumes.
+// openCommunication opens the communication file, and removes the lines of steps after the checkpoint from which the
+// run resumes.
 func openCommunication(a *assembly.Run, resume *checkpoint.State) (*communicationLines, error) {
-	kept := int64(-1) // removes all lines, because they belong to another run
+	kept := int64(-1) // remove all lines, because they belong to another run
 	if resume != nil {
 		kept = resume.Step
 	}
@@ -71,7 +73,7 @@ func newCommunication(file *StepLines, links [][]telemetry.Link) *communicationL
 	return c
 }
 
-// unknownTraffic returns the traffic of links that are not measured yet.
+// unknownTraffic returns unknown values for the traffic of a number of links.
 func unknownTraffic(links int) []telemetry.Traffic {
 	list := make([]telemetry.Traffic, links)
 	for i := range list {
@@ -80,17 +82,17 @@ func unknownTraffic(links int) []telemetry.Traffic {
 	return list
 }
 
-// takeReport copies the reported traffic into traffic, the list for all links of a rank.
+// takeReport copies the traffic of the reported links to traffic, which has an entry for each link of a rank.
 func takeReport(traffic []telemetry.Traffic, report *train.LinkReport) {
 	if report.First < len(traffic) {
 		copy(traffic[report.First:], report.Traffic[:])
 	}
 }
 
-// StepDone implements [train.Observer]. It allocates memory only for a line.
+// StepDone implements [train.Observer]. It allocates memory only if it writes a line.
 func (c *communicationLines) StepDone(r *train.StepRecord) {
 	c.step = r.Step
-	if c.begun.IsZero() { // the first step of a process takes longer
+	if c.begun.IsZero() { // leave out the first step of a process, which takes longer
 		c.begun = r.Time
 		return
 	}
@@ -141,7 +143,7 @@ func (c *communicationLines) write(now time.Time) {
 	c.reset()
 }
 
-// mean returns the means over a number of steps. If there are several ranks, the all-reduces count as a separate link.
+// mean returns the means over a number of steps. In a run of several ranks, it adds the all-reduces as a separate link.
 func (s *rankLinks) mean(steps float64, ranks int) runtime.RankCommunication {
 	out := runtime.RankCommunication{Compute: s.compute.Seconds() / steps, Exposed: s.exposed.Seconds() / steps,
 		Hidden: s.hidden.Seconds() / steps, Bytes: float64(s.bytes) / steps,
@@ -159,7 +161,7 @@ func (s *rankLinks) mean(steps float64, ranks int) runtime.RankCommunication {
 	return out
 }
 
-// reset removes the sums.
+// reset sets the sums to 0.
 func (c *communicationLines) reset() {
 	c.steps, c.seconds = 0, 0
 	for i := range c.ranks {

@@ -60,13 +60,13 @@ func (o Observers) Warn(err error) {
 }
 
 // Console prints the progress of a run. In text format, it prints a line every few steps, and on a terminal a bar with
-// the remaining time. In JSON format, it prints a record for each line. Rank 0 and the first rank of every other
-// machine have a Console.
+// the remaining time. In JSON format, it prints a record instead of each line. Only ranks that print their progress
+// have a Console (process.Team.Speaks).
 type Console struct {
 	run       *assembly.Run
 	records   *slog.Logger // writer of records in JSON format; nil in text format
-	savesSaid int64        // number of SIGUSR1 signals that were reported
-	out       io.Writer    // destination of lines: standard output or the lines above the bar, and the log file
+	savesSaid int64        // number of SIGUSR1 signals for which a saved checkpoint was reported
+	out       io.Writer    // lines go to the log file, and to standard output or above the bar
 	steps     io.Writer    // like out, but for step lines, which an outlet may drop
 	log       io.Writer    // log file
 	interval  int64        // number of steps between two lines
@@ -78,13 +78,13 @@ type Console struct {
 	eta  eta
 	left atomic.Int64 // remaining time for the bar, ns
 
-	lastEval, bestEval *train.Evaluation // evaluations in this process
-	never              []int             // classes that evaluations never predicted, with a warning
+	lastEval, bestEval *train.Evaluation // latest and best evaluation in this process
+	never              []int             // classes for which warnOfNever has warned
 
 	// Sums since the last line.
 	samples int64
 	busy    time.Duration
-	count   int64 // steps
+	count   int64 // number of steps
 }
 
 // NewConsole returns a console that prints on standard output and writes to log.
@@ -95,7 +95,7 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 		c.peak = devices.MeasuredPeak(a.Rank.Device, a.Rank.Precision).PerSecond
 	}
 	if t := a.Data.Tokens; t != nil && t.Shorter != nil {
-		c.peak = 0 // the operations of a step depend on the lengths of its samples
+		c.peak = 0 // unknown: the number of operations depends on the lengths of the samples
 	}
 	if a.Process.Opts.Json {
 		c.records, c.out, c.steps = a.Process.Opts.OnScreen, log, log
@@ -103,12 +103,12 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	}
 	c.plain()
 	if stderr := a.Process.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil {
-		// another program uses the terminal
-		// An outlet is not an *os.File, so package mpb cannot determine whether it is a terminal, or its width.
+		// A foreign run has no bar, because another program uses the terminal. Write the bar below the Stream, and pass
+		// the width: package mpb cannot determine the width of a terminal if the writer is not an *os.File.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(),
 			mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if logs.IsTerminal(a.Process.Opts.Env.Stdout) {
-			// lines of out appear above the bar because the bar has the same writer
+			// write lines through the bar, so that they appear above it
 			c.out = io.MultiWriter(logs.NewStream(c.bars), log)
 			c.steps = c.out
 		}
@@ -117,14 +117,14 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	return c
 }
 
-// plain selects output without a bar: standard output and the log file.
+// plain selects output without a bar, to standard output and the log file.
 func (c *Console) plain() {
 	stdout := c.run.Process.Opts.Env.Stdout
 	c.out = io.MultiWriter(stdout, c.log)
 	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
 }
 
-// Log prints a line, or in JSON format a record with message and attrs.
+// Log prints a line. In JSON format, it prints a record with message and attrs instead.
 func (c *Console) Log(line, message string, attrs ...any) { c.logTo(c.out, line, message, attrs...) }
 
 func (c *Console) logTo(w io.Writer, line, message string, attrs ...any) {
@@ -143,7 +143,7 @@ func (c *Console) StepDone(r *train.StepRecord) {
 	left := c.timeLeft(r.Step, r.Total)
 	c.left.Store(int64(left))
 	if c.bar != nil {
-		// The bar is complete at its total, which changes if the batch size changes.
+		// The bar ends when it reaches its total, so keep the total above the current step.
 		c.bar.SetTotal(max(r.Total, r.Step+1), false)
 		c.bar.SetCurrent(r.Step)
 	}
@@ -206,8 +206,8 @@ func (c *Console) EvalDone(e train.Evaluation) {
 		show.Duration(e.Took), note), "evaluation", attrs...)
 }
 
-// warnOfNever warns if the model never predicts some classes. It warns once for each class, because with many classes,
-// the first evaluations miss different classes each time.
+// warnOfNever warns if an evaluation never predicts some classes. It warns only once for each class, because with many
+// classes, each of the first evaluations misses other classes.
 func (c *Console) warnOfNever(e train.Evaluation) {
 	warned := func(class int) bool { return slices.Contains(c.never, class) }
 	if fresh := slices.DeleteFunc(slices.Clone(e.Never), warned); len(fresh) > 0 {

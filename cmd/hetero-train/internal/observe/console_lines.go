@@ -54,8 +54,8 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	}
 }
 
-// logJoined prints, on every terminal except that of rank 0, which ranks this machine has and where rank 0 writes the
-// output of the run.
+// logJoined prints which ranks this machine has, and where rank 0 writes the output of the run. Rank 0 does not call
+// it.
 func (c *Console) logJoined() {
 	t := c.run.Rank.Team
 	here, host := []int{}, t.Group.Members()[t.Place.Rank].Host
@@ -65,9 +65,9 @@ func (c *Console) logJoined() {
 		}
 	}
 	switch n := t.Place.LocalWorldSize; {
-	case t.Place.OwnOutput: // every rank of this machine prints its own line
+	case t.Place.OwnOutput: // every rank of this machine prints such a line
 		here = here[:1]
-	case n > 0: // a test with several nodes on one machine
+	case n > 0: // limit to this node, because a test may start several nodes on one machine
 		here = here[:min(n, len(here))]
 	}
 	c.Log(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints",
@@ -169,8 +169,8 @@ func (c *Console) logData() {
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
-// leftOver states the number of training samples that each epoch omits, because the last batch would be smaller than
-// the other batches. If the last batch is used, leftOver states its size.
+// leftOver describes the last batch of an epoch if it is smaller than the other batches. The text states the number of
+// samples that the epoch leaves out, or the size of the last batch if the run uses it.
 func (c *Console) leftOver(samples int) string {
 	batch := int64(c.run.Process.Cfg.Data.BatchSize)
 	switch n := int64(samples) - c.run.StepsPer*batch; {
@@ -204,7 +204,7 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 		format string
 		value  float64
 	}{{" | norm %.3f", r.GradNorm}, {" | lr %.2e", r.Rate}} {
-		if c.run.Foreign == nil || !math.IsNaN(v.value) { // another program may not report it
+		if c.run.Foreign == nil || !math.IsNaN(v.value) { // leave out a value that another program does not report
 			fmt.Fprintf(&b, v.format, v.value)
 		}
 	}
@@ -229,7 +229,7 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 }
 
 // peakFraction returns the fraction of the device's peak that a step of this duration reaches. If a step exceeds the
-// peak, the measured peak is wrong: peakFraction warns once, and known is false from then on.
+// peak, the measured peak is wrong. In this case, peakFraction warns once, and known is false for all later steps.
 func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool) {
 	if c.peak == 0 {
 		return 0, false
@@ -244,7 +244,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	return fraction, known
 }
 
-// etaText formats the remaining time, rounded to seconds or more.
+// etaText formats the remaining time, without fractions of a second.
 func etaText(left time.Duration) string {
 	if left < time.Minute-time.Second/2 {
 		return fmt.Sprintf("%.0f s", left.Seconds())
@@ -252,7 +252,8 @@ func etaText(left time.Duration) string {
 	return show.Duration(left)
 }
 
-// sharesOf returns a text such as "96/64/48". For many ranks, it returns the minimum and the maximum.
+// sharesOf formats the numbers of samples of the ranks, such as "96/64/48". For many ranks, it states the minimum and
+// the maximum.
 func sharesOf(ranks []train.RankStep) string {
 	const most = 8
 	if len(ranks) <= most {
@@ -318,8 +319,8 @@ func (c *Console) End(r train.Result, err error) {
 	c.Log(line, message, attrs...)
 }
 
-// note prints the conditions that a reader must know to interpret the figures. It omits a fallback, because opening the
-// data has reported it.
+// note prints the testbed's conditions that a reader needs to interpret the numbers. It does not print a fallback of
+// the data set, which OpenData has reported.
 func (c *Console) note() {
 	for _, note := range c.run.Lab.Notes {
 		c.Log("NOTE "+note, "note", "text", note)

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// stepRecord writes the step line as a JSON record. Times are means since the last line.
+// stepRecord returns the attributes of the JSON record for a step line. Times are means since the last line.
 func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	step, score, report := c.busy/time.Duration(c.count), r.Score(), c.run.Report()
 	best := report.OfStep()
@@ -36,7 +36,8 @@ func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	return attrs
 }
 
-// LogBatch logs the share and the times of this rank in one step. Every rank calls LogBatch.
+// LogBatch logs the epoch, the number of the batch and the loss of this rank's samples in one step. Every rank calls
+// LogBatch.
 func LogBatch(a *assembly.Run, r *train.StepRecord) {
 	rank := max(a.Process.Opts.Assignment.Rank, 0)
 	loss := "no samples"

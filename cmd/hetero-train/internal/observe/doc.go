@@ -1,4 +1,4 @@
-// Package observe contains the observers of a run: console, metric files, TensorBoard, norms, timeline, bottlenecks,
+// Package observe contains the observers of a run: console, metrics files, TensorBoard, norms, timeline, bottlenecks,
 // summary.
 //
 // Each observer implements train.Observer. [Watchers] returns the observers that the configuration selects. To add an

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// BestEvaluation returns the best loss of the evaluations up to a step, according to the events in the folder of logs.
-// It returns nil if it is unknown.
+// BestEvaluation returns the best loss of the evaluations up to a step, according to the events file in the folder
+// logs. It returns nil if the best loss is unknown.
 func BestEvaluation(logs string, step int64) (best *checkpoint.Best) {
 	each := func(line []byte) error {
 		var e runtime.Event
@@ -25,19 +25,20 @@ func BestEvaluation(logs string, step int64) (best *checkpoint.Best) {
 		}
 		return nil
 	}
-	_ = regular.EachLine(filepath.Join(logs, runtime.EventsFile), each) // without events, no result is known
+	_ = regular.EachLine(filepath.Join(logs, runtime.EventsFile), each) // if the file cannot be read, best remains nil
 	return best
 }
 
-// Trained is the training time of some steps of earlier processes of a run.
+// Trained contains the training time of some steps that earlier processes of a run trained.
 type Trained struct {
 	Steps     int64 // number of steps that Time covers
 	Time      time.Duration
-	Estimated int64 // number of the last of these steps, which have no record
+	Estimated int64 // number of steps at the end of these that have no record
 }
 
 // TrainedTime returns the training time of the last steps up to step, according to the records of rank 0 in the folder
-// of logs. It assumes that steps after the last record take the time of that record. Steps is 0 if the time is unknown.
+// logs. It assumes that steps after the last record took as long as the steps of that record. If no time is known,
+// Steps is 0.
 func TrainedTime(ctx context.Context, logs string, step int64) (Trained, error) {
 	var first, last runtime.Record
 	_, err := runtime.EachMetric(ctx, filepath.Join(logs, runtime.FileName(0)), func(r *runtime.Record) {
@@ -54,7 +55,7 @@ func TrainedTime(ctx context.Context, logs string, step int64) (Trained, error) 
 	}
 	t := Trained{Estimated: step - last.Iteration}
 	t.Time = last.TrainingTime + time.Duration(t.Estimated)*last.StepTime
-	// The first record contains the mean time of the steps since the training time started at 0.
+	// The first record has the mean time of the steps since the training time started at 0, which gives their number.
 	t.Steps = step - first.Iteration + int64(math.Round(first.TrainingTime.Seconds()/first.StepTime.Seconds()))
 	return t, nil
 }

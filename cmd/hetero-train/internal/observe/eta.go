@@ -14,8 +14,8 @@ type eta struct {
 // change of speed sooner, but is noisier.
 const etaSteps = 50
 
-// stepTook adds the time of a step. The first step loads code and touches memory for the first time, so the time of the
-// second step replaces its time.
+// stepTook adds the time of a step. The time of the second step replaces that of the first step, which loads code and
+// touches memory for the first time.
 func (e *eta) stepTook(d time.Duration) {
 	e.steps++
 	weight := 1 / float64(etaSteps)

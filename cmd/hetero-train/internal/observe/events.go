@@ -14,16 +14,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// events is the observer that writes the file of events, which other programs read during the run.
+// events is the observer that writes the events file, which other programs read during the run.
 type events struct {
 	file    *StepLines
 	report  task.Report
-	counted bool  // true after the length of the run is written
+	counted bool  // true after the length of the run was written
 	step    int64 // number of the last step
 }
 
-// openEvents opens the file of events and writes the start of this process. It removes the events after the checkpoint
-// from which the run resumes.
+// openEvents opens the events file, and writes an event for the start of this process. It removes the events of steps
+// after the checkpoint from which the run resumes.
 func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	kept := int64(0)
 	if resume != nil {
@@ -31,7 +31,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	}
 	path := filepath.Join(a.Folder.LogDir(), runtime.EventsFile)
 	if resume == nil {
-		kept = -1 // removes all lines, because they belong to another run
+		kept = -1 // remove all lines, because they belong to another run
 	}
 	file, err := OpenLines(a.Queue, "events of the run", path, kept, a.Process.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
@@ -52,7 +52,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	return e, nil
 }
 
-// judged writes the bottleneck of a window.
+// judged writes an event with the bottleneck of a window of steps.
 func (e *events) judged(step int64, v *runtime.BottleneckEvent) {
 	e.file.Add(runtime.Event{Step: step, Time: time.Now(), Bottleneck: v})
 }

@@ -21,10 +21,10 @@ type Exporter struct {
 	*prometheus.Metrics
 	ranks  []prometheus.Rank
 	report task.Report
-	causes []string // of noise
+	causes []string // possible causes of noise
 }
 
-// NewExporter returns an exporter of the metrics of ranks.
+// NewExporter returns an exporter for the metrics of these ranks.
 func NewExporter(a *assembly.Run, ranks []prometheus.Rank) *Exporter {
 	e := &Exporter{ranks: ranks, report: a.Report(), causes: straggler.NoiseCauses()}
 	run := prometheus.Run{Name: a.Process.Cfg.Experiment.Name, Model: a.Process.Cfg.Model.Name, Dataset: a.Data.Name,
@@ -65,7 +65,8 @@ func (e *Exporter) StepDone(r *train.StepRecord) {
 	})
 }
 
-// Decided adds a decision of the balancer on a window of the given number of steps. verdicts may be nil.
+// Decided adds a decision of the balancer. The parameter steps is the number of steps in the decision's window, and
+// verdicts may be nil.
 func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []straggler.Verdict) {
 	e.Update(func(s *prometheus.State) {
 		s.Decisions++
@@ -76,7 +77,7 @@ func (e *Exporter) Decided(steps int, d *balancer.Decision, verdicts []straggler
 		s.Gain, _, _ = d.Gain()
 		s.Useful += d.Lost.Useful * float64(steps)
 		for i, lost := range d.Lost.Lost() {
-			if lost > 0 && !math.IsInf(lost, 0) { // NaN: unknown
+			if lost > 0 && !math.IsInf(lost, 0) { // skip an unknown loss (NaN)
 				s.Lost[i] += lost * float64(steps)
 			}
 		}

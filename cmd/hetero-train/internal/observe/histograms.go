@@ -11,7 +11,7 @@ import (
 // histograms adds histograms of weights and gradients to TensorBoard's event files.
 type histograms struct {
 	run    *assembly.Run
-	every  int64 // steps; 0: never
+	every  int64 // number of steps between histograms; 0: no histograms
 	counts *trace.Histogram
 }
 
@@ -19,9 +19,9 @@ func newHistograms(a *assembly.Run) histograms {
 	return histograms{run: a, every: int64(a.Process.Cfg.Profile.Histograms), counts: trace.NewHistogram()}
 }
 
-// add adds the histograms of a step if they are due. Weights are those after the step; gradients are those of the mean
-// loss, before clipping. It reads all parameters from the device, which takes time that counts as a pause of the next
-// step.
+// add adds the histograms of a step if they are due. The weights are those after the step. The gradients are those of
+// the mean loss, before clipping. Reading all parameters from the device takes time, which counts as a pause before the
+// next step.
 func (h *histograms) add(out *trace.Board, step int64, at time.Time) {
 	if h.every == 0 || step%h.every != 0 {
 		return

@@ -16,22 +16,22 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
-// StepLines is a file of JSON lines with one line per step. While the disk is full, lines are lost. StepLines reports
-// the failure once; when writing works again, it reports the number of lost lines. Training does not depend on the
-// file: its methods, except Close, add a job to the queue of the run and do not wait for the disk.
+// StepLines is a file of JSON lines, each of which belongs to a step. While the disk is full, StepLines loses lines. It
+// reports the failure once, and the number of lost lines when writing works again. Training does not wait for the disk:
+// all methods except Close only add a job to the queue of the run.
 type StepLines struct {
 	what string // name of the content in messages, such as "norms of parameters"
 	path string
 	log  *slog.Logger
-	disk *spool.Queue // performs all operations; nil: the methods perform them
+	disk *spool.Queue // queue that performs all operations; nil: the methods perform them
 
 	// Only jobs of disk use the fields below.
-	keep int64        // last step whose line open keeps
-	size int64        // bytes of the file
-	most int64        // largest size; 0: no limit
+	keep int64        // last step whose lines open keeps
+	size int64        // size of the file, bytes
+	most int64        // maximum size, bytes; 0: no limit
 	file appendedFile // nil until the file is open
 
-	failed bool  // true if the last write or sync failed, which was reported
+	failed bool  // true if the last write or sync has failed; this was reported
 	lost   int64 // number of lines lost since the failure
 	torn   bool  // true if the last line of the file is incomplete
 }
@@ -42,8 +42,8 @@ type appendedFile interface {
 	Sync() error
 }
 
-// OpenLines opens a file. It keeps the lines up to step number steps, and removes later lines, because the run repeats
-// their steps.
+// OpenLines opens a file. It keeps the lines of steps up to the step steps, and removes later lines, because the run
+// will repeat their steps.
 func OpenLines(disk *spool.Queue, what, path string, steps int64, log *slog.Logger) (*StepLines, error) {
 	l := &StepLines{what: what, path: path, log: log, disk: disk, keep: steps}
 	if err := l.open(); err != nil {
@@ -52,7 +52,7 @@ func OpenLines(disk *spool.Queue, what, path string, steps int64, log *slog.Logg
 	return l, nil
 }
 
-// open opens the file, and removes damaged lines and the lines of repeated steps. It reads line by line, because the
+// open opens the file, and removes damaged lines and the lines of steps after keep. It reads line by line, because the
 // file of a long run may not fit into memory.
 func (l *StepLines) open() error {
 	whole := true
@@ -103,14 +103,14 @@ func (l *StepLines) keeps(line []byte) bool {
 	return bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &d) == nil && d.Step <= l.keep
 }
 
-// Add appends v as a line. It returns the number of bytes of the line.
+// Add appends v as a line, and returns the number of bytes of the line.
 func (l *StepLines) Add(v any) int {
 	text, err := json.Marshal(v)
 	l.disk.Do(l.path, len(text), func() { l.write(text, err) })
 	return len(text) + 1
 }
 
-// write writes a line, unless the line could not be encoded.
+// write writes a line. The parameter err is the error of encoding the line; if it is not nil, the line is lost.
 func (l *StepLines) write(text []byte, err error) {
 	if err == nil && l.file == nil {
 		err = l.open()
@@ -163,8 +163,8 @@ func (l *StepLines) sync() {
 	})
 }
 
-// logFault reports the failure of an operation that writes no line. The success of such an operation does not prove
-// that the disk accepts lines again.
+// logFault reports the failure of an operation that writes no line. It ignores success, which does not prove that the
+// disk accepts lines again.
 func (l *StepLines) logFault(err error) {
 	if err != nil {
 		l.logError(err)

@@ -8,14 +8,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Noting is a device that is recording its own activity.
+// Noting is the recording of a device's activity by the device itself.
 type Noting struct {
 	device.ActivityNoter
 	over bool
 }
 
-// StartNoting starts the recording of a device. If the recording cannot start, n is nil and why is the reason. Both are
-// nil if this kind of device never records.
+// StartNoting starts the recording of a device's activity. If the recording cannot start, n is nil and why is the
+// reason. Both are nil if this kind of device does not support recordings.
 func StartNoting(dev device.Device) (n *Noting, why error) {
 	noter, ok := dev.(device.ActivityNoter)
 	if !ok {
@@ -29,8 +29,8 @@ func StartNoting(dev device.Device) (n *Noting, why error) {
 	return &Noting{ActivityNoter: noter}, nil
 }
 
-// Recorder returns a recorder of steps. If the device records its own activity, the recorder collects these records;
-// otherwise it measures the time of each launch.
+// Recorder returns a recorder for the steps from first. If the device records its own activity, the recorder later gets
+// these records. Otherwise it measures the time of each launch.
 func (n *Noting) Recorder(first int64) *timeline.Recorder {
 	if n != nil {
 		return timeline.NewNoted(first)
@@ -38,11 +38,11 @@ func (n *Noting) Recorder(first int64) *timeline.Recorder {
 	return timeline.New(first)
 }
 
-// ErrNothingNoted is the error of a device that supports recording but recorded no activity.
+// ErrNothingNoted is the error of a device that supports recordings but has recorded no kernel.
 var ErrNothingNoted = errors.New("the GPU's profiler (CUPTI) recorded no kernel")
 
-// Finish ends the recording and adds the records of the device to rec. lost is the number of records that the device
-// dropped.
+// Finish ends the recording and adds the records of the device to rec. The result lost is the number of records that
+// the device dropped.
 func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {
 	if n == nil {
 		return 0, nil
@@ -58,7 +58,7 @@ func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {
 	return all.Lost, rec.AddActivities(all)
 }
 
-// Leave ends a recording, if it has not ended, and discards its records.
+// Leave ends a recording that has not ended yet, and discards its records.
 func (n *Noting) Leave() error {
 	if n == nil || n.over {
 		return nil

@@ -17,44 +17,44 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// mostCharts is the maximum number of ranks with their own charts. For more ranks, the charts show only the minimum and
-// the maximum.
+// mostCharts is the maximum number of ranks for which each rank has its own charts. With more ranks, the charts show
+// only minimum and maximum.
 const mostCharts = 64
 
-// points computes the points of charts. Loss, accuracy, norm and learning rate are values of one step. Times and
+// points computes the points of charts. Loss, accuracy, norm and learning rate are those of one step. Times and
 // throughput are means since the previous point.
 type points struct {
 	interval int64
 	values   []trace.Scalar // values of one point; the memory is reused
-	ranks    []rankCharts   // names of charts, by rank; none for more than mostCharts ranks
+	ranks    []rankCharts   // names of charts, by rank; empty for more than mostCharts ranks
 
 	// Sums since the last point.
 	steps, samples int64
 	took           time.Duration
 	times          replica.StepTimes
 
-	foreign bool // another program computes the steps, and need not report all values
+	foreign bool // another program computes the steps, and may not report all values
 	report  task.Report
 	trained []task.Metric // those metrics of the task's report that are known for training steps
 	tags    []string      // names of the charts of the metrics in trained
 	rateTag string
-	doneTag string // name of the chart of the samples, in the unit of the throughput
+	doneTag string // name of the chart of trained samples, in the unit of the throughput
 }
 
 // rankCharts contains the names of the charts of one rank.
 type rankCharts struct{ share, own, utilization, memory string }
 
-// The first mostDensePoints points have the interval that the user chose. TensorBoard shows 1,000 points of a chart by
-// default. The points of two ranks have about 1 kB each, so the first ones need 130 MB.
+// The first mostDensePoints points have the interval that the user chose. By default, TensorBoard shows only 1,000
+// points of a chart. A point of a run of two ranks has about 1 kB, so the first mostDensePoints points need 130 MB.
 const mostDensePoints = 1 << 17
 
-// stride returns the number of steps between two points at a step. After the first mostDensePoints points, it doubles
-// whenever the number of steps has doubled. The files of a run of months therefore stay small.
+// stride returns the number of steps between two points near a step. After the first mostDensePoints points, it doubles
+// whenever the number of steps has doubled, so that the files of a run of months stay small.
 func stride(interval, step int64) int64 {
 	return interval << bits.Len64(uint64((step-1)/interval/mostDensePoints))
 }
 
-// newPoints returns points. interval is the number of steps between two points.
+// newPoints returns points for a run. The parameter interval is the number of steps between two points.
 func newPoints(a *assembly.Run, interval int) *points {
 	o := &points{interval: int64(interval), report: a.Report(), foreign: a.Foreign != nil}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
@@ -74,12 +74,12 @@ func newPoints(a *assembly.Run, interval int) *points {
 	return o
 }
 
-// reset starts the means of the next point.
+// reset sets the sums for the next point to 0.
 func (o *points) reset() {
 	o.steps, o.samples, o.took, o.times = 0, 0, 0, replica.StepTimes{}
 }
 
-// evaluation returns the values of an evaluation.
+// evaluation returns the values of an evaluation with the names of their charts.
 func (o *points) evaluation(e train.Evaluation) []trace.Scalar {
 	values := []trace.Scalar{{Tag: "eval/loss", Value: e.Loss}}
 	for _, m := range o.report.Metrics {
@@ -88,8 +88,8 @@ func (o *points) evaluation(e train.Evaluation) []trace.Scalar {
 	return values
 }
 
-// add adds a step. It returns the values of a point if one is due, else nil. The values are valid until the next call.
-// It allocates no memory.
+// add adds a step. If a point is due, it returns the values of the point, which are valid until the next call;
+// otherwise it returns nil. It allocates no memory.
 func (o *points) add(r *train.StepRecord) []trace.Scalar {
 	o.steps++
 	o.samples += int64(r.Samples)
@@ -134,7 +134,7 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 
 func tagOf(m telemetry.Metric) string { return telemetry.Metrics[m].Tag }
 
-// addMetrics adds the step metrics that are equal on all ranks: the loss, the metrics of the task, then all others.
+// addMetrics adds the step metrics that are equal on all ranks. The metrics of the task follow the loss.
 func (o *points) addMetrics(r *train.StepRecord) {
 	o.values = o.values[:0]
 	values, score := valuesOf(r), r.Score()

@@ -16,7 +16,7 @@ func (c *Console) logRecipe() {
 }
 
 // recipeText returns a text such as: "optimizer adamw, lr 0.0006, weight decay 0.1, warm-up 100 steps, clip 1, schedule
-// cosine (defaults of gpt2: optimizer, lr)". warmup is the number of steps of the warm-up.
+// cosine (defaults of gpt2: optimizer, lr)". The parameter warmup is the length of the warm-up in steps.
 func recipeText(cfg *config.Config, warmup int) string {
 	o := cfg.Optimizer
 	items := []struct{ key, name, value string }{

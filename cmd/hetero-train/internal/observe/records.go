@@ -18,8 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// Records is the observer that writes the metrics files of all ranks. The records of other ranks come from their
-// reports. Timed completes them.
+// Records is the observer that writes the metrics files of all ranks, on rank 0. The records of other ranks come from
+// their reports. Timed adds times to the steps before Records gets them.
 type Records struct {
 	run      *assembly.Run
 	writers  []*runtime.Writer // writers by rank; none if profile.enabled is false
@@ -32,7 +32,8 @@ type Records struct {
 	steps int64
 }
 
-// OpenRecords opens the metrics files and removes the records after the checkpoint from which the run resumes.
+// OpenRecords opens the metrics files, and removes the records of steps after the checkpoint from which the run
+// resumes.
 func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	o := &Records{run: a, interval: int64(a.Process.Cfg.Profile.Interval)}
 	if !a.Process.Cfg.Profile.Enabled {
@@ -42,7 +43,7 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 		a.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
-		gone := rank >= max(a.Process.Opts.Assignment.WorldSize, 1) // an earlier process of this run had more ranks
+		gone := rank >= max(a.Process.Opts.Assignment.WorldSize, 1) // only an earlier process had this rank
 		if gone && !parts.Exists(path) {
 			return o, nil
 		}
@@ -104,7 +105,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	m := &o.record
 	m.Epoch, m.Iteration, m.Timestamp, m.Skipped = int64(r.Epoch), r.Step, r.Time, !r.Updated
 	m.Values = valuesOf(r)
-	if o.run.Foreign != nil { // the program that computes reports only the loss
+	if o.run.Foreign != nil { // the other program reports only the loss
 		m.Values[telemetry.Accuracy] = math.NaN()
 	}
 	for rank, w := range o.writers {
@@ -120,7 +121,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	o.limitFiles()
 }
 
-// each calls do for every file.
+// each calls do for every metrics file, and logs errors.
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
@@ -139,7 +140,7 @@ func (o *Records) RolledBack(step int64) {
 func (o *Records) EvalDone(train.Evaluation) {}
 
 // Saving implements [train.Observer]. It flushes the records, so that the records of all steps before the checkpoint
-// are on the disk. OnFault reports a failure once, and not for every checkpoint.
+// are on the disk. If that fails, OnFault reports it only once, not for every checkpoint.
 func (o *Records) Saving() {
 	for _, w := range o.writers {
 		w.SyncSoon()

@@ -30,12 +30,12 @@ const (
 	LatencyFile = "latency_histogram.png"
 )
 
-// mostSummedUp is the maximum size of the records, in bytes, for a summary at the end of a run. With a larger size, the
-// summary could take longer than a scheduler waits for a process to stop.
+// mostSummedUp is the maximum size of the records, in bytes, for which a run writes a summary at its end. With a larger
+// limit, the summary could take longer than a scheduler waits for the process to end.
 const mostSummedUp = 512 << 20
 
-// SumUp writes the summary of the run and prints its results. At this point the run is already saved, so a failure is
-// only a warning.
+// SumUp writes the summary of the run and prints its results. A failure is only a warning, because the run is already
+// saved.
 func (o *Records) SumUp(screen *Console, r train.Result) {
 	a := o.run
 	warn := func(err error) {
@@ -53,7 +53,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 			}
 		}
 		if bytes > mostSummedUp {
-			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // a summary of an earlier process is out of date
+			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // the summary of an earlier process is out of date
 			a.Process.Opts.LogOf(logs.ComponentProfiler).Info(
 				"the summary is not written now, because the records are large: run hetero-train analyze " +
 					a.Folder.Dir)
@@ -75,7 +75,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	warn(a.Folder.WriteTable(markdown(a.Folder.Name, rows, s)))
 }
 
-// filesOf returns lines with the paths of the files.
+// filesOf returns lines with the paths of the run's files.
 func filesOf(a *assembly.Run, s *analysis.Summary) string {
 	if s == nil {
 		return a.Folder.Dir
@@ -84,7 +84,7 @@ func filesOf(a *assembly.Run, s *analysis.Summary) string {
 		filepath.Join(a.Folder.Dir, "results", "results.md"))
 }
 
-// WriteSummary writes logs/summary.json and logs/latency_histogram.png. Each file appears complete or not at all.
+// WriteSummary writes summary.json and latency_histogram.png to the folder logs. It never leaves an incomplete file.
 func WriteSummary(logs string, s *analysis.Summary) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -102,10 +102,10 @@ func WriteSummary(logs string, s *analysis.Summary) error {
 	})
 }
 
-// Row is a line of the table of results.
+// Row is a row of the table of results.
 type Row struct{ Name, Value string }
 
-// results returns the rows whose values this process has without reading records.
+// results returns the rows whose values this process knows without reading records.
 func (c *Console) results(r train.Result) []Row {
 	trainedOn, report := c.run.Data.Name, c.run.Report()
 	if c.run.Data.Note != "" {
@@ -124,7 +124,7 @@ func (c *Console) results(r train.Result) []Row {
 	case b == nil:
 	case c.bestEval != nil && c.bestEval.Step == b.Step:
 		rows = append(rows, Row{"best evaluation", eval(c.bestEval)})
-	default: // the evaluation of an earlier process
+	default: // an earlier process made the evaluation
 		rows = append(rows,
 			Row{"best evaluation", fmt.Sprintf("%s at step %d", task.TextOf(b.Metric, float64(b.Value)), b.Step)})
 	}
@@ -141,11 +141,11 @@ func (c *Console) results(r train.Result) []Row {
 	}
 	took, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)),
 		speed(r.Trained.Samples, r.Trained.Time)
-	if r.Trained.Samples != r.Samples { // earlier processes trained a part of the run, or steps were repeated
+	if r.Trained.Samples != r.Samples { // earlier processes trained a part of the run, or the run repeated steps
 		took = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), took)
 		throughput += "; in this process " + speed(r.Samples, r.TrainTime)
 	}
-	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the earlier steps belong to another run
+	if first := r.Steps - r.Trained.Steps + 1; first > 1 { // the steps before belong to another run
 		took = fmt.Sprintf("from step %d: %s", first, took)
 		throughput = fmt.Sprintf("from step %d: %s", first, throughput)
 	}
@@ -163,8 +163,8 @@ func (c *Console) results(r train.Result) []Row {
 	return rows
 }
 
-// UseRows returns the first row of the table: the first sentence of the dashboard's page. It returns none if the
-// summary has no account of a step.
+// UseRows returns the first row of the table, which has the same text as the first sentence on the dashboard. It
+// returns no row if the summary has no bottleneck.
 func UseRows(s *analysis.Summary) []Row {
 	if s == nil || s.Bottleneck == nil {
 		return nil
@@ -176,7 +176,7 @@ func UseRows(s *analysis.Summary) []Row {
 	return []Row{{"useful work", text}}
 }
 
-// SummaryRows returns the rows that the records of the whole run determine.
+// SummaryRows returns the rows whose values come from the records of the whole run.
 func SummaryRows(s *analysis.Summary) []Row {
 	if s == nil {
 		return nil
@@ -223,7 +223,8 @@ func SummaryRows(s *analysis.Summary) []Row {
 	return rows
 }
 
-// faster states the speed-up that the best shares would give at the end of the run. It returns "" for a small gain.
+// faster returns a text with the speed-up that the best shares would have given at the end of the run. It returns ""
+// for a small speed-up.
 func faster(s *analysis.Summary) string {
 	const worthNaming = 0.95 // fraction of the oracle
 	if of := float64(s.ShareOfOracle); of > 0 && of < worthNaming {
@@ -232,8 +233,8 @@ func faster(s *analysis.Summary) string {
 	return ""
 }
 
-// communication returns the row of the time that ranks wait in communication. The row also states the part of this time
-// that is a wait for slower ranks. The bottleneck counts only the rest as lost to communication.
+// communication returns the text about the time for which ranks wait in communication. The text also states which part
+// of this time is a wait for slower ranks. The bottleneck counts only the rest as lost to communication.
 func communication(s *analysis.Summary) string {
 	gradients, exchanges := s.StepParts.Communication, s.StepParts.Exchanges
 	text := ms(gradients) + " per step spent waiting for gradients"
@@ -284,7 +285,7 @@ var rankColumns = []struct {
 // mostRows is the maximum number of ranks in the table. summary.json contains all ranks.
 const mostRows = 32
 
-// ranksOf returns the cells of the table of ranks. It returns none for a run of one rank.
+// ranksOf returns the cells of the table of ranks. It returns no cells for a run of one rank.
 func ranksOf(s *analysis.Summary) (cells [][]string) {
 	if s == nil || len(s.PerRank) < 2 {
 		return nil

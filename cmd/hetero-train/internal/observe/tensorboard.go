@@ -18,8 +18,7 @@ import (
 // BoardFolder is the name of the folder of TensorBoard's event files, in the folder of log files.
 const BoardFolder = "tensorboard"
 
-// board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and learning rate are values of one
-// step. Times and throughput are means since the previous point.
+// board is the observer that writes TensorBoard's event files.
 type board struct {
 	run *assembly.Run
 	out *trace.Board
@@ -27,8 +26,8 @@ type board struct {
 	parameters histograms
 }
 
-// openBoard creates the event files of this process. It removes the points of earlier processes that are later than the
-// checkpoint.
+// openBoard creates the event files of this process. It removes points of earlier processes if they are later than the
+// checkpoint from which the run resumes.
 func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	o := &board{run: a, points: newPoints(a, a.Process.Cfg.Profile.TensorBoardInterval), parameters: newHistograms(a)}
 	kept := int64(0)
@@ -57,15 +56,15 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 		}
 		return err
 	})
-	// The point has the number of the next step, so that another resume from the same checkpoint replaces the point.
+	// The text and the settings get the number of the next step, so that another resume from the same checkpoint
+	// replaces them.
 	now := time.Now()
 	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(a.SettingsTOML(a.Process.Cfg), "\n", "\n    "))
 	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Settings(), max(a.Process.Opts.Assignment.WorldSize, 1)))
 	return o, nil
 }
 
-// boardSettings returns the settings with which the HPARAMS tab compares runs: the settings that affect results or
-// speed.
+// boardSettings returns the settings that affect results or speed. TensorBoard's HPARAMS tab uses them to compare runs.
 func boardSettings(all []config.Setting, ranks int) []trace.Setting {
 	settings := []trace.Setting{{Name: "ranks", Value: float64(ranks)}}
 	for _, s := range all {
@@ -112,7 +111,7 @@ func (o *board) RolledBack(step int64) {
 }
 
 // Saving implements [train.Observer]. It flushes the points, so that the points of all steps before the checkpoint are
-// on the disk. OnFault reports a failure once.
+// on the disk. If that fails, OnFault reports it once.
 func (o *board) Saving() { o.out.SyncSoon() }
 
 // Saved implements train.Observer.

@@ -7,15 +7,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// Timed is an observer that forwards each step when the times of all ranks in this step are known. The receivers
-// therefore never sum times of different steps. Timed forwards all other calls immediately.
+// Timed is an observer that holds back each step until the times of all ranks in this step are known, and then forwards
+// it. The receivers therefore never add up times of different steps. Timed forwards all other calls immediately.
 type Timed struct {
 	Observers
 	records *Records
 
 	mu      sync.Mutex       // a run may end while RolledBack is called
 	step    train.StepRecord // copy of the last step
-	waiting bool             // step is not forwarded yet
+	waiting bool             // step has not been forwarded yet
 }
 
 // StepDone implements [train.Observer]. It allocates no memory.
@@ -28,7 +28,7 @@ func (o *Timed) StepDone(r *train.StepRecord) {
 	o.step.Reductions, o.step.Norms = append(reductions, r.Reductions...), nil
 }
 
-// Known implements train.Options.Timed.
+// Known implements train.Options.Timed: it gets the times of all ranks in the last step.
 func (o *Timed) Known(times []replica.StepTimes) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,8 +42,9 @@ func (o *Timed) Known(times []replica.StepTimes) {
 	o.Observers.StepDone(&o.step)
 }
 
-// End forwards the last step of a run that has lost a rank to the records. No later report completes the times of the
-// other ranks in this step, so three of them are those of the previous step; see train.RankStep.
+// End forwards the last step to the records, if its times are still unknown, for example because the run has lost a
+// rank. No later report will complete the times of other ranks in this step. Three of these times are therefore those
+// of the previous step; see train.RankStep.
 func (o *Timed) End() {
 	if o == nil {
 		return
@@ -62,8 +63,8 @@ func (o *Timed) Saving() {
 	o.Observers.Saving()
 }
 
-// RolledBack implements train.Observer. The run repeats the last step, so it is not forwarded. The removal of records
-// may take long, so End does not wait for it.
+// RolledBack implements train.Observer. It does not forward the waiting step, because the run will repeat this step. It
+// releases the lock first, so that End need not wait for the removal of records, which may take long.
 func (o *Timed) RolledBack(step int64) {
 	o.mu.Lock()
 	o.waiting = false

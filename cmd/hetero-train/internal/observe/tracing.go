@@ -23,21 +23,22 @@ import (
 // TraceFile is the name of the timeline in the folder of log files.
 const TraceFile = "trace.json"
 
-// Limits of the timeline of a rank. Each rank sends its timeline to rank 0 as one message. Rank 0 holds the timelines
-// of all ranks in memory at the same time.
+// Limits of the encoded timelines, in bytes, and of the time for sending them. Each rank sends its timeline to rank 0
+// as one message. Rank 0 holds the timelines of all ranks in memory at the same time.
 const (
 	mostPacked      = 900 << 10
 	mostPackedOfAll = 24 << 20
 	packedPatience  = time.Minute
 )
 
-// Tracing records a window of steps on every rank. Rank 0 writes the timeline of all ranks.
+// Tracing records the timeline of some successive steps, the window, on every rank. Rank 0 writes the timelines of all
+// ranks.
 type Tracing struct {
 	run        *assembly.Run
-	first, end int64 // steps to record: first to end−1
+	first, end int64 // the window: steps first to end−1
 	rec        *timeline.Recorder
-	notes      *Noting // records of the device; nil if the device records nothing
-	ready      bool    // true after prepare
+	notes      *Noting // recording by the device; nil if the device records nothing
+	ready      bool    // true after a call of prepare
 	done       bool
 }
 
@@ -55,8 +56,8 @@ func NewTracing(a *assembly.Run) *Tracing {
 	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
-// MissedTimeline returns a message if earlier processes of the run trained all steps of the timeline, but no timeline
-// exists. Only rank 0 may call it.
+// MissedTimeline returns a message if earlier processes of the run have trained all steps of the window, but there is
+// no timeline. Only rank 0 may call it.
 func MissedTimeline(a *assembly.Run, trained int64) string {
 	p := a.Process.Cfg.Profile
 	if p.TraceStep == 0 || trained < int64(p.TraceStep)+int64(p.TraceSteps) {
@@ -69,16 +70,17 @@ func MissedTimeline(a *assembly.Run, trained int64) string {
 		p.TraceStep)
 }
 
-// Before begins or ends the window before a step. All ranks must call it before every step.
+// Before begins the window if step is its first step, and ends it if step follows it. All ranks must call it before
+// every step.
 func (t *Tracing) Before(step int64) {
 	switch {
 	case t == nil || t.done:
-	case !t.ready && step == t.first-1: // the device captures its graphs again in this step
+	case !t.ready && step == t.first-1: // one step earlier, because the device captures its graphs again in this step
 		t.prepare()
 	case t.rec == nil && step >= t.first && step < t.end:
 		t.prepare()
 		t.rec = t.notes.Recorder(step)
-		// The window must end even after an error, because the other ranks wait in gather.
+		// Continue after an error: finish must run, because the other ranks wait in gather.
 		if err := t.run.Replica.Trace(t.rec); err != nil {
 			t.run.Process.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
@@ -100,7 +102,7 @@ func (t *Tracing) prepare() {
 	}
 }
 
-// Over ends the window at the end of the run if the window is still open. After a failure the ranks do not exchange
+// Over ends the window, if it is still open, at the end of the run. After a failure, the ranks do not exchange
 // timelines, and rank 0 writes only its own timeline.
 func (t *Tracing) Over(err error) {
 	switch {
@@ -114,7 +116,7 @@ func (t *Tracing) Over(err error) {
 	}
 }
 
-// finish writes the timeline. An error is only logged, because training does not need the timeline.
+// finish writes the timeline. It only logs errors, because training does not need the timeline.
 func (t *Tracing) finish(together bool) {
 	t.done = true
 	log := t.run.Process.Opts.LogOf(logs.ComponentProfiler)
@@ -129,7 +131,7 @@ func (t *Tracing) finish(together bool) {
 	ranks, err := t.gather(together)
 	if err == nil && t.run.Rank.Team.Leads() {
 		path := filepath.Join(t.run.Folder.LogDir(), TraceFile)
-		t.run.Queue.Do(path, 0, func() { // at most mostPackedOfAll, once in a run
+		t.run.Queue.Do(path, 0, func() { // size 0: a run writes at most mostPackedOfAll, only once
 			if err := WriteTrace(path, ranks); err != nil {
 				log.Warn(unwrittenTimeline, "error", err)
 				return
@@ -150,7 +152,7 @@ const unwrittenTimeline = "the timeline cannot be written"
 // percent rounds a fraction to hundredths of a percent.
 func percent(fraction float64) float64 { return math.Round(1e4*fraction) / 100 }
 
-// gather returns, on rank 0, the timelines of all ranks that have a timeline.
+// gather returns the timelines of all ranks that have one, on rank 0 only.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	a := t.run
 	own := trace.Rank{Name: a.Rank.Device.Info().Name + ", " + a.Rank.Device.Info().Model, Spans: t.rec.Spans()}
@@ -174,9 +176,9 @@ func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	return ranks, err
 }
 
-// meetTimelines sends the timeline of a rank, encoded in at most limit bytes. It returns all timelines on rank 0. A
-// rank that cannot encode its timeline sends an empty message, because the other ranks wait for a message; rank 0 skips
-// empty messages.
+// meetTimelines exchanges the timelines of the ranks, each encoded in at most limit bytes. On rank 0 it returns all
+// timelines. A rank that cannot encode its timeline sends an empty message, because the other ranks wait for its
+// message. Rank 0 skips empty messages.
 func meetTimelines(ctx context.Context, own trace.Rank, limit int,
 	gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
 	packed, err := trace.Pack(own, limit)
@@ -199,8 +201,8 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int,
 	return ranks, nil
 }
 
-// WriteTrace writes a timeline and the fraction of the time that the timeline covers. The file appears complete or not
-// at all.
+// WriteTrace writes the timelines of ranks to a file, with the fraction of the time that their spans cover. It never
+// leaves an incomplete file.
 func WriteTrace(path string, ranks []trace.Rank) error {
 	all := Explained(ranks)
 	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean,
@@ -218,7 +220,7 @@ func WriteTrace(path string, ranks []trace.Rank) error {
 	return experiment.Replace(path, func(w io.Writer) error { return trace.WriteTimeline(w, ranks, facts) })
 }
 
-// startOf returns the start of the earliest span, by rank 0's clock.
+// startOf returns the start of the earliest span, on the clock of rank 0.
 func startOf(ranks []trace.Rank) time.Time {
 	first := int64(math.MaxInt64)
 	for _, r := range ranks {
@@ -229,16 +231,16 @@ func startOf(ranks []trace.Rank) time.Time {
 	return time.Unix(0, first).UTC()
 }
 
-// explanation states which fraction of the steps' time the timelines cover, over all ranks.
+// explanation states which fraction of the time of all steps, on all ranks, the spans of the timelines cover.
 type explanation struct {
 	Steps       int // number of steps of one rank
 	Mean, Least float64
-	Kinds       [4]float64 // fractions of the time of all steps, by kind of span
+	Kinds       [4]float64 // fraction of the time of all steps, by kind of span
 	Gap         float64
 	Times       []time.Duration // step times, in ascending order
 }
 
-// Explained returns the fraction of the steps' time that the timelines cover.
+// Explained computes the explanation of the timelines of ranks.
 func Explained(ranks []trace.Rank) explanation {
 	x := explanation{Least: 1}
 	total, gap := int64(0), int64(0)

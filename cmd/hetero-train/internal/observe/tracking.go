@@ -23,16 +23,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// Tracking is the observer that sends the run to MLflow. Its methods only write to memory.
+// Tracking is the observer that sends the run to MLflow. Its observer methods write only to memory.
 type Tracking struct {
 	run    *assembly.Run
 	spool  *mlflow.Spool
 	sender *mlflow.Sender
-	oracle float64 // fraction of the oracle of the latest decision; 0: unknown
+	oracle float64 // fraction of the oracle at the latest decision; 0: unknown
 	*points
 }
 
-// OpenTracking opens the spool and starts to send. It returns nil if tracking.mlflow is empty.
+// OpenTracking opens the spool of points, and starts to send them. It returns nil if tracking.mlflow is empty.
 func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) {
 	c := a.Process.Cfg.Tracking
 	if c.MLflow == "" {
@@ -92,7 +92,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	return t, nil
 }
 
-// End adds the status and the files of the run, and sends the rest.
+// End adds the status and the files of the run to the spool, and sends the rest of the spool.
 func (t *Tracking) End(r train.Result, err error) {
 	if t == nil {
 		return
@@ -116,20 +116,20 @@ func (t *Tracking) End(r train.Result, err error) {
 	t.close()
 }
 
-// addFile adds a file of the run, if it exists.
+// addFile adds a file of the run to the spool, if the file exists.
 func (t *Tracking) addFile(name, path string) {
 	if parts.Exists(path) {
 		t.spool.Add(mlflow.Line{Artifact: name})
 	}
 }
 
-// syncCommand returns the command that sends the rest of the run to MLflow. It names the server, because credentials go
-// only to a server that the user names.
+// syncCommand returns the command that sends the rest of the run to MLflow. The command names the server, because the
+// program sends credentials only to a server that the user names.
 func (t *Tracking) syncCommand() string {
 	return fmt.Sprintf("hetero-train tracking sync %s --mlflow %s", t.run.Folder.Dir, t.run.Process.Cfg.Tracking.MLflow)
 }
 
-// close sends the rest of the spool, for at most tracking.flush_seconds. A second call does nothing.
+// close sends the rest of the spool, which takes at most tracking.flush_seconds. A second call does nothing.
 func (t *Tracking) close() {
 	if t.sender == nil {
 		return
@@ -169,8 +169,8 @@ func (t *Tracking) StepDone(r *train.StepRecord) {
 	t.spool.Add(l)
 }
 
-// Decided stores the decision's fraction of the oracle (see docs/balancing.md), or 0 if it is unknown. StepDone sends
-// it as balance/oracle_ratio.
+// Decided stores the fraction of the oracle at this decision (see docs/balancing.md), or 0 if it is unknown. StepDone
+// sends it as balance/oracle_ratio.
 func (t *Tracking) Decided(_ int, d *balancer.Decision, _ []straggler.Verdict) {
 	t.oracle = 0
 	if v := d.ShareOfOracle(); v > 0 {
@@ -188,8 +188,8 @@ func (t *Tracking) EvalDone(e train.Evaluation) {
 // RolledBack implements [train.Observer]. MLflow cannot remove points, so the points of repeated steps stay.
 func (t *Tracking) RolledBack(int64) { t.reset() }
 
-// Saving implements [train.Observer]. The spool then contains the points of all steps before the checkpoint, from which
-// a run may resume.
+// Saving implements [train.Observer]. It flushes the spool, so that the spool on the disk contains the points of all
+// steps before the checkpoint.
 func (t *Tracking) Saving() { t.spool.SyncSoon() } // OnFault reports an error
 
 // Saved implements train.Observer.

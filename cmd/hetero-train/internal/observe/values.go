@@ -5,7 +5,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// valuesOf returns the metrics of kind telemetry.Number of a step. It allocates no memory.
+// valuesOf returns the metrics of a step that have the kind telemetry.Number. It allocates no memory.
 func valuesOf(r *train.StepRecord) (v telemetry.Values) {
 	score := r.Score()
 	v[telemetry.Loss], v[telemetry.Accuracy] = score.Loss, score.Top1

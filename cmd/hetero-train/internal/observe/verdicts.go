@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// newestVerdict returns the cell of the newest verdict on a rank.
+// newestVerdict returns the text of the cell with the newest verdict on a rank.
 func newestVerdict(r *analysis.RankVerdicts) string {
 	if r.Verdict == nil {
 		return "-"
@@ -30,8 +30,8 @@ func verdictText(verdict string, cause *string) string {
 // mostSlow is the maximum number of verdicts in the row of slow ranks. summary.json contains all of them.
 const mostSlow = 8
 
-// slowRanks lists the verdicts other than healthy during the run, with their ranks and steps. Verdicts with the most
-// steps come first. It returns "" if there are none.
+// slowRanks returns a text that lists all verdicts during the run except healthy, with their ranks and steps. Verdicts
+// with the most steps come first. The text is "" if there are no such verdicts.
 func slowRanks(s *analysis.Summary) string {
 	type slow struct {
 		rank int
