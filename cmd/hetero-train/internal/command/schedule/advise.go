@@ -52,22 +52,22 @@ const adviseExample = `  hetero-train schedule advise --slurm
 type adviseFlags struct {
 	slurm, kubernetes, apply, json bool
 	context, namespace             string
-	name                           string // of the policy
+	name                           string // name of the policy
 	speeds                         string
-	log                            string // of changes
-	limit                          int    // changes per hour
+	log                            string // path of the log of changes
+	limit                          int    // largest number of changes per hour
 	flags                          *pflag.FlagSet
 	policies
 }
 
-// usualLimit is the number of changes per hour without a flag: one per minute. A larger limit places long queues
-// faster, a smaller one leaves more time to notice a wrong placement.
+// usualLimit is the default limit of changes per hour: one per minute. A larger limit places long queues faster, a
+// smaller one leaves more time to notice a wrong placement.
 const usualLimit = 60
 
-// cluster is a real cluster.
+// cluster is a client of the queue system of a real cluster.
 type cluster interface {
 	Read(ctx context.Context, now float64) (*jobqueue.Snapshot, error)
-	// Cluster returns the identity of the cluster, so that a log can have changes of several clusters.
+	// Cluster returns the identity of the cluster. With it, one log can contain the changes of several clusters.
 	Cluster(ctx context.Context) (string, error)
 	// Change describes what Apply will do with a placement.
 	Change(p jobqueue.Placement) jobqueue.Change
@@ -76,7 +76,7 @@ type cluster interface {
 	Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error)
 }
 
-// clusterOf returns the client of a queue system, and its name in the log of changes.
+// clusterOf returns the client of a queue system, and the name of this system in the log of changes.
 func clusterOf(kube bool, context, namespace string) (system string, c cluster) {
 	if kube {
 		return "kubernetes", &kubernetes.Client{Context: context, Namespace: namespace}
@@ -210,7 +210,7 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 		}
 		name, note := applied, ""
 		err = c.Apply(ctx, *p)
-		if err != nil && ctx.Err() != nil { // the change may have been made, so the log states only that it begins
+		if err != nil && ctx.Err() != nil { // the change may have been made: leave the event begins
 			return interrupted(ctx, faults)
 		}
 		if errors.Is(err, programs.ErrNoAnswer) {
@@ -235,7 +235,8 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 	return errors.Join(faults...)
 }
 
-// unanswered is the error of a queue system, or the cause of the end of ctx.
+// unanswered returns the error of a command whose request to the queue system failed: the cause of ctx if ctx has
+// ended, otherwise err with an exit code.
 func unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -243,8 +244,8 @@ func unanswered(ctx context.Context, err error) error {
 	return exit.With(exit.Communication, err)
 }
 
-// interrupted is the cause of the end of ctx, with the earlier faults as text: their exit codes must not replace its
-// own.
+// interrupted returns the cause of the end of ctx. It adds the earlier faults only as text, because their exit codes
+// must not replace the exit code of the cause.
 func interrupted(ctx context.Context, faults []error) error {
 	if len(faults) == 0 {
 		return context.Cause(ctx)
@@ -252,7 +253,7 @@ func interrupted(ctx context.Context, faults []error) error {
 	return fmt.Errorf("%w; before this: %v", context.Cause(ctx), errors.Join(faults...))
 }
 
-// advice is the result, as JSON.
+// advice is the JSON output of the command.
 type advice struct {
 	System     string               `json:"queue_system"`
 	Policy     string               `json:"policy"`
@@ -273,7 +274,7 @@ func (f *adviseFlags) print(a *cli.App, s *jobqueue.Snapshot, placements []jobqu
 	fmt.Fprintf(&b, "%s: %s, %s with GPUs or known nodes, %s; policy %s\n", s.System, show.Count(len(s.Nodes), "node"),
 		show.Count(len(s.Jobs)-pending, "running job"), show.Count(pending, "pending job"), f.name)
 	for _, p := range placements {
-		// Names of jobs can contain control characters.
+		// The names come from the queue system and can contain control characters.
 		name, id := show.Foreign(p.Name), show.Foreign(p.Job)
 		if len(p.Nodes) == 0 {
 			fmt.Fprintf(&b, "job %s (%s) waits: %s\n", id, name, show.Foreign(p.Reason))

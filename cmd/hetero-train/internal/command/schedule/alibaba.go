@@ -17,12 +17,12 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// iterationsOf is the summary of one of Alibaba's files, as JSON.
+// iterationsOf is the summary of one of Alibaba's files in the JSON output.
 type iterationsOf struct {
 	File       string  `json:"file"`
 	Workers    int     `json:"workers"`
-	GPU        float64 `json:"gpu_fraction"` // of each worker; the mean if they differ
-	Iterations int     `json:"iterations"`   // number of iterations that are recorded for all workers
+	GPU        float64 `json:"gpu_fraction"` // fraction of a GPU that each worker gets; the mean if the workers differ
+	Iterations int     `json:"iterations"`   // number of iterations with a record of every worker
 	Spread     float64 `json:"slowest_to_fastest_median"`
 	Jitter     float64 `json:"deviation_to_mean"`
 	Barrier    any     `json:"slowest_to_mean"`
@@ -33,8 +33,8 @@ type iterationsOf struct {
 	Most       float64 `json:"time_to_median_max"`
 }
 
-// runAlibaba prints how much the times of equal workers differ. The files are not a workload, so the other flags have
-// no effect.
+// runAlibaba prints how much the times of equal workers differ. The files do not describe a workload, so the other
+// flags would have no effect.
 func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
 	const command = "schedule ingest"
 	var other error
@@ -94,7 +94,7 @@ func alibabaText(list []iterationsOf) string {
 		if x, ok := v.(float64); ok {
 			return fmt.Sprintf("%.3f", x)
 		}
-		return "-" // no iteration of all workers
+		return "-" // no iteration has a record of every worker
 	}
 	row("file", func(s *iterationsOf) string { return show.Foreign(s.File) })
 	row("workers", func(s *iterationsOf) string { return strconv.Itoa(s.Workers) })
@@ -111,6 +111,6 @@ func alibabaText(list []iterationsOf) string {
 	row("time / median of the worker: 90th percentile", func(s *iterationsOf) string { return ratio(s.P90) })
 	row("time / median of the worker: 99th percentile", func(s *iterationsOf) string { return ratio(s.P99) })
 	row("time / median of the worker: largest", func(s *iterationsOf) string { return ratio(s.Most) })
-	t.Flush() // writes to memory
+	t.Flush() // no error: the table is written to memory
 	return b.String()
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// The events of a change, in their order. A process that ends between begins and applied may have made the change, so
-// undo reverts it too.
+// The events of a change, in their order. A process that ends after begins and before applied may have made the change,
+// so undo reverts such a change too.
 const (
 	begins  = "begins"  // the change follows
 	applied = "applied" // the queue system accepted the change
@@ -32,14 +32,14 @@ const (
 	over    = "over"    // nothing is left to revert
 )
 
-// event is a line of the log of changes.
+// event is one line of the log of changes.
 type event struct {
-	ID     int              `json:"id"` // of the change
+	ID     int              `json:"id"` // number of the change
 	Time   time.Time        `json:"time"`
 	Event  string           `json:"event"`
-	System string           `json:"queue_system,omitempty"` // slurm or kubernetes; of begins, like the next five
-	On     string           `json:"cluster,omitempty"`      // its identity
-	Where  string           `json:"context,omitempty"`      // of Kubernetes
+	System string           `json:"queue_system,omitempty"` // slurm or kubernetes; this and the next five only in begins
+	On     string           `json:"cluster,omitempty"`      // identity of the cluster
+	Where  string           `json:"context,omitempty"`      // context of kubectl
 	Policy string           `json:"policy,omitempty"`
 	Reason string           `json:"reason,omitempty"`
 	Change *jobqueue.Change `json:"change,omitempty"`
@@ -52,13 +52,13 @@ type changes struct {
 	path string
 	lock *filelock.Lock
 	file *os.File
-	all  []*logged // in the order of time
+	all  []*logged // in chronological order
 }
 
-// logged is a change with its last event.
+// logged is a change in the log: its first and its last event.
 type logged struct {
-	event        // begins
-	last  string // the last event
+	event        // event begins of the change
+	last  string // name of the last event
 }
 
 // addLog adds the flag for the log of changes.
@@ -83,7 +83,7 @@ func logPath(flag string) (string, error) {
 	return filepath.Join(state, "hetero-train", "advise.jsonl"), nil
 }
 
-// patience is the time for which a command waits for another one that uses the same log.
+// patience is how long a command waits for the lock of a log that another command uses.
 const patience = 30 * time.Second
 
 // openChanges reads and locks the log of changes. It creates the file if necessary.
@@ -123,7 +123,7 @@ func lockLog(ctx context.Context, path string) (*filelock.Lock, error) {
 	return nil, logFault(err)
 }
 
-// logFault is an error about the file of the log.
+// logFault adds an exit code to an error of the log file.
 func logFault(err error) error {
 	return exit.With(exit.FolderCode(err), fmt.Errorf("schedule advise: log of changes: %w", err))
 }
@@ -142,11 +142,11 @@ func (c *changes) begun() error {
 		return logFault(err)
 	}
 	switch {
-	case rest > 0: // a process ended while it wrote the last line; the change of this line was not made
+	case rest > 0: // a process ended while it wrote the last line, so it did not make the change of this line
 		err = c.file.Truncate(int64(len(text) - rest))
-	case len(text) == 0: // a new log must not vanish after the first change
+	case len(text) == 0: // a new log must still exist after a crash of the machine
 		err = syncFolder(filepath.Dir(c.path))
-	case text[len(text)-1] != '\n': // an editor wrote the last line
+	case text[len(text)-1] != '\n': // an editor removed the end of the last line
 		_, err = c.file.WriteString("\n")
 	}
 	if err != nil {
@@ -163,7 +163,7 @@ func syncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readChanges reads the log of changes without a lock, and changes nothing. The log must exist.
+// readChanges reads the log of changes, which must exist. It takes no lock, and does not repair the file.
 func readChanges(flag string) (*changes, error) {
 	path, err := logPath(flag)
 	if err != nil {
@@ -174,7 +174,7 @@ func readChanges(flag string) (*changes, error) {
 	if err != nil {
 		return nil, logFault(err)
 	}
-	_, err = c.parse(text) // another process may be writing the last line
+	_, err = c.parse(text) // ignore an incomplete last line: another process may be writing it
 	return c, err
 }
 
@@ -205,7 +205,8 @@ func (c *changes) read() ([]byte, error) {
 // torn matches the beginning of a line of the log.
 var torn = regexp.MustCompile(`^\{"id":[0-9]+,"time":"`)
 
-// parse reads the events. rest is the length of an incomplete last line, which a process began and did not finish.
+// parse reads the events in text. The result rest is the length of an incomplete last line, which a process began and
+// did not finish.
 func (c *changes) parse(text []byte) (rest int, err error) {
 	for n := 1; len(text) > 0; n++ {
 		line, after, whole := bytes.Cut(text, []byte("\n"))
@@ -243,7 +244,7 @@ func (c *changes) close() error {
 	return err
 }
 
-// write appends an event, and waits until it is on disk.
+// write appends an event to the log, and waits until the event is on disk.
 func (c *changes) write(e event) error {
 	line, err := json.Marshal(e)
 	if err == nil {
@@ -255,7 +256,7 @@ func (c *changes) write(e event) error {
 	return exit.With(exit.IO, err)
 }
 
-// begin logs a change that follows, and returns its ID.
+// begin logs that a change follows, and returns the ID of the change.
 func (c *changes) begin(e event) (int, error) {
 	e.ID, e.Event = len(c.all)+1, begins
 	if err := c.write(e); err != nil {
@@ -274,9 +275,9 @@ func (c *changes) end(id int, now time.Time, name, note string) error {
 	return nil
 }
 
-// room returns how many more changes a limit per hour permits now, and when the next change is possible if there is no
-// room. An attempt that the queue system refused counts, too: its first step may have been made. A change with a later
-// time counts, because the clock may have been set back.
+// room returns how many more changes the limit per hour permits now. If it permits none, next is the time at which the
+// next change is possible. A change that the queue system refused counts, too, because the queue system may have done
+// its first step. A change with a time after now counts, because the clock may have been set back.
 func (c *changes) room(limit int, now time.Time) (left int, next time.Time) {
 	var recent []time.Time
 	for _, l := range c.all {
@@ -292,7 +293,7 @@ func (c *changes) room(limit int, now time.Time) (left int, next time.Time) {
 }
 
 // open returns the changes of a cluster that undo has not reverted, the newest first, and the number of such changes of
-// other clusters. A refused change is one of them, because its first step may have been made.
+// other clusters. Refused changes are among them, because the queue system may have done their first step.
 func (c *changes) open(system, on string) (list []*logged, elsewhere int) {
 	for i := len(c.all) - 1; i >= 0; i-- {
 		switch l := c.all[i]; {

@@ -83,7 +83,7 @@ const compareExample = `  hetero-train schedule compare
   hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json
   hetero-train schedule compare --speeds simulation_throughputs.json --gpus v100=12,p100=12,k80=12 --trace a.trace --trace b.trace`
 
-// baseline is the policy to which other policies are compared if the user names none.
+// baseline is the default baseline, the policy to which the other policies are compared.
 const baseline = "fcfs"
 
 type compareFlags struct {
@@ -93,7 +93,7 @@ type compareFlags struct {
 	count int
 	first uint64
 	csv   string
-	plots string // folder
+	plots string // folder of the plots
 	json  bool
 }
 
@@ -193,7 +193,7 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	return err
 }
 
-// study runs all policies on all seeds, on all processors.
+// study runs all policies on the jobs of all seeds. It uses all processors.
 func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, error) {
 	all := make([]compare.Runs, len(f.names))
 	seeds := make([]uint64, f.seeds(f.count))
@@ -212,8 +212,8 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	for i := range lists {
 		lists[i], stops[i] = context.WithCancel(ctx)
 	}
-	unable := make([]refusal, len(f.names)) // by policy
-	var failed refusal                      // ends the command
+	unable := make([]refusal, len(f.names)) // for each policy, the list that it cannot run
+	var failed refusal                      // first failure, which ends the command
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
@@ -246,7 +246,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						done.add()
 					}
 				}
-				if err != nil { // earlier lists continue, because one of them may also fail
+				if err != nil { // stop only later lists: an earlier list may fail too, and its error is then the result
 					failed.add(i, err)
 					for _, stop := range stops[i:] {
 						stop()
@@ -284,15 +284,15 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	return study, err
 }
 
-// refusal stores the error of the first list, in their order, that fails. The error therefore does not depend on the
-// speed of the workers.
+// refusal stores the error of the failed list with the lowest index. The error therefore does not depend on the speed
+// of the workers.
 type refusal struct {
 	mutex sync.Mutex
 	list  int
 	err   error
 }
 
-// runs reports whether a list must still run: neither this list nor an earlier one has failed.
+// runs reports whether a list must still run, because neither this list nor an earlier one has failed.
 func (r *refusal) runs(list int) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -307,14 +307,14 @@ func (r *refusal) add(list int, err error) {
 	}
 }
 
-// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, need GPUs of several
-// types, or are too long for the rounds of the policy.
+// leavesOut reports whether err means that a policy cannot run some jobs on this cluster. Such jobs wait forever, need
+// GPUs of several types, or are too long for the rounds of the policy.
 func leavesOut(err error) bool {
 	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*simulate.EndlessError)) ||
 		errors.As(err, new(*dqn.SeveralTypesError)) || errors.As(err, new(*scheduler.TooLongError))
 }
 
-// list names the list of jobs of a run in errors.
+// list returns the name of list i in error messages.
 func (f *compareFlags) list(i int, seed uint64) string {
 	switch {
 	case len(f.traces) > 0:
@@ -325,7 +325,7 @@ func (f *compareFlags) list(i int, seed uint64) string {
 	return fmt.Sprintf("%s: seed %d", f.command, seed)
 }
 
-// figures runs one policy on one list of jobs.
+// figures runs one policy on one list of jobs and returns the results.
 func (f *compareFlags) figures(ctx context.Context, p *policies, what, name string, seed uint64,
 	jobs *scheduler.Workload) (compare.Figures, error) {
 	r, err := f.play(ctx, p, what, name, seed, jobs, false, nil)
@@ -335,7 +335,7 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 	return f.judged(jobs, r)
 }
 
-// widths returns the widths of the columns that contain the name of a policy, and of those of ratios to the baseline.
+// widths returns the width of columns with names of policies, and the width of columns with ratios to the baseline.
 func widths(s *compare.Study) (name, ratio int) {
 	name = 8
 	for _, r := range s.Rows {
@@ -352,7 +352,7 @@ func comparisonText(s *compare.Study) string {
 		"x "+s.Baseline, "throughput jobs/h", x, "x "+s.Baseline, "utilization %", x, "x "+s.Baseline, "p",
 		"HyperScore", "slowdown")
 	rate := 2
-	if s.Rows[0].Throughput.Mean < 1 { // with long jobs, two decimals would all be 0
+	if s.Rows[0].Throughput.Mean < 1 { // long jobs: two decimals would show only zeros
 		rate = 4
 	}
 	for _, r := range s.Rows {
@@ -380,7 +380,7 @@ func comparisonText(s *compare.Study) string {
 	}
 	const rounding = 1e-9
 	base := s.Rows[slices.IndexFunc(s.Rows, func(r compare.Row) bool { return r.Policy == s.Baseline })]
-	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int { // the HyperScore is 200 for all large V
+	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int { // by V, because the HyperScore is 200 for every large V
 		return cmp.Or(cmp.Compare(x.HyperScore.Mean, y.HyperScore.Mean), cmp.Compare(x.V.Mean, y.V.Mean))
 	})
 	if best.HyperScore.Mean <= base.HyperScore.Mean*(1+rounding) {
@@ -414,10 +414,10 @@ func tails(s *compare.Study) string {
 	return b.String()
 }
 
-// change describes a ratio in words.
+// change describes a ratio in words. The parameters above and below are the words for ratios above and below 1.
 func change(ratio float64, above, below string) string {
 	switch {
-	case math.Abs(ratio-1) < 1e-9: // a rounding error
+	case math.Abs(ratio-1) < 1e-9: // differs from 1 only by a rounding error
 		return "equal"
 	case ratio > 1:
 		return figure(100*(ratio-1), 1) + " % " + above
@@ -427,7 +427,8 @@ func change(ratio float64, above, below string) string {
 	return "equal"
 }
 
-// figure shows a number with digits after the point, or with an exponent if that would be long or only zeros.
+// figure shows a number with the given number of digits after the point. It uses an exponent if this text would be long
+// or contain only zeros.
 func figure(v float64, digits int) string {
 	if size := math.Abs(v); size >= 1e9 || size > 0 && size < math.Pow(10, -float64(digits)) {
 		return fmt.Sprintf("%.3g", v)
@@ -464,7 +465,7 @@ func probability(p float64) string {
 // writeRuns writes one line per policy and seed.
 func writeRuns(w io.Writer, s *compare.Study) error {
 	out := csv.NewWriter(w)
-	// Flush reports errors
+	// out.Flush below reports the errors of Write
 	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s",
 		"completion_p50_s", "completion_p95_s", "completion_p99_s", "longest_wait_s", "stops",
 		"steady_throughput_jobs_per_h", "steady_utilization", "little_l_over_lambda_times_w", "fairness", "gpu_hours",
@@ -482,7 +483,7 @@ func writeRuns(w io.Writer, s *compare.Study) error {
 			}
 			line = append(line, strconv.Itoa(f.Stops))
 			for _, v := range f.Optional() {
-				text := "" // unknown
+				text := "" // empty field: the value is unknown
 				if !math.IsNaN(v) {
 					text = strconv.FormatFloat(v, 'g', -1, 64)
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// readPrices reads --price. It needs a price for each type of GPU of the cluster.
+// readPrices reads the prices of --price. It returns an error if a GPU type of the cluster has no price.
 func (s *source) readPrices() error {
 	if s.price == "" {
 		return nil
@@ -53,7 +53,7 @@ func (s *source) readPrices() error {
 	return nil
 }
 
-// judged returns all figures of a run.
+// judged returns all results of a run.
 func (s *source) judged(w *scheduler.Workload, r *scheduler.Result) (compare.Figures, error) {
 	figures, err := compare.FiguresOf(w, r)
 	if err == nil {
@@ -62,7 +62,7 @@ func (s *source) judged(w *scheduler.Workload, r *scheduler.Result) (compare.Fig
 	return figures, err
 }
 
-// steadyText returns the table of the steady window, fairness, stops and cost.
+// steadyText returns the table of the steady window, of fairness, of stops and of cost.
 func steadyText(s *compare.Study) string {
 	var b strings.Builder
 	cost := !math.IsNaN(s.Rows[0].Cost.Mean)
@@ -84,7 +84,7 @@ func steadyText(s *compare.Study) string {
 	return b.String()
 }
 
-// known shows an estimate, a dash if it is unknown.
+// known shows an estimate, or a dash if it is unknown.
 func known(e compare.Estimate, scale float64, digits int) string {
 	if math.IsNaN(e.Mean) {
 		return "-"

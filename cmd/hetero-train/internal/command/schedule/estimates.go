@@ -16,7 +16,7 @@ import (
 // estimates contains the flags for jobs whose exact work the policies do not know.
 type estimates struct {
 	uncertain.Options
-	from  string // stated, history or censored
+	from  string // source of the estimates: "stated", "history" or "censored"
 	flags *pflag.FlagSet
 }
 
@@ -40,8 +40,8 @@ func (e *estimates) add(flags *pflag.FlagSet) {
 	flags.Uint64Var(&e.Seed, "estimate-seed", 1, "seed of the errors of estimates")
 }
 
-// check refuses invalid values, and flags that have no effect on the jobs. Without flags and estimates in files, the
-// policies see the exact work.
+// check refuses invalid values, and flags that have no effect on the jobs. If there are neither flags nor estimates in
+// files, the policies see the exact work.
 func (e *estimates) check(command string, listed []*scheduler.Workload) error {
 	if !slices.Contains([]string{"stated", "history", "censored"}, e.from) {
 		return exit.Usagef("%s: --estimates: got %q, want stated, history or censored", command, e.from)
@@ -68,14 +68,14 @@ func (e *estimates) check(command string, listed []*scheduler.Workload) error {
 	return nil
 }
 
-// stateEstimates reports whether a job of a file has an estimate.
+// stateEstimates reports whether at least one job of the files has an estimate.
 func stateEstimates(listed []*scheduler.Workload) bool {
 	return slices.ContainsFunc(listed, func(w *scheduler.Workload) bool {
 		return slices.ContainsFunc(w.Jobs, func(j scheduler.Job) bool { return j.Estimate > 0 || j.Error > 0 })
 	})
 }
 
-// text describes the estimates of the policies in one line; "" if the policies know the exact work.
+// text describes in one line the estimates that the policies see. It returns "" if the policies see the exact work.
 func (e *estimates) text(listed []*scheduler.Workload) string {
 	var parts []string
 	if e.Sigma > 0 {

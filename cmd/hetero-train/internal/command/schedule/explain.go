@@ -52,7 +52,7 @@ func newExplain(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// explanation is the history of a job, as JSON. Missing figures are null.
+// explanation is the history of a job in the JSON output. Missing numbers are null.
 type explanation struct {
 	Policy   string   `json:"policy"`
 	Seed     *uint64  `json:"seed"` // null if the jobs come from files
@@ -68,22 +68,22 @@ type explanation struct {
 	Before   int      `json:"jobs_before_it"` // jobs in the queue when the job arrived
 	Free     []pool   `json:"free_at_arrival"`
 	Stays    []stayed `json:"stays"`
-	Unsure   string   `json:"estimates,omitempty"` // that the policy saw; "" if it knew the exact work
+	Unsure   string   `json:"estimates,omitempty"` // estimates that the policy saw; "" if it saw the exact work
 }
 
-// pool counts the GPUs of a type.
+// pool contains the numbers of GPUs of one type.
 type pool struct {
 	Type      string `json:"type"`
 	Free      int    `json:"free"`
 	Available int    `json:"available"`
 }
 
-// stayed is a stay of the job on GPUs.
+// stayed is one stay: the time from a start of the job on some GPUs to its next stop or its end.
 type stayed struct {
 	GPUs         []string `json:"gpus"`
 	From         float64  `json:"from_s"`
 	To           float64  `json:"to_s"`
-	Ended        string   `json:"ended"` // finished, stopped, failed or unfinished
+	Ended        string   `json:"ended"` // how the stay ended: "finished", "stopped", "failed" or "unfinished"
 	Remaining    float64  `json:"remaining_steps"`
 	Queue        int      `json:"queue"` // jobs in the queue, including this job
 	Reason       string   `json:"reason"`
@@ -95,9 +95,9 @@ type stayed struct {
 type option struct {
 	Types  string   `json:"types"` // such as "2 volta"
 	GPUs   []string `json:"gpus,omitempty"`
-	Shares string   `json:"shares_with,omitempty"` // the running job on these GPUs
+	Shares string   `json:"shares_with,omitempty"` // running job that already uses these GPUs
 	Speed  any      `json:"speed_steps_per_s"`
-	Finish any      `json:"finish_s"` // if nothing changes
+	Finish any      `json:"finish_s"` // time at which the job would finish if nothing else changed
 	Not    string   `json:"not,omitempty"`
 	Chosen bool     `json:"chosen,omitempty"`
 }
@@ -139,7 +139,7 @@ func (f *explainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	return err
 }
 
-// find returns the job that --job names.
+// find returns the index of the job that --job names.
 func (f *explainFlags) find(w *scheduler.Workload) (int, error) {
 	named := func(j scheduler.Job) bool { return j.Name == f.job }
 	job := slices.IndexFunc(w.Jobs, named)
@@ -160,9 +160,9 @@ type witness struct {
 	scheduler.Policy
 	job     int
 	arrived bool
-	before  int // jobs in the queue before it, when it arrived
+	before  int // number of jobs before it in the queue when it arrived
 	free    []pool
-	stays   []stayed // without their ends
+	stays   []stayed // stays, which do not contain their ends yet
 }
 
 // Decide implements scheduler.Policy.
@@ -191,7 +191,7 @@ func (w *witness) Waits(s *scheduler.State, job int) string {
 	return scheduler.WhyWaits(w.Policy, s, job)
 }
 
-// pools counts the GPUs of each type that are available, and those of them without a job.
+// pools counts, for each type, the available GPUs and the available GPUs without a job.
 func pools(s *scheduler.State) []pool {
 	out := make([]pool, len(s.Cluster.Types))
 	for t := range out {
@@ -208,8 +208,8 @@ func pools(s *scheduler.State) []pool {
 	return out
 }
 
-// alternatives lists the choice of the policy, then the free GPUs of each type, then the fastest running job of each
-// type that could share its GPUs.
+// alternatives lists the options for the start of a job. The first one is the choice of the policy. Then follow the
+// free GPUs of each type, and for each type the fastest running job that could share its GPUs.
 func alternatives(s *scheduler.State, job int, chosen []int) []option {
 	speed, _ := s.Fit(job, chosen)
 	list := []option{placement(s, job, chosen, speed)}
@@ -246,14 +246,14 @@ func alternatives(s *scheduler.State, job int, chosen []int) []option {
 	return list
 }
 
-// placement describes GPUs on which a job fits.
+// placement returns the option to start a job on GPUs on which it fits.
 func placement(s *scheduler.State, job int, gpus []int, speed float64) option {
 	o := option{Types: typesOf(s.Cluster, gpus), GPUs: gpuNames(s.Cluster, gpus), Speed: show.Number(speed)}
 	if on := s.OnGPU[gpus[0]]; len(on) > 0 {
 		o.Shares = s.Workload.Jobs[on[0]].Name
 	}
 	finish := s.Now + s.Remaining[job]/speed
-	if j := s.Workload.Jobs[job]; s.Remaining[job] < j.Work { // it continues from a checkpoint
+	if j := s.Workload.Jobs[job]; s.Remaining[job] < j.Work { // the job continues from a checkpoint
 		finish += s.Workload.Kinds[j.Kind].Load
 	}
 	o.Finish = show.Number(finish)
@@ -310,7 +310,7 @@ func typesOf(c *scheduler.Cluster, gpus []int) string {
 	return strings.Join(parts, " + ")
 }
 
-// ends are the names of scheduler.End.
+// ends contains the names of the values of scheduler.End.
 var ends = [...]string{scheduler.Finished: "finished", scheduler.Stopped: "stopped", scheduler.Failed: "failed",
 	scheduler.Unfinished: "unfinished"}
 
@@ -325,7 +325,7 @@ func (f *explainFlags) explain(watch *witness, r *scheduler.Result, w *scheduler
 		out.Seed = &f.seed
 	}
 	i := 0
-	for _, s := range r.Segments { // both are in chronological order
+	for _, s := range r.Segments { // segments and stays are in chronological order
 		if s.Job == watch.job {
 			out.Stays[i].To, out.Stays[i].Ended = s.To, ends[s.Ended]
 			i++
@@ -380,7 +380,7 @@ func (e *explanation) text() string {
 			}
 			fmt.Fprintf(t, "    %s\t%s\t%s\t%s\n", show.Foreign(o.Types), speed, end, strings.Join(notes, ", "))
 		}
-		t.Flush() // into memory
+		t.Flush() // no error: the table is written to memory
 	}
 	return b.String()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// readFile opens a file and calls parse. Errors in its contents get the exit code of damaged data.
+// readFile opens a file and calls parse. Errors in the contents of the file get the exit code of damaged data.
 func readFile(what, path string, parse func(r io.Reader) error) error {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -24,8 +24,8 @@ func readFile(what, path string, parse func(r io.Reader) error) error {
 	return damaged(what, parse(f))
 }
 
-// damaged adds the exit code of damaged data to err, an error in the contents of a file. An error that already has an
-// exit code keeps it.
+// damaged adds the exit code of damaged data to an error in the contents of a file. An error that already has an exit
+// code keeps it.
 func damaged(what string, err error) error {
 	if err == nil || exit.Code(err) != exit.Unexpected {
 		return err
@@ -33,8 +33,8 @@ func damaged(what string, err error) error {
 	return exit.With(exit.Data, fmt.Errorf("%s: %w", what, err))
 }
 
-// readTables reads files with tables. A text is a path, or TABLE=PATH for a CSV file. Without TABLE=, the name of a CSV
-// file without .csv is the name of its table.
+// readTables reads files with tables. Each text is a path, or TABLE=PATH for a CSV file. Without TABLE=, the table has
+// the name of the CSV file without the suffix .csv.
 func readTables(what string, texts []string) (*ingest.Data, error) {
 	var sources []ingest.Source
 	var faults []error
@@ -89,7 +89,7 @@ func openTable(text string) (ingest.Source, io.Closer, error) {
 	return ingest.Source{Name: path, Format: format, Table: table, Reader: f}, f, nil
 }
 
-// tableList lists the names of all tables, each with an ending.
+// tableList lists the names of all tables. It appends ending to each name.
 func tableList(ending string) string {
 	var names []string
 	for _, t := range ingest.Tables() {
@@ -98,8 +98,8 @@ func tableList(ending string) string {
 	return strings.Join(names, ", ")
 }
 
-// fill replaces missing figures by the values of --default, and returns these figures. If no row lacks the figure of a
-// --default, fill returns an error, because the flag would have no effect.
+// fill replaces missing values by those of --default, and returns which values it replaced. If no row lacks the value
+// of a --default, fill returns an error, because the flag would have no effect.
 func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, error) {
 	var defaults []ingest.Default
 	var faults []error
@@ -130,7 +130,7 @@ func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, err
 	return filled, errors.Join(faults...)
 }
 
-// namedSpeeds implements jobqueue.Table.
+// namedSpeeds is a table of speeds with the names of kinds and GPU types. It implements jobqueue.Table.
 type namedSpeeds struct {
 	*workload.Table
 	kinds, types []string
@@ -142,7 +142,7 @@ func (n *namedSpeeds) Kind(name string) (int, bool) { return place(n.kinds, name
 // Type implements jobqueue.Table.
 func (n *namedSpeeds) Type(name string) (int, bool) { return place(n.types, name) }
 
-// place finds a name and ignores case, because queue systems write V100 as v100.
+// place returns the index of a name. It ignores case, because queue systems write V100 as v100.
 func place(names []string, name string) (int, bool) {
 	i := slices.IndexFunc(names, func(o string) bool { return strings.EqualFold(o, name) })
 	return i, i >= 0

@@ -12,15 +12,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
-// classNames are the classes of jobs in figures, by scheduler.Class.
+// classNames contains the names of the classes of jobs in plots, by scheduler.Class.
 var classNames = [scheduler.Classes]string{scheduler.Simulation: "simulation", scheduler.Learning: "machine learning",
 	scheduler.Processing: "data processing"}
 
-// mostGanttGPUs is the number of rows of a readable figure.
+// mostGanttGPUs is the largest number of GPUs, and so of rows, with which a Gantt chart is readable.
 const mostGanttGPUs = 256
 
-// drawGantt draws the GPUs of each job over time: one row per GPU, one bar per stay. The colour is the class of the
-// job. A bar of half height is a job that shares its GPU.
+// drawGantt draws which jobs use each GPU over time: one row per GPU, one bar per stay. The colour of a bar shows the
+// class of the job. A bar of half height is a job that shares its GPU.
 func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, r *scheduler.Result) error {
 	if len(c.GPUs) > mostGanttGPUs {
 		return exit.Usagef("--gantt: got a cluster of %d GPUs, want at most %d", len(c.GPUs), mostGanttGPUs)
@@ -62,16 +62,16 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 	return exit.With(exit.IO, drawing.File(path, 1.6*drawing.Width, height, p))
 }
 
-// lane is the part of the row of one GPU that a stay fills.
+// lane is the part that a stay fills in the row of one GPU.
 type lane struct{ lane, lanes int }
 
-// lanesOf returns the lanes of each segment on each of its GPUs. A stay gets the first lane that is free at its start,
-// and half a row if another job uses the GPU at the same time.
+// lanesOf returns the lane of each segment on each of its GPUs. A stay gets the first lane that is free at its start.
+// It gets half a row if another job uses the GPU at the same time.
 func lanesOf(all []scheduler.Segment, gpus int) [][]lane {
 	type stay struct{ segment, k int }
 	out := make([][]lane, len(all))
-	on := make([][]stay, gpus)                          // by GPU, in the order of start
-	ends := make([][scheduler.MaxSharing]float64, gpus) // by GPU and lane
+	on := make([][]stay, gpus)                          // stays on each GPU, in the order of their start
+	ends := make([][scheduler.MaxSharing]float64, gpus) // end of the last stay, by GPU and lane
 	for i, s := range all {
 		out[i] = make([]lane, len(s.GPUs))
 		for k, g := range s.GPUs {
@@ -99,7 +99,7 @@ type bar struct {
 	failed      bool
 }
 
-// gantt is a plotter of bars with one colour.
+// gantt draws bars of one colour.
 type gantt struct {
 	color color.Color
 	stays []bar

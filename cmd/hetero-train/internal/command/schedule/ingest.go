@@ -47,7 +47,7 @@ const ingestExample = `  hetero-train schedule ingest cluster.toml jobs.csv
   hetero-train schedule ingest --alibaba job_1_norm.csv --alibaba job_2_norm.csv
   hetero-train schedule ingest --live`
 
-// Values of --ranges that are not files.
+// Values of --ranges that do not name a file.
 const (
 	defaultRanges  = "default"
 	extremeRanges  = "extremes"
@@ -154,7 +154,7 @@ func (f *ingestFlags) read(a *cli.App, command string, files []string) (*ingest.
 	return readTables(command, files)
 }
 
-// readGavel reads speeds and a trace. The result contains no figures of GPU types, and no machines.
+// readGavel reads speeds and a trace in Gavel's form. The result contains no properties of GPU types, and no machines.
 func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 	var g *ingest.Gavel
 	var jobs []scheduler.Job
@@ -163,7 +163,7 @@ func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 		return err
 	})
 	if f.trace != "" {
-		var kinds []scheduler.Kind // nil: not known
+		var kinds []scheduler.Kind // nil: the kinds of jobs are unknown
 		if err == nil {
 			kinds = g.Kinds
 		}
@@ -183,7 +183,8 @@ func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 	return g.Data(c, jobs)
 }
 
-// readProfile reads the files of hetero-train profile. The file that describes the machines may be missing.
+// readProfile reads the files that hetero-train profile has written. The file that describes the machines may be
+// missing.
 func readProfile(what, folder string) (*ingest.Data, error) {
 	ranks, machines := filepath.Join(folder, profiles.RanksFile), filepath.Join(folder, profiles.SystemFile)
 	var d *ingest.Data
@@ -200,7 +201,7 @@ func readProfile(what, folder string) (*ingest.Data, error) {
 	return d, err
 }
 
-// readLive describes this machine. Bandwidth and compute of its GPUs are missing, because only
+// readLive returns a description of this machine. Bandwidth and compute of its GPUs are missing, because only
 // hetero-train profile measures them.
 func readLive(a *cli.App, what string) (*ingest.Data, error) {
 	host, err := system.Detect()
@@ -274,7 +275,7 @@ func (f *ingestFlags) rangesOf(command string, d *ingest.Data) (*features.Ranges
 		})
 		return r, err
 	}
-	const seed = 1 // of the random sample of more figures than the learner keeps
+	const seed = 1 // selects the random sample if there are more values than the learner keeps
 	l := features.NewLearner(seed)
 	l.Workload(&d.Cluster, &d.Workload)
 	return l.Ranges(low, high)

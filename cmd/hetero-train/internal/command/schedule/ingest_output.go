@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// Documents of ingest, as JSON.
+// The JSON output of ingest and its parts.
 type (
 	ingested struct {
 		Types      []ingestedType    `json:"gpu_types"`
@@ -22,11 +22,11 @@ type (
 		Kinds      []ingestedKind    `json:"kinds"`
 		Jobs       []ingestedRow     `json:"jobs"`
 		Speeds     []ingestedSpeed   `json:"speeds"`
-		Pairs      int               `json:"pairs"` // number of speeds of jobs that share GPUs
+		Pairs      int               `json:"pairs"` // number of speeds of two jobs that share GPUs
 		Ranges     []ingestedRange   `json:"ranges"`
 		Missing    []ingestedMissing `json:"missing"`
-		Given      []ingestedMissing `json:"given"`      // by --default
-		Simulation string            `json:"simulation"` // "" if the input can be simulated, else what prevents it
+		Given      []ingestedMissing `json:"given"`      // missing values that --default replaced
+		Simulation string            `json:"simulation"` // reason why the input cannot be simulated; "" if it can
 	}
 	ingestedType struct {
 		Name      string `json:"name"`
@@ -52,9 +52,9 @@ type (
 		Name    string                  `json:"name"`
 		Of      string                  `json:"of"` // type of the GPU or kind of the job
 		Arrival any                     `json:"arrival_s,omitempty"`
-		Steps   float64                 `json:"estimate_steps,omitempty"` // that the policies see; 0: not stated
-		Error   float64                 `json:"estimate_error,omitempty"` // 0: not stated
-		Facts   map[string]ingestedFact `json:"facts"`                    // by the name of the fact
+		Steps   float64                 `json:"estimate_steps,omitempty"` // estimate for the policies; 0: not stated
+		Error   float64                 `json:"estimate_error,omitempty"` // relative error; 0: not stated
+		Facts   map[string]ingestedFact `json:"facts"`                    // by the names of the facts
 	}
 	ingestedFact struct {
 		Value      any `json:"value"`
@@ -130,7 +130,7 @@ func ingestDocument(d *ingest.Data, ranges *features.Ranges, given []ingest.Miss
 	return out
 }
 
-// rangesList lists the ranges of the facts that rows of the input have.
+// rangesList lists the ranges of those facts that rows of the input have.
 func rangesList(d *ingest.Data, ranges *features.Ranges) []ingestedRange {
 	var used []features.Value
 	if len(d.Cluster.GPUs) > 0 {
@@ -238,7 +238,7 @@ func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []inge
 	return b.String()
 }
 
-// table prints the first rows of a table, and nothing for a table without rows.
+// table prints the first rows of a table. It prints nothing if the table has no rows.
 func (f *ingestFlags) table(b *strings.Builder, head string, rows int, row func(i int) []string) {
 	if rows == 0 {
 		return
@@ -253,18 +253,19 @@ func (f *ingestFlags) table(b *strings.Builder, head string, rows int, row func(
 	for i := range shown {
 		fmt.Fprintln(t, strings.Join(row(i), "\t"))
 	}
-	t.Flush() // writes to memory
+	t.Flush() // no error: the table is written to memory
 	if shown < rows {
 		fmt.Fprintf(b, "%d more rows; --rows 0 prints all\n", rows-shown)
 	}
 }
 
-// shown reports whether a fact has its own column. The class of a job is in the row of its kind.
+// shown reports whether a fact has its own column. The class of a job has none, because the row of the job's kind shows
+// it.
 func shown(v features.Value) bool {
 	return !slices.Contains([]string{"job.simulation", "job.learning", "job.processing"}, v.Name)
 }
 
-// heads returns the names of facts as column heads.
+// heads returns the column heads of facts.
 func heads(values []features.Value) string {
 	var b strings.Builder
 	for _, v := range values {
@@ -276,7 +277,7 @@ func heads(values []features.Value) string {
 	return b.String()
 }
 
-// cells returns facts with their normalised values, such as "16 GiB (0.32)".
+// cells returns the cells of facts: values and normalised values, such as "16 GiB (0.32)".
 func cells(values []features.Value) []string {
 	var out []string
 	for _, v := range values {
@@ -291,7 +292,7 @@ func cells(values []features.Value) []string {
 	return out
 }
 
-// amount shows a figure with its unit, a dash for NaN.
+// amount shows a number with its unit, or a dash for NaN.
 func amount(x float64, unit string) string {
 	if math.IsNaN(x) {
 		return "-"

@@ -22,13 +22,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// policyNames are the names of all policies.
+// policyNames returns the names of all policies.
 func policyNames() []string { return append(slices.Clone(scheduler.Names()), dqn.PolicyName) }
 
-// networkMark separates policy dqn from the folder of its network in the name of a policy.
+// networkMark is the beginning of names such as dqn:FOLDER: policy dqn with the network in a folder.
 const networkMark = dqn.PolicyName + ":"
 
-// learnt reports whether a name is policy dqn: with the network of --network, or dqn:FOLDER with that of a folder.
+// learnt reports whether a name selects policy dqn: dqn with the network of --network, or dqn:FOLDER with the network
+// in a folder.
 func learnt(name string) bool {
 	folder, found := strings.CutPrefix(name, networkMark)
 	return name == dqn.PolicyName || found && folder != ""
@@ -37,7 +38,8 @@ func learnt(name string) bool {
 // isPolicy reports whether a policy has this name.
 func isPolicy(name string) bool { return slices.Contains(scheduler.Names(), name) || learnt(name) }
 
-// cleaned returns the name of a policy with the shortest path of its folder, so that equal networks have equal names.
+// cleaned returns the name of a policy with the shortest path to its folder, so that one network does not have several
+// names.
 func cleaned(name string) string {
 	if folder, found := strings.CutPrefix(name, networkMark); found && folder != "" {
 		return networkMark + filepath.Clean(folder)
@@ -58,8 +60,8 @@ func policyUsage(before string) string {
 
 // policies creates policies by name, and keeps them for later runs. It is not safe for concurrent use.
 type policies struct {
-	command string // for errors
-	network string // folder with checkpoints of policy dqn; "" is the built-in network
+	command string // name of the command in errors
+	network string // folder with checkpoints of policy dqn; "" selects the built-in network
 	device  string // device that computes the network
 	alone   bool   // policy dqn decides without gang
 	agents  bool   // policy dqn decides with one agent for each machine
@@ -69,7 +71,7 @@ type policies struct {
 
 	bound *scheduler.Bound // limit on the waiting time of jobs under gang and dqn; nil: none
 
-	networkFlags *pflag.FlagSet // that have the flags of addNetwork; nil: none
+	networkFlags *pflag.FlagSet // flags to which addNetwork added its flags; nil: none
 
 	made map[string]scheduler.Policy
 	dev  device.Device
@@ -119,13 +121,13 @@ func (p *policies) checkNetwork(names ...string) error {
 	return nil
 }
 
-// own returns a copy without open policies, for another goroutine.
+// own returns a copy for another goroutine. The copy has no open policies.
 func (p *policies) own() *policies {
 	return &policies{command: p.command, network: p.network, device: p.device, alone: p.alone, agents: p.agents,
 		explain: p.explain, keep: p.keep, warn: p.warn, bound: p.bound}
 }
 
-// warnOnce returns a function that prints each different warning only once. It is safe for concurrent use.
+// warnOnce returns a function that prints warnings, equal ones only once. The function is safe for concurrent use.
 func warnOnce(a *cli.App) func(text string) {
 	var seen sync.Map
 	return func(text string) {
@@ -135,7 +137,7 @@ func warnOnce(a *cli.App) func(text string) {
 	}
 }
 
-// get returns a policy.
+// get returns the policy with a name.
 func (p *policies) get(name string) (scheduler.Policy, error) {
 	if made, ok := p.made[name]; ok {
 		return made, nil
@@ -169,8 +171,8 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	return policy, nil
 }
 
-// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "". what names
-// the folder in errors.
+// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "". The text
+// what names the folder in errors.
 func (p *policies) openNetwork(what, folder string, o scheduler.Options) (policy *dqn.Policy, err error) {
 	if p.dev == nil {
 		if p.dev, err = devices.Open(p.device, devices.Alone(1)); err != nil {
@@ -185,7 +187,7 @@ func (p *policies) openNetwork(what, folder string, o scheduler.Options) (policy
 	if err != nil {
 		return nil, err
 	}
-	if p.keep { // a real cluster
+	if p.keep { // the policy decides for a real cluster
 		policy.SetPartial()
 	}
 	switch {
@@ -210,7 +212,7 @@ func (p *policies) loadNetwork(what, folder string, o scheduler.Options) (*dqn.P
 	c, skipped, err := checkpoint.Latest(folder)
 	if errors.Is(err, checkpoint.ErrNone) {
 		if _, missing := os.Stat(filepath.Join(folder, "MANIFEST")); missing == nil {
-			c, err = checkpoint.Load(folder) // the folder of one checkpoint
+			c, err = checkpoint.Load(folder) // perhaps the folder is itself a checkpoint
 		}
 	}
 	if err != nil {
@@ -224,7 +226,7 @@ func (p *policies) loadNetwork(what, folder string, o scheduler.Options) (*dqn.P
 	return policy, exit.With(exit.Data, err)
 }
 
-// failed returns the failure of a learnt policy during its last run.
+// failed returns the error with which policy dqn failed during its last run. It returns nil for other policies.
 func (p *policies) failed(policy scheduler.Policy) error {
 	if learnt, ok := unlimited(policy).(*dqn.Policy); ok {
 		return learnt.Err()
@@ -232,11 +234,11 @@ func (p *policies) failed(policy scheduler.Policy) error {
 	return nil
 }
 
-// limited reports whether a policy limits the waiting time of jobs. The other policies order jobs by their arrival, or
-// are baselines from the literature.
+// limited reports whether --wait-bound limits the waiting time of jobs under a policy. The other policies order jobs by
+// their arrival, or are baselines from the literature.
 func limited(name string) bool { return name == "gang" || learnt(name) }
 
-// unlimited returns a policy without its bound.
+// unlimited returns a policy without its limit on the waiting time of jobs.
 func unlimited(policy scheduler.Policy) scheduler.Policy {
 	if p, ok := policy.(interface{ Unwrap() scheduler.Policy }); ok {
 		return p.Unwrap()
@@ -247,7 +249,7 @@ func unlimited(policy scheduler.Policy) scheduler.Policy {
 // waitBound is the value of flag --wait-bound.
 type waitBound struct {
 	to   **scheduler.Bound
-	keep bool // the command has no history of waits, and never stops a job
+	keep bool // the command knows no earlier waiting times, and never stops a job
 }
 
 func (w waitBound) Type() string { return "bound" }

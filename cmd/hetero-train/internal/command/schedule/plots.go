@@ -19,11 +19,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
-// mostGanttJobs is the number of jobs up to which --plots draws the GPUs of each job: bars of more jobs are narrower
-// than a pixel.
+// mostGanttJobs is the largest number of jobs for which --plots draws Gantt charts. With more jobs, bars would be
+// narrower than a pixel.
 const mostGanttJobs = 1000
 
-// draw writes the figures of --plots.
+// draw writes the plots of --plots.
 func (f *compareFlags) draw(ctx context.Context, a *cli.App, s *compare.Study) error {
 	bars, err := barsOf(s)
 	if err != nil {
@@ -69,15 +69,15 @@ func (f *compareFlags) draw(ctx context.Context, a *cli.App, s *compare.Study) e
 	return own.close()
 }
 
-// ganttFiles returns the file name of each policy: short enough for all file systems, and different for all policies. A
-// policy whose name is too long, or equal to another one after the replacement of separators, has a number in it.
+// ganttFiles returns the name of the Gantt file of each policy. The names are short enough for all file systems, and
+// all differ. A name that would equal an earlier one gets a number at its end.
 func ganttFiles(policies []string) []string {
-	const most = 100 // bytes of the name of a policy
+	const most = 100 // largest length of a policy's name in a file name, in bytes
 	used := map[string]bool{}
 	files := make([]string, len(policies))
 	for i, policy := range policies {
 		name := strings.NewReplacer("/", "-", `\`, "-", ":", "-").Replace(policy)
-		if len(name) > most { // the end of a path differs most
+		if len(name) > most { // keep the end, in which paths differ most
 			name = "dqn-" + strings.ToValidUTF8(name[len(name)-most:], "")
 		}
 		file := name
@@ -90,7 +90,7 @@ func ganttFiles(policies []string) []string {
 	return files
 }
 
-// barsOf returns one plot of bars with their intervals for each main figure.
+// barsOf returns a plot for each main result: one bar per policy, with its interval.
 func barsOf(s *compare.Study) ([]*plot.Plot, error) {
 	var plots []*plot.Plot
 	for _, f := range []struct {
@@ -110,7 +110,7 @@ func barsOf(s *compare.Study) ([]*plot.Plot, error) {
 		for i := range s.Rows {
 			names[i] = s.Rows[i].Policy
 			e := f.of(&s.Rows[i])
-			if math.IsNaN(e.Mean) { // no steady window
+			if math.IsNaN(e.Mean) { // the run has no steady window
 				continue
 			}
 			high, err := addBar(p, i, f.scale*e.Mean, f.scale*e.Low, f.scale*e.High, f.digits)
@@ -129,8 +129,8 @@ func barsOf(s *compare.Study) ([]*plot.Plot, error) {
 	return plots, nil
 }
 
-// addBar draws a bar at x with its interval and its value. low and high are NaN without an interval. addBar returns the
-// top of the bar.
+// addBar draws a bar at x with its interval and its value, and returns the top of the bar. If there is no interval, low
+// and high are NaN.
 func addBar(p *plot.Plot, x int, value, low, high float64, digits int) (top float64, err error) {
 	bar, err := plotter.NewBarChart(plotter.Values{value}, vg.Points(26))
 	if err != nil {
@@ -165,17 +165,17 @@ func addBar(p *plot.Plot, x int, value, low, high float64, digits int) (top floa
 	return top, nil
 }
 
-// leastWait is the shortest wait of a figure in s, because a logarithmic axis has no 0.
+// leastWait is the shortest wait that a plot shows, in seconds. A logarithmic axis has no 0.
 const leastWait = 1
 
-// waitsOf returns the plot of the longest waits: one line per policy over the number of GPUs of a job.
+// waitsOf returns the plot of the longest waiting times over the number of GPUs of a job, with one line per policy.
 func waitsOf(s *compare.Study) (*plot.Plot, error) {
 	p := drawing.NewPlot("Longest wait by number of GPUs of the job", "GPUs", "longest wait, s (1 s or more)")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max = leastWait, 10*leastWait
-	place := map[int]int{} // by number of GPUs: its place on the axis
+	place := map[int]int{} // place of each number of GPUs on the axis
 	var names []string
-	for _, g := range s.Rows[0].Gangs { // the same for all policies, because all run the same jobs
+	for _, g := range s.Rows[0].Gangs { // equal for all policies, because all run the same jobs
 		place[g.GPUs] = len(names)
 		names = append(names, fmt.Sprint(g.GPUs))
 	}
@@ -189,7 +189,7 @@ func waitsOf(s *compare.Study) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		round := i / len(drawing.Palette) // after the last colour, the same colours with other lines
+		round := i / len(drawing.Palette) // after the last colour, the colours repeat with another line style
 		line.Color, line.Width = drawing.Palette[i%len(drawing.Palette)], vg.Points(1.5)
 		if round > 0 {
 			line.Dashes = []vg.Length{vg.Points(6), vg.Points(3 * float64(round))}

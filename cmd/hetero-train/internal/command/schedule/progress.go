@@ -19,7 +19,7 @@ import (
 // progressEvery is the time between two progress messages.
 const progressEvery = 5 * time.Second
 
-// progress reports the number of complete runs. In the first seconds it prints nothing.
+// progress prints the number of finished runs. It prints nothing in the first progressEvery.
 type progress struct {
 	mutex sync.Mutex
 	app   *cli.App
@@ -48,7 +48,8 @@ func (p *progress) add() {
 	p.app.Progress(fmt.Sprintf("%d of %d runs | %s left", p.done, p.total, show.Duration(left)))
 }
 
-// checkOutput refuses a path that writeFile could not replace, and a file without write permission. It follows links.
+// checkOutput refuses a path that writeFile could not replace, and a file without write permission. It follows symbolic
+// links.
 func checkOutput(command, flag, path string) (string, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -72,7 +73,7 @@ func checkOutput(command, flag, path string) (string, error) {
 	return path, nil
 }
 
-// writeFile replaces a file that a flag names.
+// writeFile creates or replaces a file that a flag names.
 func writeFile(path string, write func(io.Writer) error) error {
 	return exit.With(exit.IO, experiment.Replace(path, write))
 }

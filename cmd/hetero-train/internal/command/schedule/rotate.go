@@ -15,11 +15,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// rotated is the name of the file with the older changes of a log. It is in the folder of the log, even if path is
-// a symbolic link to the log.
+// rotated returns the path of the file with the older changes of a log. The file is in the folder of the log, even if
+// path is a symbolic link to the log.
 func rotated(path string) string { return target(path) + ".1" }
 
-// target is the file that a path names.
+// target returns the path of the file that path names, without symbolic links.
 func target(path string) string {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		return file
@@ -27,14 +27,15 @@ func target(path string) string {
 	return path
 }
 
-// mostLog is the size in bytes from which a log is rotated: about 40,000 changes, a month of the usual limit. A larger
-// log takes longer to read in each command.
+// mostLog is the size in bytes from which a log is rotated. It corresponds to about 40,000 changes, a month at the
+// default limit. Every command reads the log, which takes longer for a larger log.
 const mostLog = 16 << 20
 
-// rotate copies the log to FILE.1, which it replaces, and leaves only the changes of the last hour in the log, because
+// rotate replaces FILE.1 by a copy of the log FILE. In the log it leaves only the changes of the last hour, because
 // they count for the limit. Both files get the mode and the owner of the log. rotate does nothing and returns false if
-// the log is smaller than most, in bytes, or if less than half of it is older than an hour: the next runs would replace
-// FILE.1 again, and lose changes. At each moment, FILE or FILE.1 has each change of the log.
+// the log is smaller than the given number of bytes. It also does nothing if less than half of the log is older than an
+// hour. Otherwise the next runs would soon replace FILE.1 again and lose changes. At each moment, FILE or FILE.1
+// contains each change of the log.
 func (c *changes) rotate(ctx context.Context, most int64, now time.Time) (done bool, err error) {
 	info, err := c.file.Stat()
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *changes) rotate(ctx context.Context, most int64, now time.Time) (done b
 	if len(text) > len(old)/2 {
 		return false, nil
 	}
-	lock, err := lockLog(ctx, rotated(c.path)) // advise undo may write to it
+	lock, err := lockLog(ctx, rotated(c.path)) // advise undo may write to FILE.1
 	if err != nil {
 		return false, err
 	}
@@ -100,10 +101,10 @@ func (c *changes) rotate(ctx context.Context, most int64, now time.Time) (done b
 	return true, nil
 }
 
-// replace writes a file with the mode and the owner of another one, and waits until it is on disk. A reader sees the
-// old or the new contents.
+// replace replaces a file and waits until the new contents are on disk. The file gets the mode and the owner of the
+// file like. A reader sees either the old or the new contents.
 func replace(path string, text []byte, like os.FileInfo) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // only the owner may read it
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // until chmod, only the owner may read it
 	if err != nil {
 		return err
 	}
@@ -124,8 +125,8 @@ func replace(path string, text []byte, like os.FileInfo) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// older returns the changes of FILE.1 that the log no longer has, and that undo has not reverted, for some jobs of a
-// cluster, or for all. It returns none if there is no FILE.1.
+// older returns the changes of a cluster in FILE.1 that the log no longer contains and that undo has not reverted. If
+// jobs is not empty, older returns only the changes of these jobs. Without a file FILE.1, it returns none.
 func (c *changes) older(system, on string, jobs []string) ([]*logged, error) {
 	old, err := readChanges(rotated(c.path))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -48,7 +48,7 @@ func newSimulate(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// simulated is the result of a simulation, as JSON.
+// simulated is the JSON output of a simulation.
 type simulated struct {
 	Policy string `json:"policy"`
 	Seed   uint64 `json:"seed"`
@@ -58,7 +58,7 @@ type simulated struct {
 	HyperScore *float64        `json:"hyperscore"` // null: no comparison
 	GPUs       []simulatedGPU  `json:"gpus"`
 	Jobs       []simulatedJob  `json:"jobs"`
-	Stays      []simulatedStay `json:"stays"` // of jobs on GPUs, in the order of their start
+	Stays      []simulatedStay `json:"stays"` // stays of jobs on GPUs, in the order of their start
 }
 
 type simulatedGPU struct {
@@ -227,7 +227,7 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 	return b.String()
 }
 
-// times shows a ratio to the baseline, if there is one.
+// times shows a ratio to the baseline. It returns "" without a baseline.
 func times(row *compare.Row, of func(*compare.Row) compare.Ratio) string {
 	if row == nil {
 		return ""
@@ -235,7 +235,7 @@ func times(row *compare.Row, of func(*compare.Row) compare.Ratio) string {
 	return fmt.Sprintf(" | %s x %s", figure(of(row).Mean, 3), baseline)
 }
 
-// seconds shows a simulated time.
+// seconds formats a simulated time.
 func seconds(s float64) string {
 	switch {
 	case s < 120:

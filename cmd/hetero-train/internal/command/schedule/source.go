@@ -34,11 +34,11 @@ type source struct {
 	changes  []string
 	unsure   estimates
 	price    string
-	prices   []float64      // by type of GPU, for a GPU hour; nil: not known
-	flags    *pflag.FlagSet // of the command
+	prices   []float64      // price of a GPU hour, by GPU type; nil: unknown
+	flags    *pflag.FlagSet // flags of the command
 
 	setup  *workload.Setup
-	listed []*scheduler.Workload // of --trace or --input; nil: jobs are generated
+	listed []*scheduler.Workload // job lists of --trace or --input; nil: jobs are generated
 	events []simulate.Change
 }
 
@@ -67,13 +67,14 @@ func (s *source) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
 
-// addPrices adds the flag for prices.
+// addPrices adds the flag --price.
 func (s *source) addPrices(flags *pflag.FlagSet) {
 	flags.StringVar(&s.price, "price", "",
 		"prices of one GPU hour, for example `volta=2.48,turing=0.35,radeon=0.9`; the results then have the cost of a job")
 }
 
-// addFiles adds the flags that name files. several states what several traces mean.
+// addFiles adds the flags that name files. The text several is the part of a help text that says what several traces
+// mean.
 func (s *source) addFiles(flags *pflag.FlagSet, several string) {
 	s.flags = flags
 	flags.StringVar(&s.speeds, "speeds", "", "JSON `FILE` with measured speeds; needs --trace and --gpus")
@@ -85,14 +86,14 @@ func (s *source) addFiles(flags *pflag.FlagSet, several string) {
 		"value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
 }
 
-// open prepares the setup. Warnings list the jobs of a trace that are omitted.
+// open prepares cluster, jobs and speeds. It prints warnings with the jobs of a trace that it omits.
 func (s *source) open(ctx context.Context, a *cli.App) error {
 	_, err := patient(ctx, func() (struct{}, error) { return struct{}{}, s.prepare(a) })
 	return err
 }
 
-// patient returns the result of a function that cannot be canceled, but takes seconds for a million jobs. If the
-// context is canceled first, patient immediately returns its cause, and the process ends while the function still runs.
+// patient returns the result of do, a function that cannot be canceled but takes seconds for a million jobs. If ctx is
+// canceled first, patient immediately returns the cause of ctx. The process then ends while do still runs.
 func patient[T any](ctx context.Context, do func() (T, error)) (T, error) {
 	var result T
 	var err error
@@ -111,11 +112,11 @@ func patient[T any](ctx context.Context, do func() (T, error)) (T, error) {
 }
 
 func (s *source) prepare(a *cli.App) error {
-	const most = 1_000_000 // jobs; a run with this number takes minutes
+	const most = 1_000_000 // largest number of jobs; a run with this number takes minutes
 	if s.arrivals.Jobs < 1 || s.arrivals.Jobs > most {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
 	}
-	if s.arrivals.Burst == 0 || s.arrivals.Surge == 0 { // for package workload, 0 means none
+	if s.arrivals.Burst == 0 || s.arrivals.Surge == 0 { // package workload would take 0 as "no bursts"
 		return exit.Usagef("%s: --burst and --surge: got %v and %v, want numbers from 1 to 1e6", s.command,
 			s.arrivals.Burst, s.arrivals.Surge)
 	}
@@ -125,7 +126,7 @@ func (s *source) prepare(a *cli.App) error {
 	if err := s.read(a, "jobs", "load", "burst", "surge", "seed", "seeds"); err != nil {
 		return err
 	}
-	if s.listed == nil { // check the flags of the arrivals
+	if s.listed == nil { // generate one job to check the flags of the arrivals
 		one := *s
 		one.arrivals.Jobs = 1
 		if _, err := one.generate(0); err != nil {
@@ -141,8 +142,8 @@ func (s *source) prepare(a *cli.App) error {
 	return s.readChanges()
 }
 
-// read reads the files, or creates the default setup. generated are the flags of generated jobs, which have no effect
-// with files.
+// read reads the files, or creates the default setup. The list generated names the flags of generated jobs, which have
+// no effect with files.
 func (s *source) read(a *cli.App, generated ...string) error {
 	if err := s.checkFlags(generated); err != nil {
 		return err
@@ -211,7 +212,7 @@ func (s *source) readGavel(a *cli.App) error {
 		return err
 	})
 	faults := []error{err}
-	var kinds []scheduler.Kind // nil: not known
+	var kinds []scheduler.Kind // nil: the kinds of jobs are unknown
 	var cluster *scheduler.Cluster
 	if err == nil {
 		kinds = g.Kinds
@@ -237,7 +238,7 @@ func (s *source) readGavel(a *cli.App) error {
 		if err != nil {
 			return fmt.Errorf("%s: --trace %s: %w", s.command, path, err)
 		}
-		d.Fill(ingest.Unlimited()) // Gavel states neither memory nor checkpoints, and a trace states only GPUs
+		d.Fill(ingest.Unlimited()) // Gavel's files lack memory and checkpoint times; a trace has only numbers of GPUs
 		s.setup = &workload.Setup{Cluster: &d.Cluster, Kinds: d.Workload.Kinds, Speeds: d.Speeds}
 		if err := s.list(a, path, d); err != nil {
 			return err
@@ -246,7 +247,7 @@ func (s *source) readGavel(a *cli.App) error {
 	return nil
 }
 
-// list adds the jobs of a trace that the cluster can hold.
+// list adds those jobs of a trace that fit on the cluster.
 func (s *source) list(a *cli.App, path string, d *ingest.Data) error {
 	w, jobs := &d.Workload, d.Workload.Jobs
 	out, first := d.Unplaceable()
@@ -264,7 +265,7 @@ func (s *source) list(a *cli.App, path string, d *ingest.Data) error {
 	return nil
 }
 
-// cluster reads --gpus.
+// cluster returns the cluster that --gpus describes.
 func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 	all := make([]scheduler.GPUType, len(types))
 	for t, name := range types {
@@ -314,11 +315,12 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 	return workload.NewCluster(all, specs...), nil
 }
 
-// latestChange is the largest time of a change in seconds. At later times, the clock of the simulator would lose
+// latestChange is the latest accepted time of a change, in seconds. At later times, the simulated clock would lose
 // fractions of a second.
 const latestChange = 1e15
 
-// readChanges reads --change. GPUs are removed from the end of their type, and added again in the same order.
+// readChanges reads the changes of --change. A change removes GPUs, or adds removed ones again. Both begin at the end
+// of the GPUs of the type.
 func (s *source) readChanges() error {
 	c := s.setup.Cluster
 	gone := make([]bool, len(c.GPUs))
@@ -380,7 +382,7 @@ func typesText(types []scheduler.GPUType) string {
 	return strings.Join(names, ", ")
 }
 
-// seeds returns the number of job lists.
+// seeds returns the number of job lists: with files, the number of lists in them, otherwise wanted.
 func (s *source) seeds(wanted int) int {
 	if s.listed != nil {
 		return len(s.listed)
@@ -406,7 +408,7 @@ func (s *source) generate(seed uint64) (*scheduler.Workload, error) {
 	return w, nil
 }
 
-// single returns the seed of a command that runs on one list of jobs.
+// single returns the seed of a command that runs on exactly one list of jobs.
 func (s *source) single(seed uint64) (uint64, error) {
 	if s.listed == nil {
 		return seed, nil
@@ -417,11 +419,12 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
-// mostGap is the relative gap to the optimum above which a run prints a warning.
+// mostGap is the relative gap between an allocation and the optimum above which a run prints a warning.
 const mostGap = 0.01
 
-// play runs the policy called name on the jobs of a seed. run is the name of the run in error messages. If watch is not
-// nil, it records the decisions of the policy, which sees estimates instead of the work of jobs.
+// play runs the policy with the given name on the jobs of a seed. The policy may see estimates instead of the exact
+// work of jobs. The text run names the run in error messages. If watch is not nil, it records the decisions of the
+// policy.
 func (s *source) play(ctx context.Context, p *policies, run, name string, seed uint64, jobs *scheduler.Workload,
 	record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)

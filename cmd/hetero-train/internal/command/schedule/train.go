@@ -65,8 +65,8 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// replayBytes limits the replay memory. This is enough for 40,000 decisions on clusters of up to about 20 machines of 8
-// GPUs, and for fewer decisions on larger clusters.
+// replayBytes is the largest size of the replay memory. It is enough for 40,000 decisions on clusters of up to about 20
+// machines with 8 GPUs each. On larger clusters, the memory holds fewer decisions.
 const replayBytes = 1 << 30
 
 type trainFlags struct {
@@ -74,7 +74,7 @@ type trainFlags struct {
 	learning learning
 	episodes int64
 	output   string
-	plots    string // folder
+	plots    string // folder of the plots
 	threads  int
 	minutes  float64
 }
@@ -139,7 +139,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		a.WarnOf(fmt.Sprintf("the replay memory keeps %d decisions instead of %d: a state of this cluster has %d numbers, and the memory is limited to %d MiB; "+
 			"the training may need more episodes", kept, wanted, numbers, replayBytes>>20))
 	}
-	if f.plots != "" { // after all checks, so that a refused command leaves no folder
+	if f.plots != "" { // after all checks, so that a refused command does not leave a folder
 		if err := os.MkdirAll(f.plots, 0o755); err != nil {
 			return exit.With(exit.IO, fmt.Errorf("schedule train: --plots: %w", err))
 		}
@@ -152,7 +152,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	err = f.train(ctx, a, learner, resumed, func(ctx context.Context) (checkpoint.Saved, error) {
 		return learner.Save(ctx, store, version.Text(), text)
 	})
-	if f.plots != "" && (err == nil || ctx.Err() != nil) { // a training that stopped has a curve, too
+	if f.plots != "" && (err == nil || ctx.Err() != nil) { // also draw the curve of a training that was interrupted
 		err = errors.Join(err, f.draw(a, learner))
 	}
 	return err
@@ -238,8 +238,8 @@ func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device,
 	return learner, true, nil
 }
 
-// train runs the learner, and saves it regularly and at the end. resumed states that the output folder has the start of
-// this training.
+// train runs the learner, and saves it regularly and at the end. If resumed is true, the output folder already contains
+// the start of this training.
 func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner, resumed bool,
 	save func(context.Context) (checkpoint.Saved, error)) (err error) {
 	if done := learner.Progress().Episodes; done >= f.episodes {
@@ -289,7 +289,7 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 	return nil
 }
 
-// trainText is a line of progress.
+// trainText returns a line about the progress.
 func trainText(p dqn.Progress) string {
 	text := fmt.Sprintf("episode %d of at least %d | %d decisions", p.Episodes, p.Target, p.Decisions)
 	if !math.IsNaN(p.Return) {

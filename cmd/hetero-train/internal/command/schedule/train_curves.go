@@ -20,15 +20,15 @@ import (
 // boardFolder is the name of the folder of TensorBoard's event files, in the output folder of a training run.
 const boardFolder = "tensorboard"
 
-// boardEvery is the least number of episodes between two points in TensorBoard. A run of a million episodes then has
-// 50,000 points.
+// boardEvery is the minimum number of episodes between two points in TensorBoard. With it, a run of a million episodes
+// has 50,000 points.
 const boardEvery = 20
 
-// points writes the progress of a training run for TensorBoard. Its steps are episodes.
+// points writes the progress of a training run for TensorBoard. The steps in TensorBoard are episodes.
 type points struct {
 	out  *trace.Board
 	rate dqn.Schedule
-	next int64 // episodes of the next point
+	next int64 // number of episodes after which the next point is due
 }
 
 // openPoints opens the event files of a training run whose output folder is locked. A run that resumes replaces the
@@ -47,7 +47,7 @@ func openPoints(a *cli.App, output string, learner *dqn.Learner, resumed bool) (
 	return &points{out: out, rate: learner.Options().Rate, next: done + 1}, nil
 }
 
-// add writes the progress, if enough episodes have ended since the last point.
+// add writes a point if enough episodes have ended since the last point.
 func (b *points) add(p dqn.Progress) {
 	if p.Episodes < b.next || math.IsNaN(p.Return) {
 		return
@@ -62,7 +62,7 @@ func (b *points) add(p dqn.Progress) {
 	})
 }
 
-// close writes the rest of the events.
+// close writes the remaining events and closes the event files.
 func (b *points) close(a *cli.App) error {
 	err := b.out.Close()
 	if n := b.out.Dropped(); n > 0 {
@@ -74,7 +74,7 @@ func (b *points) close(a *cli.App) error {
 	return nil
 }
 
-// draw writes the figure of --plots: the training curve since the first episode.
+// draw writes the plot of --plots: the training curve since the first episode.
 func (f *trainFlags) draw(a *cli.App, learner *dqn.Learner) error {
 	points := learner.Curve()
 	if len(points) < 2 {
@@ -92,7 +92,7 @@ func (f *trainFlags) draw(a *cli.App, learner *dqn.Learner) error {
 	return nil
 }
 
-// curvesOf returns one plot for each figure of a training curve.
+// curvesOf returns one plot for each quantity of a training curve.
 func curvesOf(points []dqn.Point, rate dqn.Schedule) ([]*plot.Plot, error) {
 	var plots []*plot.Plot
 	for i, f := range []struct {

@@ -51,7 +51,7 @@ func (l *learning) add(flags *pflag.FlagSet) {
 		"`EPISODES` at the start in which the network imitates policy gang; 0: none, as with --alone")
 }
 
-// check checks the flags of a training of some episodes, and applies --alone.
+// check checks the flags of a training run with the given number of episodes, and applies --alone.
 func (l *learning) check(episodes int64) error {
 	o, p := &l.options, &l.problem
 	switch {
@@ -87,13 +87,14 @@ func (l *learning) check(episodes int64) error {
 	return nil
 }
 
-// mostReturns limits --returns. Longer sums of rewards depend mostly on later decisions.
+// mostReturns is the largest value of --returns. Longer sums of rewards depend mostly on later decisions.
 const mostReturns = 1000
 
-// within reports whether the values of a schedule are between 0 and 1.
+// within reports whether both values of a schedule are between 0 and 1.
 func within(s dqn.Schedule) bool { return s.From >= 0 && s.From <= 1 && s.To >= 0 && s.To <= 1 }
 
-// measured reports whether the utilization, and whether the temperature, of any GPU is known.
+// measured reports whether the utilization of at least one GPU is known, and whether the temperature of at least one
+// is.
 func measured(c *scheduler.Cluster) (utilization, temperature bool) {
 	for _, g := range c.GPUs {
 		utilization = utilization || !math.IsNaN(g.Utilization)
@@ -102,8 +103,8 @@ func measured(c *scheduler.Cluster) (utilization, temperature bool) {
 	return utilization, temperature
 }
 
-// resumable returns an error if the checkpoint belongs to another training run, because the result would then differ
-// from that of an uninterrupted run. l has the options with which the training would start.
+// resumable returns an error if the checkpoint belongs to another training run. The result would then differ from the
+// result of an uninterrupted run. The options in l are those of the new command.
 func (l *learning) resumable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
 	if c.State.Seed != l.options.Seed {
 		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training",
@@ -149,7 +150,7 @@ func (l *learning) resumable(c *checkpoint.Checkpoint, problem json.RawMessage) 
 	return nil
 }
 
-// episodic is the value of a flag for a schedule over episodes.
+// episodic is the value of a flag that sets a schedule over episodes.
 type episodic struct{ of *dqn.Schedule }
 
 func (c episodic) Type() string { return "schedule" }

@@ -113,7 +113,7 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 			continue
 		}
 		change := *l.Change
-		change.Released = change.Released && l.last != failed // the release is the last step of a change
+		change.Released = change.Released && l.last != failed // failed: the release, the last step, is missing
 		r, err := c.Undo(ctx, change, f.apply)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("schedule advise undo: job %s: %w", l.Change.Job, err))
@@ -144,8 +144,8 @@ func (f *undoFlags) run(ctx context.Context, a *cli.App) (err error) {
 	return exit.With(exit.Communication, errors.Join(faults...))
 }
 
-// mostOver is the number of changes without a reversal that the text names. A log may have thousands of them: those of
-// all jobs that ran.
+// mostOver is the largest number of changes with nothing to revert that the text names. A log may contain thousands of
+// them: the changes of all jobs that ran.
 const mostOver = 10
 
 func (f *undoFlags) print(a *cli.App, path string, reversals []jobqueue.Reversal) error {
