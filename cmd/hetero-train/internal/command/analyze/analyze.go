@@ -134,7 +134,7 @@ func (f *analyzeFlags) run(a *cli.App) error {
 	return nil
 }
 
-// nothingToCompare returns the reason why a folder contains nothing to compare, and how to fix it.
+// nothingToCompare returns a text that says why a folder contains nothing to compare, and what the user can do.
 func nothingToCompare(study *analysis.Study) string {
 	if logs, err := analysis.LogDir(study.Root); err == nil && parts.Exists(filepath.Join(logs, runtime.FileName(0))) {
 		return fmt.Sprintf("%s is a single run; use hetero-train analyze %s", study.Root, study.Root)
@@ -150,7 +150,7 @@ func nothingToCompare(study *analysis.Study) string {
 	return text + "; hetero-train train makes runs, and completes interrupted runs if it is repeated"
 }
 
-// write writes the files of the output folder.
+// write writes the results to files in the output folder.
 func (f *analyzeFlags) write(study *analysis.Study) error {
 	drawn := map[string][]analysis.Figure{}
 	for _, c := range study.Comparisons {

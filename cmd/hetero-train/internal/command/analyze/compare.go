@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
 )
 
-// sideBySide compares the runs in the given folders, and at the given addresses of MLflow.
+// sideBySide compares runs. Each element of dirs is a folder of a run or an address of a run in MLflow.
 func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string) error {
 	for _, other := range []string{"input-dir", "warmup-steps", "confidence", "replicates", "seed", "log-dir"} {
 		if cmd.Flags().Changed(other) {
@@ -38,7 +38,7 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 			return err
 		}
 		if filepath.Clean(dir) == filepath.Clean(output) {
-			continue // experiments/* also matches the comparison that this command wrote before
+			continue // an argument such as experiments/* also matches the output of an earlier comparison
 		}
 		t, err := analysis.ReadTrial(cmd.Context(), dir, a.Env.Environ)
 		if err != nil && cmd.Context().Err() != nil {

@@ -87,7 +87,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 	return nil
 }
 
-// stateOf describes the state of the run: "finished after 300 steps".
+// stateOf describes the state of the run, for example "finished after 300 steps".
 func stateOf(s *analysis.Summary) string {
 	text := fmt.Sprintf("%s after %d steps", s.Status, s.Steps)
 	if s.Why != "" {
@@ -96,7 +96,7 @@ func stateOf(s *analysis.Summary) string {
 	return text
 }
 
-// evaluation describes an evaluation: "top-1 71.20 %, loss 0.9120 at step 300".
+// evaluation describes an evaluation, for example "top-1 71.20 %, loss 0.9120 at step 300".
 func evaluation(e *experiment.ResultEvaluation) string {
 	text := ""
 	for _, m := range task.Recorded {

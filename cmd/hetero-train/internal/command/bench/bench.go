@@ -29,7 +29,7 @@ const benchLong = `Measure the limits of the hardware and the speed of the progr
 
 With --json, each command prints one JSON object as the last line of standard output. All other output goes to standard error.`
 
-// New returns the command that measures hardware and program.
+// New returns the command that measures the speed of the hardware and of the program.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -51,7 +51,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// peaks lists the limits that bench peak measures, with the time of each measurement.
+// peaks lists the limits of the hardware that bench peak measures, with the duration of each measurement.
 var peaks = []struct {
 	what device.Peak
 	name string
@@ -66,7 +66,7 @@ var peaks = []struct {
 	{device.PeakCopy, "memory copy (read + written)", "copy_gbytes_per_second", "GB/s"},
 }
 
-// A limit is the best of peakRepeats measurements, which together take peakTime.
+// The result for a limit is the best of peakRepeats measurements, which together take peakTime.
 const (
 	peakTime    = time.Second
 	peakRepeats = 5
@@ -86,15 +86,15 @@ func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 		"threads of a CPU device; 0: the CPU quota, limited by OMP_NUM_THREADS")
 }
 
-// addKind adds the flags that every benchmark of a device has.
+// addKind adds the flags that all benchmarks of a device have.
 func (f *deviceFlags) addKind(cmd *cobra.Command, env session.Environment) {
 	f.env = env
 	cmd.Flags().StringVar(&f.kind, "device", "auto", "device to measure: `auto|cpu|cuda|reference|null`")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 }
 
-// open opens the device. A benchmark uses exactly the given number of threads. A run adapts the number, because its
-// configuration may come from another machine.
+// open opens the device. A benchmark uses exactly the given number of threads. A training run would adapt the number,
+// because its configuration may come from another machine.
 func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
 		return nil, exit.Usagef("--threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, most)
@@ -107,7 +107,7 @@ func (f *deviceFlags) open() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The model name of the device contains the slowdown.
+	// This also adds the slowdown to the model name of the device.
 	if err := (&session.TestbedSetup{Setup: assigned}).Slow(dev, nil); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -163,7 +163,7 @@ func newBenchPeak(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// measurePeaks measures all limits except those that the hardware does not have.
+// measurePeaks measures all limits that the hardware has.
 func measurePeaks(a *cli.App, m device.PeakMeasurer) (map[device.Peak]device.Reached, error) {
 	values := map[device.Peak]device.Reached{}
 	for i, p := range peaks {

@@ -93,7 +93,7 @@ func newBenchData(a *cli.App) *cobra.Command {
 type dataResult struct {
 	images, encodedBytes int64
 	wall, cpu            time.Duration
-	perImage             [4]float64 // time per image, ns, by stage (stageNames)
+	perImage             [4]float64 // time per image and stage in ns, in the order of stageNames
 	workers, size        int
 	decoder              string
 }
@@ -128,14 +128,14 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 		return dataResult{}, exit.With(exit.Usage, err)
 	}
 	closing.add(loader.Close)
-	// Warm-up: buffers grow, and files enter the page cache.
+	// Warm up: the buffers grow to their final size, and the files enter the page cache.
 	if err := consume(ctx, loader, min(f.seconds, 1), 1); err != nil {
 		return dataResult{}, err
 	}
 	return f.measure(ctx, loader, stages)
 }
 
-// config converts the flags to settings of a run.
+// config converts the flags to the configuration of a run.
 func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 	path := f.path
 	if path == "" && f.dataset == "images" {
@@ -192,11 +192,11 @@ func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *d
 	return r, nil
 }
 
-// benchDepth is the number of prefetched batches. The measurement takes at least benchDepth+1 batches, because earlier
-// batches may have been decoded before the measurement.
+// benchDepth is the number of prefetched batches. The measurement takes at least benchDepth+1 batches, because the
+// first benchDepth may have been decoded before it began.
 const benchDepth = 8
 
-// consume takes batches for at least the given time, and at least the given number of batches.
+// consume takes batches from the loader for at least the given time. It takes at least the given number of batches.
 func consume(ctx context.Context, loader *data.Loader, seconds float64, least int) error {
 	for started, n := time.Now(), 1; ; n++ {
 		b, err := loader.Next(ctx)
@@ -244,7 +244,7 @@ func (r dataResult) print(a *cli.App) error {
 	return t.Flush()
 }
 
-// closers is a list of functions to call in reverse order.
+// closers is a list of functions that are called in reverse order at the end.
 type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }

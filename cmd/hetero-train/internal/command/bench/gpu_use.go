@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Parameters of GPUUse: the minimum length of a gap in the list of gaps, and the maximum lengths of the lists of gaps
-// and kernels.
+// Parameters of GPUUse: the minimum duration of a gap in the list of gaps, and the maximum number of entries in the
+// lists of gaps and of kernels.
 const (
 	shortestGap = 5 * time.Microsecond
 	mostGaps    = 10
@@ -22,12 +22,12 @@ type GPUUse struct {
 	// mean step time, from the start of the first step to the end of the last step
 	Seconds float64 `json:"step_seconds"`
 	Busy    float64 `json:"busy_share"`
-	Copies  float64 `json:"copy_share"`    // fraction of the time in which the GPU only copied
+	Copies  float64 `json:"copy_share"`    // fraction of the time in which the GPU only copies
 	Gaps    float64 `json:"gaps_per_step"` // number of gaps of at least gap_limit_seconds per step
-	// number of these gaps that are neither at the start nor at the end of a step
+	// number of these gaps per step that are neither at its start nor at its end
 	Within    float64     `json:"gaps_within_step"`
-	GapTime   float64     `json:"gap_share"`       // fraction of the time in these gaps
-	ShortTime float64     `json:"short_gap_share"` // fraction of the time in shorter gaps
+	GapTime   float64     `json:"gap_share"`       // fraction of the time that these gaps take
+	ShortTime float64     `json:"short_gap_share"` // fraction of the time that shorter gaps take
 	Limit     float64     `json:"gap_limit_seconds"`
 	Longest   []gpuGap    `json:"longest_gaps"`
 	Kernels   []GPUKernel `json:"kernels"`
@@ -37,7 +37,7 @@ type GPUUse struct {
 
 type gpuGap struct {
 	Seconds float64 `json:"seconds"`
-	At      float64 `json:"at_seconds"` // start of the gap, s after the start of the first step
+	At      float64 `json:"at_seconds"` // start of the gap, in seconds after the start of the first step
 	After   string  `json:"after"`
 	Before  string  `json:"before"`
 	Between bool    `json:"between_steps"`
@@ -54,11 +54,11 @@ type GPUKernel struct {
 type gpuWait struct {
 	Call    string  `json:"call"`
 	Count   float64 `json:"per_step"`
-	Within  float64 `json:"within_step"` // number of waits of the host with more work of the step after them
+	Within  float64 `json:"within_step"` // number of waits of the host that are followed by more work of the same step
 	Seconds float64 `json:"step_seconds"`
 }
 
-// gpuUseOf returns the use of a GPU, or nil if the device recorded no activity.
+// gpuUseOf computes the use of a GPU. It returns nil if the device recorded no activity.
 func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	u := timeline.UseOf(spans)
 	if u == nil {

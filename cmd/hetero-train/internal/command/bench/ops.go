@@ -22,17 +22,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
 
-// opTime is the time of one launch of a step, or of all launches of one kind of op.
+// opTime contains the time of one launch in a step, or of all launches of one kind of op.
 type opTime struct {
 	Name    string  `json:"name"`
 	Op      string  `json:"op"`
 	Phase   string  `json:"phase,omitempty"`
 	Count   int     `json:"count"`
-	Seconds float64 `json:"seconds"` // time of these launches in one step, s, median over the steps
+	Seconds float64 `json:"seconds"` // time of these launches in one step; median over the steps
 	FLOPs   int64   `json:"flops"`
-	Bytes   int64   `json:"bytes"` // size of the operands, each counted once
-	// LimitSeconds is the minimum time on this hardware, s. It is the larger of two times: the arithmetic at peak
-	// speed, and the memory traffic at the bandwidth of a copy.
+	Bytes   int64   `json:"bytes"` // size of all operands; each operand counts once
+	// LimitSeconds is the minimum time on this hardware. It is the larger of two times: that of the arithmetic at peak
+	// speed, and that of the memory traffic at the bandwidth of a copy.
 	LimitSeconds float64 `json:"limit_seconds"`
 }
 
@@ -71,7 +71,7 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 		if err != nil {
 			return exit.With(exit.Device, err)
 		}
-		// After these steps, data and parameters are in memory.
+		// The warm-up steps bring data and parameters into memory.
 		b.progress = stepProgress(a, f.warmup, f.steps)
 		if _, err := b.run(c.Context(), func(replica.StepResult, time.Duration) {}); err != nil {
 			return exit.With(exit.Device, err)
@@ -140,7 +140,8 @@ func (b *benchmark) timeOps(ctx context.Context, limits map[device.Peak]device.R
 	return ops, nil
 }
 
-// arithmeticPeak returns the peak for the element type of an op's first operand, which is the type of its products.
+// arithmeticPeak returns the peak for the element type of the first operand of an op. The op multiplies numbers of this
+// type.
 func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) float64 {
 	narrow := map[tensor.DType]device.Peak{tensor.BF16: device.PeakBF16, tensor.F16: device.PeakF16}
 	if len(l.In) > 0 {
@@ -151,7 +152,7 @@ func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) fl
 	return limits[device.PeakF32].PerSecond
 }
 
-// byKind returns the sums over the launches of each kind of op, in descending order of time.
+// byKind adds up the launches of each kind of op. It returns the sums in descending order of time.
 func byKind(ops []opTime) []opTime {
 	sums := map[string]*opTime{}
 	for _, o := range ops {

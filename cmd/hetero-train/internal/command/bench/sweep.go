@@ -30,19 +30,19 @@ Without --batch-sizes, sizes double from 1 until throughput stops growing, the m
 After SIGINT or SIGTERM, the table and the files contain what was measured so far.`
 
 const (
-	kneeFraction = 0.95 // fraction of the best throughput that the knee must reach
+	kneeFraction = 0.95 // fraction of the best throughput that the batch size at the knee must reach
 
-	// Sizes double until this many sizes in a row are not faster than the best one by more than gainOfADoubling. With a
-	// smaller value, one disturbed measurement ends the sweep. With a larger value, the sweep measures more sizes than
-	// needed.
+	// The batch size doubles until this many sizes in a row are not faster than the best one by more than
+	// gainOfADoubling. With a smaller value, one disturbed measurement would end the sweep. With a larger value, the
+	// sweep would measure more sizes than needed.
 	sizesWithoutGain = 2
 	gainOfADoubling  = 0.02
 
-	longestStep  = 10.0 // s; sizes double until a step takes this long
-	leastSteps   = 3    // timed steps of a measurement, even if they take longer than --seconds
+	longestStep  = 10.0 // s; no larger batch size follows after a step of this duration
+	leastSteps   = 3    // minimum number of timed steps, even if they take longer than --seconds
 	mostSeconds  = 600
 	mostRounds   = 100
-	mostSweeping = 1 << 20 // samples of a batch
+	mostSweeping = 1 << 20 // largest batch size
 )
 
 // sweepFlags are the flags of bench sweep.
@@ -92,7 +92,7 @@ func newBenchSweep(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// check returns an error for flags with which no measurement is possible.
+// check returns an error for values of flags with which no measurement is possible.
 func (f *sweepFlags) check() error {
 	switch {
 	case !(f.seconds > 0 && f.seconds <= mostSeconds):
@@ -121,7 +121,7 @@ func (f *sweepFlags) check() error {
 	return nil
 }
 
-// sweep is a sweep in progress.
+// sweep is the state of a sweep.
 type sweep struct {
 	flags  *sweepFlags
 	app    *cli.App
@@ -129,9 +129,9 @@ type sweep struct {
 	curves []*curve
 }
 
-// run measures all curves in turns: first the sizes of each curve in ascending order, then all of them again, in
-// descending and in ascending order alternately. It returns the first error of a measurement, or the cause of ctx if
-// ctx has ended.
+// run measures all curves. The first round measures the batch sizes of each curve in ascending order. The next rounds
+// measure all points again, alternately in descending and ascending order. run returns the first error of a
+// measurement, or the cause of ctx if ctx has ended.
 func (s *sweep) run(ctx context.Context) error {
 	runtime.LockOSThread() // the threads of a device belong to the calling thread
 	defer runtime.UnlockOSThread()
@@ -162,7 +162,7 @@ func (s *sweep) run(ctx context.Context) error {
 	return nil
 }
 
-// explore measures the sizes of a curve for the first time, in ascending order.
+// explore measures the batch sizes of a curve for the first time, in ascending order.
 func (s *sweep) explore(ctx context.Context, c *curve) error {
 	if err := s.inspect(ctx, c); err != nil {
 		return err
@@ -223,14 +223,14 @@ func (s *sweep) sizes() iter.Seq[int] {
 	}
 }
 
-// open builds the model of a curve for a batch size.
+// open builds the model for a batch size of a curve.
 func (s *sweep) open(ctx context.Context, c *curve, batch int) (*benchmark, error) {
 	one := s.flags.modelFlags
 	one.batch, one.precision, one.threads, one.steps = batch, c.asked, c.threads, 1
 	return one.open(ctx)
 }
 
-// inspect finds the element type, the number of threads and the largest batch of a curve.
+// inspect determines the element type, the number of threads and the largest batch size of a curve.
 func (s *sweep) inspect(ctx context.Context, c *curve) (err error) {
 	s.app.Progress(fmt.Sprintf("searching the largest batch of %s that fits, precision %s", s.flags.model, c.asked))
 	smallest := 1
@@ -242,18 +242,18 @@ func (s *sweep) inspect(ctx context.Context, c *curve) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.closeAll()) }()
-	s.flags.length, s.flags.vocabulary = b.flags.length, b.flags.vocabulary // 0 in the flags means the published sizes
+	s.flags.length, s.flags.vocabulary = b.flags.length, b.flags.vocabulary // instead of 0
 	info := b.device.Info()
 	if s.facts == nil {
 		s.facts = deviceFacts(info)
-		delete(s.facts, "threads") // the number of threads is a property of a curve
+		delete(s.facts, "threads") // each curve has its own number of threads
 	}
 	c.Precision, c.Threads, c.MemoryBytes = b.precision.String(), info.Threads, b.memory
 	c.LargestBatch, err = b.replica.LargestFit(b.memory, mostSweeping)
 	return err
 }
 
-// measure trains one batch size for the time of a measurement and adds the times of steps to the point.
+// measure trains with one batch size for the duration of a measurement. It adds the times of the steps to the point.
 func (s *sweep) measure(ctx context.Context, c *curve, p *point, round int) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -268,7 +268,7 @@ func (s *sweep) measure(ctx context.Context, c *curve, p *point, round int) (err
 	var begun time.Time
 	for step := 0; step <= leastSteps || time.Since(begun).Seconds() < s.flags.seconds; step++ {
 		if step == 1 {
-			begun = time.Now() // the first step includes page faults
+			begun = time.Now() // begin after the first step, which includes page faults
 		}
 		from := time.Now()
 		if _, err := b.replica.Step(ctx, b.loader, replica.StepOptions{Rate: b.config.Optimizer.LR}); err != nil {
@@ -291,7 +291,7 @@ func (s *sweep) empty() bool {
 	return !slices.ContainsFunc(s.curves, func(c *curve) bool { return len(c.Points) > 0 })
 }
 
-// report prints the table and writes the files.
+// report prints the table and writes the output files.
 func (s *sweep) report(complete bool) error {
 	s.curves = slices.DeleteFunc(s.curves, func(c *curve) bool { return len(c.Points) == 0 })
 	for _, c := range s.curves {

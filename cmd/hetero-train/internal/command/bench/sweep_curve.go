@@ -8,37 +8,37 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
-// curve contains the measurements of one precision and one number of threads.
+// curve contains the measurements with one precision and one number of threads.
 type curve struct {
-	asked   string // --precision
-	threads int    // --threads
+	asked   string // value of --precision
+	threads int    // value of --threads
 
 	Precision    string `json:"precision"`
 	Threads      int    `json:"threads"`
-	MemoryBytes  int64  `json:"memory_bytes"`  // memory that a run may use
-	LargestBatch int    `json:"largest_batch"` // largest batch whose planned memory fits in MemoryBytes
-	Best         int    `json:"best_batch"`    // batch with the best throughput
-	Knee         int    `json:"knee_batch"`    // smallest batch with kneeFraction of the best throughput
-	// reason why no larger batch was measured; "" if all given sizes were measured
+	MemoryBytes  int64  `json:"memory_bytes"`  // memory that a training run may use
+	LargestBatch int    `json:"largest_batch"` // largest batch size whose planned memory fits in MemoryBytes
+	Best         int    `json:"best_batch"`    // batch size with the best throughput
+	Knee         int    `json:"knee_batch"`    // smallest batch size with kneeFraction of the best throughput
+	// reason why no larger batch size was measured; "" if all given sizes were measured
 	End     string   `json:"end"`
-	Skipped []int    `json:"skipped"` // given sizes that do not fit
-	Points  []*point `json:"points"`  // ascending
+	Skipped []int    `json:"skipped"` // given batch sizes that do not fit in memory
+	Points  []*point `json:"points"`  // points in ascending order of the batch size
 }
 
-// point contains the measurements of one batch size. Each round has one median. The spread is the range of these
-// medians.
+// point contains the measurements of one batch size. Each round has a median step time. The spread is the range of
+// these medians.
 type point struct {
 	Batch     int     `json:"batch_size"`
-	Seconds   float64 `json:"step_seconds"`      // median of all steps
-	Low       float64 `json:"step_seconds_low"`  // median of the fastest round
-	High      float64 `json:"step_seconds_high"` // median of the slowest round
+	Seconds   float64 `json:"step_seconds"`      // median time of all steps
+	Low       float64 `json:"step_seconds_low"`  // median time of the fastest round
+	High      float64 `json:"step_seconds_high"` // median time of the slowest round
 	Rate      float64 `json:"samples_per_second"`
 	Tokens    float64 `json:"tokens_per_second,omitempty"`
 	Steps     int     `json:"steps"`
 	Rounds    int     `json:"rounds"`
-	PeakBytes int64   `json:"peak_memory_bytes"` // memory of the device that the program allocated
+	PeakBytes int64   `json:"peak_memory_bytes"` // largest memory of the device that the program allocated
 
-	took []float64 // times of all steps, s
+	took []float64 // times of all steps in seconds
 }
 
 // add adds the times of the steps of one round.
@@ -59,7 +59,7 @@ func (c *curve) name() string {
 	return fmt.Sprintf("%s, %d threads", c.Precision, c.Threads)
 }
 
-// over returns the reason why no larger batch needs a measurement, or "".
+// over returns the reason why no larger batch size needs a measurement. It returns "" if there is none.
 func (c *curve) over() string {
 	last := c.Points[len(c.Points)-1]
 	if last.Seconds > longestStep {
@@ -88,7 +88,7 @@ func best(points []*point) *point {
 	})
 }
 
-// noisy is the ratio of the slowest round to the fastest round above which the table states that the figures are
+// noisy is the ratio of the slowest round to the fastest round above which the table says that the measurements are
 // disturbed.
 const noisy = 1.2
 
@@ -97,7 +97,7 @@ func (c *curve) noisiest() *point {
 	return slices.MaxFunc(c.Points, func(a, b *point) int { return cmp.Compare(a.High/a.Low, b.High/b.Low) })
 }
 
-// conclude computes knee and best batch.
+// conclude computes the knee and the best batch size.
 func (c *curve) conclude() {
 	most := best(c.Points)
 	c.Best = most.Batch

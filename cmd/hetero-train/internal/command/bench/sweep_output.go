@@ -92,7 +92,7 @@ func (s *sweep) print(complete bool) error {
 	return err
 }
 
-// write writes all files. It returns their names as one text.
+// write writes all output files. It returns their names as one text.
 func (s *sweep) write(complete bool) (string, error) {
 	fail := func(err error) (string, error) {
 		err = fmt.Errorf("bench sweep: --output-dir: %w", err)
@@ -126,7 +126,7 @@ func (s *sweep) write(complete bool) (string, error) {
 // writeCSV writes one line per curve and batch size.
 func (s *sweep) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	// Flush reports errors
+	// out.Flush below reports the errors of Write
 	out.Write([]string{"model", "precision", "threads", "batch_size", "step_s", "step_low_s", "step_high_s",
 		"samples_per_s", "steps", "rounds", "peak_memory_bytes", "knee", "largest_batch"})
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -142,7 +142,7 @@ func (s *sweep) writeCSV(w io.Writer) error {
 	return out.Error()
 }
 
-// plots draws throughput and latency over the batch size, with the spread of the rounds.
+// plots draws throughput and step time over the batch size, with the spread of the rounds.
 func (s *sweep) plots() ([]*plot.Plot, error) {
 	rate, unit := 1.0, "samples/s"
 	if s.flags.text() {
@@ -173,7 +173,7 @@ func (s *sweep) plots() ([]*plot.Plot, error) {
 	return []*plot.Plot{above, below}, nil
 }
 
-// frame labels the batch sizes on a logarithmic axis.
+// frame sets up the logarithmic axis of a plot and labels its batch sizes.
 func (s *sweep) frame(p *plot.Plot) {
 	var ticks []plot.Tick
 	low, high := math.Inf(1), 0.0
@@ -193,15 +193,15 @@ type spread struct {
 	plotter.YErrors
 }
 
-// add adds a value with the values of the lowest and the highest round.
+// add adds a value, with the lowest and the highest value of the rounds.
 func (s *spread) add(batch int, value, low, high float64) {
 	s.XYs = append(s.XYs, plotter.XY{X: float64(batch), Y: value})
 	s.YErrors = append(s.YErrors, struct{ Low, High float64 }{max(value-low, 0), max(high-value, 0)})
 }
 
-// draw adds the line with whiskers and a circle at the knee to a plot.
+// draw adds the line to a plot, with whiskers for the spread and a circle at the knee.
 func (s *spread) draw(p *plot.Plot, i int, c *curve) error {
-	color := drawing.Palette[(i+4)%len(drawing.Palette)] // begins with blue
+	color := drawing.Palette[(i+4)%len(drawing.Palette)] // the first color is blue
 	line, err := plotter.NewLine(s.XYs)
 	if err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// tracedSteps is the summary of a timeline of steps, with the cost of recording.
+// tracedSteps is the summary of a timeline of steps. It also contains the cost of recording.
 type tracedSteps struct {
 	File  string `json:"file"`
 	Steps int    `json:"steps"`
 	Spans int    `json:"spans"`
 	// Explained is the fraction of the steps' time that recorded events cover. If the GPU records its activity, only
-	// its own events count.
+	// the events of the GPU count.
 	Explained float64 `json:"explained"`
 	Least     float64 `json:"explained_least"` // minimum of Explained over the steps
 	Launches  float64 `json:"launch_share"`
@@ -31,15 +31,16 @@ type tracedSteps struct {
 	Seconds   float64 `json:"step_seconds_median"`
 	// median time of the steps before and after the traced steps
 	Untraced float64 `json:"untraced_step_seconds_median"`
-	Overhead float64 `json:"overhead"` // Seconds / Untraced − 1
+	Overhead float64 `json:"overhead"` // Seconds / Untraced − 1: the cost of recording
 
-	GPU *GPUUse `json:"gpu,omitempty"` // set if the device records its own activity
-	// Missing is the reason why the device does not record its activity. The host then times the launches.
+	GPU *GPUUse `json:"gpu,omitempty"` // not nil if the device records its own activity
+	// Missing is the reason why the device does not record its activity. In this case, the host measures the time of
+	// the launches.
 	Missing string `json:"gpu_missing,omitempty"`
 }
 
 // traceSteps records some steps and writes their timeline. It then runs untraced steps, which show the cost of
-// recording. before contains the times of the untraced steps so far.
+// recording. The list before contains the times of the untraced steps so far.
 func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tracedSteps, error) {
 	untraced := slices.Clone(before[max(0, len(before)-b.flags.traceSteps):])
 	notes, missing := observe.StartNoting(b.device)
@@ -87,8 +88,8 @@ func (b *benchmark) more(ctx context.Context, steps int, visit func(took time.Du
 	return nil
 }
 
-// record records steps and then ends the recording of the device. lost is the number of records that the device
-// dropped.
+// record records steps and then ends the recording of the device. The result lost is the number of records that the
+// device dropped.
 func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *timeline.Recorder, lost int64, err error) {
 	defer func() {
 		if left := notes.Leave(); left != nil {
@@ -96,7 +97,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 		}
 	}()
 	unseen := func(time.Duration) {}
-	if notes != nil { // the device captures its graphs again in this step, so the step is not measured
+	if notes != nil { // do not measure this step, in which the device captures its graphs again
 		if err := b.more(ctx, 1, unseen); err != nil {
 			return nil, 0, err
 		}
@@ -114,7 +115,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 	if lost, err = notes.Finish(rec); err != nil && !errors.Is(err, observe.ErrNothingNoted) {
 		return nil, lost, exit.With(exit.Device, fmt.Errorf("bench train: --trace: %w", err))
 	}
-	if notes != nil { // the first step after the recording captures its graphs again
+	if notes != nil { // run one more step, because the device captures its graphs again in it
 		if err := b.more(ctx, 1, unseen); err != nil {
 			return nil, lost, err
 		}

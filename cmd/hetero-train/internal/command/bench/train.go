@@ -34,10 +34,10 @@ type modelFlags struct {
 	model      string
 	image      int
 	classes    int
-	length     int // tokens in a sample of text
+	length     int // number of tokens in a sample of text
 	vocabulary int
 	dropout    float64
-	changed    func(flag string) bool // reports whether a flag was given; nil if no flag was given
+	changed    func(flag string) bool // reports whether a flag was given; nil: none was given
 	batch      int
 	optimizer  string // "auto", "sgd" or "adamw"
 	precision  string
@@ -58,7 +58,7 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "number of steps before the timed steps")
 }
 
-// addModel adds the flags that every benchmark of a model has.
+// addModel adds the flags that all benchmarks of a model have.
 func (f *modelFlags) addModel(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
@@ -82,7 +82,7 @@ type benchmark struct {
 	device    device.Device
 	replica   *replica.Replica
 	loader    replica.Batches
-	memory    int64 // memory limit of a run on this device, bytes
+	memory    int64 // memory that a training run may use on this device, in bytes
 	setup     time.Duration
 	progress  func(done int) // called after each step, including warm-up steps; may be nil
 	close     []func() error
@@ -162,7 +162,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	return b, nil
 }
 
-// settings returns the configuration that the flags describe.
+// settings returns the configuration of a run according to the flags.
 func (f *modelFlags) settings() (*config.Config, error) {
 	all := [][3]string{{"--model", "model.name", f.model}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)},
 		{"--precision", "train.precision", f.precision},
@@ -181,7 +181,7 @@ func (f *modelFlags) settings() (*config.Config, error) {
 			return nil, err
 		}
 		f.length, f.vocabulary = cmp.Or(f.length, positions), cmp.Or(f.vocabulary, vocabulary)
-		// The tables of the model have the published sizes, even if the samples use only a part of them.
+		// The embedding tables have the sizes of the published model, even if the samples use only a part of them.
 		all = append(all, [3]string{"--model", "model.positions", strconv.Itoa(max(f.length, positions))},
 			[3]string{"--model", "model.vocabulary_size", strconv.Itoa(max(f.vocabulary, vocabulary))},
 			[3]string{"--model", "data.dataset", "synthetic_text"},
@@ -218,14 +218,14 @@ func (f *modelFlags) published() (vocabulary, positions int, err error) {
 }
 
 // update returns the settings of the optimizer. They equal those of scripts/peers/pytorch_step.py, so that both
-// programs do equal work. The learning rate does not affect times. AdamW has a lower rate, because with 0.01 the loss
-// of a transformer becomes NaN.
+// programs do equal work. The learning rate does not affect the step times. AdamW has a lower learning rate than SGD,
+// because with 0.01 the loss of a transformer becomes NaN.
 func (f *modelFlags) update() ([][3]string, error) {
 	name := f.optimizer
 	if name == "auto" {
 		name = map[bool]string{true: "adamw", false: "sgd"}[f.text()]
 	}
-	// override the defaults of the model
+	// These settings override the defaults of the model.
 	set := [][3]string{{"--optimizer", "optimizer.name", name}, {"--optimizer", "train.clip_norm", "0"}}
 	switch name {
 	case "adamw":
@@ -239,7 +239,7 @@ func (f *modelFlags) update() ([][3]string, error) {
 	return nil, exit.Usagef("--optimizer: got %q, want auto, sgd or adamw", f.optimizer)
 }
 
-// text reports whether the model reads tokens.
+// text reports whether the samples of the model are tokens.
 func (f *modelFlags) text() bool { return f.env.Catalog.SamplesOf(f.model) == config.Tokens }
 
 // samples returns a small data set in memory.
@@ -255,7 +255,7 @@ func (f *modelFlags) samples(ctx context.Context, cfg *config.Config) (*parts.Op
 	return &parts.Opened{Splits: set.Cached(0)}, nil
 }
 
-// shape describes the size of a sample: "224x224", or "1024 tokens".
+// shape describes the size of a sample, for example "224x224" or "1024 tokens".
 func (f *modelFlags) shape() string {
 	if f.text() {
 		return fmt.Sprintf("%d tokens", f.length)
@@ -272,7 +272,8 @@ func (f *modelFlags) describeSamples(out map[string]any) {
 	out["image_size"], out["classes"] = f.image, f.classes
 }
 
-// describeUpdate returns the optimizer for the JSON output. Two programs do equal work only if these fields are equal.
+// describeUpdate returns the settings of the optimizer for the JSON output. Two programs do equal work only if their
+// settings are equal.
 func describeUpdate(cfg *config.Config) map[string]any {
 	o := &cfg.Optimizer
 	out := map[string]any{"name": o.Name, "weight_decay": o.WeightDecay, "decay_norms_and_biases": o.DecayNormsAndBias,
@@ -285,7 +286,7 @@ func describeUpdate(cfg *config.Config) map[string]any {
 	return out
 }
 
-// updateText describes the optimizer: "adamw, betas 0.9 and 0.999, weight decay 0.1".
+// updateText describes the optimizer, for example "adamw, betas 0.9 and 0.999, weight decay 0.1".
 func updateText(o *config.Optimizer) string {
 	how := fmt.Sprintf("betas %g and %g", o.Betas[0], o.Betas[1])
 	if o.Name == "sgd" {
@@ -294,8 +295,8 @@ func updateText(o *config.Optimizer) string {
 	return fmt.Sprintf("%s, %s, weight decay %g", o.Name, how, o.WeightDecay)
 }
 
-// run trains, and calls visit for every step after the warm-up. took is the time from the start of the step to the
-// start of the next step. first is the time of the very first step.
+// run trains, and calls visit for every step after the warm-up. The argument took is the time from the start of the
+// step to the start of the next step. The result first is the duration of the first step of the warm-up.
 func (b *benchmark) run(ctx context.Context, visit func(step replica.StepResult, took time.Duration)) (
 	first time.Duration, err error) {
 	runtime.LockOSThread()
@@ -336,7 +337,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 			return err
 		}
 		defer b.closeAll()
-		runtime.LockOSThread() // the threads of a device belong to the calling thread, even in timed and traced steps
+		runtime.LockOSThread() // the threads of a device belong to the calling thread, also in timed and traced steps
 		defer runtime.UnlockOSThread()
 		var peak device.Reached
 		if m, ok := b.device.(device.PeakMeasurer); ok {
@@ -384,7 +385,8 @@ func stepProgress(a *cli.App, warmup, steps int) func(done int) {
 	}
 }
 
-// measurePeak measures one limit of the hardware. It returns 0 if the hardware does not have the instruction.
+// measurePeak measures one limit of the hardware. It returns 0 if the hardware lacks the instruction that this limit
+// needs.
 func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error) {
 	v, err := device.MeasureBest(m, what, peakRepeats, peakTime)
 	if errors.Is(err, device.ErrUnsupported) {
@@ -437,7 +439,7 @@ func (b *benchmark) report(a *cli.App, steps []replica.StepResult, took []time.D
 		out["tokens_per_second"], rate = perSecond, fmt.Sprintf(" | %.0f tokens/s", perSecond)
 	}
 	fraction, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
-	out["share_of_peak"] = nil // null, because the measured peak is wrong
+	out["share_of_peak"] = nil // null: the measured peak cannot be right
 	if known {
 		out["share_of_peak"] = fraction
 	}

@@ -54,29 +54,30 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// diskGrace is the time for which a bridge whose program has ended waits for its disk. With a longer time, processes
-// would remain if the file system hangs.
+// diskGrace is how long a bridge waits for its disk after its program has ended. With no limit, processes would remain
+// if the file system hangs.
 const diskGrace = 20 * time.Second
 
-// Serve answers the messages that it reads from in until the run has ended.
+// Serve reads messages from the reader in and answers them until the run has ended.
 func Serve(ctx context.Context, a *cli.App, in io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer watchParent(ctx, cancel)()
 	conn := bridge.Open(in, a.Env.Stdout)
-	a.Env.Stdout = io.Discard // the log file contains the progress of the run
+	a.Env.Stdout = io.Discard // the progress of the run is in the log file
 	err := serve(ctx, a, conn)
 	if err == nil {
 		return nil
 	}
 	sent := conn.Send(bridge.Failed{Type: "error", Code: exit.Code(err), Message: err.Error()})
-	if sent == nil { // the program shows the error
+	if sent == nil { // the error was sent to the program, which shows it
 		err = exit.With(exit.Code(err), exit.AlreadyShown(err))
 	}
 	return err
 }
 
-// watchParent cancels the command when its parent ends. The returned function ends the watch.
+// watchParent cancels the command when its parent process ends, or when a signal asks the command to stop. The returned
+// function stop ends the watch.
 func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	parent := os.Getppid()
 	died := make(chan os.Signal, 1)
@@ -93,7 +94,7 @@ func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func
 			case s := <-asked:
 				cancel(exit.With(exit.Terminated, fmt.Errorf("the bridge was stopped by signal %v", s)))
 			case <-tick.C:
-			case <-died: // also sent if only the thread that started this process ends
+			case <-died: // also sent when only the thread of the parent that started this process ends
 			}
 			if os.Getppid() != parent {
 				cancel(bridge.ErrEnded)
@@ -115,7 +116,7 @@ func watchParent(ctx context.Context, cancel context.CancelCauseFunc) (stop func
 	}
 }
 
-// serve runs the conversation.
+// serve exchanges the messages of a run with the program.
 func serve(ctx context.Context, a *cli.App, conn *bridge.Conn) error {
 	hello, err := bridge.Expect[*bridge.Hello](ctx, conn)
 	if errors.Is(err, io.EOF) {
@@ -183,7 +184,7 @@ func asUsage(err error) error {
 	return err
 }
 
-// configure returns the configuration of the run. Settings that have no effect are refused.
+// configure returns the configuration of the run. It refuses settings that have no effect.
 func configure(a *cli.App, hello *bridge.Hello, model, dataset string, workers int) (*config.Config, error) {
 	catalog := config.Catalog{Models: []config.Kind{{Name: model, Doc: "a model of PyTorch"}},
 		DataSets: []config.Kind{{Name: dataset, Doc: "a data set of PyTorch"}}, Policies: a.Env.Catalog.Policies}

@@ -21,8 +21,8 @@ import (
 
 const authorityName = "ca"
 
-// clockTolerance is how long before its creation the validity of a certificate begins, so that machines whose clocks
-// are slow accept the certificate.
+// clockTolerance is how long before its creation a certificate begins to be valid. Machines whose clocks are slow
+// therefore accept a new certificate.
 const clockTolerance = time.Hour
 
 // authority is the certificate authority that signs the certificates of machines.
@@ -82,7 +82,7 @@ func (a authority) issue(folder string, m machine, days int, now time.Time) (unt
 		return until, err
 	}
 	until = now.AddDate(0, 0, days)
-	if until.After(a.certificate.NotAfter) { // a certificate is not valid after its authority has expired
+	if until.After(a.certificate.NotAfter) { // a certificate must not outlive its authority
 		until = a.certificate.NotAfter
 	}
 	template := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: m.name},
@@ -96,7 +96,7 @@ func (a authority) issue(folder string, m machine, days int, now time.Time) (unt
 	return until, store(paths(folder, m.name), der, key)
 }
 
-// store writes a certificate and its key.
+// store writes a certificate and its key to two files.
 func store(files [2]string, certificate []byte, key *ecdsa.PrivateKey) error {
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -111,7 +111,7 @@ func store(files [2]string, certificate []byte, key *ecdsa.PrivateKey) error {
 // serial returns a random serial number.
 func serial() *big.Int {
 	var bytes [16]byte
-	_, _ = rand.Read(bytes[:]) // never fails
-	bytes[0] &= 0x7f           // positive, and at most 20 bytes long
+	_, _ = rand.Read(bytes[:]) // rand.Read never returns an error
+	bytes[0] &= 0x7f           // the number is positive: its encoding stays within 20 bytes
 	return new(big.Int).SetBytes(bytes[:])
 }

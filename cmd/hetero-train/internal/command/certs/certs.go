@@ -35,7 +35,7 @@ const certsExample = `  hetero-train certs certificates node-a,10.0.0.1 node-b,1
 // flags are the flags of command certs.
 type flags struct {
 	days, authorityDays int
-	authorityGiven      bool // --ca-days is given
+	authorityGiven      bool // --ca-days was given
 }
 
 // mostDays is the longest accepted validity of a certificate in days.
@@ -69,7 +69,7 @@ func New(a *cli.App) *cobra.Command {
 
 // machine is a machine for which a certificate is created.
 type machine struct {
-	name      string   // of its files
+	name      string   // name of its files
 	names     []string // host names
 	addresses []net.IP
 }
@@ -90,16 +90,16 @@ func parseMachine(text string) (m machine, err error) {
 		}
 	}
 	m.name, _, _ = strings.Cut(text, ",")
-	// for connections within the machine
+	// "localhost" is for connections within the machine.
 	m.names = append(m.names, "localhost")
 	m.addresses = append(m.addresses, net.IPv4(127, 0, 0, 1), net.IPv6loopback)
 	return m, nil
 }
 
-// run creates the missing files.
+// run creates the files that do not exist yet.
 func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time) error {
 	machines := map[string]machine{}
-	owners := map[string]string{} // names of machines by file
+	owners := map[string]string{} // name of the machine to which each file belongs
 	for _, path := range paths(folder, authorityName) {
 		owners[path] = "the authority"
 	}
@@ -136,7 +136,8 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 			authority.certificate.NotAfter.Format(time.DateOnly), paths(folder, authorityName)[1])
 	}
 	key := paths(folder, authorityName)[1]
-	// A group may be deliberate. A file system without modes cannot protect the key.
+	// Do not warn of access by the group, which may be deliberate. Do warn of a file system without modes, which cannot
+	// protect the key.
 	if info, err := os.Stat(key); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
 		a.Warn(fmt.Errorf("other users can read the key of the authority %s (mode %04o), and make certificates: run chmod 600, or move the folder to a file system with modes",
 			key, info.Mode().Perm()))
@@ -145,7 +146,7 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 		a.Warn(fmt.Errorf("--ca-days has no effect: the authority %s exists, and is valid until %s",
 			paths(folder, authorityName)[0], authority.certificate.NotAfter.Format(time.DateOnly)))
 	}
-	limit := authority.certificate.NotAfter // in whole seconds
+	limit := authority.certificate.NotAfter // certificates store times in whole seconds
 	if asked := now.AddDate(0, 0, f.days).In(limit.Location()).Truncate(time.Second); asked.After(limit) {
 		a.Warn(fmt.Errorf("the certificates are valid until %s instead of %s (--days %d), because the authority expires then",
 			limit.Format(time.DateOnly), asked.Format(time.DateOnly), f.days))
@@ -164,7 +165,7 @@ func run(a *cli.App, f *flags, folder string, arguments []string, now time.Time)
 	return err
 }
 
-// paths returns the files of a machine or the authority: its certificate and its key.
+// paths returns the paths of two files of a machine or of the authority: its certificate and its key.
 func paths(folder, name string) [2]string {
 	return [2]string{filepath.Join(folder, name+".pem"), filepath.Join(folder, name+"-key.pem")}
 }

@@ -128,7 +128,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
-// target returns the path of the file of weights, after it has checked that the file can be written.
+// target checks that the file of weights can be written, and returns its path.
 func (f *exportFlags) target() (string, error) {
 	switch f.format {
 	case "torch":
@@ -169,8 +169,8 @@ func checkOutput(path string, force bool) error {
 	return nil
 }
 
-// exported returns the tensors of a model's file, converted to element type to, and the batch counters of PyTorch,
-// which no computation uses. read reads the values of a tensor into dst.
+// exported returns the tensors of a model's file with the element type of the parameter to. It adds the batch counters
+// of PyTorch, which no computation uses. The function read reads the values of a tensor into dst.
 func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType,
 	steps int64) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
@@ -198,7 +198,7 @@ func exported(f *checkpoint.File, read func(name string, dst []byte) error, to t
 	return out, nil
 }
 
-// writeTensors writes a safetensors file. At any moment, path is either the previous file or the complete new file.
+// writeTensors writes a safetensors file. At any moment, path names either the previous file or the complete new file.
 func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (
 	err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")

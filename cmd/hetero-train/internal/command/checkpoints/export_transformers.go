@@ -20,11 +20,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// folderFiles returns the contents of the files next to the weights, by name.
+// folderFiles returns the contents of the files in the same folder as the weights, by name.
 func (f *exportFlags) folderFiles(a *cli.App, cfg *config.Config, model *checkpoint.File, trained parts.Trained,
 	metadata map[string]string) (map[string][]byte, error) {
 	if t, ok := cfg.Model.Options.(parts.Transformer); ok {
-		delete(metadata, weights.ClassesKey) // config.json contains the names
+		delete(metadata, weights.ClassesKey) // config.json contains the names of the classes
 		return f.transformersFiles(a, t, cfg, model, trained)
 	}
 	outputs := 0
@@ -70,7 +70,7 @@ func (f *exportFlags) transformersFiles(a *cli.App, t parts.Transformer, cfg *co
 	return files, nil
 }
 
-// textOf returns the tokenizer of the flags, or otherwise the tokenizer of the training data.
+// textOf returns the tokenizer that the flags name. Without such flags, it returns the tokenizer of the training data.
 func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabulary int) (tokenizer.Tokenizer, error) {
 	if f.tokenizer != "" {
 		if parts.Masks(&cfg.Model) && !strings.HasPrefix(f.tokenizer, "wordpiece") {
@@ -91,23 +91,23 @@ func (f *exportFlags) textOf(cfg *config.Config, trained parts.Trained, vocabula
 	return t, err
 }
 
-// setClasses stores the class names of a classifier of texts in settings. nil stands for unknown names.
+// setClasses stores the class names of a text classifier in settings. The list names is nil if the names are unknown.
 func setClasses(settings weights.Settings, f *checkpoint.File, names []string) {
 	head, classifies := f.Info("classifier.weight")
 	bert, ok := settings.(*weights.BERTSettings)
 	if !ok || !classifies || len(head.Shape) != 2 {
 		return
 	}
-	if len(names) > head.Shape[0] { // names of other classes
+	if len(names) > head.Shape[0] { // the names belong to other classes
 		names = nil
 	}
-	for i := len(names); i < head.Shape[0]; i++ { // unknown, or more outputs than classes (model.num_classes)
+	for i := len(names); i < head.Shape[0]; i++ { // more outputs than known names (model.num_classes)
 		names = append(names[:i:i], "LABEL_"+strconv.Itoa(i))
 	}
 	bert.SetClasses(names)
 }
 
-// setTokens states the special tokens.
+// setTokens stores the special tokens in settings.
 func setTokens(settings weights.Settings, t tokenizer.Tokenizer) {
 	switch s := settings.(type) {
 	case *weights.GPT2Settings:
@@ -121,7 +121,7 @@ func setTokens(settings weights.Settings, t tokenizer.Tokenizer) {
 	}
 }
 
-// toConv1D transposes the weights that the library transformers stores transposed.
+// toConv1D transposes those weights that the library transformers stores in transposed form.
 func toConv1D(tensors []checkpoint.Tensor) {
 	for i, t := range tensors {
 		if weights.Conv1D(t.Name) && len(t.Shape) == 2 {

@@ -149,8 +149,8 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
-// find returns the path of the file of weights at path. For a folder of the library transformers, it also returns the
-// contents of config.json, otherwise nil.
+// find returns the path of the file of weights. The argument path is this file or a folder of the library transformers.
+// For a folder, find also returns the contents of config.json, otherwise nil.
 func (f *importFlags) find(path string) (file string, s weights.Settings, err error) {
 	file, isFolder, err := parts.TransformersFile(path)
 	if err != nil {
@@ -178,9 +178,9 @@ func (f *importFlags) find(path string) (file string, s weights.Settings, err er
 	return file, s, err
 }
 
-// loadSettings loads the configuration. If no flag selects a model, settings selects it. settings also determines all
-// sizes that no key states. For a language model without a configured data set, loadSettings selects synthetic_text,
-// which needs no files.
+// loadSettings loads the configuration. If no flag selects a model, the parameter settings selects it. It also
+// determines all sizes that no key sets. For a language model without a configured data set, loadSettings selects
+// synthetic_text, which needs no files.
 func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error) {
 	name := ""
 	set := map[string]bool{}
@@ -268,8 +268,8 @@ func checkFolder(path string) error {
 	return ignoreMissing(err)
 }
 
-// matchNetwork matches the tensors of a file with the configured model. If no number of classes is configured, it sets
-// the number in cfg to that of the file.
+// matchNetwork matches the tensors of a file with the configured model. If no number of classes is configured, it
+// stores the number of classes of the file in cfg.
 func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit,
 	err error) {
 	describe := func(classes int) error {
@@ -307,8 +307,9 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 	return net, fit, err
 }
 
-// imported returns the identity of the tokenizer, the preprocessing and the names of the classes of the imported
-// weights. It returns no names if the file contains none, or if the classifier is new.
+// imported returns what is known about the imported weights: the identity of the tokenizer, the preprocessing and the
+// names of the classes. It returns no names if the file contains none, if the classifier is new, or if it has fewer
+// outputs than names.
 func imported(file *checkpoint.File, settings weights.Settings, cfg *config.Config, fit *weights.Fit) (
 	about parts.Trained, err error) {
 	known, err := parts.Described(file)
@@ -357,7 +358,7 @@ func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *wei
 	return writeTensors(ctx, f.output, tensors, metadata)
 }
 
-// writeCheckpoint writes a checkpoint of step 0. The optimizer state is that of a replica before its first step.
+// writeCheckpoint writes a checkpoint of step 0. It contains the state of an optimizer before its first step.
 func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit, about parts.Trained) (
 	err error) {
 	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
@@ -410,7 +411,7 @@ func learnt(cfg *config.Config) (task.Task, error) {
 		Std: [3]float32{1, 1, 1}}, err
 }
 
-// textClasses returns the number of classes of a classifier of texts; 0 for a model that predicts tokens.
+// textClasses returns the number of classes of a text classifier. It returns 0 for a model that predicts tokens.
 func textClasses(cfg *config.Config) int {
 	if cfg.Data.Dataset == parts.LabelledText {
 		return max(cfg.Model.NumClasses, 1)

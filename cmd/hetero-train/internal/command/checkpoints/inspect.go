@@ -44,22 +44,22 @@ func newCheckpointInspect(a *cli.App) *cobra.Command {
 // Inspection is the output of command checkpoint inspect.
 type Inspection struct {
 	Path     string            `json:"path"`
-	State    *checkpoint.State `json:"state,omitempty"` // state of the checkpoint; nil for a file outside a checkpoint
+	State    *checkpoint.State `json:"state,omitempty"` // state of the checkpoint; nil for a single file
 	Model    *modelSummary     `json:"model,omitempty"`
 	Moments  []string          `json:"moments,omitempty"`  // names of the optimizer's moments, sorted
 	Averaged bool              `json:"averaged"`           // true if the checkpoint contains averaged weights
-	Compared string            `json:"compared,omitempty"` // comparisons of the ranks that cover the state
+	Compared string            `json:"compared,omitempty"` // how the ranks compared this state
 
-	// checkpoints of the same run that must not be used
+	// other checkpoints of the same run that must not be used
 	Quarantined []checkpoint.Quarantine `json:"quarantined,omitempty"`
 
-	trained parts.Trained // data of the training, which State contains, too
+	trained parts.Trained // description of the training data, also in State
 
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
 }
 
-// modelSummary describes the model according to the run's configuration.
+// modelSummary describes the model according to the configuration of the run.
 type modelSummary struct {
 	Name    string `json:"name"`
 	Classes int    `json:"num_classes"`
@@ -125,7 +125,7 @@ func classesOf(f *checkpoint.File, cfg *config.Config) int {
 	if cfg.Model.Samples == config.Tokens {
 		describe = func() (parts.Network, error) { return parts.DescribeText(&cfg.Model, 1) }
 	}
-	n, err := describe() // needed only for the name of the classifier
+	n, err := describe() // only the name of the classifier is needed
 	if err != nil {
 		return 0
 	}
@@ -135,7 +135,8 @@ func classesOf(f *checkpoint.File, cfg *config.Config) int {
 	return 0
 }
 
-// moments returns the suffixes of the optimizer's tensors, which follow the names of parameters.
+// moments returns the suffixes in the names of the optimizer's tensors. Each name is the name of a parameter and such a
+// suffix.
 func moments(c *checkpoint.Checkpoint) []string {
 	var list []string
 	for _, t := range c.Optimizer.Tensors() {

@@ -60,7 +60,7 @@ type checked struct {
 	Bytes   int64  `json:"bytes"`
 	Faults  int    `json:"faults"`
 
-	Compared string `json:"compared,omitempty"` // comparisons of the ranks that cover the state
+	Compared string `json:"compared,omitempty"` // how the ranks compared this state
 	Diverged string `json:"diverged,omitempty"` // warning that the run ended because its loss was not finite
 }
 
@@ -92,12 +92,13 @@ func verifyPath(a *cli.App, path string, asJSON bool) error {
 	return exit.With(exit.Data, fmt.Errorf("%s%s", first, more))
 }
 
-// verifyAll verifies the paths that list returns. A run may train at the same time and remove and save checkpoints. A
-// faulty checkpoint does not count if it has meanwhile been removed or replaced. If no checkpoint remains, verifyAll
-// calls list again.
+// verifyAll verifies the paths that list returns. Meanwhile, a run may train, and save and remove checkpoints.
+// verifyAll therefore ignores the faults of a checkpoint that was removed or replaced during the verification. If it
+// has to ignore all checkpoints, it calls list again.
 func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (Verification,
 	error) {
-	// maximum number of calls of list; a run that saves faster than its checkpoints can be read needs more
+	// Maximum number of calls of list. It is not enough only if a run always replaces its checkpoints faster than they
+	// can be read.
 	const most = 20
 	for range most {
 		all := Verification{Faults: []checkpoint.Fault{}}
@@ -130,7 +131,7 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 		most)
 }
 
-// quarantined lists the checkpoints in quarantine of the run or the folder of checkpoints that path names.
+// quarantined lists the checkpoints in quarantine. The argument path is the folder of a run or a folder of checkpoints.
 func quarantined(path string) ([]checkpoint.Quarantine, error) {
 	dir := experiment.CheckpointsIn(path)
 	if !parts.IsFolder(dir) || experiment.IsCheckpoint(dir) {

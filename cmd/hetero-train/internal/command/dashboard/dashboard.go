@@ -55,8 +55,8 @@ const example = `  hetero-train dashboard
   hetero-train dashboard --address 0.0.0.0 --token-file ~/.hetero-token
   ssh -L 8501:localhost:8501 HOST hetero-train dashboard       show the page of another machine without opening a port`
 
-// memoryLimit is a soft limit of the process without connections, in bytes: the garbage collector works more often
-// above it. The training on the same machine needs the memory more.
+// memoryLimit is a soft limit for the memory of the process without connections, in bytes. Above it, the garbage
+// collector works more often. It leaves more memory for training on the same machine.
 const memoryLimit = 48 << 20
 
 // New returns the command that serves the web page about runs.
@@ -107,7 +107,7 @@ func New(a *cli.App) *cobra.Command {
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		go func() {
-			// returns at the end of standard input, or at an error, which has the same meaning
+			// Copy returns at the end of standard input, or at an error, which has the same meaning.
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel(errTrainingEnded)
 		}()
@@ -119,7 +119,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// errTrainingEnded is the cause with which a dashboard ends together with its training.
+// errTrainingEnded is the cause of the end of a dashboard that ends together with its training.
 var errTrainingEnded = errors.New("the training has ended")
 
 func withoutEnd(err error) error {
@@ -144,8 +144,8 @@ func awaitFolder(ctx context.Context, path string) error {
 	}
 }
 
-// serve serves the page until ctx is canceled. A training writes the output of serve to its log, so serve then prints
-// no token.
+// serve serves the page until ctx is canceled. If a training run started the dashboard, it writes the output of serve
+// to its log. In this case, serve does not print the secret token.
 func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, withTraining bool) error {
 	d := &cfg.Dashboard
 	folder, err := runs.OpenFolder(input)
@@ -155,7 +155,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if err != nil {
 		return exit.Usagef("dashboard: %w", err)
 	}
-	defer folder.Close() // the error of closing a folder that was only read does not matter
+	defer folder.Close() // no error: the folder was only read
 	indexes, unindexed := parts.UserCache("indexes")
 	folder.Indexes, folder.Program = indexes, version.Text()
 	token, err := process.ReadServerToken("dashboard", d.TokenFile, process.DashboardTokenVariable, a.Env)
@@ -207,7 +207,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	}
 	err = server.Serve(ctx, listener)
 	if cause := context.Cause(ctx); cause != nil {
-		return cause // a signal ended the command
+		return cause // the cause is a signal that ended the command
 	}
 	return exit.With(exit.Unexpected, err)
 }
@@ -224,9 +224,9 @@ func ask(ctx context.Context, cfg *config.Config) error {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	scheme, transport := "http://", &http.Transport{DisableKeepAlives: true} // without the proxy of the environment
+	scheme, transport := "http://", &http.Transport{DisableKeepAlives: true} // no proxy from the environment
 	if cfg.Dashboard.CertFile != "" {
-		// The certificate has the names that browsers use, and the request contains no secret.
+		// Do not verify the certificate: it contains only the names that browsers use. The request contains no secret.
 		scheme, transport.TLSClientConfig = "https://", &tls.Config{InsecureSkipVerify: true}
 	}
 	address := scheme + net.JoinHostPort(host, strconv.Itoa(cfg.Dashboard.Port)) + dashboard.HealthPath
@@ -236,13 +236,13 @@ func ask(ctx context.Context, cfg *config.Config) error {
 	}
 	const cure = "--check needs the flags or the configuration of the dashboard: --address, --port, --cert-file, --key-file"
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // a dashboard redirects no probe
+		return http.ErrUseLastResponse // a dashboard does not redirect health checks
 	}}
 	answer, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("dashboard: --check: no dashboard answers: %w; %s", err, cure)
 	}
-	defer answer.Body.Close() // the answer was only read
+	defer answer.Body.Close() // no error: the answer was only read
 	body, err := io.ReadAll(io.LimitReader(answer.Body, int64(len(healthText))+1))
 	if err != nil {
 		return fmt.Errorf("dashboard: --check: GET %s: %w", address, err)
@@ -265,7 +265,7 @@ func pagesOf(at *net.TCPAddr, secure bool) string {
 	}
 	switch name, err := os.Hostname(); {
 	case at.IP.IsUnspecified() && err == nil && name != "":
-		return page("localhost") + ", from other machines " + page(name) // the server answers to both names
+		return page("localhost") + ", from other machines " + page(name) // the server accepts both names
 	case at.IP.IsUnspecified() || at.IP.IsLoopback():
 		return page("localhost")
 	}

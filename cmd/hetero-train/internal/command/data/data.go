@@ -74,8 +74,8 @@ func namesTokens(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 && !cmd.Flags().Changed("dataset") && isTokens(args[0])
 }
 
-// openNamed opens the data set that the arguments, or else the configuration, name. With skip, it leaves out damaged
-// parts for any value of data.corrupt.
+// openNamed opens the data set that the arguments name. Without arguments, it opens the one of the configuration. If
+// skip is true, it leaves out damaged parts for any value of data.corrupt.
 func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*parts.Opened, *config.Config, error) {
 	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
 	if err != nil {
@@ -98,8 +98,8 @@ func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*part
 	return set, cfg, err
 }
 
-// loadText reads the configuration of a command about texts at path. Without a file, the configuration has the given
-// model.
+// loadText reads the configuration of a command that works on the texts at path. If there is no configuration file, the
+// configuration has the given model.
 func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
 	own := []config.Override{{Origin: "PATH", Key: "data.path", Value: path},
 		{Origin: "PATH", Key: "data.dataset", Value: dataset}}
@@ -111,10 +111,10 @@ func loadText(a *cli.App, path, dataset, model string) (*config.Config, error) {
 }
 
 // guessDataset returns the type of the data set at path: a data set of Hugging Face, shards or class folders. Shards
-// are several archives, or one archive with members that have the same base name as a label. It does not report an
-// unreadable path, because opening the path does.
+// are several archives, or one archive in which members have the same base name as a label. guessDataset does not
+// report an unreadable path, because the later open reports it.
 func guessDataset(ctx context.Context, path string) string {
-	if filepath.Ext(path) == ".txt" { // a list, which may be a named pipe: only the data set may read it
+	if filepath.Ext(path) == ".txt" { // a list of files, which may be a named pipe: only the data set may read it
 		return "webdataset"
 	}
 	if huggingface.Recognise(path) || huggingface.RecogniseList(path) {
@@ -204,13 +204,14 @@ to reach that sample. All zstd tools read the result.`,
 	}
 }
 
-// repack writes a temporary file next to the result, and then renames it. The result is therefore complete or missing.
+// repack converts a data set. It writes a temporary file in the folder of the result, and then renames it. The result
+// is therefore complete or missing.
 func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logger) (err error) {
 	in, info, err := regular.Open(from)
 	if err != nil {
 		return exit.With(exit.Data, err)
 	}
-	defer in.Close() // the error of closing a file that was only read does not matter
+	defer in.Close() // no error: the file was only read
 	taken := exit.Usagef("data repack: %s exists: delete it, or choose another name", to)
 	if _, err := os.Lstat(to); err == nil {
 		return taken
@@ -224,8 +225,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 		return exit.With(exit.FolderCode(err), fmt.Errorf("data repack: write in folder %s: %w", folder, err))
 	}
 	defer func() {
-		f.Close()           // no data can be lost after Sync
-		os.Remove(f.Name()) // only the first error is reported
+		f.Close()           // ignore an error: after Sync, no data can be lost
+		os.Remove(f.Name()) // ignore an error: the first error is reported
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
 	size, err := archive.Repack(ctx, in, info.Size(), w, parts.ProgressLog(log, "repacking "+from))
@@ -251,8 +252,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	return err
 }
 
-// nameAnew gives a file an additional name, which must not exist yet. If the file system has no hard links, it renames
-// the file.
+// nameAnew gives a file an additional name, which must not exist yet. If the file system has no hard links, nameAnew
+// renames the file.
 func nameAnew(from, to string) error {
 	err := os.Link(from, to)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
@@ -261,7 +262,7 @@ func nameAnew(from, to string) error {
 	return err
 }
 
-// part is a part of a data set that is not empty.
+// part is a part of a data set with at least one sample.
 type part struct {
 	name string
 	ds   data.Dataset

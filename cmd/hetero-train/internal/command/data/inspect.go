@@ -25,10 +25,10 @@ type Inspected struct {
 	Dataset     string     `json:"dataset"`
 	Path        string     `json:"path,omitempty"`
 	Classes     int        `json:"classes"`
-	MultiLabel  bool       `json:"multi_label,omitempty"` // a sample may have any number of the classes
+	MultiLabel  bool       `json:"multi_label,omitempty"` // a sample may belong to any number of classes
 	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples
 	Parts       []dataPart `json:"parts"`
-	// origin of the evaluation part, if it was not split off from the training samples
+	// origin of the evaluation part; "" if it was split off from the training samples
 	EvalFrom string `json:"evaluation_from,omitempty"`
 	Unused   string `json:"not_used,omitempty"` // a part of the data that training does not use
 	// damaged parts, which data.corrupt = "skip" leaves out
@@ -40,7 +40,7 @@ type dataPart struct {
 	Part    string         `json:"part"`
 	Samples int            `json:"samples"`
 	ByClass map[string]int `json:"samples_by_class"`
-	// Statistics of the samples whose headers were read.
+	// The following fields describe the samples whose headers were read. Looked is their number.
 	Looked     int    `json:"looked_at"`
 	Width      Spread `json:"width_pixels"`
 	Height     Spread `json:"height_pixels"`
@@ -99,7 +99,7 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
-	defer set.Close() // the error of closing a file that was only read does not matter
+	defer set.Close() // no error: the file was only read
 	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Classes()), MultiLabel: set.Sets != nil,
 		Fingerprint: set.Fingerprint, LeftOut: leftOutOf(set)}
 	out.EvalFrom, out.Unused = set.EvalFrom()
@@ -116,8 +116,8 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	return showInspected(a.Env.Stdout, out)
 }
 
-// inspectPart counts the labels of a split and reads the headers of some samples. sets are the labels of samples that
-// have several, or nil.
+// inspectPart counts the labels of a part and reads the headers of some samples. If samples can have several labels,
+// sets contains the labels, otherwise it is nil.
 func inspectPart(ctx context.Context, name string, ds data.Dataset, sets *data.LabelSets, look int) (dataPart, error) {
 	p := dataPart{Part: name, Samples: ds.Len(), ByClass: map[string]int{}, Kinds: map[string]int{},
 		Orientations: map[string]int{}}
@@ -145,7 +145,7 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, sets *data.L
 	if err != nil {
 		return p, err
 	}
-	defer r.Close() // the error of closing a file that was only read does not matter
+	defer r.Close() // no error: the file was only read
 	chosen := someOf(ds.Len(), look)
 	var widths, heights, sizes []int
 	for _, i := range chosen {
@@ -188,8 +188,9 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, sets *data.L
 // someOf chooses min(n, limit) different numbers from 0 to n-1 and returns them in ascending order. The result depends
 // only on n and limit.
 func someOf(n, limit int) []int {
-	// If n is at most few, someOf shuffles the numbers from 0 to n-1. For a larger n, the shuffle would need too much
-	// memory. someOf then draws random numbers until enough differ, or takes the first ones if limit exceeds n/2.
+	// If n is at most few, someOf shuffles the numbers from 0 to n-1. For a larger n, this would need too much memory.
+	// someOf then draws random numbers until it has enough different ones. If limit exceeds n/2, it takes the first
+	// numbers instead.
 	const few = 1 << 20
 	random := rand.New(rand.NewPCG(0, 0))
 	var chosen []int
@@ -207,7 +208,7 @@ func someOf(n, limit int) []int {
 		}
 		chosen = slices.Collect(maps.Keys(drawn))
 	}
-	slices.Sort(chosen) // ascending, the order of the files
+	slices.Sort(chosen) // ascending: the order in which the files contain the samples
 	return chosen
 }
 

@@ -25,18 +25,18 @@ type LabelledFile struct {
 	File       string         `json:"file"`
 	Samples    int            `json:"samples"`
 	ByClass    map[string]int `json:"samples_by_class"`
-	Characters Spread         `json:"characters"` // of a sample, both texts of a pair together
-	// of a sample, with special tokens; only with data.vocab_file
+	Characters Spread         `json:"characters"` // number of characters of a sample; the sum for a pair of texts
+	// number of tokens of a sample with special tokens; only with data.vocab_file
 	Tokens    *Spread `json:"tokens,omitempty"`
 	Length    int     `json:"sequence_length,omitempty"` // data.sequence_length; only with data.vocab_file
-	Truncated *int    `json:"truncated,omitempty"`       // number of samples with more tokens than Length
+	Truncated *int    `json:"truncated,omitempty"`       // number of samples that have more than Length tokens
 	// fraction of the tokens that are [UNK]; only with data.vocab_file
 	Unknown *float64    `json:"unknown,omitempty"`
 	Bad     int         `json:"bad"`
-	Faults  []LineFault `json:"faults,omitempty"` // the first faulty lines
+	Faults  []LineFault `json:"faults,omitempty"` // at most mostLineFaults faulty lines
 }
 
-// LineFault is a line without a labelled text.
+// LineFault is a line that does not contain a labelled text.
 type LineFault struct {
 	Line  int    `json:"line"`
 	Error string `json:"error"`
@@ -45,8 +45,8 @@ type LineFault struct {
 // mostLineFaults is the largest number of faulty lines that are shown.
 const mostLineFaults = 20
 
-// namesLabelled reports whether the arguments name a file of labelled texts: by the name of the file, unless a flag
-// selects the data set.
+// namesLabelled reports whether the arguments name a file of labelled texts. The name of the file decides, unless a
+// flag selects the type of the data set.
 func namesLabelled(a *cli.App, args []string) bool {
 	if len(args) != 1 {
 		return false
@@ -61,10 +61,10 @@ func namesLabelled(a *cli.App, args []string) bool {
 
 // counter counts the tokens of texts.
 type counter struct {
-	words        *tokenizer.WordPiece // nil: texts have no tokens
+	words        *tokenizer.WordPiece // nil: do not count tokens
 	encoder      tokenizer.Encoder
 	buffer       []int32
-	all, unknown int // tokens of all texts, and those that are [UNK]
+	all, unknown int // number of all tokens, and of those that are [UNK]
 }
 
 // count returns the number of tokens of a text.
@@ -85,7 +85,7 @@ func (c *counter) count(text []byte) int {
 	return len(c.buffer)
 }
 
-// readLabelled reads all lines of a file of labelled texts. keys of the configuration name the columns.
+// readLabelled reads all lines of a file of labelled texts. Configuration keys set the names of the columns.
 func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFile, err error) {
 	cfg, err := loadText(a, path, parts.LabelledText, "bert_base")
 	if err != nil {
@@ -144,8 +144,8 @@ func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFil
 	return out, nil
 }
 
-// showLabelled prints the contents of a file of labelled texts. A file with faulty lines, without samples or with only
-// one class cannot be used for training, which is an error of the data.
+// showLabelled prints a summary of a file of labelled texts. It returns an error if training cannot use the file: if it
+// has faulty lines, no samples or only one class.
 func showLabelled(ctx context.Context, a *cli.App, path string, json bool) error {
 	f, err := readLabelled(ctx, a, path)
 	if err != nil {
@@ -173,7 +173,7 @@ func (f LabelledFile) write(w io.Writer) error {
 	byCount := slices.SortedFunc(maps.Keys(f.ByClass), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.ByClass[b], f.ByClass[a]), cmp.Compare(a, b))
 	})
-	const most = 20 // classes
+	const most = 20 // largest number of classes that are shown
 	for _, class := range byCount[:min(len(byCount), most)] {
 		fmt.Fprintf(w, "  %s: %d\n", show.Foreign(class), f.ByClass[class])
 	}

@@ -64,8 +64,8 @@ of Hugging Face (Arrow or Parquet files), whose column --field has the texts. An
 				f.o.Field = f.field
 			}
 			if cmd.Flags().Changed("separator") {
-				// not nil: with an empty separator, an empty line ends a document; nil means that each file is one
-				// document
+				// The copy is not nil: with an empty separator, an empty line ends a document. With nil, each file
+				// would be one document.
 				f.o.Separator = append([]byte{}, f.separator...)
 			}
 			return tokenize(cmd.Context(), a, f)
@@ -148,8 +148,8 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	return logTokenized(a.Env.Stdout, out)
 }
 
-// checkCase refuses to convert text to lower case for a vocabulary with capital letters, which makes words with capital
-// letters unknown.
+// checkCase refuses to convert text to lower case if the vocabulary has capital letters, because words with capital
+// letters would be unknown.
 func (f *tokenizeFlags) checkCase(log *slog.Logger) error {
 	w, ok := f.o.Tokenizer.(*tokenizer.WordPiece)
 	if !ok {
@@ -167,7 +167,8 @@ func (f *tokenizeFlags) checkCase(log *slog.Logger) error {
 	return nil
 }
 
-// logInputs warns of inputs that are not used as one may expect, and of text that does not fit the vocabulary.
+// logInputs warns of inputs that are used in an unexpected way or not at all, and of text that does not fit the
+// vocabulary.
 func logInputs(log *slog.Logger, r text.Result) {
 	if s := r.Sources; s.EvalFrom != "" {
 		log.Info("the names of the inputs state their parts; --names off ignores the names", "evaluation", s.EvalFrom)

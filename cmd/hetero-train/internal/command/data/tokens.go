@@ -29,12 +29,12 @@ type TokenShard struct {
 	TokenBytes int    `json:"token_bytes,omitempty"`
 	Tokenizer  string `json:"tokenizer,omitempty"`
 	Vocabulary int    `json:"vocabulary_size,omitempty"`
-	EndOfText  int32  `json:"end_of_text"` // token; -1 if there is none
-	// number of documents, which the header states or verify counted
+	EndOfText  int32  `json:"end_of_text"` // token that ends a text; -1 if there is none
+	// number of documents, from the header or counted by verify
 	Documents    int64  `json:"documents,omitempty"`
 	SHA256       string `json:"sha256,omitempty"`        // checksum in the header
-	Begins       string `json:"begins,omitempty"`        // first characters, if the tokenizer is known
-	LargestToken *int32 `json:"largest_token,omitempty"` // largest token, which verify found
+	Begins       string `json:"begins,omitempty"`        // first characters of the text, if the tokenizer is known
+	LargestToken *int32 `json:"largest_token,omitempty"` // largest token that verify found
 	Error        string `json:"error,omitempty"`
 }
 
@@ -51,8 +51,8 @@ func isTokens(path string) bool {
 	return err == nil || errors.Is(err, tokens.ErrIncomplete)
 }
 
-// tokenShards opens the shards at path and calls visit for each. Keys of the configuration describe files without a
-// header.
+// tokenShards opens the shards at path and calls visit for each. For files without a header, configuration keys
+// describe the contents.
 func tokenShards(a *cli.App, path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
 	cfg, err := loadText(a, path, "text", "gpt2")
 	if err != nil {
@@ -113,8 +113,8 @@ func inspectTokens(ctx context.Context, a *cli.App, path string, json bool) erro
 	return showTokens(a.Env.Stdout, list)
 }
 
-// beginning returns the first characters of a shard. It returns "" if the tokenizer is unknown, or if its vocabulary
-// file is not in the folder of the shard.
+// beginning returns the first characters of the text in a shard. It returns "" if the tokenizer is unknown, or if its
+// vocabulary file is not in the folder of the shard.
 func beginning(s *tokens.Shard, path string) (string, error) {
 	vocab := ""
 	if strings.HasPrefix(s.Tokenizer, "wordpiece") {
@@ -127,7 +127,7 @@ func beginning(s *tokens.Shard, path string) (string, error) {
 		if fault := new(data.Fault); errors.As(err, &fault) {
 			return "", err
 		}
-		return "", nil // a tokenizer that this program does not contain
+		return "", nil // this program does not contain the tokenizer
 	}
 	if k.VocabularySum() != s.VocabularySum {
 		return "",

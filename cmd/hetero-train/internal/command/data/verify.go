@@ -29,7 +29,7 @@ type badSample struct {
 // leftOutPart is a damaged file, or a sample in it, that was left out when the data set was opened.
 type leftOutPart struct {
 	Path  string `json:"path"`
-	Whole bool   `json:"whole"` // all samples of the file
+	Whole bool   `json:"whole"` // true if all samples of the file were left out
 	Error string `json:"error"`
 }
 
@@ -96,7 +96,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
-	defer set.Close() // opened for reading only
+	defer set.Close() // no error: the data set was only read
 	out := Verified{Dataset: set.Name, Bad: []badSample{}, LeftOut: leftOutOf(set)}
 	_, out.Unused = set.EvalFrom()
 	begun := time.Now()
@@ -117,7 +117,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 		out.Samples += part.ds.Len()
 	}
 	slices.SortFunc(out.Bad, func(x, y badSample) int {
-		return cmp.Or(strings.Compare(y.Part, x.Part), cmp.Compare(x.Index, y.Index)) // split "train" precedes "eval"
+		return cmp.Or(strings.Compare(y.Part, x.Part), cmp.Compare(x.Index, y.Index)) // "train" precedes "eval"
 	})
 	out.Seconds = time.Since(begun).Seconds()
 	if err := logVerified(a, out, f.json); err != nil {

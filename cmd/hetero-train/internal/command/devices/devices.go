@@ -37,23 +37,23 @@ type Report struct {
 	Notes   []string       `json:"notes,omitempty"`   // properties that could not be determined
 }
 
-// hostReport contains the properties of this machine that matter to training.
+// hostReport contains the properties of this machine that matter for training.
 type hostReport struct {
 	Name             string   `json:"name"`
 	Kernel           string   `json:"kernel"`
 	Container        string   `json:"container,omitempty"`
 	CPU              string   `json:"cpu"`
-	Cores            int      `json:"cores"` // 0: unknown
+	Cores            int      `json:"cores"` // number of physical cores; 0: unknown
 	Threads          int      `json:"threads"`
 	UsableThreads    int      `json:"usable_threads"`
-	CPUQuota         float64  `json:"cpu_quota"` // CPU quota, s of CPU time per s
+	CPUQuota         float64  `json:"cpu_quota"` // CPU quota in seconds of CPU time per second
 	Features         []string `json:"features"`
 	MemoryBytes      int64    `json:"memory_bytes"`
 	MemoryLimitBytes int64    `json:"memory_limit_bytes"` // memory limit of this process
 	AvailableBytes   int64    `json:"available_bytes"`    // currently available memory; 0: unknown
 }
 
-// deviceChoice is a device, or the reason why this kind has none.
+// deviceChoice describes a device. If there is no device of a kind, it contains the reason.
 type deviceChoice struct {
 	Name        string   `json:"name"`
 	Kind        string   `json:"kind"`
@@ -65,11 +65,11 @@ type deviceChoice struct {
 	Threads     int      `json:"threads,omitempty"`
 	MemoryBytes int64    `json:"memory_bytes,omitempty"`
 	Precisions  []string `json:"precisions,omitempty"`
-	// type that train.precision = "auto" selects, or notYetTimed
+	// element type that train.precision = "auto" selects, or notYetTimed
 	AutoPrecision string `json:"auto_precision,omitempty"`
 }
 
-// notYetTimed is the text for a type that a timing will select, if there is no timing yet.
+// notYetTimed is shown instead of an element type if the first run still has to select the type by timing.
 const notYetTimed = "timed"
 
 // New returns the command that lists the devices of this machine.
@@ -115,11 +115,11 @@ func findDevices() Report {
 		count, wrong := 1, error(nil)
 		if all, ok := d.Driver.(device.Counter); ok {
 			count, wrong = all.Count()
-			count = max(count, 1) // without a device, opening the first one returns the reason
+			count = max(count, 1) // if there is no device, the attempt to open the first one returns the reason
 		}
 		for index := range count {
 			choice := describeDevice(d.Driver, index, host)
-			if wrong != nil && choice.Available { // training refuses this device too
+			if wrong != nil && choice.Available { // training would refuse this device, too
 				choice = deviceChoice{Name: d.Kind(), Kind: d.Kind(),
 					Reason: strings.TrimPrefix(strings.TrimPrefix(wrong.Error(), device.ErrUnavailable.Error()+": "),
 						d.Kind()+": ")}
@@ -136,7 +136,7 @@ func findDevices() Report {
 	return r
 }
 
-// infoOf returns the properties of a device. It opens the device only if this takes no resources from other processes.
+// infoOf returns the properties of a device. It opens the device only if other processes lose no resources by this.
 func infoOf(d device.Driver, index int) (device.Info, error) {
 	if knows, ok := d.(device.Describer); ok {
 		return knows.Describe(index)

@@ -14,15 +14,15 @@ import (
 // kernelChoice is a kernel that a device has chosen by timing. The native libraries store the choices
 // (engine/device/native/src/choice_file.h).
 type kernelChoice struct {
-	Device string `json:"device"` // kind of device: name of the file without its suffix
-	Op     string `json:"op"`     // versions of the kernels, op, operands
+	Device string `json:"device"` // kind of device: the name of the choice file without its suffix
+	Op     string `json:"op"`     // key of the choice: versions of the kernels, op and operands
 	Kernel string `json:"kernel"`
-	Times  string `json:"times"` // times of the candidates, or of the chosen one; us without a unit
+	Times  string `json:"times"` // times of all candidates or only of the chosen one; without a unit: µs
 }
 
 const choicesHeader = "hetero-train choices 1"
 
-// choicesFolder returns the folder of the stored choices; "" if there is none.
+// choicesFolder returns the folder of the stored choices, or "" if there is none.
 func choicesFolder() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -59,8 +59,8 @@ func chosenKernels() ([]kernelChoice, error) {
 	return list, nil
 }
 
-// writeKernels writes one line for each kind of device, with the number of choices of each kernel. Only CPU kernels
-// have readable names.
+// writeKernels writes one line for each kind of device. The line contains how often each kernel was chosen. Only
+// kernels of the CPU have readable names.
 func writeKernels(w io.Writer, list []kernelChoice) error {
 	counts := map[string]map[string]int{}
 	for _, c := range list {

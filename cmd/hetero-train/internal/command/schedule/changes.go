@@ -37,7 +37,7 @@ type event struct {
 	ID     int              `json:"id"` // number of the change
 	Time   time.Time        `json:"time"`
 	Event  string           `json:"event"`
-	System string           `json:"queue_system,omitempty"` // slurm or kubernetes; this and the next five only in begins
+	System string           `json:"queue_system,omitempty"` // slurm or kubernetes; this and the next five: only begins
 	On     string           `json:"cluster,omitempty"`      // identity of the cluster
 	Where  string           `json:"context,omitempty"`      // context of kubectl
 	Policy string           `json:"policy,omitempty"`
