@@ -11,12 +11,12 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// level is the weight of a finding.
+// level is the severity of a finding.
 type level string
 
 const (
 	good    level = "ok"
-	note    level = "note"    // worth knowing
+	note    level = "note"    // the user may want to know it
 	warning level = "warning" // training runs are slow, or some of them fail
 	fault   level = "fault"   // training runs fail
 )
@@ -25,7 +25,7 @@ const (
 type finding struct {
 	Check string `json:"check"`
 	Level level  `json:"level"`
-	Rank  int    `json:"rank"` // lowest rank that found it
+	Rank  int    `json:"rank"` // lowest rank with this finding
 	Host  string `json:"host"`
 	Found string `json:"found"`
 	Cure  string `json:"cure,omitempty"`
@@ -42,7 +42,7 @@ func (f *findings) add(check string, l level, cure, format string, args ...any) 
 		Found: fmt.Sprintf(format, args...), Cure: cure})
 }
 
-// examine returns the findings about one machine, without those that need other machines.
+// examine returns the findings about one machine. It does not compare the machine with other machines.
 func examine(m *machine) []finding {
 	f := &findings{of: m}
 	f.system()
@@ -97,9 +97,9 @@ func (f *findings) memory() {
 		text += fmt.Sprintf("; the control group allows %.1f GiB", show.GiB(h.Limit))
 	}
 	f.add("memory", good, "", "%s", text)
-	const small = 1 << 30 // Docker's default is 64 MiB; NCCL needs tens of MiB for each pair of GPUs
+	const small = 1 << 30 // Docker gives 64 MiB by default; NCCL needs tens of MiB for each pair of GPUs
 	switch s := f.of.Shared; {
-	case len(f.of.GPUs) < 2: // the ranks of hetero-train itself share memory without /dev/shm
+	case len(f.of.GPUs) < 2: // no NCCL; the ranks of hetero-train share memory without /dev/shm
 		if s != nil {
 			f.add("shared memory", good, "", "/dev/shm has %d MiB; only NCCL between GPUs needs it (docker run --shm-size)",
 				s.Total>>20)
@@ -114,9 +114,9 @@ func (f *findings) memory() {
 	}
 }
 
-// filesOfRanks returns the number of files that a process of this machine opens: the largest number over all processes.
-// No configuration is known. low is the number for shared memory without encryption. high is the number for encrypted
-// connections between all ranks, and samples in files.
+// filesOfRanks returns two estimates of how many files the process with the most open files has on this machine. They
+// do not depend on the configuration. The result low is the number with shared memory and without encryption. The
+// result high is the number with encrypted connections between all ranks, and with samples in files.
 func filesOfRanks(m *machine) (low, high uint64) {
 	n := process.FileNeed{Ranks: m.Ranks, Local: min(m.OwnRanks, m.Ranks), First: m.Rank == 0, Starts: m.OwnRanks > 1,
 		Shared: true}
@@ -159,7 +159,7 @@ func (f *findings) limits() {
 }
 
 func (f *findings) spaces() {
-	const small = 1 << 30 // a checkpoint of ResNet-50 with its optimizer has about 0.3 GiB
+	const small = 1 << 30 // a checkpoint of ResNet-50 with the optimizer's state has about 0.3 GiB
 	for _, s := range f.of.Spaces {
 		switch {
 		case s.Fault != "":
@@ -199,7 +199,7 @@ func (f *findings) network() {
 		}
 		f.add("interface", good, "", "%s: %s, MTU %d%s", n.Name, n.Kind, n.MTU, speed)
 	}
-	if up == 0 && m.OwnAddress == "" { // an interface that has just started is not up yet, but connects the ranks
+	if up == 0 && m.OwnAddress == "" { // if the ranks have met, an interface that is not up yet does connect them
 		l := note
 		if m.Machines > 1 {
 			l = fault
@@ -269,8 +269,9 @@ func (f *findings) nccl() {
 	}
 }
 
-// selects reports whether a value of NCCL_SOCKET_IFNAME selects an interface that is up: a list of prefixes, of names
-// after "=", or of prefixes to leave out after "^".
+// selects reports whether a value of NCCL_SOCKET_IFNAME selects an interface that is up. The value is a list of
+// prefixes of names. After "=", it is a list of full names. After "^", it is a list of prefixes of the interfaces to
+// leave out.
 func selects(value string, networks []system.Network) bool {
 	exact, without := strings.HasPrefix(value, "="), strings.HasPrefix(value, "^")
 	names := strings.Split(strings.TrimLeft(value, "=^"), ",")

@@ -11,11 +11,12 @@ import (
 
 // clocks contains the offsets of the clocks of all ranks, as one rank measured them.
 type clocks struct {
-	Offsets []time.Duration // clock of each rank minus that of rank 0, by rank
+	Offsets []time.Duration // by rank: its clock minus the clock of rank 0
 	Error   time.Duration   // largest possible error of an offset
 }
 
-// compare returns the findings about differences between the machines of a run. machines are by rank.
+// compare returns the findings about differences between the machines of a run. The list machines has one element per
+// rank.
 func compare(machines []machine, c clocks) []finding {
 	first := &machines[0]
 	f := &findings{of: first}
@@ -49,9 +50,9 @@ func compare(machines []machine, c clocks) []finding {
 	return f.list
 }
 
-// differ adds a finding if a fact differs between ranks. It ignores ranks without the fact ("").
+// differ adds a finding if a fact differs between ranks. It ignores ranks for which fact returns "".
 func (f *findings) differ(machines []machine, check string, l level, cure string, fact func(*machine) string) {
-	ranks := map[string][]string{} // names of hosts by fact
+	ranks := map[string][]string{} // names of the hosts with each value of the fact
 	var order []string
 	for i := range machines {
 		value := fact(&machines[i])
@@ -75,7 +76,7 @@ func (f *findings) differ(machines []machine, check string, l level, cure string
 	f.add(check, l, cure, "differs: %s", strings.Join(texts, "; "))
 }
 
-// some lists the first names.
+// some lists only the first names.
 func some(names []string) string {
 	const most = 3
 	if len(names) > most {
@@ -84,7 +85,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// largestMTU returns the MTU of the physical interfaces that are up. Without them, it returns "".
+// largestMTU returns the largest MTU of the physical interfaces that are up. If there are none, it returns "".
 func largestMTU(m *machine) string {
 	largest := 0
 	for _, n := range m.Host.Networks {
@@ -98,8 +99,8 @@ func largestMTU(m *machine) string {
 	return fmt.Sprint(largest)
 }
 
-// clocksApart is the largest difference of clocks that is not reported. With a larger difference, times of several
-// machines are hard to compare.
+// clocksApart is the largest difference of clocks that is not reported. With a larger difference, it is hard to compare
+// the log times of several machines.
 const clocksApart = time.Second
 
 func (f *findings) clocksDiffer(machines []machine, c clocks) {

@@ -46,7 +46,7 @@ const example = `  hetero-train doctor
   srun --nodes 4 --ntasks-per-node 1 hetero-train doctor
   hetero-train doctor --nproc-per-node 1 --nnodes 2 --node-rank 0 --set parallel.master_addr=10.0.0.1`
 
-// report is the output of the command.
+// report is the output of command doctor.
 type report struct {
 	Faults   int       `json:"faults"`
 	Warnings int       `json:"warnings"`
@@ -84,10 +84,11 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// diagnose examines this machine and, with the other ranks, compares all machines. Rank 0 gets the report.
+// diagnose examines this machine. If there are other ranks, it also compares all machines. Rank 0 gets the report, the
+// other ranks get nil.
 func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	if k.Process.Opts.Assignment.WorldSize > 1 {
-		if err := k.Meet(ctx, nil); err != nil { // no facts, so Meet accepts differences; compare reports them
+		if err := k.Meet(ctx, nil); err != nil { // without facts, Meet accepts differences, which compare reports later
 			return nil, err
 		}
 	}
@@ -107,7 +108,7 @@ func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	}
 	r := &report{Machines: machines}
 	seen := map[string]bool{}
-	for i := range machines { // one rank represents its machine
+	for i := range machines { // only the first rank of each machine represents it
 		if m := &machines[i]; !seen[m.HostID] {
 			seen[m.HostID] = true
 			r.Findings = append(r.Findings, examine(m)...)
@@ -125,11 +126,11 @@ func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	return r, nil
 }
 
-// clockRounds is the number of comparisons of clocks. Only the comparison with the shortest exchange counts.
+// clockRounds is the number of comparisons of the clocks. Only the comparison that took the shortest time counts.
 const clockRounds = 5
 
-// compareClocks compares the clocks of all ranks. After an exchange, all ranks read their clocks within the time of the
-// exchange, which bounds the error.
+// compareClocks compares the clocks of all ranks. In each comparison, every rank reads its clock between two exchanges
+// of messages. The duration of the comparison is a limit of the error.
 func compareClocks(ctx context.Context, k *compute.Rank) (best clocks, err error) {
 	best.Error = math.MaxInt64
 	for range clockRounds {
@@ -158,7 +159,7 @@ func compareClocks(ctx context.Context, k *compute.Rank) (best clocks, err error
 	return best, nil
 }
 
-// write prints the findings, with faults first. It prints findings that are ok only if all is true.
+// write prints the findings, faults first. It prints findings of level ok only if all is true.
 func (r *report) write(w io.Writer, all bool) error {
 	order := []level{fault, warning, note, good}
 	list := slices.Clone(r.Findings)

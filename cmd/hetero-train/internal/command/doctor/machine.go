@@ -21,43 +21,43 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// machine contains the facts about a machine as one rank sees them. Sizes are in bytes.
+// machine contains facts about a machine, as one of its ranks sees them. Sizes are in bytes.
 type machine struct {
 	Rank     int    `json:"rank"`
-	Ranks    int    `json:"ranks"`      // of the run
-	OwnRanks int    `json:"host_ranks"` // of the run on this machine
-	Machines int    `json:"machines"`   // of the run
-	HostID   string `json:"host_id"`    // equal for the ranks of a machine
+	Ranks    int    `json:"ranks"`      // number of ranks of the run
+	OwnRanks int    `json:"host_ranks"` // number of ranks of the run on this machine
+	Machines int    `json:"machines"`   // number of machines of the run
+	HostID   string `json:"host_id"`    // equal for all ranks of a machine
 
 	Host    system.Host `json:"host"`
 	Unknown string      `json:"unknown,omitempty"` // facts of Host that could not be read
 	Program string      `json:"program"`
 
-	Governor string `json:"governor,omitempty"` // of the first CPU; "": unknown
+	Governor string `json:"governor,omitempty"` // frequency governor of the first CPU; "": unknown
 	Driver   string `json:"frequency_driver,omitempty"`
 
 	OpenFiles   *uint64 `json:"open_files"` // limits of this process; null: unknown
 	LockedBytes *uint64 `json:"locked_bytes"`
 	Addresses   *uint64 `json:"address_bytes"`
-	Threads     string  `json:"threads,omitempty"`      // limit that refuses the threads of a run; "": none
+	Threads     string  `json:"threads,omitempty"`      // limit that is too low for the threads of a run; "": none
 	ThreadsCure string  `json:"threads_cure,omitempty"` // limit that the user must raise, such as ulimit -u
 
-	Shared *space  `json:"shared_memory"` // of /dev/shm; null: none
-	Spaces []space `json:"spaces"`        // of the folders that a run writes to
+	Shared *space  `json:"shared_memory"` // space of /dev/shm; null: there is none
+	Spaces []space `json:"spaces"`        // space of the folders to which a run writes
 	Clock  *bool   `json:"clock_follows_server"`
 	RDMA   bool    `json:"rdma"` // the machine has RDMA adapters
 
-	NameAddresses []string `json:"name_addresses"` // of the host's name
+	NameAddresses []string `json:"name_addresses"` // addresses to which the host's name resolves
 	NameFault     string   `json:"name_fault,omitempty"`
-	OwnAddress    string   `json:"own_address,omitempty"` // at which other machines reach this one; "": one machine
+	OwnAddress    string   `json:"own_address,omitempty"` // address for other machines; "": one machine
 
 	Listen []listen `json:"listen"`
 
 	Credentials []credential `json:"credentials,omitempty"`
 
 	GPUs        []gpu          `json:"gpus"`
-	NoGPU       string         `json:"no_gpu,omitempty"` // why the driver shows no GPU
-	NVIDIA      bool           `json:"nvidia"`           // a GPU of NVIDIA is on the bus
+	NoGPU       string         `json:"no_gpu,omitempty"` // reason why the driver shows no GPU
+	NVIDIA      bool           `json:"nvidia"`           // there is an NVIDIA GPU on the bus
 	Module      bool           `json:"nvidia_module"`    // the kernel module of NVIDIA's driver is loaded
 	GPUWarnings []string       `json:"gpu_warnings,omitempty"`
 	NCCL        []nccl.Setting `json:"nccl"`
@@ -77,23 +77,23 @@ type space struct {
 	Path  string `json:"path"`
 	Total int64  `json:"total"`
 	Free  int64  `json:"free"`
-	Fault string `json:"fault,omitempty"` // the folder cannot be written
+	Fault string `json:"fault,omitempty"` // reason why a run cannot write to the folder
 }
 
 // listen is a port on which a run with this configuration listens.
 type listen struct {
 	Key     string `json:"key"`
 	Address string `json:"address"`
-	Fault   string `json:"fault,omitempty"` // another program has the port, or the address is of another machine
+	Fault   string `json:"fault,omitempty"` // why a run cannot listen: port in use, or address not of this machine
 }
 
-// resolveTime limits the wait for the addresses of the host's own name.
+// resolveTime is the time limit for the lookup of the host's own name.
 const resolveTime = 5 * time.Second
 
-// threadsOfARank is a small number of threads: a rank on one core has about as many.
+// threadsOfARank is a low estimate of the number of threads of a rank. A rank on one core has about as many.
 const threadsOfARank = 32
 
-// look collects the facts about this machine. If there are other ranks, the caller must have called k.Meet.
+// look collects the facts about this machine. If there are other ranks, the caller must call k.Meet first.
 func look(ctx context.Context, k *compute.Rank) machine {
 	place := k.Process.Opts.Assignment
 	m := machine{Rank: place.Rank, Ranks: max(place.WorldSize, 1), OwnRanks: max(place.LocalWorldSize, 1), Machines: 1,
@@ -158,7 +158,8 @@ func line(root fs.FS, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// spaceOf returns the space of a folder, or of the nearest folder above it that exists. It tries to write there.
+// spaceOf returns the space of a folder. If the folder does not exist, it returns the space of the nearest parent
+// folder that exists. It also tries to write to the folder.
 func spaceOf(what, folder string) space {
 	s := space{What: what, Path: folder}
 	at, err := filepath.Abs(folder)
@@ -184,7 +185,7 @@ func spaceOf(what, folder string) space {
 	return s
 }
 
-// writable creates and removes a file.
+// writable returns an error if it cannot create and remove a file in a folder.
 func writable(folder string) error {
 	f, err := os.CreateTemp(folder, ".hetero-train-doctor-*")
 	if err != nil {
@@ -193,7 +194,7 @@ func writable(folder string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// resolve finds the addresses of the host's own name.
+// resolve looks up the addresses of the host's own name.
 func (m *machine) resolve(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
@@ -206,18 +207,18 @@ func (m *machine) resolve(ctx context.Context) {
 
 func join(address string, port int) string { return net.JoinHostPort(address, strconv.Itoa(port)) }
 
-// loopback reports whether a host name or an address means this machine only.
+// loopback reports whether a host name or an address is only valid within this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// probePorts tries the ports on which a run with this configuration would listen. If the ranks of the run are
-// connected, the first rank already uses its own port.
+// probePorts tries to listen on the ports that a run with this configuration would use. It omits the port of rank
+// discovery if the ranks are connected, because this run itself then uses the port.
 func (m *machine) probePorts(k *compute.Rank) {
 	cfg := k.Process.Cfg
 	var list []listen
-	// Ranks that this machine starts for itself meet on a free port of the loopback.
+	// Skip the port if one machine starts all ranks: they meet on any free port of the loopback interface.
 	if p := cfg.Parallel; k.Team == nil && !loopback(p.MasterAddr) {
 		list = append(list, listen{Key: "parallel.master_port", Address: join(p.MasterAddr, p.MasterPort)})
 	}
@@ -233,12 +234,12 @@ func (m *machine) probePorts(k *compute.Rank) {
 			list[i].Fault = err.Error()
 			continue
 		}
-		listener.Close() // nothing connected
+		listener.Close() // ignore an error: nothing has connected
 	}
 	m.Listen = list
 }
 
-// probeGPUs searches for GPUs of NVIDIA, through the driver and on the bus.
+// probeGPUs searches for NVIDIA GPUs, both through the driver and on the bus.
 func (m *machine) probeGPUs(root fs.FS) {
 	gpus := hardware.Open()
 	defer gpus.Close()

@@ -11,15 +11,15 @@ import (
 // credential is a secret or a certificate that a run with this configuration reads on this machine.
 type credential struct {
 	Key   string     `json:"key"`
-	From  *time.Time `json:"valid_from,omitempty"` // of a certificate
+	From  *time.Time `json:"valid_from,omitempty"` // begin of the validity of a certificate
 	Until *time.Time `json:"valid_until,omitempty"`
-	Fault string     `json:"fault,omitempty"` // the program would refuse it
-	// Result is the effect of the fault, if the run trains in spite of the fault.
+	Fault string     `json:"fault,omitempty"` // reason why the program would refuse it
+	// Result is the effect of the fault if a run can train in spite of it, otherwise "".
 	Result string `json:"result,omitempty"`
-	Server bool   `json:"server,omitempty"` // a web server reads its renewed certificate
+	Server bool   `json:"server,omitempty"` // certificate of a web server, which also reads a renewed one
 }
 
-// probeCredentials reads the secrets and certificates as a run would.
+// probeCredentials reads the secrets and certificates in the same way as a run.
 func probeCredentials(k *compute.Rank) (list []credential) {
 	cfg, env := k.Process.Cfg, k.Process.Opts.Env
 	add := func(c credential, err error) {
@@ -52,7 +52,7 @@ func probeCredentials(k *compute.Rank) (list []credential) {
 		}
 		settings, err := process.ServerTLS(table, certificate, key, env, slog.New(slog.DiscardHandler))
 		if err == nil && settings == nil {
-			return // no certificate is named
+			return // the configuration names no certificate
 		}
 		c := credential{Key: table + ".cert_file", Server: true, Result: result}
 		if err == nil {
@@ -78,11 +78,11 @@ func probeCredentials(k *compute.Rank) (list []credential) {
 	return list
 }
 
-// soon is the longest time before the end of a certificate in which doctor warns. Long runs take weeks.
+// soon is how long before the end of a certificate doctor begins to warn at the earliest. Long runs take weeks.
 const soon = 14 * 24 * time.Hour
 
-// credentials adds findings about secrets and certificates. A certificate is renewed before the last third of its life,
-// which may be hours or years.
+// credentials adds findings about secrets and certificates. It also warns in the last third of a certificate's validity
+// if this third is shorter than soon. Certificates are valid for hours to years.
 func (f *findings) credentials() {
 	const cure = "correct the file, or the setting that names it (docs/security.md)"
 	now := time.Now()
@@ -94,7 +94,7 @@ func (f *findings) credentials() {
 			f.add("credentials", fault, cure, "%s", c.Fault)
 		case c.Until == nil:
 			f.add("credentials", good, "", "%s: there is a secret", c.Key)
-		case now.Before(*c.From): // of a server; ranks refuse theirs
+		case now.Before(*c.From): // certificate of a server: for ranks, this is a fault
 			f.add("credentials", warning, "correct the clock, or make another certificate",
 				"%s: the certificate is valid only from %s; clients refuse it until then", c.Key,
 				c.From.UTC().Format(time.DateTime))

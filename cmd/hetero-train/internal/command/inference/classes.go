@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 )
 
-// describeClasses sets the fields of an evaluation that depend on the predictions by class, and warns of classes that
-// the model never predicts.
+// describeClasses sets those fields of an evaluation that depend on the predictions for each class. It warns of classes
+// that the model never predicts.
 func (m *savedModel) describeClasses(r *Evaluation, c *task.Confusion, byClass bool) {
 	f1, macro := c.F1(), c.MacroF1()
 	r.F1, r.MacroF1 = &f1, &macro
@@ -33,10 +33,10 @@ func (m *savedModel) describeClasses(r *Evaluation, c *task.Confusion, byClass b
 	}
 }
 
-// f1 returns the F1 as text, with a separator before it.
+// f1 returns the F1 score as text, with a separator before it.
 func (r Evaluation) f1() string {
 	text := fmt.Sprintf(" | F1 %.4f", *r.F1)
-	if r.MacroF1 != nil && *r.MacroF1 != *r.F1 { // with two classes
+	if r.MacroF1 != nil && *r.MacroF1 != *r.F1 { // true only with two classes
 		text += fmt.Sprintf(" | macro F1 %.4f", *r.MacroF1)
 	}
 	return text

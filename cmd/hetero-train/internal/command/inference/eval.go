@@ -101,27 +101,27 @@ type Evaluation struct {
 	Program    string `json:"program"`
 	Checkpoint string `json:"checkpoint"`
 	Step       int64  `json:"step"`
-	Epoch      int64  `json:"epoch"` // epoch of the last step, from 0, as in the lines of the training
+	Epoch      int64  `json:"epoch"` // epoch of the last step, counted from 0 as in the log of the training
 	Model      string `json:"model"`
 	Parameters int64  `json:"parameters"`
 	Dataset    string `json:"dataset"`
 	Split      string `json:"split"`
-	Path       string `json:"path,omitempty"` // data.path or data.val_path
-	// origin of the samples: a part of the data set, or held out of training
+	Path       string `json:"path,omitempty"` // value of data.path or data.val_path
+	// origin of the samples: a part of the data set, or samples held out of training
 	Part string `json:"part,omitempty"`
-	// samples of the data set, without those of a part that is not used
+	// number of samples of the data set, without parts that are not used
 	Of       int               `json:"samples_of"`
-	limited  string            // keys that make the data set smaller than its files
+	limited  string            // keys that limit the data set to a part of its files
 	Averaged bool              `json:"averaged"`       // true if the averaged weights were evaluated
-	Note     string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
+	Note     string            `json:"note,omitempty"` // condition that a reader of the results must know
 	Samples  int               `json:"samples"`
 	Classes  int               `json:"classes"`
 	Loss     experiment.Number `json:"loss"` // mean loss; null if it is not finite
-	Top1     float64           `json:"top1"` // accuracy, as a fraction of the samples, or of samples and labels
+	Top1     float64           `json:"top1"` // accuracy: fraction of the samples, or of all pairs of sample and label
 	Top5     *float64          `json:"top5,omitempty"`
-	// MultiLabel states that a sample may have any number of the classes. There is no Top5 then.
+	// MultiLabel is true if a sample may belong to any number of classes. In this case, there is no Top5.
 	MultiLabel bool `json:"multi_label,omitempty"`
-	// AveragePrecision is the mean over the classes that have samples, if there is MultiLabel.
+	// AveragePrecision is the mean over the classes that have samples. It is set if MultiLabel is true.
 	AveragePrecision *float64 `json:"mean_average_precision,omitempty"`
 	Seconds          float64  `json:"seconds"`
 	PerSecond        float64  `json:"samples_per_second"`
@@ -129,17 +129,16 @@ type Evaluation struct {
 	Precision        string   `json:"precision"`
 	BatchSize        int      `json:"batch_size"`
 
-	// Of classifiers.
+	// The following fields are set for classifiers.
 	F1      *float64            `json:"f1,omitempty"`
 	MacroF1 *float64            `json:"macro_f1,omitempty"`
-	ByClass []task.ClassFigures `json:"by_class,omitempty"` // with --by-class
+	ByClass []task.ClassFigures `json:"by_class,omitempty"` // set with --by-class
 
-	// Of text.
-	// number of targets that count: predicted tokens, or labelled texts
+	// The following fields are set for text. Targets is the number of evaluated predictions: of tokens, or of labels.
 	Targets    int                `json:"targets,omitempty"`
-	Length     int                `json:"sequence_length,omitempty"` // tokens of a sample, with padding
+	Length     int                `json:"sequence_length,omitempty"` // number of tokens of a sample, with padding
 	Perplexity *experiment.Number `json:"perplexity,omitempty"`
-	// NextSentence is the fraction of the pairs of texts that are classified correctly.
+	// NextSentence is the fraction of the pairs of texts that the model classifies correctly.
 	NextSentence *float64 `json:"next_sentence,omitempty"`
 }
 
@@ -152,7 +151,7 @@ func (r Evaluation) fault() error {
 		r.Checkpoint))
 }
 
-// evaluate evaluates the model on all samples of a split.
+// evaluate evaluates the model with all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
 		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR",
@@ -181,7 +180,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	}
 	n := min(m.samplesAtOnce(f), set.Len())
 	if f.batch == 0 {
-		n = m.samplesAtOnce(f) // a plan with the batch size of the training run gives bit-equal results
+		n = m.samplesAtOnce(f) // with the batch size of training, the results are bit-equal
 	}
 	if err := m.open(ctx, n, m.run.Data.Normalization); err != nil {
 		return r, err
@@ -207,7 +206,7 @@ func (m *savedModel) evaluate(ctx context.Context, a *cli.App, f *savedFlags, sp
 	return r, nil
 }
 
-// evaluation returns the result that evaluations of images and of text have in common.
+// evaluation returns a result with the fields that evaluations of images and of text have in common.
 func (m *savedModel) evaluation(sums replica.Sums, took time.Duration, batch int, among *overlap) Evaluation {
 	s, score := m.checkpoint.State, sums.Score()
 	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s),
@@ -219,8 +218,8 @@ func (m *savedModel) evaluation(sums replica.Sums, took time.Duration, batch int
 		Device:    m.run.Rank.Device.Info().Name, Precision: m.run.Rank.Precision.String(), BatchSize: batch}
 }
 
-// score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
-// to the last result.
+// score evaluates all samples that a loader with options o reads. The result took is the time from the request for the
+// first batch to the last result.
 func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all replica.Sums,
 	took time.Duration, err error) {
 	loader, err := m.run.NewLoader(o)
@@ -251,7 +250,8 @@ func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.
 	}
 }
 
-// lastEpoch returns the epoch of the last step of a checkpoint, from 0. The state has the epoch of the next step.
+// lastEpoch returns the epoch of the last step before a checkpoint, counted from 0. The state itself contains the epoch
+// of the next step.
 func lastEpoch(s checkpoint.State) int64 {
 	if s.EpochSample == 0 && s.Epoch > 0 {
 		return s.Epoch - 1

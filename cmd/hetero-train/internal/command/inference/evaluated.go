@@ -17,7 +17,7 @@ import (
 
 // Values of --split.
 const (
-	splitAuto  = "auto" // all, if the command line names data.path and not data.val_path; otherwise val
+	splitAuto  = "auto" // "all" if the command line sets data.path and not data.val_path; otherwise "val"
 	splitVal   = "val"
 	splitTrain = "train"
 	splitAll   = "all"
@@ -25,9 +25,9 @@ const (
 
 var splits = []string{splitAuto, splitVal, splitTrain, splitAll}
 
-// openEvaluated opens the data set, and returns the split to evaluate. If the user names a folder on the command line,
-// its evaluation part is evaluated, or all its samples if its names state no parts. If the folder contains the data of
-// the training run, only the samples that were held out are evaluated.
+// openEvaluated opens the data set, and returns the split to evaluate. If the command line names only a folder of data,
+// the split is its evaluation part. If the names in the folder do not distinguish parts, the split contains all
+// samples. If the folder contains the data of the training run, the split contains only the samples that were held out.
 func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string) (string, error) {
 	typed := func(key string) bool {
 		return slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == key })
@@ -53,7 +53,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 		for key, limit := range map[string]*int{"data.num_samples": &d.NumSamples,
 			"data.samples_per_class": &d.SamplesPerClass} {
 			if !typed(key) && d.Path != "" {
-				// the limits of the training run; without a path, the number describes synthetic data
+				// The limits are those of the training run. Without a path, the number describes synthetic data.
 				*limit = 0
 			}
 		}
@@ -72,7 +72,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 			cmp.Or(part, "the samples for evaluation"))
 	}
 	if split == splitAll && part != "" && !same && m.run.Data.HasEval() {
-		// the names of folders or files state the parts, so evaluate only the evaluation part
+		// The names of folders or files distinguish parts, so evaluate only the evaluation part.
 		split = splitVal
 	}
 	if held {
@@ -87,7 +87,7 @@ func (m *savedModel) openEvaluated(ctx context.Context, a *cli.App, split string
 	return split, nil
 }
 
-// holdsTrained reports whether the data set is the one that the model was trained on. It returns false for data that
+// holdsTrained reports whether the data set is the one with which the model was trained. It returns false for data that
 // cannot be opened as training data.
 func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 	identity := assembly.IdentityOf(&m.checkpoint.State)
@@ -98,7 +98,7 @@ func (m *savedModel) holdsTrained(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, ctx.Err()
 	}
-	defer set.Close() // opened for reading only
+	defer set.Close() // no error: the data set was only read
 	have, err := set.Print(ctx)
 	return have.Digest == identity, err
 }
@@ -109,7 +109,7 @@ func (m *savedModel) noSamples() error {
 		m.run.Data.Name)
 }
 
-// describe sets the fields of an evaluation that state which samples of the data set were evaluated.
+// describe sets those fields of an evaluation that say which samples of the data set were evaluated.
 func (m *savedModel) describe(r *Evaluation, split string) {
 	train, eval := m.run.Data.Counts()
 	origin, _ := m.run.Data.EvalFrom()
@@ -130,8 +130,8 @@ func (m *savedModel) describe(r *Evaluation, split string) {
 	}
 }
 
-// limits names the keys that make the data set smaller than the files; "" if there are none. largest is the number of
-// samples of the larger part.
+// limits names the keys that limit the data set to a part of its files, or returns "" if no key does. The number
+// largest is that of the samples in the larger part.
 func limits(d *config.Data, largest int) string {
 	var keys []string
 	for key, limit := range map[string]int{"data.num_samples": d.NumSamples,
@@ -144,7 +144,7 @@ func limits(d *config.Data, largest int) string {
 	return strings.Join(keys, ", ")
 }
 
-// samplesLine describes the evaluated samples: "6 of 14 images of photos, part validation, valid/".
+// samplesLine describes the evaluated samples, for example "6 of 14 images of photos, part validation, valid/".
 func (r *Evaluation) samplesLine() string {
 	unit := "images"
 	if r.Length > 0 {

@@ -107,9 +107,9 @@ func (f *generateFlags) check() error {
 type Generation struct {
 	Checkpoint string  `json:"checkpoint"`
 	Prompt     string  `json:"prompt"`
-	Text       string  `json:"text"` // continuation, in which U+FFFD replaces invalid UTF-8
+	Text       string  `json:"text"` // continuation; U+FFFD replaces invalid UTF-8
 	Tokens     []int32 `json:"tokens"`
-	Stopped    string  `json:"stopped"` // "end-of-text" or "length"
+	Stopped    string  `json:"stopped"` // why generation stopped: "end-of-text" or "length"
 	Tokenizer  string  `json:"tokenizer"`
 	Seed       uint64  `json:"seed"`
 	Device     string  `json:"device"`
@@ -175,8 +175,8 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	return nil
 }
 
-// sample generates tokens and appends them to result. It writes the text of each token immediately, unless f selects
-// JSON.
+// sample generates tokens and appends them to result. Unless f selects JSON, it writes the text of each token
+// immediately.
 func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.SamplerOptions, model *generate.Model,
 	text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
 	sampler, err := generate.NewSampler(o)
@@ -195,7 +195,7 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 		if err != nil {
 			return err
 		}
-		// the table of some models has more rows than the tokenizer has tokens
+		// The token table of some models has more rows than the tokenizer has tokens.
 		token, err := sampler.Choose(logits[:min(len(logits), text.Vocabulary())])
 		if err != nil {
 			return exit.With(exit.Data, fmt.Errorf("%s: %w", m.checkpoint.Path, err))
@@ -219,8 +219,8 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, o generate.Sa
 	return nil
 }
 
-// tokenizer returns the tokenizer called name. If name is empty, it returns the tokenizer of the training data, or if
-// that is unknown the tokenizer with this size of vocabulary.
+// tokenizer returns the tokenizer with the given name. If name is empty, it returns the tokenizer of the training data.
+// If that is unknown, it returns the tokenizer with the given size of the vocabulary.
 func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tokenizer.Tokenizer, error) {
 	if m.trained.Tokenizer == tokenizer.Other {
 		return nil, exit.Usagef("%s: %s was trained with %s, which this program cannot compute, so its tokens would mean other texts: use the library transformers with the files of that tokenizer (checkpoint export --format hf)",

@@ -10,17 +10,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// overlap counts the training samples that an evaluation reads. The checkpoint contains the hashes of some training
-// samples.
+// overlap counts the training samples that an evaluation reads. It knows the hashes of some training samples, which the
+// checkpoint contains.
 type overlap struct {
 	trained int64 // number of training samples
 
 	mu    sync.Mutex
-	known map[uint64]bool // hashes of training samples; true: the evaluation has read a sample with this hash
+	known map[uint64]bool // key: hash of a training sample; value: the evaluation has read this sample
 }
 
-// watchOverlap returns the overlap of the training samples with the samples of split that this process reads from now
-// on. It returns nil if the checkpoint contains no hashes, or if the user evaluates the training samples.
+// watchOverlap begins to count training samples among the samples of split that this process reads from now on. It
+// returns nil if the checkpoint contains no hashes, or if the user evaluates the training samples.
 func (m *savedModel) watchOverlap(split string) *overlap {
 	trained := assembly.PrintOf(&m.checkpoint.State).Train
 	if trained == nil || split == splitTrain {
@@ -42,7 +42,7 @@ func (m *savedModel) watchOverlap(split string) *overlap {
 	return o
 }
 
-// evaluatedTexts returns the evaluation samples of text; nil for images.
+// evaluatedTexts returns the text samples for evaluation, or nil for images.
 func (m *savedModel) evaluatedTexts() any {
 	if m.run.Data.Tokens == nil {
 		return nil
@@ -59,7 +59,8 @@ func (o *overlap) read(sum uint64) {
 	}
 }
 
-// note describes the overlap for a reader of the figures; "" if no training sample is among the n evaluated samples.
+// note describes the overlap for a reader of the results. It returns "" if no training sample is among the n evaluated
+// samples.
 func (o *overlap) note(n int) string {
 	if o == nil {
 		return ""

@@ -91,7 +91,7 @@ func NewPredict(a *cli.App) *cobra.Command {
 // Prediction is the output for one image.
 type Prediction struct {
 	File  string  `json:"file"`
-	Top   []guess `json:"top,omitempty"`   // most likely classes, in descending order of probability
+	Top   []guess `json:"top,omitempty"`   // most probable classes, in descending order of probability
 	Error string  `json:"error,omitempty"` // reason why the image is unreadable
 }
 
@@ -118,7 +118,7 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	_, view := parts.Transforms(m.run.Process.Cfg.Data)
 	var sets *data.LabelSets
 	if m.trained.MultiLabel {
-		sets = &data.LabelSets{Names: m.classNames(), Sets: [][]int32{nil}} // the labels are not known
+		sets = &data.LabelSets{Names: m.classNames(), Sets: [][]int32{nil}} // the labels are unknown
 	}
 	samples := data.Images{Dataset: set, Sets: sets, Transform: view}
 	loader, err := m.run.NewLoader(data.Options{Samples: samples, BatchSize: n,
@@ -147,7 +147,7 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	return nil
 }
 
-// show classifies the images of a batch and writes one line per image.
+// show classifies the images of a batch and writes one line for each image.
 func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []images.Input, set *lenient) error {
 	labels := data.Values[int32](b, data.Labels)
 	for i := range labels {
@@ -186,12 +186,12 @@ func (p Prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 	return err
 }
 
-// rankedClasses formats classes: "cat 97.20 %, dog 2.10 %".
+// rankedClasses formats classes, for example as "cat 97.20 %, dog 2.10 %".
 func rankedClasses(top []guess) string {
 	return ranked(top, func(g guess) (string, float64) { return show.Foreign(g.Class), g.Probability })
 }
 
-// ranked formats guesses. of returns the name and the probability of a guess.
+// ranked formats guesses. The function of returns the name and the probability of a guess.
 func ranked[G any](top []G, of func(G) (string, float64)) string {
 	var texts []string
 	for _, g := range top {
@@ -201,7 +201,7 @@ func ranked[G any](top []G, of func(G) (string, float64)) string {
 	return strings.Join(texts, ", ")
 }
 
-// best returns the n most likely labels, without names. Labels of equal probability are in ascending order.
+// best returns the n most probable labels, without names. Labels of equal probability are in ascending order.
 func best(probabilities []float64, n int) []guess {
 	labels := make([]int, len(probabilities))
 	for i := range labels {
@@ -215,7 +215,7 @@ func best(probabilities []float64, n int) []guess {
 	return top
 }
 
-// named sets the names of classes.
+// named sets the class names of guesses.
 func (m *savedModel) named(top []guess) []guess {
 	for i := range top {
 		top[i].Class = m.class(top[i].Label)
@@ -251,7 +251,7 @@ func (m *savedModel) nameClasses(file string) error {
 }
 
 // imagesOf expands the arguments to a list of images. An argument is an image file, a folder, or "-" for standard
-// input. followLinks allows links that leave a folder.
+// input. If followLinks is true, links may leave their folder.
 func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks bool,
 	log *slog.Logger) ([]images.Input, error) {
 	var inputs []images.Input
@@ -299,7 +299,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string, followLinks b
 	return inputs, nil
 }
 
-// notAFile returns the error about an argument such as a pipe.
+// notAFile returns the error for an argument that is not a regular file, such as a pipe.
 func notAFile(name string, mode fs.FileMode) error {
 	return exit.Usagef("predict: %s: got %s, want a regular file, or - for standard input", name, regular.Kind(mode))
 }
@@ -320,7 +320,7 @@ func (l *lenient) NewReader() (data.Reader, error) {
 	return &lenientReader{r, l}, nil
 }
 
-// fault returns the error of reading sample i, or nil.
+// fault returns the error with which the read of sample i failed, or nil.
 func (l *lenient) fault(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,14 +24,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// TextPrediction is the prediction for one line of text. The most probable class or token is first.
+// TextPrediction is the prediction for one line of text. Each list begins with the most probable class or token.
 type TextPrediction struct {
 	File  string         `json:"file"`
 	Line  int            `json:"line"`
-	Top   []guess        `json:"top,omitempty"`   // classes
+	Top   []guess        `json:"top,omitempty"`   // predicted classes
 	Next  []tokenGuess   `json:"next,omitempty"`  // tokens that may follow the text
 	Masks [][]tokenGuess `json:"masks,omitempty"` // tokens for each [MASK]
-	Error string         `json:"error,omitempty"` // reason if there is no prediction
+	Error string         `json:"error,omitempty"` // reason why there is no prediction
 }
 
 // tokenGuess is a token and its probability.
@@ -41,16 +41,16 @@ type tokenGuess struct {
 	Probability float64 `json:"probability"`
 }
 
-// typed is a line of text with its tokens and the positions whose predictions are requested.
+// typed is a line of text with its tokens and the positions at which the model predicts tokens.
 type typed struct {
 	TextPrediction
 	text  tokens.GivenText
-	wants []int // positions; nil for a class
+	wants []int // positions; nil if the model predicts a class
 }
 
-// reader turns lines into samples for a model.
+// reader converts lines of text into samples for a model.
 type reader struct {
-	words   *tokenizer.WordPiece // of models with segments; nil for GPT-2
+	words   *tokenizer.WordPiece // tokenizer of models with segments; nil for GPT-2
 	text    tokenizer.Tokenizer
 	encoder tokenizer.Encoder
 	classes bool
@@ -112,7 +112,7 @@ func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.
 	return nil
 }
 
-// mostScores limits the probabilities of a batch, in numbers: 256 MiB in f32. Larger batches are hardly faster.
+// mostScores is the largest number of probabilities of a batch: 256 MiB in f32. Larger batches are hardly faster.
 const mostScores = 64 << 20
 
 // runText computes the predictions of the samples.
@@ -211,7 +211,7 @@ const (
 	mostLineBytes = 16 << 20 // maximum size of a line
 )
 
-// read appends the lines of a file, or of standard input for "-", without empty lines.
+// read appends the lines of a file to lines, without empty lines. The name "-" selects standard input.
 func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.Reader) ([]typed, error) {
 	in := stdin
 	if name != "-" {
@@ -222,7 +222,7 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 		if err != nil {
 			return nil, exit.Usagef("predict: %w", err)
 		}
-		defer file.Close() // opened for reading only
+		defer file.Close() // no error: the file was only read
 		if info.Size() > mostTextBytes {
 			return nil, exit.Usagef("predict: %s has %d bytes, want at most %d: split the file", name, info.Size(),
 				mostTextBytes)
@@ -268,7 +268,8 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 	return lines, nil
 }
 
-// tableOf returns the format of a file whose name or first line is that of a table. "" means that it may be plain text.
+// tableOf returns the format of a file if its name or its first line shows that it is a table. It returns "" if the
+// file may be plain text.
 func tableOf(name string, line []byte) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".jsonl", ".ndjson":
@@ -286,14 +287,14 @@ func tableOf(name string, line []byte) string {
 	return ""
 }
 
-// encode sets the tokens of a line.
+// encode converts a line to tokens and stores them in l.
 func (r *reader) encode(l *typed, line []byte) error {
 	if !utf8.Valid(line) {
 		return errors.New("the line is not UTF-8")
 	}
 	if r.words == nil {
 		all := r.encoder.Append(nil, line)
-		l.text.Tokens = all[max(0, len(all)-r.length):] // the model reads the last tokens
+		l.text.Tokens = all[max(0, len(all)-r.length):] // the model reads only the last tokens
 		l.text.Segments = make([]int32, len(l.text.Tokens))
 		l.wants = []int{len(l.text.Tokens) - 1}
 		return nil
@@ -331,17 +332,17 @@ func (r *reader) encode(l *typed, line []byte) error {
 	return nil
 }
 
-// maskWord stands for a token to predict.
+// maskWord marks the place of a token that the model shall predict.
 const maskWord = "[MASK]"
 
-// tokens returns the texts of tokens.
+// tokens returns the guesses with the texts of their tokens.
 func (r *reader) tokens(top []guess) []tokenGuess {
 	out := make([]tokenGuess, len(top))
 	for i, g := range top {
 		out[i] = tokenGuess{ID: g.Label, Probability: g.Probability}
 		if text, err := r.text.Decode(nil, []int32{int32(g.Label)}); err == nil {
 			out[i].Token = strings.ToValidUTF8(string(text), "\uFFFD")
-		} else { // a row of the token table without a token of the tokenizer
+		} else { // the tokenizer has no token for this row of the token table
 			out[i].Token = fmt.Sprintf("token %d", g.Label)
 		}
 	}
@@ -365,7 +366,7 @@ func (l *typed) write(w io.Writer, m *savedModel, asJSON bool) error {
 		if lists == nil {
 			lists = [][]tokenGuess{l.Next}
 		}
-		for _, top := range lists { // tokens may begin with a space, so they are quoted
+		for _, top := range lists { // quote the tokens, because they may begin with a space
 			texts = append(texts, ranked(top, func(g tokenGuess) (string, float64) {
 				return strconv.Quote(g.Token), g.Probability
 			}))

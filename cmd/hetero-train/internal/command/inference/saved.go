@@ -37,7 +37,7 @@ type savedFlags struct {
 	json  bool
 	names string // file with the names of the classes
 
-	byClass bool // of command eval: print the figures of each class
+	byClass bool // flag of command eval: print the results of each class
 }
 
 // add adds the flags to a command. A flag that sets a key overrides the setting of the checkpoint.
@@ -49,7 +49,7 @@ func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 		"`FILE` with one class name per line, in the order of the model's outputs; default: the names in the checkpoint")
 }
 
-// addSource adds only the flags that select weights, device and precision.
+// addSource adds only the flags that select the weights, the device and the precision.
 func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
 	cmd.Flags().BoolVar(&f.ema, "ema", false,
@@ -65,15 +65,15 @@ func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 	}
 }
 
-// savedModel is a trained model that is rebuilt from a checkpoint alone.
+// savedModel is a trained model that is rebuilt from a checkpoint, without other files of the run.
 type savedModel struct {
 	run        *assembly.Run
 	checkpoint *checkpoint.Checkpoint
-	trained    parts.Trained // description of the training data; it may lack the classes
+	trained    parts.Trained // description of the training data, perhaps without the classes
 	classes    int           // number of classes of the model
 	averaged   bool          // --ema is set: evaluate the averaged weights
 	imported   bool          // the checkpoint comes from "checkpoint import" and does not describe its training data
-	prepared   bool          // the user stated how images are prepared
+	prepared   bool          // the user specified how images are prepared
 	noData     bool          // the user selected no data set, so the settings contain the default data set
 	predictor  *replica.Predictor
 	ranking    *task.Ranking // scores of an evaluation with independent classes; otherwise nil
@@ -107,7 +107,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 	return m, nil
 }
 
-// findSaved is openSaved for any type of model.
+// findSaved does the same as openSaved for any type of model.
 func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
@@ -119,7 +119,7 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if err != nil {
 		return nil, err
 	}
-	r := assembly.New(nil, opts) // the configuration follows after the checkpoint is open
+	r := assembly.New(nil, opts) // the configuration is set after the checkpoint is open
 	if r.Process.Opts.Lab.Setup, err = lab.Find(a.Env.Lookup); err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -192,7 +192,7 @@ func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Check
 	return c, err
 }
 
-// ofTraining are the tables whose keys affect only training.
+// ofTraining lists the tables of the configuration whose keys affect only training.
 var ofTraining = []string{"augment", "optimizer", "schedule", "parallel", "balance", "profile", "checkpoint",
 	"dashboard", "metrics", "notify", "tracking", "lab", "nccl"}
 
@@ -226,8 +226,8 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint) (*config.Config, error)
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, err))
 }
 
-// parseSaved parses the settings in a checkpoint. If a flag selects another data set, the keys that describe the stored
-// data set are left out. The program wrote the settings, so each key has its own line.
+// parseSaved parses the settings in a checkpoint. If a flag selects another data set, it ignores the keys that describe
+// the data set of the training run. The program wrote the settings, so each key has its own line.
 func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 	cfg, err := config.Parse(name, []byte(text), a.Env.Catalog, a.Overrides...)
 	stored, bad := config.Parse(name, []byte(text), a.Env.Catalog)
@@ -246,7 +246,7 @@ func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 			table = line
 		}
 		if table == "[data]" && strings.HasPrefix(line, "vocabulary =") {
-			// the key is also valid for other data sets, but they have another number of tokens
+			// The key would be valid for the other data set, but that has another number of tokens.
 			lines[i] = ""
 		}
 	}
@@ -260,13 +260,14 @@ func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
 	return config.Parse(name, []byte(strings.Join(lines, "\n")), a.Env.Catalog, a.Overrides...)
 }
 
-// readable reports whether the settings are valid if the command line overrides none of them.
+// readable reports whether the settings are valid without the overrides of the command line.
 func readable(a *cli.App, settings string) bool {
 	_, err := config.Parse("", []byte(settings), a.Env.Catalog)
 	return err == nil
 }
 
-// typedWrong returns the error for flags that make valid settings invalid. The error names the flags.
+// typedWrong returns the error for flags that make the valid settings of a checkpoint invalid. The error names the
+// flags.
 func typedWrong(a *cli.App, err error) error {
 	if !a.Overrode(err) {
 		var typed []string
@@ -278,8 +279,8 @@ func typedWrong(a *cli.App, err error) error {
 	return exit.With(exit.Usage, err)
 }
 
-// countClasses returns the number of classes of the model. It uses the first known number of these: the settings, the
-// class names in the checkpoint, the outputs of the last layer.
+// countClasses returns the number of classes of the model. It uses the first of these that is known: the number in the
+// settings, the number of class names in the checkpoint, the number of outputs of the last layer.
 func (m *savedModel) countClasses() (int, error) {
 	if n := m.run.Process.Cfg.Model.NumClasses; n > 0 {
 		return n, nil
@@ -296,7 +297,7 @@ func (m *savedModel) countClasses() (int, error) {
 		m.checkpoint.Path)
 }
 
-// class returns the name of a class.
+// class returns the name of the class with a label.
 func (m *savedModel) class(label int) string {
 	if label < len(m.trained.Classes) {
 		return m.trained.Classes[label]
@@ -313,8 +314,8 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	return max(m.run.Process.Cfg.Data.BatchSize/m.run.Process.Cfg.Train.MicroBatches(), 1)
 }
 
-// open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set; it
-// is used if the checkpoint contains none.
+// open opens the device and loads the weights, for batches of n samples. The normalization own of the data set is used
+// if the checkpoint contains none.
 func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
 	if err := m.openDevice(ctx); err != nil {
 		return err
@@ -335,7 +336,8 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		BatchSize: n}, fmt.Sprintf("images of %d pixels (data.image_size)", size))
 }
 
-// load makes the predictor on the open device, and loads the weights. samples describes the samples of the model.
+// load makes the predictor on the open device, and loads the weights. The text samples describes the samples of the
+// model.
 func (m *savedModel) load(o replica.Options, samples string) (err error) {
 	o.Compute = m.run.Rank.Precision
 	m.predictor, err = replica.NewPredictor(m.run.Rank.Device, o)
@@ -352,8 +354,8 @@ func (m *savedModel) load(o replica.Options, samples string) (err error) {
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// logPreprocessing warns if images are prepared differently than in training, or if neither the weights nor the user
-// states how images were prepared in training.
+// logPreprocessing warns if images are prepared differently than in training. It also warns if neither the weights nor
+// the user specifies how images were prepared in training.
 func (m *savedModel) logPreprocessing(own data.Normalization) {
 	used := parts.PreprocessingOf(m.run.Process.Cfg.Data, own)
 	switch {
@@ -381,8 +383,8 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 	return m.run.Rank.SettlePrecision(ctx, before)
 }
 
-// labelSets returns the labels of images that have several labels each, with the numbers of the model. It returns nil
-// if each image has one class. numbers is the result of classNumbers.
+// labelSets converts the labels of images that may have several labels to the numbers of the model. It returns nil if
+// each image has one class. The argument numbers is the result of classNumbers.
 func (m *savedModel) labelSets(of *data.LabelSets, numbers []int) (*data.LabelSets, error) {
 	switch {
 	case (of != nil) != m.trained.MultiLabel:
@@ -400,9 +402,9 @@ func (m *savedModel) labelSets(of *data.LabelSets, numbers []int) (*data.LabelSe
 	return of.Relabelled(m.classNames(), numbers), nil
 }
 
-// classNumbers compares the classes of a data set with those of the model, by name. It returns the number that the
-// model gives to each class of the data set; nil if the numbers are equal. If the names of the model's classes are
-// unknown, it warns and compares by number.
+// classNumbers compares the classes of a data set with those of the model, by name. It returns the model's number for
+// each class of the data set, or nil if the numbers are equal. If the names of the model's classes are unknown, it
+// warns and assumes equal numbers.
 func (m *savedModel) classNumbers(have []string) ([]int, error) {
 	want := m.trained.Classes
 	switch {

@@ -19,7 +19,7 @@ import (
 // readsText reports whether the model reads tokens.
 func (m *savedModel) readsText() bool { return m.run.Process.Cfg.Model.Samples == config.Tokens }
 
-// textClasses returns the number of classes of a classifier of texts; 0 if the model predicts tokens.
+// textClasses returns the number of classes of a text classifier. It returns 0 if the model predicts tokens.
 func (m *savedModel) textClasses() int {
 	if head, ok := m.checkpoint.Model.Info("classifier.bias"); ok && len(head.Shape) == 1 {
 		return head.Shape[0]
@@ -27,7 +27,7 @@ func (m *savedModel) textClasses() int {
 	return 0
 }
 
-// evaluateText evaluates all samples of a split of text.
+// evaluateText evaluates a model of text with all samples of a split.
 func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags, split string) (r Evaluation,
 	err error) {
 	if m.noData {
@@ -53,7 +53,7 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 	if err := m.checkText(t); err != nil {
 		return r, err
 	}
-	n := m.samplesAtOnce(f) // with the plan of the training run, the figures are bit-equal to those of the training run
+	n := m.samplesAtOnce(f) // with this batch size, the results are bit-equal to those in training
 	if f.batch > 0 {
 		n = min(n, set.Len())
 	}
@@ -86,7 +86,7 @@ func (m *savedModel) evaluateText(ctx context.Context, a *cli.App, f *savedFlags
 	return r, nil
 }
 
-// checkText returns an error if the tokens or labels of a data set have another meaning than in training.
+// checkText returns an error if the tokens or labels of a data set do not have the same meaning as in training.
 func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	switch {
 	case t.Classes == nil && m.classes > 0:
@@ -104,7 +104,7 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 		m.run.Process.Opts.Log.Warn(warning)
 	}
 	numbers, err := m.classNumbers(t.Classes)
-	if err == nil && numbers != nil { // UseClasses has renumbered the labels by the class names of the model
+	if err == nil && numbers != nil { // UseClasses should have put the labels in the order of the model
 		err = exit.Usagef("the classes of the data set have another order than those of %s: data set %s, model %s",
 			m.checkpoint.Path, weights.DescribeClasses(t.Classes), weights.DescribeClasses(m.trained.Classes))
 	}
@@ -112,7 +112,7 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 }
 
 // openText opens the device and loads the weights of a model of text, for batches of n samples. If scores is true, the
-// model computes only losses, and no probabilities.
+// model computes losses and no probabilities.
 func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, scores bool) error {
 	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
@@ -133,8 +133,8 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 	return m.load(replica.Options{Task: learns, BatchSize: n, ScoresOnly: scores}, fmt.Sprintf("%d tokens", t.Length))
 }
 
-// tableSizes returns the number of rows of the token table and of the position table. For a model of another module,
-// which has its own tables, these are the sizes of the training data.
+// tableSizes returns the numbers of rows of the token table and of the position table. A model of another module has
+// its own tables; for such a model, tableSizes returns the sizes of the training data.
 func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 	if t, ok := m.run.Process.Cfg.Model.Options.(parts.Transformer); ok {
 		return parts.TableSizes(t, m.checkpoint.Model)
@@ -146,7 +146,7 @@ func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 	return m.trained.Vocabulary, m.trained.Length, nil
 }
 
-// writeText prints the figures of an evaluation of text.
+// writeText prints the results of an evaluation of text.
 func (r Evaluation) writeText(w io.Writer) error {
 	figures := fmt.Sprintf("accuracy %.2f %%", 100*r.Top1)
 	if r.F1 != nil {

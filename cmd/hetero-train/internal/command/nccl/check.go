@@ -39,7 +39,7 @@ type rankNCCL struct {
 	Host    string `json:"host"`
 	Device  string `json:"device"`
 	Model   string `json:"model"`
-	BusID   string `json:"bus_id,omitempty"` // BusID and the next fields come from NVML, if it is available
+	BusID   string `json:"bus_id,omitempty"` // this and the next fields come from NVML, if it is available
 	PCIe    string `json:"pcie,omitempty"`
 	NVLinks int    `json:"nvlinks"`
 	Driver  string `json:"driver,omitempty"`
@@ -79,7 +79,7 @@ func newNCCLCheck(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// checkNCCLOf performs the measurements. All ranks must call it; rank 0 gets the result.
+// checkNCCLOf performs the measurements. All ranks must call it. Rank 0 gets the result.
 func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, err error) {
 	if found.Ranks, err = introduce(ctx, x); err != nil {
 		return found, err
@@ -124,7 +124,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) ([]rankNCCL, error) {
 	defer gpus.Close()
 	if dev, ok := k.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
 		g := gpus.All()[dev.Index()]
-		if g.Name == info.Model { // NVML numbers GPUs by bus position; CUDA may use another order
+		if g.Name == info.Model { // compare models: NVML orders GPUs by bus position, CUDA may use another order
 			own.BusID, own.NVLinks, own.Driver = g.BusID, g.NVLinks, g.Driver
 			own.PCIe = fmt.Sprintf("%d x%d", g.PCIe.GenerationMax, g.PCIe.WidthMax)
 		}
@@ -132,7 +132,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) ([]rankNCCL, error) {
 	return process.GatherAll(ctx, k.Team, "nccl ranks", own)
 }
 
-// curve measures the time of an all-reduce of all ranks, by size.
+// curve measures the time of an all-reduce over ranks, for several sizes.
 func curve(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (list []measure.AllReduced, err error) {
 	comm, err := among(ctx, x, name, ranks)
 	if err != nil {
@@ -180,7 +180,7 @@ func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err
 	return json.Marshal(found)
 }
 
-// write prints the result.
+// write prints the result for a terminal.
 func (f ncclFound) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "rank\thost\tdevice\tmodel\tbus\tPCIe\tNVLinks\tNCCL")

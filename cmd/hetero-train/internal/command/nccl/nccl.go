@@ -39,10 +39,10 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// withNCCL calls work on every rank, if there are GPUs and NCCL.
+// withNCCL calls work on every rank. It returns an error if there are no GPUs or no NCCL.
 func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.LauncherFlags,
 	work func(context.Context, *exchange.Exchange) error) error {
-	if _, err := a.Read(); err != nil { // first, so that a machine without a GPU also reports invalid settings
+	if _, err := a.Read(); err != nil { // first, so that invalid settings are reported without a GPU, too
 		return err
 	}
 	if err := cuda.Available(); err != nil {
@@ -72,8 +72,8 @@ func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.Launch
 	})
 }
 
-// among opens an NCCL communicator of some of the ranks. All ranks in ranks must call among with the same name. The
-// name must be unique to the group.
+// among opens an NCCL communicator for some of the ranks. All of these ranks must call among with the same name, which
+// no other call may use.
 func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	control, err := hostAmong(ctx, x, name, ranks)
 	if err != nil {
@@ -85,7 +85,8 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 	return x.OverNCCL(ctx, control)
 }
 
-// hostAmong opens a communicator of ranks whose buffers are in host memory. It is the control channel of among.
+// hostAmong opens a communicator for some of the ranks, with buffers in host memory. For among, it is the control
+// channel.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	t := x.Rank.Team
 	own, limit := slices.Index(ranks, t.Place.Rank), session.OperationLimit(x.Rank.Process.Cfg.Parallel.TimeoutSeconds)
@@ -107,13 +108,13 @@ func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []i
 	})
 }
 
-// apart is the rendezvous of a communicator whose failure must not end the process group.
+// apart is the rendezvous for a communicator whose failure must not abort the process group.
 type apart struct{ *rendezvous.Group }
 
 // Abort does nothing: the other ranks notice the broken connections.
 func (apart) Abort(error) {}
 
-// oneHost reports whether ranks are on one machine.
+// oneHost reports whether the given ranks are on one machine.
 func oneHost(x *exchange.Exchange, ranks []int) bool {
 	first, _ := hosts.HostOf(x.Hosts, ranks[0])
 	for _, rank := range ranks {
@@ -124,7 +125,8 @@ func oneHost(x *exchange.Exchange, ranks []int) bool {
 	return true
 }
 
-// withVariables sets environment variables before a communicator is opened. It unsets variables whose value is empty.
+// withVariables sets the environment variables that NCCL reads when a communicator is opened. It unsets variables whose
+// value is empty.
 func withVariables(list map[string]string) error {
 	var faults []error
 	for name, value := range list {

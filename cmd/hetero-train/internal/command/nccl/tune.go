@@ -33,7 +33,7 @@ type tuned struct {
 	Trials      []nccl.Trial     `json:"trials"`
 	Fastest     []nccl.Trial     `json:"fastest"`
 	Recommended nccl.Combination `json:"recommended"`
-	// time of NCCL's own choice divided by the time of the recommended combination
+	// time with NCCL's own choice divided by the time with the recommended combination
 	Gain  float64  `json:"gain"`
 	Files []string `json:"files"`
 }
@@ -72,7 +72,7 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// tune measures the time of every combination of settings that NCCL supports. All ranks must call it.
+// tune measures an all-reduce with every combination of settings that NCCL supports. All ranks must call it.
 func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.Trial, err error) {
 	channels := []int{0, 4, 8, 16, 32}
 	if quick {
@@ -123,7 +123,7 @@ func sumUp(trials []nccl.Trial) tuned {
 	return t
 }
 
-// save writes the two files of the result.
+// save writes the result to two files.
 func (t *tuned) save(folder string, machines, ranks int) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (t *tuned) save(folder string, machines, ranks int) error {
 	return nil
 }
 
-// write prints the bus bandwidth by combination and size, and the recommendation.
+// write prints the bus bandwidth of each combination at each size, and the recommendation.
 func (t tuned) write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "all-reduce, bus GB/s")
