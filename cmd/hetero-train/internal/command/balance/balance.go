@@ -45,7 +45,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// mostCurves is the maximum size of a file of curves, bytes.
+// mostCurves is the maximum size of a file of curves in bytes.
 const mostCurves = 64 << 20
 
 // simulateFlags are the flags of command balance simulate.
@@ -53,7 +53,7 @@ type simulateFlags struct {
 	curves string
 	scores []float64
 	json   bool
-	sized  bool // the policy reports its memory
+	sized  bool // true if the policy reports its memory
 	simulate.Options
 }
 
@@ -68,7 +68,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 		"policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
 	flags.Float64SliceVar(&f.scores, "scores", nil,
 		"compute `scores` of the ranks, separated by commas; default: equal scores")
-	flags.Lookup("scores").DefValue = "" // empty, because the help text states the default
+	flags.Lookup("scores").DefValue = "" // empty, because the help text itself contains the default
 	flags.Float64Var(&f.Noise, "noise", 0.05, "noise of measured times: standard deviation of their logarithm")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps to simulate")
 	flags.IntVar(&f.Interval, "interval", 10, "steps between two balancing decisions")
@@ -79,7 +79,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	return cli.WithoutConfig(cmd, "a simulation has its own flags")
 }
 
-// check validates the flags. given reports whether the command line has a flag. The error names the invalid flag.
+// check returns an error that names an invalid flag. The function given reports whether the command line has a flag.
 func (f *simulateFlags) check(catalog config.Catalog, given func(flag string) bool) error {
 	switch {
 	case f.curves == "":
@@ -111,10 +111,10 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 		name = "standard input"
 		text, err = readPipe(name, os.Stdin)
 	} else if info, statErr := os.Stat(name); statErr == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		// as in --curves <(command)
+		// The path may name a pipe, as in --curves <(command).
 		var pipe *os.File
 		if pipe, err = os.Open(name); err == nil {
-			defer pipe.Close() // read only
+			defer pipe.Close() // no error: the pipe was only read
 			text, err = readPipe(name, pipe)
 		}
 	} else {
@@ -134,7 +134,7 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 	return nil
 }
 
-// readPipe reads curves until the other end of a pipe closes.
+// readPipe reads curves from a pipe until its other end is closed.
 func readPipe(name string, pipe io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(pipe, mostCurves+1))
 	if err == nil && len(text) > mostCurves {
@@ -192,7 +192,7 @@ func (f *simulateFlags) run(a *cli.App, given func(flag string) bool) error {
 	return f.print(a.Env.Stdout, r, timed.times())
 }
 
-// print writes each rebalance and a summary.
+// print writes a line for each change of shares, and a summary.
 func (f *simulateFlags) print(out io.Writer, r *simulate.Result, times *decisionTimes) error {
 	var b strings.Builder
 	for _, h := range r.History {
@@ -218,7 +218,8 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result, times *decision
 	return err
 }
 
-// sharesText returns the shares of up to 64 ranks, or the first ones; --json prints all.
+// sharesText returns the shares as text. With more than 64 ranks, it contains only the first ones. The output of --json
+// contains all shares.
 func sharesText(shares []int) string {
 	const most, first = 64, 16
 	if len(shares) <= most {
@@ -227,8 +228,8 @@ func sharesText(shares []int) string {
 	return fmt.Sprintf("%s … (%d ranks)", strings.Trim(fmt.Sprint(shares[:first]), "[]"), len(shares))
 }
 
-// memoryText is the line with the memory of the simulation. sized is false if the policy does not report its memory, so
-// that parts do not contain it.
+// memoryText returns the line with the memory of the simulation. If sized is false, the policy does not report its
+// memory, and parts does not contain this memory.
 func memoryText(parts []balancer.Memory, ranks int, sized bool) string {
 	sum, words := int64(0), make([]string, 0, len(parts))
 	for _, p := range parts {

@@ -71,8 +71,8 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// comparisonFolders returns settings that give a comparison its own folders. If the comparison used the folder of a
-// training run, it would rename this folder.
+// comparisonFolders returns settings that give a comparison its own folders. In the folder of a training run, the
+// comparison would rename this folder.
 func comparisonFolders(a *cli.App) ([][2]string, error) {
 	name := "balance_compare"
 	cfg, err := a.Read()

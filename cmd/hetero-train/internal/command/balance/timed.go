@@ -8,14 +8,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// timedPolicy measures the CPU time of the decisions of a policy. The time includes the work of the garbage collector
-// that runs during a decision.
+// timedPolicy measures the CPU time that a policy needs for its decisions. The time includes the work of the garbage
+// collector during a decision.
 type timedPolicy struct {
 	balancer.Policy
-	step  int // steps so far
+	step  int // number of steps so far
 	took  []time.Duration
 	after []int // step of each decision
-	err   error // of the measurement
+	err   error // error of the measurement
 }
 
 // Observe implements [balancer.Policy].
@@ -28,7 +28,7 @@ func (p *timedPolicy) Observe(s *balancer.Step) (*balancer.Decision, bool) {
 	return d, due
 }
 
-// Memory implements [balancer.Sized]. The list is empty if the policy does not report its memory.
+// Memory implements [balancer.Sized]. It returns an empty list if the policy does not report its memory.
 func (p *timedPolicy) Memory() []balancer.Memory {
 	if sized, ok := p.Policy.(balancer.Sized); ok {
 		return sized.Memory()
@@ -36,7 +36,7 @@ func (p *timedPolicy) Memory() []balancer.Memory {
 	return nil
 }
 
-// now returns the CPU time of the process. Other programs disturb it less than they disturb the clock.
+// now returns the CPU time of the process. Other programs influence the CPU time less than the elapsed time.
 func (p *timedPolicy) now() time.Duration {
 	spent, err := platform.ProcessTime()
 	if err != nil {
@@ -45,15 +45,15 @@ func (p *timedPolicy) now() time.Duration {
 	return spent
 }
 
-// decisionTimes describe the CPU times of all decisions, in s.
+// decisionTimes describes the CPU times of all decisions, in seconds.
 type decisionTimes struct {
 	Count       int     `json:"count"`
 	Median      float64 `json:"median_cpu_seconds"`
 	Longest     float64 `json:"longest_cpu_seconds"`
-	LongestStep int     `json:"longest_after_step"` // after which the longest decision was made
+	LongestStep int     `json:"longest_after_step"` // step after which the longest decision was made
 }
 
-// times returns the CPU times of the decisions; nil: there was no decision.
+// times returns the CPU times of the decisions, or nil if there was no decision.
 func (p *timedPolicy) times() *decisionTimes {
 	n := len(p.took)
 	if n == 0 {

@@ -91,46 +91,47 @@ type Report struct {
 	Parameters int64  `json:"parameters"`
 	Classes    int    `json:"classes"`
 	ImageSize  int    `json:"image_size"`
-	// tokens in a sample of text; if set, ImageSize and Classes have no meaning
+	// number of tokens in a sample of text; if it is set, ImageSize and Classes have no meaning
 	Tokens      int    `json:"sequence_length,omitempty"`
 	Precision   string `json:"precision"`
 	Device      string `json:"device"`
 	DeviceModel string `json:"device_model"`
-	// value of --memory, or memory of the device; of a device that computes in host memory, Limit
+	// value of --memory, or memory of the device; for a device that computes in host memory, it is Limit
 	MemoryBytes   int64               `json:"memory_bytes"`
 	Limit         memory.Limit        `json:"limit"` // memory that the process of a rank may use
 	Optimizer     string              `json:"optimizer"`
 	BatchSize     int                 `json:"batch_size"` // global batch size
 	Accumulation  int                 `json:"grad_accumulation"`
 	MicroBatch    int                 `json:"micro_batch"`
-	StepFLOPs     int64               `json:"step_flops"` // operations of one optimizer step, over all ranks
+	StepFLOPs     int64               `json:"step_flops"` // operations of one optimizer step on all ranks together
 	ForwardFLOPs  int64               `json:"forward_flops"`
 	BackwardFLOPs int64               `json:"backward_flops"`
-	Table         []replica.Footprint `json:"table"` // memory by number of samples of one rank
-	// largest number of samples of one rank that fits; 0: none fits
+	Table         []replica.Footprint `json:"table"` // memory of one rank, by its number of samples
+	// largest number of samples of one rank that fits into memory; 0: none fits
 	LargestFit int        `json:"largest_micro_batch"`
 	Ranks      []rankPlan `json:"ranks"`
-	// Reserved is the memory that each rank of a run of several ranks reserves, enough for ReservedFor samples. Within
-	// this memory, balancing changes shares without allocating. It is 0 with balance.fixed_shares.
+	// Reserved is the memory that each rank reserves in a run of several ranks. It is enough for ReservedFor samples.
+	// Within this memory, balancing can change shares without new allocations. With balance.fixed_shares, Reserved is
+	// 0.
 	Reserved    int64      `json:"reserved_bytes,omitempty"`
 	ReservedFor int        `json:"reserved_samples,omitempty"`
-	Ports       []listener `json:"ports"` // ports of a run on several machines
-	// why the plan lacks the smaller last step of an epoch; "" if it does not
+	Ports       []listener `json:"ports"` // ports of the run if it uses several machines
+	// reason why the plan does not contain the smaller last step of an epoch; "": it contains the step
 	LastStep string `json:"last_step_unknown,omitempty"`
 }
 
 // rankPlan is the plan of one rank.
 type rankPlan struct {
 	Rank  int   `json:"rank"`
-	Share int   `json:"samples"` // share of a micro-batch
+	Share int   `json:"samples"` // share of a micro-batch in samples
 	Bytes int64 `json:"bytes"`   // memory of the device
-	// memory of the process, without that of the device
+	// memory of the process, without the memory of the device
 	HostBytes int64 `json:"host_bytes"`
 	Fits      bool  `json:"fits"`
 	StepFL    int64 `json:"step_flops"`
 }
 
-// estimate plans a configuration on a device that allocates no memory.
+// estimate computes the plan of a configuration. It uses a device that allocates no memory.
 func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if a.File == "" && len(a.Overrides) == 0 {
 		return exit.Usagef("plan: got no configuration, want -c FILE, --model NAME, or other settings")
@@ -177,17 +178,17 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	return r.write(a.Env.Stdout)
 }
 
-// planning is the state of a plan of one configuration.
+// planning is the state of the command while it plans a configuration.
 type planning struct {
 	run    *assembly.Run
 	shares []int // shares of a micro-batch, by rank
 
 	progress *progress
 	dry      *dry.Device
-	memory   int64 // memory of a device with memory of its own, bytes; of another device, that of limit
-	// limit is the memory that the process of a rank may use
+	memory   int64 // memory in bytes: of a device with its own memory, otherwise that of limit
+	// limit is the memory that the process of a rank may use.
 	limit memory.Limit
-	start int64 // memory of this process at its start, bytes
+	start int64 // memory that this process used at its start, bytes
 }
 
 // open opens the device and determines the number of classes.
@@ -209,7 +210,7 @@ func (p *planning) open(ctx context.Context, size int64) error {
 		return err
 	}
 	p.setLimits(size)
-	// without a limit, because the report contains plans that do not fit
+	// The device has no limit, because the report also contains plans that do not fit.
 	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64)
 	if err := p.openData(ctx); err != nil {
 		return err
@@ -218,8 +219,8 @@ func (p *planning) open(ctx context.Context, size int64) error {
 	return nil
 }
 
-// openData opens the data set if it needs no files, or if the settings do not say what the plan needs: the samples of a
-// language model, and the number of classes.
+// openData opens the data set if this needs no files. It also opens the data set if the plan needs properties that the
+// settings do not contain: the samples of a language model, or the number of classes.
 func (p *planning) openData(ctx context.Context) error {
 	c := p.run.Process.Cfg
 	tokens, classes := c.Data.Samples == config.Tokens, c.Model.NumClasses
@@ -244,22 +245,22 @@ func (p *planning) openData(ctx context.Context) error {
 	return nil
 }
 
-// addressSpread is the largest difference, in bytes, between the addresses that plan and a run reserve. Pairs differed
-// by 1 to 17 MiB, and by up to 26 MiB with images, which a run reads before its account. With it, a run accepts the
-// largest batch of its plan.
+// addressSpread is the assumed maximum difference between the address space that plan reserves and that of a run, in
+// bytes. Measured differences were 1 to 17 MiB. With images, which a run reads before it determines its memory, they
+// were up to 26 MiB. With this reserve, a run accepts the largest batch size of its plan.
 const addressSpread = 36 << 20
 
-// setLimits determines the memory that a rank may use. size is the value of --memory: the memory of the device, or of
-// the process if the device computes in host memory; 0 means that of this machine.
+// setLimits determines the memory that a rank may use. The value of --memory is size: the memory of the device, or of
+// the process if the device computes in host memory. If size is 0, the memory is that of this machine.
 func (p *planning) setLimits(size int64) {
 	ranks := len(p.shares)
 	s := memory.Sharers{Coming: ranks - 1, Own: p.run.Rank.Own(ranks > 1)}
-	if ranks > 1 { // a process of this program starts them, and waits
+	if ranks > 1 { // one more process of this program starts the ranks, and waits
 		s.Others = p.start
 	}
 	if p.limit = memory.ReadLimit(memory.System(), s); p.limit.Addresses {
 		spread := int64(addressSpread)
-		if p.limit.Source == "RLIMIT_AS" { // Go's heap begins at a random address, so that it may need one arena more
+		if p.limit.Source == "RLIMIT_AS" { // Go's heap begins at a random address and may therefore need one more arena
 			spread += memory.ArenaBytes
 		}
 		p.limit.Bytes = max(p.limit.Bytes-spread, 1)
@@ -280,8 +281,8 @@ func (p *planning) setLimits(size int64) {
 	p.run.Rank.PlanHost(p.limit, s.Own)
 }
 
-// within returns the limit of a process whose device computes in host memory of the given size. On systems other than
-// Linux, no limit of the process is known, and the ranks divide the memory of the machine.
+// within returns the memory limit of a process whose device computes in host memory of the given size. Outside Linux,
+// no limit of the process is known. In this case, the ranks divide the memory of the machine.
 func within(l memory.Limit, bytes int64, ranks int) memory.Limit {
 	if bytes > 0 && (l.Bytes == 0 || bytes/int64(ranks) < l.Bytes) {
 		return memory.Limit{Bytes: bytes / int64(ranks), Source: "memory of the machine", Ranks: ranks}
@@ -289,7 +290,7 @@ func within(l memory.Limit, bytes int64, ranks int) memory.Limit {
 	return l
 }
 
-// deviceMemory returns the memory of a device with memory of its own, or 0.
+// deviceMemory returns the memory of a device with its own memory. For other devices, it returns 0.
 func (p *planning) deviceMemory() int64 {
 	if replica.Unified(p.run.Rank.Device.Info()) {
 		return 0
@@ -297,7 +298,7 @@ func (p *planning) deviceMemory() int64 {
 	return p.memory
 }
 
-// unread is a data set without samples whose number of classes is known.
+// unread is a data set that was not read: it has no samples, and its number of classes is known.
 type unread struct{ classes int }
 
 func (u unread) Len() int          { return 1 }
@@ -307,7 +308,7 @@ func (u unread) NewReader() (data.Reader, error) {
 	return nil, errors.New("plan: tried to read a sample, although plan reads no samples")
 }
 
-// replica returns the replica of a rank. It allocates no memory.
+// replica returns the replica of a rank. The replica allocates no memory.
 func (p *planning) replica(rank int) (*replica.Replica, error) {
 	o, err := p.run.ReplicaOptions()
 	if err != nil {
@@ -319,7 +320,8 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 		o.Peers = assembly.Peers(p.run.Process.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})
 		o.Peers.Shares = slices.Clone(p.shares)
 		if o.Peers.CapBytes == 0 {
-			// A real run measures the best bucket size at its start. The number of buckets does not change the plan.
+			// A real run determines the best bucket size by measurements at its start. The number of buckets does not
+			// change the plan.
 			o.Peers.CapBytes = gradsyncBucket
 		}
 	}
@@ -331,10 +333,10 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 	return r, nil
 }
 
-// gradsyncBucket is the assumed size of a gradient bucket, bytes.
+// gradsyncBucket is the assumed size of a gradient bucket in bytes.
 const gradsyncBucket = 25 << 20
 
-// report plans the share of every rank, and the given numbers of samples for the table.
+// report plans the share of each rank. For the table, it plans the given numbers of samples.
 func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.run.Process.Cfg, p.run.Rank.Device.Info()
 	micro := c.Data.BatchSize / c.Train.MicroBatches()
@@ -349,7 +351,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	if t := p.run.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
-	first := slices.Index(p.shares, slices.Max(p.shares)) // rank whose memory the table contains
+	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank in the table: the largest share
 	p.progress.set(fmt.Sprintf("compiling kernels of %s for %d samples; later plans take them from the cache", r.Model,
 		p.shares[first]))
 	model, err := p.replica(first)
@@ -411,8 +413,8 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	return r, nil
 }
 
-// fitTogether marks ranks with fixed shares that fit because other ranks leave them enough of the memory that all
-// divide.
+// fitTogether handles ranks with fixed shares that divide one memory. It marks a rank as fitting if the other ranks
+// leave it enough of this memory.
 func (p *planning) fitTogether(ranks []rankPlan, known map[int]replica.Footprint) {
 	need := int64(0)
 	for _, one := range ranks {
@@ -428,8 +430,8 @@ func (p *planning) fitTogether(ranks []rankPlan, known map[int]replica.Footprint
 	}
 }
 
-// usualSamples returns the numbers of samples for the table: powers of two near the configured share, the share itself,
-// and the largest share that fits.
+// usualSamples returns the default numbers of samples for the table: powers of two near the configured share, the share
+// itself, and the largest share that fits.
 func (p *planning) usualSamples(share, largest int) []int {
 	unit := 1
 	if p.run.Process.Cfg.Model.BatchNorm == "ghost" {
@@ -518,7 +520,7 @@ func (r Report) write(w io.Writer) error {
 	return writePorts(w, r.Ports)
 }
 
-// writeProcess writes the memory of the process of a rank, for the configured number of samples.
+// writeProcess prints the memory that the process of a rank needs for the configured number of samples.
 func (r Report) writeProcess(w io.Writer) error {
 	i := slices.IndexFunc(r.Table, func(f replica.Footprint) bool {
 		return slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples })
@@ -548,7 +550,8 @@ func flops(n int64) string {
 	return fmt.Sprintf("%.2f GFLOP", float64(n)/1e9)
 }
 
-// parseBytes parses a size: "8GiB", "80GB", "512M" (all with binary units), or a number of bytes. An empty text is 0.
+// parseBytes parses a size: a number of bytes, or a text such as "8GiB", "80GB" or "512M", in which all units are
+// binary. An empty text is 0.
 func parseBytes(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

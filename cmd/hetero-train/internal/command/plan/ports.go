@@ -14,11 +14,11 @@ import (
 // listener is a port on which a process of the run listens.
 type listener struct {
 	For       string `json:"for"`
-	Machines  string `json:"machines"`   // where the process is
+	Machines  string `json:"machines"`   // machines on which the process runs
 	Address   string `json:"address"`    // host and ports
-	Open      string `json:"open"`       // when the port is open
-	OpenTo    string `json:"open_to"`    // who may use it
-	Protected string `json:"protection"` // how others are kept out
+	Open      string `json:"open"`       // time during which the port is open
+	OpenTo    string `json:"open_to"`    // machines and users that may use it
+	Protected string `json:"protection"` // protection against all others
 }
 
 const (
@@ -26,8 +26,8 @@ const (
 	noSecret   = "NONE (insecure)"
 )
 
-// listeners lists the ports of a run. If all ranks are on one machine, hetero-train opens only ports of loopback
-// between them.
+// listeners lists the ports of a run. If all ranks are on one machine, hetero-train itself opens only ports of the
+// loopback interface between them.
 func listeners(c *config.Config) []listener {
 	p := c.Parallel
 	secret := "token, TLS 1.3"
@@ -69,7 +69,7 @@ func listeners(c *config.Config) []listener {
 
 // guarded describes the protection of a web server.
 func guarded(address string, insecure, encrypted bool) string {
-	host, _, _ := net.SplitHostPort(address) // the configuration is valid
+	host, _, _ := net.SplitHostPort(address) // no error: the configuration is valid
 	ip := net.ParseIP(host)
 	switch {
 	case host == "localhost" || ip != nil && ip.IsLoopback():

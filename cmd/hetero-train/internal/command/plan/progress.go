@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// A plan of a large model compiles kernels for tens of seconds if none of them are in the cache.
+// Times of the progress messages. To plan a large model can take tens of seconds, because kernels that are not in the
+// cache must be compiled.
 const (
 	firstProgress = 2 * time.Second
 	nextProgress  = 10 * time.Second
 )
 
-// progress prints the current action of the command, after firstProgress and then every nextProgress.
+// progress prints the current action of the command: first after firstProgress, then at intervals of nextProgress.
 type progress struct {
-	doing atomic.Value // string
+	doing atomic.Value // current action, a string
 	ended chan struct{}
 	gone  chan struct{}
 }
@@ -40,7 +41,7 @@ func startProgress(doing string, say func(text string)) *progress {
 
 func (p *progress) set(doing string) { p.doing.Store(doing) }
 
-// end returns after the last line was printed.
+// end stops the messages. It returns after the last message was printed.
 func (p *progress) end() {
 	close(p.ended)
 	<-p.gone

@@ -6,15 +6,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// echo is a communicator that sends the values of this rank in place of the values of other ranks. It suffices for
-// plans, which only check that the ranks agree.
+// echo is a communicator without other ranks. Instead of their values, it delivers the values of this rank. This
+// suffices for plans, which only check that all ranks have equal values.
 type echo struct{ rank, size int }
 
 func (e echo) Rank() int { return e.rank }
 func (e echo) Size() int { return e.size }
 
-// Enqueue implements [collective.Communicator]. It supports an all-gather of equal parts in host memory, and copies the
-// part of this rank for every rank.
+// Enqueue implements [collective.Communicator]. It supports only an all-gather of equal parts in host memory. It copies
+// the part of this rank to the place of every rank.
 func (e echo) Enqueue(op collective.Op) error {
 	gather, ok := op.(collective.AllGather)
 	if !ok {

@@ -24,28 +24,28 @@ import (
 )
 
 const (
-	// profileBatch is the maximum number of samples of the first measured steps. With a larger number, a slow rank
-	// would complete too few steps within modelTime.
+	// profileBatch is the maximum number of samples in each of the first measured steps. With a larger number, a slow
+	// rank would complete too few steps within modelTime.
 	profileBatch = 32
 	modelTime    = 4 * time.Second  // duration of the first measured steps
-	modelSteps   = 3                // minimum number of measured steps of a share
-	curveTime    = 10 * time.Second // duration of the steps at several shares
-	// number of visits of a share for which curveTime must suffice. With fewer visits, one slow visit changes the
-	// median
+	modelSteps   = 3                // minimum number of measured steps for a share
+	curveTime    = 10 * time.Second // total duration of the steps with several shares
+	// number of visits of each share for which curveTime must suffice; with fewer visits, one slow visit would change
+	// the median
 	curveVisits = 3
-	leastVisits = 2 // minimum number of visits of a share; fewer give no estimate of the error
+	leastVisits = 2 // minimum number of visits of a share; with fewer, the error cannot be estimated
 	visitTime   = 200 * time.Millisecond
 )
 
-// model is the configured model on this rank's device, with data.
+// model is the configured model on the device of this rank, with data.
 type model struct {
 	run     *assembly.Run
 	samples data.Samples
 	replica *replica.Replica
 }
 
-// openModel opens the configured model. samples is the size of a micro-batch, accumulation the number of micro-batches
-// in a step. Images are synthetic, texts are those of the configured data set.
+// openModel opens the configured model for micro-batches with the given number of samples. A step consists of
+// accumulation micro-batches. Images are synthetic, texts are those of the configured data set.
 func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) (*model, error) {
 	cfg := *k.Process.Cfg
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = samples*accumulation, accumulation
@@ -77,16 +77,16 @@ func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) 
 	return m, err
 }
 
-// loader returns a loader of micro-batches.
+// loader returns a loader of micro-batches with the given number of samples.
 func (m *model) loader(samples int) (*data.Loader, error) {
 	accumulation := m.run.Process.Cfg.Train.MicroBatches()
 	return data.NewLoader(data.Options{Samples: m.samples, Seed: 1, BatchSize: samples * accumulation,
 		Accumulation: accumulation, Workers: 1})
 }
 
-// profileModel times steps of the configured model with a few samples. It sets the memory-bound fraction of a step,
-// from the operations and bytes of the plan, and the time per sample. It returns the largest share that fits into
-// memory, at most a whole micro-batch. All ranks measure at the same time, as in training.
+// profileModel measures steps of the configured model with a few samples. It sets the time per sample. It also sets the
+// memory-bound fraction of a step, which follows from the operations and bytes of the plan. It returns the largest
+// share that fits into memory, at most a whole micro-batch. All ranks measure at the same time, as in training.
 func (p *profiling) profileModel(ctx context.Context) (most int, err error) {
 	k, r := p.rank, &p.report.Rank
 	batch := parts.BatchOf(k.Process.Cfg)
@@ -106,7 +106,7 @@ func (p *profiling) profileModel(ctx context.Context) (most int, err error) {
 	return m.replica.LargestFit(r.MemoryBytes, batch.Total)
 }
 
-// timeSteps trains for modelTime and returns the rank's own time per sample, s.
+// timeSteps trains for modelTime and returns the time per sample of this rank, in seconds.
 func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	samples := m.run.Process.Cfg.Data.BatchSize
 	loader, err := m.loader(samples)
@@ -117,7 +117,7 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
 	if _, err := m.replica.Step(ctx, loader, replica.StepOptions{Rate: 0.01}); err != nil {
-		// the first step is not measured, because it loads code
+		// Do not measure the first step, which also loads code.
 		return 0, err
 	}
 	began := time.Now()
@@ -131,9 +131,8 @@ func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
 	}
 }
 
-// profileShares times steps of the configured model at several shares around the expected share of this rank. expected
-// is that share, and limit the largest share that fits into memory. The number of shares depends on the time that the
-// steps are expected to take.
+// profileShares measures steps of the configured model with several shares around the expected share of this rank. The
+// largest share that fits into memory is limit. The number of shares depends on the expected duration of the steps.
 func (p *profiling) profileShares(ctx context.Context, expected float64, limit int) (err error) {
 	k, batch := p.rank, parts.BatchOf(p.rank.Process.Cfg)
 	accumulation, unit := k.Process.Cfg.Train.MicroBatches(), max(batch.Unit, 1)
@@ -157,9 +156,9 @@ func (p *profiling) profileShares(ctx context.Context, expected float64, limit i
 	return nil
 }
 
-// affordable returns the shares of a list that can all be visited curveVisits times within three quarters of curveTime.
-// Earlier shares have priority. The estimate assumes that the time of a step is proportional to its samples; the last
-// quarter is a reserve for other times.
+// affordable selects shares that can all be visited curveVisits times within three quarters of curveTime. Shares that
+// come earlier in the list have priority. The estimate assumes that the time of a step is proportional to its number of
+// samples. The last quarter of curveTime is a reserve, because this may be wrong.
 func affordable(shares []int, perSample float64) (list []int) {
 	left := curveTime.Seconds() * 3 / 4
 	for _, n := range shares {
@@ -170,12 +169,12 @@ func affordable(shares []int, perSample float64) (list []int) {
 	return list
 }
 
-// timeShares visits all shares in turns until curveTime has passed. The first step of the first visit of a share is not
-// measured, because it compiles plans.
+// timeShares visits all shares in turns until curveTime has passed. It does not measure the first step of the first
+// visit of a share, which also compiles plans.
 func (m *model) timeShares(ctx context.Context, shares []int) (*profiles.StepTimes, error) {
 	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
-	var rounds [][]float64 // s, by round and share
+	var rounds [][]float64 // step times in seconds, by round and share
 	began := time.Now()
 	steps := make([]int, len(shares))
 	for len(rounds) < leastVisits || time.Since(began) < curveTime {
@@ -195,7 +194,8 @@ func (m *model) timeShares(ctx context.Context, shares []int) (*profiles.StepTim
 	return stepTimes(shares, steps, rounds), nil
 }
 
-// visit trains with a share for visitTime, at least one measured step, and returns the mean time of a step, s.
+// visit trains with a share for visitTime, but at least for one measured step. It returns the mean time of a step in
+// seconds. If first is true, it does not measure the first step.
 func (m *model) visit(ctx context.Context, samples int, first bool) (seconds float64, steps int, err error) {
 	if err := m.replica.SetSamples(samples); err != nil {
 		return 0, 0, err
@@ -221,10 +221,11 @@ func (m *model) visit(ctx context.Context, samples int, first bool) (seconds flo
 	}
 }
 
-// stepTimes computes the time of each share from the visits of all rounds. A round in which the whole machine is slow
-// affects all shares alike, so the median over the shares is removed from each round before the median over the rounds.
+// stepTimes computes the step time with each share from the visits of all rounds. If the whole machine is slow during a
+// round, all shares of this round are affected alike. stepTimes therefore divides each time by the median of its round,
+// before it computes the median over the rounds.
 func stepTimes(shares, steps []int, rounds [][]float64) *profiles.StepTimes {
-	levels, relative := make([]float64, len(rounds)), make([][]float64, len(shares)) // logs
+	levels, relative := make([]float64, len(rounds)), make([][]float64, len(shares)) // logarithms of times
 	for j, round := range rounds {
 		logs := make([]float64, len(round))
 		for i, seconds := range round {
@@ -244,7 +245,7 @@ func stepTimes(shares, steps []int, rounds [][]float64) *profiles.StepTimes {
 		out.Points = append(out.Points, profiles.StepTime{
 			Samples: shares[i], Seconds: measure.Figure(math.Exp(center + median(levels))), Steps: steps[i]})
 	}
-	const medianToMean = 1.25 // standard error of a median relative to that of a mean
+	const medianToMean = 1.25 // ratio of the standard error of a median to that of a mean
 	visits := float64(len(rounds))
 	out.Error = medianToMean * math.Sqrt(squares/(float64(len(shares))*(visits-1))/visits)
 	slices.SortFunc(out.Points, func(a, b profiles.StepTime) int { return cmp.Compare(a.Samples, b.Samples) })
@@ -257,8 +258,8 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// expectedShare gathers the measured speeds of all ranks and returns the share of this rank that is proportional to its
-// speed, in samples. It is 0 if a rank has no speed. All ranks must call it.
+// expectedShare gathers the measured speeds of all ranks. It returns the share of this rank, in samples, if shares are
+// proportional to the speeds. It returns 0 if the speed of a rank is unknown. All ranks must call it.
 func (p *profiling) expectedShare(ctx context.Context) (float64, error) {
 	own := p.report.PerSample
 	words, err := p.rank.Team.Group.Gather(ctx, "profile: time per sample",
@@ -266,7 +267,7 @@ func (p *profiling) expectedShare(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	speed := 0.0 // samples/s of all ranks
+	speed := 0.0 // sum over all ranks, in samples/s
 	for rank, w := range words {
 		if len(w) != 8 {
 			return 0, fmt.Errorf("profile: time per sample of rank %d: got %d bytes, want 8", rank, len(w))

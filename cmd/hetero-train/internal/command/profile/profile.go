@@ -79,7 +79,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// profileRanks measures this rank, or starts the ranks of this machine.
+// profileRanks measures the hardware of this rank, or starts the ranks of this machine.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
 	return compute.OnRanks(ctx, a, &f.assigned, true, func(ctx context.Context, k *compute.Rank) error {
 		return (&profiling{flags: f, rank: k, model: modelToProfile(a, k.Process.Cfg)}).run(ctx)

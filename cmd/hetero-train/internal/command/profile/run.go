@@ -24,11 +24,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// profileBudget contains the time limits of the measurement. The sum of the parts is well below limit, and no part
-// begins after limit. On a slow device, products, copies and sums may exceed their time by one pass.
+// profileBudget contains the time limits of a profile. The sum of the parts is well below limit, and no part begins
+// after limit. On a slow device, products, copies and sums may take one pass longer than their time.
 type profileBudget struct {
-	limit     time.Duration // time of all parts, from rank discovery on
-	score     time.Duration // time for the figures of the score, for all ranks of a machine together
+	limit     time.Duration // time of all parts, which begins at rank discovery
+	score     time.Duration // time for the measurements of the score, for all ranks of a machine together
 	rounds    int           // number of measurements of each rank within score
 	slice     time.Duration // maximum time of one measurement
 	products  time.Duration // time for each additional element type
@@ -39,7 +39,7 @@ type profileBudget struct {
 	diskBytes int64
 	links     time.Duration
 	allReduce time.Duration
-	model     time.Duration // the step of the model is skipped if less time is left
+	model     time.Duration // time for the step of the model, which is skipped if less time is left
 }
 
 var (
@@ -53,11 +53,11 @@ var (
 		allReduce: 1200 * time.Millisecond}
 )
 
-// profiling is the measurement of one rank.
+// profiling is the state of the measurements of one rank.
 type profiling struct {
 	flags *profileFlags
 	rank  *compute.Rank
-	model string // model whose step determines the score; "" for no model
+	model string // model whose step determines the score; "": none
 
 	budget   profileBudget
 	deadline time.Time
@@ -66,16 +66,16 @@ type profiling struct {
 	report   rankReport
 }
 
-// rankReport is the message of a rank to rank 0.
+// rankReport contains the results that a rank sends to rank 0.
 type rankReport struct {
 	Rank           profiles.Rank
-	Host           *profiles.Host // properties of the machine; set by the first rank of each machine
+	Host           *profiles.Host // properties of the machine; only the first rank of each machine sets this field
 	HostID         string
 	MemoryFraction float64 // memory-bound fraction of the model's step; 0 if unknown
-	PerSample      float64 // measured time per sample of the model's step, s; 0 if unknown
+	PerSample      float64 // measured time per sample in a step of the model, s; 0 if unknown
 	Links          []measure.Link
 	AllReduce      []measure.AllReduced
-	Skipped        []string // skipped parts of the measurements that all ranks perform together
+	Skipped        []string // skipped measurements, of those that all ranks perform together
 }
 
 // run detects and measures the hardware. On rank 0, it also merges the reports, writes the files and prints the tables.
@@ -103,7 +103,7 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	p.deadline = time.Now().Add(p.budget.limit)
-	if k.Team.Leads() { // checked first, so that an error does not make the measurements useless
+	if k.Team.Leads() { // check the folder first: a later error would make the measurements useless
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
 			return exit.With(exit.FolderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}
@@ -115,7 +115,7 @@ func (p *profiling) run(ctx context.Context) error {
 	if err := p.measureDevice(ctx); err != nil {
 		return err
 	}
-	if err := p.together(ctx, "devices"); err != nil { // the next parts would disturb ranks that still compute
+	if err := p.together(ctx, "devices"); err != nil { // wait for ranks that still compute
 		return err
 	}
 	if k.LeadsHost() {
@@ -154,8 +154,8 @@ func (p *profiling) find() (err error) {
 	return nil
 }
 
-// part runs one measurement if time is left. If it skips the measurement or the measurement fails, it adds the name and
-// the reason to skipped.
+// part performs one measurement if time is left. If it skips the measurement, or the measurement fails, part adds the
+// name and the reason to skipped.
 func (p *profiling) part(name string, skipped *[]string, do func() error) error {
 	err := error(nil)
 	if time.Now().After(p.deadline) {
@@ -170,8 +170,8 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 	return err
 }
 
-// measureDevice measures the figures of the score and additional figures. An error in the figures of the score is
-// returned.
+// measureDevice measures what the score needs, and then more properties of the device. It returns an error only if a
+// measurement for the score fails.
 func (p *profiling) measureDevice(ctx context.Context) error {
 	k, r := p.rank, &p.report.Rank
 	if err := p.part("matrix products and memory bandwidth, in turns", new([]string),
@@ -180,7 +180,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	}
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
 		if dt == k.Precision || dt == tensor.BF16 && !k.Device.Info().FastBF16 {
-			continue // already measured, or slower than f32 and therefore useless
+			continue // this type was already measured, or is slower than f32 and therefore useless
 		}
 		var got measure.Compute
 		err := p.part("matrix products "+dt.String(), new([]string), func() (err error) {
@@ -197,7 +197,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 			r.Skipped = append(r.Skipped, err.Error())
 		}
 	}
-	// With a CPU quota, the best of short passes would exceed the sustained bandwidth.
+	// Skip this with a CPU quota: the best of several short passes would exceed the sustained bandwidth.
 	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) {
 		// p.part has recorded the failure in the report
 		_ = p.part("reading and writing memory", &r.Skipped, func() error {
@@ -218,8 +218,8 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// measureModel times steps of the configured model. If all ranks have time left, each rank measures a few samples. With
-// several ranks, each rank then measures several shares.
+// measureModel measures steps of the configured model if all ranks have time left. Each rank measures steps with a few
+// samples. With several ranks, each rank then measures steps with several shares.
 func (p *profiling) measureModel(ctx context.Context) error {
 	left, err := p.leastLeft(ctx)
 	if err != nil {
@@ -259,7 +259,7 @@ func (p *profiling) measureModel(ctx context.Context) error {
 	return nil
 }
 
-// measureScore measures the figures of the compute score. The ranks of a machine measure one after another.
+// measureScore performs the measurements for the compute score. The ranks of a machine measure one after another.
 func (p *profiling) measureScore(ctx context.Context) (err error) {
 	k, r, b := p.rank, &p.report.Rank, &p.budget
 	speed, err := measure.OpenSpeed(ctx, k.Device, measure.SpeedOptions{
@@ -268,7 +268,7 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, speed.Close()) }()
-	// a rank that still prepares would disturb the measurement of another rank
+	// Wait for all ranks: a rank that still prepares would disturb the measurement of another rank.
 	if err := p.together(ctx, "prepared"); err != nil {
 		return err
 	}
@@ -314,8 +314,8 @@ func (p *profiling) measureHost(ctx context.Context) {
 	p.report.Host = &h
 }
 
-// diskFolder returns the folder of the profiles. If the folder does not exist, as is possible on machines without rank
-// 0, it returns the nearest existing parent.
+// diskFolder returns the folder of the profiles. On machines without rank 0, this folder may not exist. diskFolder then
+// returns the nearest existing parent.
 func (p *profiling) diskFolder() (string, error) {
 	folder, err := filepath.Abs(p.folder())
 	if err != nil {
@@ -341,7 +341,7 @@ func (p *profiling) together(ctx context.Context, name string) error {
 }
 
 // measureRanks measures the communication between ranks. All ranks perform the same measurements. The rank with the
-// least time left determines which measurements are skipped.
+// least remaining time determines which measurements are skipped.
 func (p *profiling) measureRanks(ctx context.Context) error {
 	k := p.rank
 	if k.Team == nil {
@@ -380,7 +380,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 	return err
 }
 
-// leastLeft returns the minimum, over all ranks, of the time left.
+// leastLeft returns the minimum of the remaining time over all ranks.
 func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	left := max(time.Until(p.deadline), 0)
 	if p.rank.Team == nil {
@@ -401,8 +401,8 @@ func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	return least, nil
 }
 
-// conclude sends all reports to rank 0, which writes the files and prints the tables. The other ranks receive the error
-// of writing.
+// conclude sends all reports to rank 0, which writes the files and prints the tables. If that fails, the other ranks
+// receive the error.
 func (p *profiling) conclude(ctx context.Context) error {
 	reports := []rankReport{p.report}
 	t := p.rank.Team
@@ -424,7 +424,7 @@ func (p *profiling) conclude(ctx context.Context) error {
 	}
 	if t.Leads() {
 		if err := p.publish(reports); err != nil {
-			return err // the abort then sends the error to the other ranks
+			return err // the later abort sends the error to the other ranks
 		}
 	}
 	return p.together(ctx, "written")

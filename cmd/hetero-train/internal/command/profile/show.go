@@ -46,13 +46,13 @@ func (p *profiling) publish(reports []rankReport) error {
 	return err
 }
 
-// merge returns the contents of the two files, from the reports by rank.
+// merge returns the contents of the two files. The list reports has one element per rank.
 func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.System, error) {
 	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second),
 		Program: version.Text(), Quick: p.flags.quick}
 	ranks, machines := &profiles.Ranks{Origin: origin}, &profiles.System{}
 	var fractions []float64
-	at := map[string]int{} // number of each machine, by name
+	at := map[string]int{} // index of each machine, by name
 	for rank, r := range reports {
 		ranks.Ranks = append(ranks.Ranks, r.Rank)
 		if r.MemoryFraction > 0 {

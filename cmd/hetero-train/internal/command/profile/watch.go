@@ -23,10 +23,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// watchInterval is the time between two views. The driver updates most values a few times a second.
+// watchInterval is the time between two views. The GPU driver updates most values a few times a second.
 const watchInterval = time.Second
 
-// checkWatch refuses flags and settings that a watch would ignore.
+// checkWatch refuses flags and settings that have no effect with --watch.
 func checkWatch(cmd *cobra.Command, a *cli.App) error {
 	var ignored []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -52,7 +52,7 @@ func watchMachine(ctx context.Context, a *cli.App, asJSON bool) error {
 	screen := logs.NewView(a.Env.Stdout)
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
-	w.look() // rates need a previous measurement
+	w.look() // first reading, because rates need a previous one
 	for {
 		select {
 		case <-ctx.Done():
@@ -88,7 +88,7 @@ type watchedGPU struct {
 	probe *hardware.Probe
 }
 
-// watchedLinks is a source of links with its name in the table.
+// watchedLinks is a source of link measurements with its name in the table.
 type watchedLinks struct {
 	of      string
 	source  hardware.LinkSource
@@ -139,13 +139,13 @@ type gpuView struct {
 	Temperature *float64 `json:"temperature_celsius,omitempty"`
 	Power       *float64 `json:"power_watts,omitempty"`
 	Clock       *float64 `json:"clock_percent,omitempty"`
-	Throttled   []string `json:"throttled,omitempty"` // reasons
-	Error       string   `json:"error,omitempty"`     // the GPU is lost
+	Throttled   []string `json:"throttled,omitempty"` // reasons why the clock is reduced
+	Error       string   `json:"error,omitempty"`     // error of a GPU that no longer answers
 }
 
 // linkView is the traffic of a link in bytes/s.
 type linkView struct {
-	Of string `json:"of"` // "machine" or "GPU 0"
+	Of string `json:"of"` // owner of the link, for example "machine" or "GPU 0"
 	telemetry.Link
 	Sent     *float64 `json:"sent,omitempty"`
 	Received *float64 `json:"received,omitempty"`
@@ -187,7 +187,7 @@ func (w *watch) look() machineView {
 	return v
 }
 
-// bases explains the methods of measurement.
+// bases explains how the values are measured.
 var bases = map[telemetry.Basis]string{telemetry.BasisCounter: "byte counter",
 	telemetry.BasisSample: "means over 20 ms"}
 
@@ -215,7 +215,7 @@ func (v *machineView) text() string {
 			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Index, g.Name, value(g.Utilization), value(g.Memory),
 				value(g.Temperature), value(g.Power), value(g.Clock), show.OrDash(why))
 		}
-		_ = t.Flush() // writes to memory
+		_ = t.Flush() // no error: the table is written to memory
 	}
 	b.WriteByte('\n')
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -232,7 +232,7 @@ func (v *machineView) text() string {
 	return b.String()
 }
 
-// use returns the traffic of the busier direction in percent of the limit.
+// use returns the traffic of the busier direction, in percent of the limit of the link.
 func (l *linkView) use() string {
 	most := -1.0
 	for _, v := range []*float64{l.Sent, l.Received} {
@@ -246,7 +246,7 @@ func (l *linkView) use() string {
 	return fmt.Sprintf("%.1f %%", 100*most)
 }
 
-// rate formats bytes/s: "1.25 GB/s".
+// rate formats a number of bytes/s, for example as "1.25 GB/s".
 func rate(v *float64) string {
 	if v == nil {
 		return "-"

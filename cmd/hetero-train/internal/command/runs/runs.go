@@ -41,7 +41,7 @@ const example = `  hetero-train runs
 var kinds = []string{string(runs.Running), string(runs.Finished), string(runs.Stopped), string(runs.Failed),
 	string(runs.Crashed), string(runs.Unknown)}
 
-// flags are the flags of the command.
+// flags are the flags of command runs.
 type flags struct {
 	input  string
 	states []string
@@ -64,10 +64,10 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// row is a run that is listed.
+// row is one run in the list.
 type row struct {
 	runs.Summary
-	Settings map[string]string `json:"settings,omitempty"` // values of the keys of --key
+	Settings map[string]string `json:"settings,omitempty"` // values of the keys that --key selects
 }
 
 func (f *flags) run(ctx context.Context, a *cli.App, patterns []string) error {
@@ -82,7 +82,7 @@ func (f *flags) run(ctx context.Context, a *cli.App, patterns []string) error {
 	if err != nil {
 		return exit.Usagef("runs: %w", err)
 	}
-	defer folder.Close() // read only
+	defer folder.Close() // no error: the folder was only read
 	list, err := folder.List(ctx)
 	if err != nil {
 		return exit.Usagef("runs: %w", err)
@@ -135,7 +135,7 @@ func (f *flags) choose(a *cli.App, folder *runs.Folder, list []runs.Summary, pat
 		r := row{Summary: s}
 		if len(wanted)+len(f.keys) > 0 {
 			values, err := folder.Settings(s.Name)
-			if err != nil { // the table then shows the run without settings
+			if err != nil { // show the run in the table without settings
 				a.WarnOf(err.Error())
 			}
 			for key := range values {
@@ -152,7 +152,7 @@ func (f *flags) choose(a *cli.App, folder *runs.Folder, list []runs.Summary, pat
 			}
 		}
 		named := len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
-			ok, _ := path.Match(p, s.Name) // check has already refused invalid patterns
+			ok, _ := path.Match(p, s.Name) // no error: check has already refused invalid patterns
 			return ok
 		})
 		if named && (len(f.states) == 0 || slices.Contains(f.states, string(s.State.Kind))) {
@@ -167,7 +167,7 @@ func has(values map[string]string, w setting) bool {
 	return ok && runs.Canonical(v) == runs.Canonical(w.value)
 }
 
-// unknownKey returns an error for a key that no run contains.
+// unknownKey returns an error if no run has a key of the flags.
 func (f *flags) unknownKey(list []runs.Summary, wanted []setting, known map[string]bool) error {
 	keys := slices.Clone(f.keys)
 	for _, w := range wanted {
@@ -225,7 +225,7 @@ func (f *flags) table(w io.Writer, rows []row) error {
 		for _, key := range f.keys {
 			cell := "-"
 			if value, ok := r.Settings[key]; ok {
-				cell = show.Foreign(value) // shows an empty text as quotes
+				cell = show.Foreign(value) // an empty text becomes two quotes
 			}
 			cells = append(cells, cell)
 		}

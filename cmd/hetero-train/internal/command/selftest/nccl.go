@@ -24,7 +24,8 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// In the suite of NCCL, as in training, each rank is a process and not a thread of this process:
+// In the conformance suite of NCCL, as in training, each rank is a process and not a thread of this process, for these
+// reasons:
 //
 //   - NCCL refuses two ranks of one host on one GPU. It compares a hash of the host and the bus id of the GPU. Up to
 //     NCCL 2.30.2, ranks can avoid this only with different values of NCCL_HOSTID, which a process reads once. From
@@ -33,15 +34,16 @@ import (
 //     rank may have to wait for the whole device, for example to free memory. Within one context, this wait would
 //     include the kernels of the other rank and would never end. Between processes, the driver switches from one
 //     context to the other, which is slower but does not block.
-//   - All streams of a process share CUDA_DEVICE_MAX_CONNECTIONS hardware queues, so ranks of one process could share a
-//     queue.
+//   - All streams of a process share CUDA_DEVICE_MAX_CONNECTIONS hardware queues. Ranks in one process could therefore
+//     have to share a queue.
 //   - A test can kill one rank.
 //
-// NCCL documents several ranks per GPU as experimental, and gives each such rank few thread blocks (CTAs).
+// The documentation of NCCL calls several ranks per GPU experimental. NCCL gives each such rank few thread blocks
+// (CTAs).
 
 const (
-	ownGPUs    = 4 // with this number of GPUs, no check puts two ranks on one GPU
-	sharedCTAs = 4 // thread blocks (CTAs) of a rank that shares its GPU
+	ownGPUs    = 4 // number of GPUs from which no check puts two ranks on one GPU
+	sharedCTAs = 4 // number of thread blocks (CTAs) of a rank that shares its GPU
 )
 
 // rankCommand is the name of the subcommand that runs one rank.
@@ -62,14 +64,14 @@ func ncclMissing() error {
 	if err := nccl.Available(); err != nil {
 		return err
 	}
-	return shm.Available() // the ranks also use shared memory
+	return shm.Available() // the ranks of the suite also use shared memory
 }
 
-// ncclSeats returns the number of GPUs, and whether the ranks share them.
+// ncclSeats returns the number of GPUs, and whether several ranks share a GPU.
 func ncclSeats() (gpus int, shareGPU bool) {
 	gpus, err := cuda.Driver{}.Count()
 	if err != nil {
-		return 1, true // each rank then reports the error
+		return 1, true // each rank reports the error later
 	}
 	return gpus, gpus < ownGPUs
 }
@@ -99,8 +101,8 @@ func checkNCCL(t conformance.T) {
 			t.Error(err)
 		}
 	})
-	// Opening a communicator takes tenths of a second. On a shared GPU, each switch between processes takes
-	// milliseconds.
+	// Use few sizes and rounds: to open a communicator takes tenths of a second. On a shared GPU, each switch between
+	// processes takes milliseconds.
 	o := collectivetest.Options{Sizes: []int{1, 2, 3}, Rounds: 2, Slower: 4, Apart: true}
 	for _, size := range []int{4, 7} {
 		if !shareGPU && size <= gpus {
@@ -115,7 +117,7 @@ func checkNCCL(t conformance.T) {
 	}, o)
 }
 
-// NewRank returns the command that runs one rank of the suite.
+// NewRank returns the command that runs one rank of the conformance suite.
 func NewRank() *cobra.Command {
 	var gpu int
 	var shareGPU bool
@@ -133,7 +135,7 @@ func NewRank() *cobra.Command {
 	return cmd
 }
 
-// joinNCCL opens a communicator of the ranks of a group, as training does for the ranks of one machine.
+// joinNCCL opens a communicator for the ranks of a group, as training does for the ranks of one machine.
 func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGPU bool) (collective.Communicator,
 	error) {
 	inner, err := exchange.InMemory(ctx, g.Rank, g.Size, g.Address, g.Limit)
@@ -149,7 +151,7 @@ func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGP
 		c.MaxCTAs = sharedCTAs
 	}
 	comm, err := nccl.Connect(ctx, c)
-	if err != nil { // a nil pointer in an interface is not a nil interface
+	if err != nil { // return no typed nil pointer in the interface
 		return nil, err
 	}
 	return comm, nil

@@ -61,12 +61,12 @@ type selftestFlags struct {
 	time    time.Duration
 }
 
-// proof is a conformance suite with the device or communicator that it checks.
+// proof is a conformance suite for one device or communicator.
 type proof struct {
-	name          string // name in HETERO_REQUIRE, for example "cpu"
+	name          string // name in the variable HETERO_REQUIRE, for example "cpu"
 	communication bool
 	missing       func() error  // returns the reason why the suite cannot run here, or nil
-	about         func() string // returns the hardware and library of the device; nil if there is nothing to describe
+	about         func() string // returns hardware and library of the device; nil if there are none
 	check         func(conformance.T)
 }
 
@@ -105,7 +105,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// required returns the names in HETERO_REQUIRE.
+// required returns the names in the variable HETERO_REQUIRE.
 func required(e session.Environment) []string {
 	text, _ := e.Lookup("HETERO_REQUIRE")
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
@@ -120,7 +120,7 @@ func namesOf(all []proof) string {
 	return strings.Join(names, ", ")
 }
 
-// chosen reports whether the flags select p.
+// chosen reports whether the flags select the suite p.
 func (f *selftestFlags) chosen(p proof) bool {
 	automatic := p.communication
 	for _, d := range devices.Drivers {
@@ -138,8 +138,8 @@ type Report struct {
 	Passed  int                   `json:"passed"`
 	Failed  int                   `json:"failed"`
 	Skipped int                   `json:"skipped"`
-	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries of the suites
-	Missing map[string]string     `json:"missing,omitempty"` // suites that could not run, with the reason
+	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries, by suite
+	Missing map[string]string     `json:"missing,omitempty"` // reasons why suites could not run, by suite
 	Late    []string              `json:"late,omitempty"`    // checks that did not end in time
 	Suites  []*conformance.Result `json:"suites"`
 }
@@ -188,7 +188,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 				append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
 		}
-		if err := ctx.Err(); err != nil { // a check that has not begun counts as failed
+		if err := ctx.Err(); err != nil { // checks that have not begun count as failed
 			return err
 		}
 		if inTime.Err() != nil {
@@ -212,7 +212,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 	return r.conclude(out, failed, broken)
 }
 
-// conclude prints the result as the last line.
+// conclude prints the last line, which contains the result.
 func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	fmt.Fprintf(out, "%d checks passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
 	switch {
@@ -227,8 +227,8 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	return nil
 }
 
-// prove runs a suite. It prints the hardware, and then one line per part of the suite. It returns nil if --run excludes
-// the suite.
+// prove runs a suite. It prints the hardware, and then one line for each part of the suite. It returns nil if --run
+// excludes the suite.
 func (p proof) prove(out io.Writer, o conformance.Options, about map[string]string) *conformance.Result {
 	o.Done = func(path []string, r *conformance.Result) {
 		if _, told := about[p.name]; !told && p.about != nil {
@@ -240,7 +240,7 @@ func (p proof) prove(out io.Writer, o conformance.Options, about map[string]stri
 		}
 	}
 	result := conformance.Run(p.name, p.check, o)
-	// The suite failed before its first part.
+	// If there are no parts, the suite failed before its first part.
 	if result != nil && len(result.Within) == 0 && result.Status != conformance.Passed {
 		showSuite(out, []string{p.name, ""}, result)
 	}

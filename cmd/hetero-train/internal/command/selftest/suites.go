@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 )
 
-// proofs returns all suites of the program, with the suites of devices first.
+// proofs returns all suites of the program, those of devices first.
 func proofs() []proof {
 	var all []proof
 	for _, d := range devices.Drivers {
@@ -78,7 +78,7 @@ func aboutDevice(d device.Driver, library func() (path, build string, err error)
 	return strings.Join(words, ", ")
 }
 
-// openLocal opens a group of ranks that are goroutines.
+// openLocal opens a group of ranks that are goroutines of this process.
 func openLocal(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	comms, err := goroutines.New(size, goroutines.Options{Timeout: limit})
@@ -110,6 +110,6 @@ func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Gr
 	})
 	return collectivetest.GroupOf(comms, func(rank int) {
 		comms[rank].Die()
-		board.Lose(rank, collective.ErrDied) // rank discovery does the same when it loses a rank
+		board.Lose(rank, collective.ErrDied) // rank discovery also does this when it loses a rank
 	})
 }

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// units are words that stay on the line of the number before them.
+// units contains words that stay on the same line as the number before them.
 var units = []string{"%", "ms", "s", "samples/s", "MB/s", "GB/s", "MiB", "GiB", "|", "/"}
 
-// wrapAll wraps lines to a width; 0 means unlimited. Continuation lines are indented by two more spaces.
+// wrapAll wraps lines to a width. The width 0 means unlimited. Continuation lines are indented by two more spaces.
 func wrapAll(lines []string, width int) string {
 	var b strings.Builder
 	for _, line := range lines {
@@ -25,8 +25,8 @@ func wrapAll(lines []string, width int) string {
 	return b.String()
 }
 
-// wrap divides a line at spaces, into a first line of at most width characters and further lines of at most nextWidth
-// characters. A longer list such as 95/33/20 is divided after a slash. width 0 means unlimited.
+// wrap divides a line at spaces. The first new line has at most width characters, the others have at most nextWidth. A
+// list such as 95/33/20 that is longer than a line is divided after a slash. The width 0 means unlimited.
 func wrap(line string, width, nextWidth int) (lines []string) {
 	if width <= 0 || utf8.RuneCountInString(line) <= width {
 		return []string{line}
@@ -43,7 +43,7 @@ func wrap(line string, width, nextWidth int) (lines []string) {
 		text += gap + word
 	}
 	for i, word := range words(line) {
-		if i == 0 { // with the indent
+		if i == 0 { // the first word keeps the indentation
 			word = line[:len(line)-len(strings.TrimLeft(line, " "))] + word
 		}
 		gap := " "
@@ -59,7 +59,7 @@ func wrap(line string, width, nextWidth int) (lines []string) {
 	return append(lines, text)
 }
 
-// words divides a line into units that must not be divided: a number stays with its name and its unit.
+// words divides a line into parts that must not be divided: a number stays with its name and its unit.
 func words(line string) (all []string) {
 	before := ""
 	for _, word := range strings.Fields(line) {
@@ -77,8 +77,9 @@ func words(line string) (all []string) {
 // isNumber reports whether a word starts with a digit.
 func isNumber(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
 
-// tableOf formats rows, each of which ends with a line end. All columns but the last one contain numbers. The text of
-// the last column continues below itself, or on a separate line if little space is left.
+// tableOf formats rows as a table. Each result ends with a line end. All columns except the last one contain numbers.
+// Long texts of the last column continue below, in the same column. If the column is too narrow, they are on separate
+// lines.
 func tableOf(rows [][]string, width int) (formatted []string) {
 	last := len(rows[0]) - 1
 	widths := make([]int, last)
@@ -91,7 +92,7 @@ func tableOf(rows [][]string, width int) (formatted []string) {
 	for _, w := range widths {
 		start += w + 2
 	}
-	const least = 16 // characters of the last column
+	const least = 16 // minimum width of the last column in characters
 	for _, row := range rows {
 		var b strings.Builder
 		for i, w := range widths {

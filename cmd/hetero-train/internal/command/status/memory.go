@@ -12,11 +12,11 @@ import (
 
 // Limits of the lines about memory.
 const (
-	mostMemory = 4 // ranks, if the number of lines is limited
-	mostPlans  = 4 // different plans, if it is not
+	mostMemory = 4 // largest number of ranks if the number of lines is limited
+	mostPlans  = 4 // largest number of different plans otherwise
 )
 
-// ranksWithMemory returns the number of ranks whose memory is recorded.
+// ranksWithMemory returns the number of ranks for which the run records the memory.
 func ranksWithMemory(v runs.View) (n int) {
 	for _, k := range v.Ranks {
 		if k.Memory != nil {
@@ -26,8 +26,8 @@ func ranksWithMemory(v runs.View) (n int) {
 	return n
 }
 
-// memoryOf returns a line for each of at most limit ranks whose memory is recorded. If there are more, these are the
-// ranks that are nearest their limits.
+// memoryOf returns a line for each rank for which the run records the memory. If there are more than limit such ranks,
+// it selects those that are nearest to their memory limits.
 func memoryOf(v runs.View, limit int) (lines []string) {
 	known := slices.DeleteFunc(slices.Clone(v.Ranks), func(k runs.RankView) bool { return k.Memory == nil })
 	left := len(known) - limit
@@ -46,8 +46,9 @@ func memoryOf(v runs.View, limit int) (lines []string) {
 	return lines
 }
 
-// filled returns the fraction of its limit that a rank uses or plans to use, whichever is larger. For a device with
-// memory of its own, it is the larger fraction of both memories. Unknown limits do not count.
+// filled returns the fraction of its memory limit that a rank uses or plans to use, whichever is larger. If the device
+// has its own memory, the result is the larger of the fractions for both memories. A memory with an unknown limit is
+// ignored.
 func filled(m *runs.MemoryView) (fraction float64) {
 	if m.Limit > 0 {
 		fraction = float64(max(m.Used, m.HostBytes)) / float64(m.Limit)
@@ -84,7 +85,8 @@ func limitText(bytes int64) string {
 	return memory.Size(bytes)
 }
 
-// plansOf returns a line with the parts of each different plan, as plan prints them, and the source of the limit.
+// plansOf returns a line for each different memory plan. The line contains the parts of the plan, in the format of
+// command plan, and the source of the limit.
 func plansOf(v runs.View) (lines []string) {
 	seen, left := map[string]bool{}, 0
 	for _, k := range v.Ranks {

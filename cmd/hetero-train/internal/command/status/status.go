@@ -41,7 +41,7 @@ const example = `  hetero-train status
   hetero-train status experiments/resnet50 --json | jq .decision.share_of_oracle
   hetero-train status resnet50 --check 10m                                    the health check of a container`
 
-// watchInterval is the time between two looks at a run. Runs write their records twice a second.
+// watchInterval is the time between two checks of a run for changes. Runs write their records twice a second.
 const watchInterval = time.Second
 
 // New returns the command that shows a run.
@@ -69,8 +69,8 @@ func New(a *cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer folder.Close() // read only
-		defer run.Close()    // read only
+		defer folder.Close() // no error: the folder was only read
+		defer run.Close()    // no error: the folder was only read
 		s := screen{logs.NewView(a.Env.Stdout), a.Env.Stdout, asJSON}
 		if !watch {
 			readAll(cmd.Context(), run)
@@ -84,13 +84,13 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// check prints the health of a run in one line, and fails if the run is not healthy.
+// check prints the health of a run in one line. It returns an error if the run is not healthy.
 func check(ctx context.Context, out io.Writer, input, name string, oldest time.Duration, asJSON bool) error {
 	folder, name, err := find(ctx, input, name)
 	if err != nil {
 		return err
 	}
-	defer folder.Close() // read only
+	defer folder.Close() // no error: the folder was only read
 	h, err := folder.Health(name)
 	if err != nil {
 		return refuse(ctx, folder, name, err)
@@ -120,8 +120,8 @@ func check(ctx context.Context, out io.Writer, input, name string, oldest time.D
 	return nil
 }
 
-// find opens the folder that contains a run, and returns the name of the run in it. name is the name or the folder of a
-// run; "" is the newest run of the folder input.
+// find opens the folder that contains a run, and returns the name of the run in this folder. The argument name is the
+// name or the folder of a run. If it is "", find selects the newest run of the folder input.
 func find(ctx context.Context, input, name string) (*runs.Folder, string, error) {
 	path := input
 	if strings.ContainsRune(name, filepath.Separator) || isFolder(name) {
@@ -161,7 +161,7 @@ func newest(ctx context.Context, folder *runs.Folder) (string, error) {
 	return list.Runs[0].Name, nil
 }
 
-// open opens a run, see find, and the folder that contains it.
+// open opens the run that find selects, and the folder that contains it.
 func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, error) {
 	folder, name, err := find(ctx, input, name)
 	if err != nil {
@@ -174,7 +174,7 @@ func open(ctx context.Context, input, name string) (*runs.Folder, *runs.Run, err
 	return folder, run, nil
 }
 
-// refuse returns the error of a run that cannot be opened.
+// refuse returns the error for a run that could not be opened.
 func refuse(ctx context.Context, folder *runs.Folder, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return exit.Usagef("status: there is no run %s in folder %s%s", name, folder.Path, runsOf(ctx, folder))
@@ -187,7 +187,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// runsOf returns "; newest runs in it: a, b, c", or "" for a folder without runs.
+// runsOf lists the newest runs of a folder, for example "; newest runs in it: a, b, c". It returns "" for a folder
+// without runs.
 func runsOf(ctx context.Context, folder *runs.Folder) string {
 	const most = 8
 	list, err := folder.List(ctx)
@@ -201,13 +202,13 @@ func runsOf(ctx context.Context, folder *runs.Folder) string {
 	return "; newest runs in it: " + strings.Join(names, ", ")
 }
 
-// readAll reads all records that a run has now, or until ctx ends.
+// readAll reads all records that a run has now. It stops earlier if ctx ends.
 func readAll(ctx context.Context, run *runs.Run) {
 	for ctx.Err() == nil && run.Update(8<<20) {
 	}
 }
 
-// follow shows a run after each change, until it ends or its folder is gone.
+// follow shows a run after each change, until the run ends or its folder no longer exists.
 func follow(ctx context.Context, folder *runs.Folder, run *runs.Run, s screen) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -237,7 +238,7 @@ func follow(ctx context.Context, folder *runs.Folder, run *runs.Run, s screen) e
 	}
 }
 
-// screen is the place where runs are shown.
+// screen is the output on which runs are shown.
 type screen struct {
 	*logs.View
 	out  io.Writer

@@ -17,18 +17,18 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// Limits of a screen.
+// Limits of the text.
 const (
-	mostRows   = 32 // ranks, if the number of lines is not limited
-	leastRows  = 4  // even if fewer fit
+	mostRows   = 32 // largest number of ranks if the number of lines is not limited
+	leastRows  = 4  // minimum number of ranks, even if fewer fit
 	mostAlerts = 3
 )
 
 // Text formats a run for a terminal with this number of columns and lines. 0 means unlimited. Longer lines continue on
-// further lines, and as many ranks are shown as fit; up to mostRows if the height is unlimited.
+// further lines. The text shows as many ranks as fit, or up to mostRows if the height is unlimited.
 //
-// The table of ranks has priority over the memory of the ranks: if not all ranks fit, the text has the memory of fewer
-// ranks.
+// The table of ranks has priority over the lines about memory. If not all ranks fit, the text contains fewer lines
+// about memory.
 func Text(v runs.View, width, height int) string {
 	if height == 0 {
 		text, _ := textWith(v, append(memoryOf(v, mostRows), plansOf(v)...), width, height)
@@ -42,7 +42,7 @@ func Text(v runs.View, width, height int) string {
 	}
 }
 
-// textWith formats a run with these lines about memory. It reports whether all ranks and lines fit into the height.
+// textWith formats a run with the given lines about memory. It reports whether all ranks and lines fit into the height.
 func textWith(v runs.View, memory []string, width, height int) (text string, fits bool) {
 	head, tail := headOf(v), append(memory, tailOf(v)...)
 	var b strings.Builder
@@ -51,9 +51,9 @@ func textWith(v runs.View, memory []string, width, height int) (text string, fit
 	if len(v.Ranks) > 0 {
 		title := wrapAll(append([]string{""}, titleOf(v)), width)
 		below = throughput(v) + below
-		room := 0 // lines of the table; 0 means unlimited
+		room := 0 // number of lines for the table; 0 means unlimited
 		if height > 0 {
-			const others = 2 // the number of further ranks, and the line of the cursor
+			const others = 2 // two more lines: the number of further ranks, and the line of the cursor
 			room = max(height-others-strings.Count(above+title+below, "\n"), 1)
 		}
 		table, shown := fit(v.Ranks, width, room)
@@ -69,10 +69,11 @@ func textWith(v runs.View, memory []string, width, height int) (text string, fit
 	return text, hidden == 0 && strings.Count(text, "\n") < height
 }
 
-// fit formats the table of ranks. shown is the number of ranks that fit into this number of lines; 0 means mostRows.
+// fit formats the table of ranks. The result shown is the number of ranks that fit into room lines, but at least
+// leastRows. If room is 0, it is at most mostRows.
 func fit(ranks []runs.RankView, width, room int) (table []string, shown int) {
 	shown = mostRows
-	if room > 0 { // each rank needs a line
+	if room > 0 { // each rank needs at least one line
 		shown = max(room, leastRows)
 	}
 	table, shown = tableOf(rowsOf(ranks), width), min(len(ranks), shown)
@@ -82,8 +83,8 @@ func fit(ranks []runs.RankView, width, room int) (table []string, shown int) {
 	return table, shown
 }
 
-// urgentFirst returns the ranks in the order in which a table shows them that has no room for all: first those that are
-// slower than usual or have no records, then those with the longest compute time.
+// urgentFirst sorts the ranks for a table that has no room for all. Ranks that are slower than usual or have no records
+// come first. Otherwise, ranks with a longer compute time come first.
 func urgentFirst(ranks []runs.RankView) []runs.RankView {
 	urgent := func(k runs.RankView) int {
 		if k.Health == "sick" || k.Missing {
@@ -98,7 +99,7 @@ func urgentFirst(ranks []runs.RankView) []runs.RankView {
 	return sorted
 }
 
-// datasetOf returns the data set on which the run trains. After a fallback, the settings name another one.
+// datasetOf returns the data set with which the run trains. After a fallback, this is not the data set in the settings.
 func datasetOf(v runs.View) string {
 	for _, e := range slices.Backward(v.Starts) {
 		if e.Start != nil && e.Start.Dataset != "" {
@@ -108,7 +109,7 @@ func datasetOf(v runs.View) string {
 	return v.Settings.Data.Dataset
 }
 
-// headOf returns the lines above the table.
+// headOf returns the lines above the table of ranks.
 func headOf(v runs.View) []string {
 	lines := []string{fmt.Sprintf("%s: %s%s", v.Name, v.State.Kind, progress(v))}
 	if v.State.Why != "" {
@@ -162,7 +163,8 @@ func headOf(v runs.View) []string {
 	return lines
 }
 
-// wholeRun marks a figure of the whole run, if other figures belong only to the steps with the present number of ranks.
+// wholeRun returns a mark for numbers that belong to the whole run. It returns "" if the number of ranks has never
+// changed, because all numbers then belong to the whole run.
 func wholeRun(v runs.View) string {
 	if v.SegmentFrom > 1 {
 		return " (whole run)"
@@ -178,14 +180,15 @@ func tailOf(v runs.View) (lines []string) {
 	}
 	lines = append(lines, bottleneckOf(v)...)
 	for _, a := range slices.Backward(v.Alerts[max(0, len(v.Alerts)-mostAlerts):]) {
-		if a.Kind != runs.BottleneckAlert { // the verdict above
+		if a.Kind != runs.BottleneckAlert { // the verdict above already contains these
 			lines = append(lines, fmt.Sprintf("alert: step %d: %s", max(1, a.Step), a.Text))
 		}
 	}
 	return lines
 }
 
-// bottleneckOf returns the lines about the newest window, or about the whole run after its end.
+// bottleneckOf returns the lines about the bottleneck in the newest window. After the end of the run, the lines are
+// about the whole run.
 func bottleneckOf(v runs.View) (lines []string) {
 	bound := ""
 	if a := v.Account; a != nil && a.Verdict != "" {
@@ -200,7 +203,7 @@ func bottleneckOf(v runs.View) (lines []string) {
 	if bound == runtime.ComputeBound.String() {
 		return lines
 	}
-	for _, w := range slices.Backward(v.Verdicts) { // the newest advice against this loss
+	for _, w := range slices.Backward(v.Verdicts) { // find the newest advice against this loss of time
 		if w.Bound == bound && w.Advice != "" {
 			return append(lines, "  advice: "+w.Advice)
 		}
@@ -223,7 +226,7 @@ func outcomeOf(v runs.View) []string {
 	return nil
 }
 
-// first returns the record of rank 0 in the step of the table, nil without records.
+// first returns the record of rank 0 in the step of the table, or nil if there are no records.
 func first(v runs.View) *runtime.Record {
 	if len(v.Ranks) == 0 {
 		return nil
@@ -231,7 +234,7 @@ func first(v runs.View) *runtime.Record {
 	return v.Ranks[0].Record
 }
 
-// progress returns ", step 214 of 468 (46 %), 1m20s left".
+// progress describes the progress of the run, for example ", step 214 of 468 (46 %), 1m20s left".
 func progress(v runs.View) string {
 	if v.Last == 0 {
 		return ""
@@ -248,7 +251,7 @@ func progress(v runs.View) string {
 	return text
 }
 
-// titleOf returns the title of the table of ranks, in the form of the console's.
+// titleOf returns the title of the table of ranks, in the same form as on the console.
 func titleOf(v runs.View) string {
 	number := func(p *float64, factor float64, format string) string {
 		if p == nil {
@@ -290,9 +293,9 @@ func titleOf(v runs.View) string {
 	return text
 }
 
-// accountShown returns the account of the first sentence of the dashboard's page. While the run trains, it is that of
-// the newest window, or before the first window that of the newest decision. After the end of the run, it is that of
-// the summary. The account is empty if there is none of them.
+// accountShown returns the account that the dashboard's page describes in its first sentence. While the run trains,
+// this is the account of the newest window. Before the first window, it is the account of the newest decision. After
+// the end of the run, it is the account of the summary. If there is none, the account is empty.
 func accountShown(v runs.View) (a account.Account) {
 	of := func(parts map[string]float64) func(string) float64 {
 		return func(name string) float64 { return parts[name] }
@@ -312,7 +315,7 @@ func accountShown(v runs.View) (a account.Account) {
 	return a
 }
 
-// accountOf returns the parts of a step according to a decision. The account is empty if the decision has no times.
+// accountOf returns the account of the times in a decision. The account is empty if the decision has no times.
 func accountOf(d *runs.Decision) (a account.Account) {
 	if d.Seconds == nil || d.Useful == nil {
 		return a
@@ -329,7 +332,7 @@ func accountOf(d *runs.Decision) (a account.Account) {
 }
 
 // rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text. The
-// figures are those of the console's table; utilization and memory are those of the newest step.
+// numbers are the same as in the table on the console. Utilization and memory belong to the newest step.
 func rowsOf(ranks []runs.RankView) [][]string {
 	rows := [][]string{{"node", "use %", "memory %", "batch", "samples/s", "busy ms", "wait ms", "verdict"}}
 	for _, k := range ranks {
@@ -346,8 +349,8 @@ func rowsOf(ranks []runs.RankView) [][]string {
 	return rows
 }
 
-// throughput returns the line of the throughput of all ranks: that of the whole run after its end, and before that of
-// the window of the table.
+// throughput returns the line with the throughput of all ranks. After the end of the run, this is the throughput of the
+// whole run. Before, it is the throughput in the window of the table.
 func throughput(v runs.View) string {
 	value, of := float64(v.Totals.SamplesPerSecond), "whole run"
 	if !v.Totals.Ended {
@@ -367,7 +370,7 @@ func verdict(k runs.RankView) string {
 	return show.Verdict(k.Health, k.Cause)
 }
 
-// change describes a decision: "95/33 to 96/32: …", or "shares stay 95/33: …".
+// change describes a decision, for example "95/33 to 96/32: …" or "shares stay 95/33: …".
 func change(d *runs.Decision) string {
 	list := func(shares []int) string {
 		var parts []string

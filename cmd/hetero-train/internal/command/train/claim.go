@@ -12,10 +12,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// If the user did not name the run, and another such run trains in the same folder, claimName gives the run its own
-// name. It adds this name to the command line, so that the ranks and the command that resumes the run use it. It does
-// not change runs whose ranks are started by other processes, because these ranks must agree. release releases the
-// name.
+// If the user did not name the run, and another run without a name trains in the same folder, claimName gives the run a
+// different name. It adds this name to the command line, so that the ranks and the command that resumes the run use it.
+// It does not rename a run if other processes start its ranks, because all ranks must use the same name. The returned
+// function release releases the name.
 func claimName(a *cli.App, cfg *config.Config, assigned discovery.Assignment) (_ *config.Config, warnings []string,
 	release func(), err error) {
 	alone := assigned.WorldSize == 1 || assigned.Launch && assigned.LocalWorldSize == assigned.WorldSize

@@ -14,14 +14,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// niceStep is added to the nice value of the training for the dashboard: next to a busy thread of a rank, the dashboard
-// gets at most 10 % of a CPU. With less, its pages would be seconds late.
+// niceStep is the difference between the nice values of the dashboard and of the training. On a CPU with a busy thread
+// of a rank, the dashboard gets at most 10 % of the time. With less, its pages would be seconds late.
 const niceStep = 10
 
-// startDashboard starts the dashboard as a separate process, which cannot end the training. Its low priority protects
-// the ranks on busy CPUs, and does not protect a CPU quota: the dashboard is in the control group of this process, and
-// uses its quota. The process ends when the pipe to it is closed, by stop or by the end of this process. If the
-// dashboard cannot start or fails, training continues with a warning.
+// startDashboard starts the dashboard as a separate process, whose faults cannot end the training. Its low priority
+// keeps it from slowing the ranks down on busy CPUs. The priority has no effect on a CPU quota: the dashboard is in the
+// control group of this process, and uses the same quota. The dashboard ends when the pipe to it is closed, by the
+// function stop or by the end of this process. If the dashboard cannot start or fails, training continues with a
+// warning.
 func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	log := opts.Log.With(logs.ComponentKey, logs.ComponentDashboard)
 	failed := func(err error) func() {
@@ -46,7 +47,8 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		"--set", fmt.Sprintf("dashboard.cert_file=%q", d.CertFile),
 		"--set", fmt.Sprintf("dashboard.key_file=%q", d.KeyFile))
 	cmd.Env = opts.Env.Environ
-	// Ctrl-C ends only the training, which then ends the dashboard
+	// In its own process group, the dashboard does not get Ctrl-C. Ctrl-C ends the training, which then ends the
+	// dashboard.
 	platform.OwnGroup(cmd)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -61,7 +63,7 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	if err := cmd.Start(); err != nil {
 		return failed(err)
 	}
-	// The ranks get the CPUs first. The group has only this process, and its threads.
+	// Prefer the ranks on busy CPUs. The process group contains only the dashboard with its threads.
 	if err := platform.Yield(cmd.Process.Pid, niceStep); err != nil {
 		log.Warn("the dashboard has the CPU priority of the training", "error", err)
 	}
@@ -69,7 +71,8 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	go func() {
 		defer close(done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			// The first call misses a thread that begins at that moment. Other threads inherit the priority.
+			// Repeat the call above, which misses a thread that starts at the same moment. Other threads inherit the
+			// priority.
 			_ = platform.Yield(cmd.Process.Pid, niceStep)
 			log.Info(lines.Text())
 		}

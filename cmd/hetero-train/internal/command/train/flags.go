@@ -20,13 +20,13 @@ import (
 
 // trainFlags are the flags of command train that do more than set a key.
 type trainFlags struct {
-	balancing bool // --enable-load-balancing is given
-	sageMaker bool // --sagemaker is given
+	balancing bool // --enable-load-balancing was given
+	sageMaker bool // --sagemaker was given
 
 	cli.LauncherFlags
 }
 
-// addTrainFlags adds the flags of command train. All flags become overrides, in the order of the command line.
+// addTrainFlags adds the flags of command train. The flags become overrides of keys, in the order of the command line.
 func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "model", "model.name", "string",
 		"name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
@@ -69,7 +69,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	return flags
 }
 
-// resolve converts the flags to overrides of keys. warnings names the values that it adjusted.
+// resolve converts the flags to overrides of keys. The warnings name the values that it adjusted.
 func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string,
 	err error) {
 	overrides = slices.Clone(a.Overrides)
@@ -99,8 +99,8 @@ const (
 	disabled   = "--" + enableFlag + "=false" // origin of policy none
 )
 
-// usualPolicy returns the default policy of a command line without a configuration file. Flags of older scripts expect
-// it: "dynamic" with --enable-load-balancing, otherwise "none".
+// usualPolicy returns the default policy of a command line without a configuration file. It is "dynamic" with
+// --enable-load-balancing, otherwise "none", as older scripts expect.
 func (f *trainFlags) usualPolicy() config.Override {
 	if f.balancing {
 		return config.Override{Origin: "--" + enableFlag, Key: policyKey, Value: "dynamic", Default: true}
@@ -108,7 +108,7 @@ func (f *trainFlags) usualPolicy() config.Override {
 	return config.Override{Origin: noBalancing, Key: policyKey, Value: "none", Default: true}
 }
 
-// withoutEffect returns warnings about flags that do not change the resolved configuration as their names say.
+// withoutEffect returns warnings about flags that do not have the effect that their names promise.
 func (f *trainFlags) withoutEffect(cfg *config.Config) []string {
 	if !f.balancing || len(cfg.Balance.FixedShares) == 0 && cfg.Balance.Policy != "none" {
 		return nil
@@ -126,12 +126,12 @@ func (f *trainFlags) withoutEffect(cfg *config.Config) []string {
 // hasGPU reports whether this machine has a GPU that NCCL can use.
 func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
-// configuredRanks returns the number of ranks of the run. It returns 1 if the configuration or the environment is
-// invalid, because the later loading with the batch size reports these faults. It replaces the settings that must match
-// the global batch, which is not known yet.
+// configuredRanks returns the number of ranks of the run. It replaces the settings that must match the global batch
+// size, which is not known yet. If the configuration or the environment is invalid, it returns 1. In this case, the
+// configuration is loaded again later with the batch size, and this reports the faults.
 func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides []config.Override) int {
 	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
-		// An even number that any group size divides.
+		// The batch size below is a large power of two.
 		config.Override{Key: "train.grad_accumulation", Value: "1"},
 		config.Override{Key: "data.batch_size", Value: "16777216"})
 	cfg, err := config.Load(a.File, a.Env.Catalog, overrides...)
@@ -145,8 +145,8 @@ func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides 
 	return assigned.WorldSize
 }
 
-// timesRanks multiplies a batch size per rank by the number of ranks. It returns a text that is not a number unchanged,
-// because loading the configuration reports it.
+// timesRanks multiplies a batch size per rank by the number of ranks. A text that is not a number remains unchanged,
+// because the load of the configuration reports it.
 func timesRanks(perRank string, ranks int) string {
 	n, err := strconv.Atoi(perRank)
 	if err != nil || n > math.MaxInt32 {

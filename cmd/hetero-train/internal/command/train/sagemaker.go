@@ -22,10 +22,10 @@ import (
 
 const sageMakerFlag = "sagemaker"
 
-// mostFailureBytes is the length of a failure text that SageMaker shows.
+// mostFailureBytes is the maximum length of the failure text that SageMaker shows.
 const mostFailureBytes = 1024
 
-// startSageMaker is Start in a container of SageMaker.
+// startSageMaker does the same as Start in a container of SageMaker.
 func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	if err := inSageMaker(a.Env); err != nil {
 		return err
@@ -39,14 +39,14 @@ func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		if err := sageMakerToken(a, base); err != nil {
 			return err
 		}
-		a.Overrides = append(overrides, a.Overrides...) // the command line overrides SageMaker's files
+		a.Overrides = append(overrides, a.Overrides...) // last, so that the command line has priority
 		return Start(ctx, a, flags)
 	}()
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); err == nil || supervised {
 		return err
 	}
 	switch exit.Code(err) {
-	case exit.Terminated, exit.Interrupted: // SageMaker itself stops the job
+	case exit.Terminated, exit.Interrupted: // SageMaker itself stops the job: this is no failure
 		return err
 	}
 	text := a.Hide.Text(err.Error())
@@ -59,8 +59,8 @@ func startSageMaker(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	return err
 }
 
-// inSageMaker refuses to run outside a container of a training job. Otherwise, the runs would be in folders that
-// SageMaker does not keep.
+// inSageMaker returns an error outside a container of a SageMaker training job. There, the runs would be in folders
+// that SageMaker does not keep.
 func inSageMaker(env session.Environment) error {
 	file := process.SageMakerResources(env)
 	info, err := os.Stat(file)
@@ -68,7 +68,7 @@ func inSageMaker(env session.Environment) error {
 		err = errors.New("it is no file")
 	}
 	if failed := new(fs.PathError); errors.As(err, &failed) {
-		err = failed.Err // without the path again
+		err = failed.Err // without the path, which the message below contains
 	}
 	if err != nil {
 		return exit.Usagef("--%s: want the file %s, which each container of a training job of SageMaker has: %w; without the flag, the program trains anywhere",
@@ -87,7 +87,7 @@ func sageMakerToken(a *cli.App, base string) error {
 	}
 	files, err := filepath.Glob(filepath.Join(base, "input", "data", "token", "*"))
 	if err != nil || len(files) == 0 {
-		return nil // the pattern is valid; there is no such channel
+		return nil // there is no such channel; the pattern itself is valid
 	}
 	if len(files) > 1 {
 		return exit.Usagef("--%s: the channel \"token\" has %d files, want one, with the token of the run",
@@ -105,14 +105,14 @@ func sageMakerToken(a *cli.App, base string) error {
 	return nil
 }
 
-// sageMakerOverrides returns the settings from the files of SageMaker: the hyperparameters, and the folder of runs,
-// whose files SageMaker keeps.
+// sageMakerOverrides returns the settings from the files of SageMaker. They are the hyperparameters, and the folder of
+// runs, because SageMaker keeps the files in this folder.
 func sageMakerOverrides(base string) ([]config.Override, error) {
-	runs := filepath.Join(base, "checkpoints") // exists if the job has a place for checkpoints
+	runs := filepath.Join(base, "checkpoints") // exists if the job has a storage location for checkpoints
 	if info, err := os.Stat(runs); err != nil || !info.IsDir() {
 		runs = filepath.Join(base, "output", "data")
 	}
-	text, err := json.Marshal(runs) // a string of TOML, too
+	text, err := json.Marshal(runs) // a JSON string is also a TOML string
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func sageMakerOverrides(base string) ([]config.Override, error) {
 		case strings.Contains(name, "."):
 			overrides = append(overrides, config.Override{Origin: "hyperparameter " + name, Key: name,
 				Value: parameters[name]})
-		case strings.HasPrefix(name, "sagemaker_"), strings.HasPrefix(name, "_tuning_"): // of SageMaker itself
+		case strings.HasPrefix(name, "sagemaker_"), strings.HasPrefix(name, "_tuning_"): // for SageMaker itself
 		default:
 			return nil, exit.Usagef("--%s: %s: got the hyperparameter %q, want the name of a key, such as optimizer.lr",
 				sageMakerFlag, path, name)

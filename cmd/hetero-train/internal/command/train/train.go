@@ -57,7 +57,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Start loads the configuration, logs it, and runs the training. flags is nil for the root command.
+// Start loads the configuration, logs it, and runs the training. For the root command, flags is nil.
 func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	if runtime.GOOS == "windows" {
 		return exit.Usagef("training does not run on Windows: use Linux, or Linux in WSL 2; on Windows, the program reads runs, plans and simulates")
@@ -123,19 +123,19 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	}
 	opts.Lab, opts.Comparison, opts.Allow, opts.Signals = setup, a.Comparison, a.Allow, stops
 	opts.LogWhenGone()
-	// A supervisor has already logged the ranks.
+	// If a supervisor started this rank, it has already logged the ranks.
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); assigned.WorldSize > 1 && !supervised {
 		opts.Log.Info(assigned.String(), logs.ComponentKey, logs.ComponentCluster)
 	}
-	for _, w := range said { // the ranks of a supervisor do not say this, because they get the name from it
+	for _, w := range said { // ranks that a supervisor started get the name from it and have no such warnings
 		opts.Log.Warn(w)
 	}
-	if assigned.Rank == 0 { // the ranks of a supervisor have another assignment
+	if assigned.Rank == 0 { // ranks that a supervisor started have their own assignment
 		for _, w := range assigned.Warnings {
 			opts.Log.Warn(w)
 		}
 	}
-	// A supervisor does not log other warnings and the configuration, because its rank 0 does.
+	// A supervisor does not log the other warnings and the configuration, because rank 0, which it starts, logs them.
 	if assigned.Rank == 0 && !(assigned.Launch && assigned.LocalWorldSize > 1) {
 		for _, w := range warnings {
 			opts.Log.Warn(w)
@@ -143,8 +143,8 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		warnOfAddressLimit(opts.Log)
 		logConfig(opts.Log, a, cfg, assigned)
 	}
-	// Standard output is for the results of commands. Training has none, so with JSON its output consists of log
-	// records only.
+	// Standard output is for the results of commands. Training has no result. With JSON, its standard output therefore
+	// contains only log records.
 	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
@@ -156,7 +156,7 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 }
 
 // logConfig logs the configuration in one line. If a flag contradicts the file, the line names the source of the value
-// in use.
+// that is used.
 func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, assigned discovery.Assignment) {
 	ranks := assigned.WorldSize
 	length := slog.Int("epochs", cfg.Train.Epochs)
@@ -185,11 +185,11 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, assigned discov
 	}
 }
 
-// noBalancing is the origin of policy none if neither a file nor a flag selects a policy.
+// noBalancing is the origin of the policy "none" if neither a file nor a flag selects a policy.
 const noBalancing = "no --enable-load-balancing"
 
-// batchSizeFrom returns the setting that determines the batch size, and whether the setting counts the samples of one
-// rank or of all ranks.
+// batchSizeFrom names the setting that determines the batch size. The text says whether this is the number of samples
+// of one rank or of all ranks.
 func batchSizeFrom(cfg *config.Config) string {
 	switch origin := cfg.Origin("data.batch_size"); origin {
 	case "":
@@ -201,7 +201,7 @@ func batchSizeFrom(cfg *config.Config) string {
 	}
 }
 
-// policyFrom returns the setting that determines the policy. Flags and files have different defaults.
+// policyFrom names the setting that determines the policy. Flags and files have different defaults.
 func policyFrom(cfg *config.Config) string {
 	origin := cfg.Origin("balance.policy")
 	switch {
@@ -218,8 +218,8 @@ func policyFrom(cfg *config.Config) string {
 }
 
 // warnOfAddressLimit warns of a limit of the address space (ulimit -v). The Go runtime and the libraries of devices
-// reserve more addresses than they use. The Go runtime ends the program if it cannot reserve addresses. A control group
-// is a better limit of the memory, because the planner respects it.
+// reserve more addresses than they use, and the Go runtime ends the program if it cannot reserve addresses. The memory
+// limit of a control group is better, because the planner respects it.
 func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
 	if limit, ok := platform.AddressLimit(); ok && limit < ample {

@@ -34,13 +34,13 @@ type part struct {
 	For       string `json:"for"`
 	Available bool   `json:"available"`
 	Version   string `json:"version,omitempty"`  // version of the component
-	Compiler  string `json:"compiler,omitempty"` // compiler of the native library
+	Compiler  string `json:"compiler,omitempty"` // compiler that built the native library
 	Path      string `json:"path,omitempty"`     // path of the native library
 	Reason    string `json:"reason,omitempty"`   // reason why the component is not available, and the remedy
 }
 
-// libraries returns the components of the program on this machine. If the program cannot load native libraries, all of
-// them have the same reason.
+// libraries returns the components of the program on this machine. If the program cannot load any native library, all
+// libraries have the same reason.
 func libraries() []part {
 	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(),
 		""),
@@ -74,8 +74,8 @@ func reasonedPart(name, purpose string, err error) part {
 	return p
 }
 
-// ncclPart describes NCCL. Version and path are those of NCCL itself, and not of libhetero_nccl.so, which belongs to
-// this build.
+// ncclPart describes NCCL. Version and path are those of NCCL itself. They are not those of libhetero_nccl.so, which is
+// part of this program.
 func ncclPart() part {
 	version, path, err := nccl.Loaded()
 	p := reasonedPart("nccl", "ranks on NVIDIA GPUs", err)
@@ -95,7 +95,7 @@ func cpuPart() part {
 	return p
 }
 
-// libraryPart describes a native library. err is the reason if the library cannot be used.
+// libraryPart describes a native library. If the library cannot be used, err is the reason.
 func libraryPart(name, purpose, file string, err error, inside string) part {
 	p := reasonedPart(name, purpose, err)
 	p.Version = inside
@@ -141,7 +141,8 @@ func compilerOf(path string) string {
 	return compilerIn(string(text))
 }
 
-// compilerIn returns the first compiler of an ELF file's comments. GCC writes "GCC: (Debian 10.2.1-6) 10.2.1 20210110".
+// compilerIn returns the first compiler that the comments of an ELF file name. GCC writes comments such as "GCC:
+// (Debian 10.2.1-6) 10.2.1 20210110".
 func compilerIn(comments string) string {
 	first, _, _ := strings.Cut(comments, "\x00")
 	maker, rest, ok := strings.Cut(first, ": ")
@@ -214,15 +215,15 @@ func writeVersion(w io.Writer, list []part) error {
 		fmt.Fprintf(w, "\n%s: %s\n", strings.Join(why.parts, ", "), why.reason)
 	}
 	if nativelib.Loadable() != nil {
-		return nil // the program searches no folder
+		return nil // the program does not search any folder
 	}
 	return libraryFolders(w)
 }
 
-// reasonOf lists the components that are missing for the same reason.
+// reasonOf contains a reason and the components that are missing for this reason.
 type reasonOf struct {
 	reason string
-	parts  []string // "cpu device (training on CPUs)"
+	parts  []string // components such as "cpu device (training on CPUs)"
 }
 
 // reasonsOf groups the missing components by reason.
