@@ -66,7 +66,7 @@ type proof struct {
 	name          string // name in the variable HETERO_REQUIRE, for example "cpu"
 	communication bool
 	missing       func() error  // returns the reason why the suite cannot run here, or nil
-	about         func() string // returns hardware and library of the device; nil if there are none
+	about         func() string // returns hardware and library of the device; may be nil
 	check         func(conformance.T)
 }
 

@@ -70,7 +70,7 @@ func New(a *cli.App) *cobra.Command {
 			return err
 		}
 		defer folder.Close() // no error: the folder was only read
-		defer run.Close()    // no error: the folder was only read
+		defer run.Close()    // no error: the run was only read
 		s := screen{logs.NewView(a.Env.Stdout), a.Env.Stdout, asJSON}
 		if !watch {
 			readAll(cmd.Context(), run)
