@@ -37,9 +37,9 @@ func (r rate) after(due, now time.Time) time.Time {
 	return due.Add(r.every)
 }
 
-// Pace limits the rate of connections, for ports that need only few. It permits 5 connections per second from each
-// address after a burst of 32, and 60 per second from all addresses after a burst of 512. The zero value is ready to
-// use. Only one goroutine may use a Pace.
+// Pace limits the rate of connections, for ports that need only few. After a burst of 32, it permits 5 connections per
+// second from each address. After a burst of 512, it permits 60 per second from all addresses. The zero value is ready
+// to use. Only one goroutine may use a Pace.
 type Pace struct {
 	due map[string]time.Time // time at which the latest connection was due, by address
 	all time.Time            // time at which the latest connection of any address was due

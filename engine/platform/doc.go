@@ -1,5 +1,5 @@
-// Package platform contains operations that need different code on Linux, macOS and Windows: file locks, memory maps,
-// durable folders, process groups, signals, CPU time, limits and the description of the machine.
+// Package platform contains operations that need different code on Linux, macOS and Windows. They are file locks,
+// memory maps, durable folders, process groups, signals, CPU time, limits and the description of the machine.
 //
 //	err := platform.TryLock(file)            // ErrLocked: another process holds the lock
 //	mapped, err := platform.Map(file, bytes) // Unmap releases it

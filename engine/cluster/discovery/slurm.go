@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// slurmReservedSteps is the first of the step numbers for processes that srun did not start: the body of a batch
-// script, an interactive shell, adopted processes.
+// slurmReservedSteps is the first of the step numbers for processes that srun did not start: a batch script, an
+// interactive shell, adopted processes.
 const slurmReservedSteps = 0xfffffff0
 
 // notInStep returns the reason why srun did not start this process, or "".

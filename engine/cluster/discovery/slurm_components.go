@@ -27,8 +27,8 @@ func (in *input) slurmComponents(c *claim, listName string, hosts []string) {
 	name := in.env["SLURMD_NODENAME"]
 	switch {
 	case at >= len(order), name != "" && order[at] != name, name != "" && c.rank == 0 && order[0] != name:
-		// No variable gives the order of the tasks in two kinds of steps: those of srun --distribution=arbitrary, and
-		// those with several components inside an ordinary job (srun A : B).
+		// No variable gives the order of the tasks in two kinds of steps. One is srun --distribution=arbitrary, the
+		// other has several components inside an ordinary job (srun A : B).
 		c.addr, c.addrWant = Value{}, fmt.Sprintf("the host of rank 0, because the tasks of this step do not follow "+
 			"SLURM_STEP_NODELIST: rank %d is on node %s; a heterogeneous job (#SBATCH hetjob) needs no address", c.rank,
 			cmp.Or(name, strconv.Itoa(at)))

@@ -1,6 +1,5 @@
-// Package porttest provides TCP ports of 127.0.0.1 and connections for tests. A test must not get a free port by
-// closing a listener on port 0, because the system can assign this port to another test immediately. Only tests import
-// the package.
+// Package porttest provides TCP ports of 127.0.0.1 and connections for tests. To get a free port, a test must not close
+// a listener on port 0: the system can immediately assign this port to another test. Only tests import the package.
 package porttest
 
 import (

@@ -27,7 +27,7 @@ const (
 // Refuse tells rank 0 that this rank does not join, and why. All waiting ranks then fail with a *DisagreeError that
 // contains the cause, instead of waiting until the time limit. A rank calls Refuse instead of Join. Rank 0 must not
 // call it, because no rank can reach a rank 0 that does not join. Refuse returns an error if rank 0 did not receive the
-// cause within 2 s, for example because rank 0 has ended or does not listen yet.
+// cause within 2 s. For example, rank 0 has ended or does not listen yet.
 func Refuse(ctx context.Context, options Options, what Refusal, cause error) error {
 	if options.Rank == 0 {
 		return errors.New("rank 0 cannot be told that it does not join")

@@ -26,10 +26,10 @@ const (
 	exempt            = -1000 // OOM_SCORE_ADJ_MIN: the kernel never kills the process
 )
 
-// preferVictim makes the kernel kill a rank rather than the supervisor if memory runs out, because only the supervisor
-// can report the cause to the user. Without this, the kernel might also kill the supervisor while it frees the memory
-// of a killed rank. Processes that the rank has already started keep their value. If the kernel kills whole control
-// groups (memory.oom.group), the value has no effect.
+// If memory runs out, preferVictim makes the kernel kill a rank rather than the supervisor. Only the supervisor can
+// report the cause to the user. Without this, the kernel might also kill the supervisor while it frees the memory of a
+// killed rank. Processes that the rank has already started keep their value. If the kernel kills whole control groups
+// (memory.oom.group), the value has no effect.
 func preferVictim(pid int) error {
 	own, err := adjustment(os.Getpid())
 	if err != nil || own == exempt { // a rank inherits the exemption of its supervisor

@@ -55,8 +55,8 @@ func (before memoryKills) reason(after memoryKills) string {
 	return ""
 }
 
-// figures describes the memory of a rank that the kernel killed: the limit and the largest use of the control group,
-// and the rank's own account (ReportMemory).
+// figures describes the memory of a rank that the kernel killed. It contains the limit and the largest use of the
+// control group, and the rank's own account (ReportMemory).
 func figures(root, account string) string {
 	files := os.DirFS(root)
 	var words []string

@@ -16,8 +16,8 @@ import (
 // so only the settings for which Applies returns true have an effect.
 type Foreign struct {
 	Script experiment.Script
-	// Setting describes all conditions on which the time of a step depends, except the device: the model, the element
-	// type, the version of the other program, and so on.
+	// Setting describes all conditions on which the time of a step depends, except the device. Examples are the model,
+	// the element type and the version of the other program.
 	Setting string
 	Report  task.Report
 

@@ -152,8 +152,9 @@ func (a *App) LevelOf(assigned discovery.Assignment) string {
 	return a.LogLevel
 }
 
-// Informs reports whether a rank prints messages that are the same on all ranks. It returns true for rank 0, for the
-// first rank of each other machine, and for a rank whose output no launcher combines with that of others.
+// Informs reports whether a rank prints messages that are the same on all ranks. It returns true for rank 0 and for the
+// first rank of each other machine. It also returns true for a rank whose output no launcher combines with that of
+// others.
 func Informs(assigned discovery.Assignment) bool {
 	return assigned.Rank == 0 || assigned.LocalRank == 0 || assigned.OwnOutput
 }

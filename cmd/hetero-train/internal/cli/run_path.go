@@ -16,8 +16,8 @@ import (
 // default.
 func (a *App) RunPath(argument string) (string, error) { return InRuns(argument, a.runsFolder()) }
 
-// InRuns returns the path that an argument means: the argument itself if it is a path, otherwise the run with this name
-// in a folder of runs.
+// InRuns returns the path that an argument means. This is the argument itself if it is a path, otherwise the run with
+// this name in a folder of runs.
 func InRuns(argument, folder string) (string, error) {
 	if argument == "" || argument == "-" || filepath.Clean(argument) == "." || strings.ContainsAny(argument, `/\`) {
 		return argument, nil

@@ -20,8 +20,8 @@ type Problem struct {
 	// Arrivals lists settings of job arrivals, of which each episode draws one. The seeds in these settings have no
 	// effect, because each episode has its own seed.
 	Arrivals []workload.Arrivals `json:"arrivals"`
-	// Lambda is the cost of an idle second of a GPU, relative to the cost of a second of a job in the system; 0 <
-	// Lambda < 1.
+	// Lambda is the ratio of two costs: that of an idle second of a GPU, and that of a second of a job in the system. 0
+	// < Lambda < 1.
 	Lambda float64 `json:"lambda"`
 	// Horizon is the time after which a cost is discounted to 1/e. Its unit is the geometric mean of the running times
 	// of the episode's jobs. The running time of a job is its time alone on its best type of GPU.
@@ -31,9 +31,10 @@ type Problem struct {
 	// the rewards of an episode is larger by a constant that depends only on the jobs of the episode. The rewards vary
 	// much less than without Shaped.
 	Shaped bool `json:"shaped"`
-	// Caution is a margin in units of the reward. The trained policy follows the baseline of its encoding, unless the
-	// value of another action exceeds the value of the baseline's action by at least this margin. With margin 0, the
-	// policy is greedy. With +Inf, it equals the baseline. With any margin, the policy also follows the baseline
+	// Caution is a margin in units of the reward. The trained policy follows the baseline of its encoding, unless
+	// another action is better. The value of this action must exceed that of the baseline's action by at least this
+	// margin. With margin 0, the policy is greedy. With +Inf, it equals the baseline. With any margin, the policy also
+	// follows the baseline
 	//
 	//   - in states with more jobs than occurred in training (Progress.Jobs), because values are sums over jobs, and
 	//     the network was not trained on the larger sums of more jobs
@@ -324,7 +325,7 @@ func (e *cluster) advance() float64 {
 
 // account returns the change of the potential since the last call, in seconds, without the change that new arrivals
 // cause. The potential is the sum of the times that the jobs in the system still need. For a running job, this is the
-// time at its current speed, and for a waiting job, the time alone on its best type of GPU.
+// time at its current speed. For a waiting job, it is the time alone on its best type of GPU.
 func (e *cluster) account() float64 {
 	s, sum := e.sim.State(), 0.0
 	for i := range s.Running {

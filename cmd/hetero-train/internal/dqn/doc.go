@@ -20,12 +20,13 @@
 //
 // # State
 //
-// An [Observation] has three parts. The image is the matrix of GPUs: rows are groups of equal GPUs of one machine, and
-// channels state planned utilization, time until free, and speed. The facts describe the queue: its length, and the
-// work, priorities and classes of its jobs. The pairs describe each action: running time of the job on these GPUs,
-// speed relative to its best GPUs, comparative advantage, effect of sharing, similarity score. All values are
-// normalised to about [0, 1], and no value identifies a machine, a type or a kind. Encoding.Ingested adds the facts of
-// package features, which are absolute values, such as the memory of a GPU. [Encoding] defines the layout.
+// An [Observation] has three parts. The image is the matrix of GPUs. Rows are groups of equal GPUs of one machine.
+// Channels contain the planned utilization, the time until the GPUs are free, and the speed. The facts describe the
+// queue: its length, and the work, priorities and classes of its jobs. The pairs describe each action: running time of
+// the job on these GPUs, speed relative to its best GPUs, comparative advantage, effect of sharing, similarity score.
+// All values are normalised to about [0, 1], and no value identifies a machine, a type or a kind. Encoding.Ingested
+// adds the facts of package features, which are absolute values, such as the memory of a GPU. [Encoding] defines the
+// layout.
 //
 // The cluster determines the number of rows and the number of GPUs in a row. The weights of a [Network] do not depend
 // on these numbers, so one network can decide on any cluster. A training run pads all observations to the size of the

@@ -18,8 +18,8 @@ import (
 // group.
 //
 // No value of an observation identifies a machine, a type or a kind. Speeds are relative to other types. The unit of
-// time is the geometric mean of the running times of all jobs that have arrived, each alone on its best type of GPU.
-// The same network therefore works on any cluster and with any jobs.
+// time is the geometric mean of the running times of all jobs that have arrived. Each running time is that of the job
+// alone on its best type of GPU. The same network therefore works on any cluster and with any jobs.
 //
 // # Gangs
 //

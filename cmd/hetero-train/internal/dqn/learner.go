@@ -480,8 +480,8 @@ func (l *Learner) loss(largest float64) error {
 	return nil
 }
 
-// aim returns the target value of transition i of the batch: the rewards plus the discounted value of the best possible
-// action in the next state.
+// aim returns the target value of transition i of the batch. It is the sum of the rewards and of the discounted value
+// of the best possible action in the next state.
 func (l *Learner) aim(i int, d drawn) float64 {
 	if d.discount == 0 {
 		return d.reward

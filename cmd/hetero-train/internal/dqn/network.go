@@ -48,8 +48,8 @@ const (
 	outputQ    = "q"
 )
 
-// graph returns the graph of the network for n observations. If training is true, the input diff_q (n, Actions) is the
-// gradient of the loss with respect to q, and the graph computes the gradients of all parameters.
+// graph returns the graph of the network for n observations. If training is true, the graph also computes the gradients
+// of all parameters. Its input diff_q (n, Actions) is then the gradient of the loss with respect to q.
 func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32}

@@ -266,9 +266,9 @@ func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	}
 }
 
-// spreads reports whether a gang would start on group i together with other groups of its type. This needs two
-// conditions: all groups of the type together have enough GPUs, and no single group has enough, or the gang runs only
-// on several machines.
+// spreads reports whether a gang would start on group i together with other groups of its type. There are two
+// conditions. All groups of the type together have enough GPUs. No single group has enough, or the gang runs only on
+// several machines.
 func (n *encoder) spreads(i int, j *scheduler.Job) bool {
 	t := n.groups[i].typ
 	if n.usable[i] == 0 || n.total[t] < j.GPUs {

@@ -35,7 +35,7 @@ type Options struct {
 	Prioritised bool    `json:"prioritised"`
 	Alpha       float64 `json:"alpha"`
 	Beta        float64 `json:"beta"`
-	// Steps is the number of rewards in a target, to which the value from the target weights is added (n-step returns).
+	// Steps is the number of rewards in a target (n-step returns). The value from the target weights is added to them.
 	// 1 gives the plain DQN.
 	Steps int `json:"steps"`
 

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// Policy is policy "dqn". A trained network computes the values of the actions, and the policy takes the possible
-// action with the largest value, unless it follows its baseline (Problem.Caution).
+// Policy is policy "dqn". A trained network computes the values of the actions. The policy takes the possible action
+// with the largest value, unless it follows its baseline (Problem.Caution).
 //
 // The network works on any cluster. Reset returns a [*SeveralTypesError] for a job that needs GPUs of several types if
 // the policy has no baseline that could place it.
@@ -185,7 +185,7 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 
 // maxIdle is the maximum number of free GPUs at which the policy may wait although the baseline would start a job.
 // Waiting for better GPUs is useful in a busy cluster. But with jobs that differ much from the training jobs, the
-// values of waiting can be wrong in all states, so that jobs would run one after another. With a smaller number, the
+// values of waiting can be wrong in all states. Jobs would then run one after another. With a smaller number, the
 // policy loses part of its gain at load 1.5. With a larger number, it gains on clusters like those in training, and
 // loses much on other clusters.
 //

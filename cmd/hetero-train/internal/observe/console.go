@@ -104,7 +104,7 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	c.plain()
 	if stderr := a.Process.Opts.Env.Stderr; logs.IsTerminal(stderr) && a.Foreign == nil {
 		// A foreign run has no bar, because another program uses the terminal. Write the bar below the Stream, and pass
-		// the width: package mpb cannot determine the width of a terminal if the writer is not an *os.File.
+		// the width: package mpb can determine the width of a terminal only from an *os.File.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(),
 			mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if logs.IsTerminal(a.Process.Opts.Env.Stdout) {

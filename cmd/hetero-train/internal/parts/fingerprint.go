@@ -115,8 +115,8 @@ func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
 	return f, nil
 }
 
-// printPart returns the fingerprint of a part. It also writes to h, the digest of the data set: the class names, the
-// labels of all samples, and the content of up to identitySamples evenly spaced samples.
+// printPart returns the fingerprint of a part. For the digest of the data set, it writes to h the class names, all
+// labels, and the content of up to identitySamples evenly spaced samples.
 func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, error) {
 	p, rest := &PartPrint{Unit: "samples", Units: int64(d.Len())}, sha256.New()
 	both := io.MultiWriter(h, rest)
@@ -312,9 +312,9 @@ func leftOutBefore(was, now Fingerprint) string {
 	return "; damaged when the run was trained, and not any more: " + strings.Join(repaired, ", ")
 }
 
-// Repaired reports whether the data differ from the earlier data only in repaired samples: samples that could not be
-// read then and can be read now. The number and the order of the samples are then the same. The parameter previous is
-// the fingerprint of the earlier data. The result text describes the repaired samples.
+// Repaired reports whether the data differ from the earlier data only in repaired samples. These could not be read then
+// and can be read now. The number and the order of the samples are then the same. The parameter previous is the
+// fingerprint of the earlier data. The result text describes the repaired samples.
 func (o *Opened) Repaired(previous, current Fingerprint) (text string, ok bool) {
 	if o.Content == nil || previous.Train == nil || current.Train == nil ||
 		(previous.Eval == nil) != (current.Eval == nil) {

@@ -247,8 +247,8 @@ const (
 	multiLabelKey    = "multi_label"   // "true": a sample may belong to any number of the classes
 )
 
-// AddTo adds properties of the training data to the metadata of a safetensors file: the class names and MultiLabel, the
-// identity of the tokenizer, and the preprocessing.
+// AddTo adds properties of the training data to the metadata of a safetensors file. They are the class names and
+// MultiLabel, the identity of the tokenizer, and the preprocessing.
 func (t Trained) AddTo(metadata map[string]string) {
 	if len(t.Classes) > 0 {
 		metadata[weights.ClassesKey] = weights.EncodeClasses(t.Classes)

@@ -19,11 +19,10 @@ import (
 const renewalTime = 10 * time.Second
 
 // ServerTLS returns the TLS settings of a web server. The keys cert_file and key_file of a table of the configuration
-// name its certificate and private key. Without them, ServerTLS returns nil. It reads both files now, and the server
-// reads them again after they have changed, because it may run for longer than its certificate is valid. If a new
-// certificate cannot be used, the server warns, keeps the old one, and tries again later. ServerTLS accepts a
-// certificate that is not valid yet, with a warning: only the clocks of the clients matter, and the clock of this
-// machine may be late.
+// name its certificate and private key. Without them, ServerTLS returns nil. It reads both files now. The server reads
+// them again after they have changed, because it may run for longer than its certificate is valid. If a new certificate
+// cannot be used, the server warns, keeps the old one, and tries again later. ServerTLS accepts a certificate that is
+// not valid yet, with a warning. Only the clocks of the clients matter, and the clock of this machine may be late.
 func ServerTLS(table, certFile, keyFile string, env session.Environment, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil

@@ -19,8 +19,8 @@ const (
 	// started.
 	supervisorFiles = 11
 	supervisedFiles = 4 // of a supervisor for each rank: process handle, two output streams, cause of a failure
-	// leaderFiles: the files of rank 0. These are the records, tables, lock and log of the run, the files that every
-	// rank opens, and 6 for a save, a probe of the machine and libraries.
+	// leaderFiles: the files of rank 0. These are the records, tables, lock and log of the run, and the files that
+	// every rank opens. 6 more are for a save, a probe of the machine and libraries.
 	leaderFiles   = 30
 	recordFiles   = 2  // of rank 0 for each other rank: its metrics and its part of the records
 	followerFiles = 18 // of any other rank

@@ -21,7 +21,7 @@ import (
 
 const (
 	// diskGrace is the time for which a run waits for the disk after a signal to stop. It must end before the 30 s
-	// after which most schedulers kill a job: the run must still report the steps that it could not save. A shorter
+	// after which most schedulers kill a job. The run must still report the steps that it could not save. A shorter
 	// time loses checkpoints on a slow file system.
 	diskGrace = 20 * time.Second
 	// hangs is the shortest age of a disk operation that counts as hanging. A second SIGTERM does not wait for such an

@@ -141,9 +141,9 @@ func (tr *training) watchMemory(ctx context.Context, account memory.Account) {
 	}
 }
 
-// overrun finds memory for the image decoders, which use this many bytes: first the memory that the account leaves
-// free, then the unused part of the cache of decoded images. It returns the bytes by which the rank may still exceed
-// its limit. The cache keeps its images, because batches may refer to them.
+// overrun finds memory for the image decoders, which use this many bytes. It first takes the memory that the account
+// leaves free, then the unused part of the cache of decoded images. It returns the bytes by which the rank may still
+// exceed its limit. The cache keeps its images, because batches may refer to them.
 func overrun(a memory.Account, used int64, cache *data.Budget) (bytes int64) {
 	if used == 0 {
 		return 0

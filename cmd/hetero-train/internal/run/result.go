@@ -95,9 +95,9 @@ func newest(a *assembly.Run, r train.Result) string {
 }
 
 // endFinished ends this rank of a run that is already complete. On each machine, only the ranks that print return the
-// error and the exit code of rank 0: the first rank, and those that the user started by hand. The launcher of each
-// machine then exits with this code. The other ranks return nil, because a second failed rank could hide the message of
-// the first one.
+// error and the exit code of rank 0. These are the first rank, and those that the user started by hand. The launcher of
+// each machine then exits with this code. The other ranks return nil, because a second failed rank could hide the
+// message of the first one.
 func (tr *training) endFinished() error {
 	t := tr.rank.Team
 	if t.Leads() {
@@ -167,7 +167,7 @@ func hintFinished(a *assembly.Run) string {
 }
 
 // endedBy returns the setting that ended the finished run. If the data has changed since then, it adds the number of
-// steps of the run, because an epoch may now have another number of steps.
+// steps of the run. An epoch may now have another number of steps.
 func endedBy(a *assembly.Run) string {
 	f, t, length := a.Folder.Finished, &a.Process.Cfg.Train, a.Length()
 	switch {

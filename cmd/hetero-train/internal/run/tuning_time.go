@@ -74,9 +74,10 @@ func (t *tuner) timeBuckets(ctx context.Context) error {
 	return err
 }
 
-// confirmed returns the index of the candidate to use. If the first candidate is not the fastest one, confirmed times
-// these two again in turns, because a disturbance of the machine must not determine the choice. It compares the fastest
-// time of each. The last entries of shown correspond to the entries of times; confirmed appends the additional times.
+// confirmed returns the index of the candidate to use. If the first candidate is not the fastest one, confirmed
+// measures these two again in turns. A disturbance of the machine must not determine the choice. It compares the
+// fastest time of each. The last entries of shown correspond to the entries of times; confirmed appends the additional
+// times.
 func confirmed(times [][]float64, measure func(i int) error, shown *[]tuning.Timed) (int, error) {
 	rival := tuning.Fastest(times, 0)
 	if rival == 0 {

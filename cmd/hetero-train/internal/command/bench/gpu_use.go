@@ -8,8 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Parameters of GPUUse: the minimum duration of a gap in the list of gaps, and the maximum number of entries in the
-// lists of gaps and of kernels.
+// Parameters of GPUUse: the minimum duration of a listed gap, and the maximum lengths of the lists of gaps and kernels.
 const (
 	shortestGap = 5 * time.Microsecond
 	mostGaps    = 10

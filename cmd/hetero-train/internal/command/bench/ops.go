@@ -31,8 +31,8 @@ type opTime struct {
 	Seconds float64 `json:"seconds"` // time of these launches in one step; median over the steps
 	FLOPs   int64   `json:"flops"`
 	Bytes   int64   `json:"bytes"` // size of all operands; each operand counts once
-	// LimitSeconds is the minimum time on this hardware. It is the larger of two times: that of the arithmetic at peak
-	// speed, and that of the memory traffic at the bandwidth of a copy.
+	// LimitSeconds is the minimum time on this hardware. It is the larger of two times: the arithmetic at peak speed,
+	// and the memory traffic at the bandwidth of a copy.
 	LimitSeconds float64 `json:"limit_seconds"`
 }
 

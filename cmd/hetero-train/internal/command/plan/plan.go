@@ -219,8 +219,8 @@ func (p *planning) open(ctx context.Context, size int64) error {
 	return nil
 }
 
-// openData opens the data set if this needs no files. It also opens the data set if the plan needs properties that the
-// settings do not contain: the samples of a language model, or the number of classes.
+// openData opens the data set if this needs no files. It also opens the data set if the settings lack a property that
+// the plan needs: the samples of a language model, or the number of classes.
 func (p *planning) openData(ctx context.Context) error {
 	c := p.run.Process.Cfg
 	tokens, classes := c.Data.Samples == config.Tokens, c.Model.NumClasses
@@ -430,8 +430,8 @@ func (p *planning) fitTogether(ranks []rankPlan, known map[int]replica.Footprint
 	}
 }
 
-// usualSamples returns the default numbers of samples for the table: powers of two near the configured share, the share
-// itself, and the largest share that fits.
+// usualSamples returns the default numbers of samples for the table. They are powers of two near the configured share,
+// the share itself, and the largest share that fits.
 func (p *planning) usualSamples(share, largest int) []int {
 	unit := 1
 	if p.run.Process.Cfg.Model.BatchNorm == "ghost" {

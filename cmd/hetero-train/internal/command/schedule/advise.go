@@ -235,7 +235,7 @@ func (f *adviseFlags) place(ctx context.Context, a *cli.App, system, on string, 
 	return errors.Join(faults...)
 }
 
-// unanswered returns the error of a command whose request to the queue system failed: the cause of ctx if ctx has
+// unanswered returns the error of a command whose request to the queue system failed. It is the cause of ctx if ctx has
 // ended, otherwise err with an exit code.
 func unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// If the user did not name the run, and another run without a name trains in the same folder, claimName gives the run a
+// If the user did not name the run, and another unnamed run trains in the same folder, claimName gives the run a
 // different name. It adds this name to the command line, so that the ranks and the command that resumes the run use it.
 // It does not rename a run if other processes start its ranks, because all ranks must use the same name. The returned
 // function release releases the name.

@@ -218,8 +218,8 @@ func policyFrom(cfg *config.Config) string {
 }
 
 // warnOfAddressLimit warns of a limit of the address space (ulimit -v). The Go runtime and the libraries of devices
-// reserve more addresses than they use, and the Go runtime ends the program if it cannot reserve addresses. The memory
-// limit of a control group is better, because the planner respects it.
+// reserve more addresses than they use. The Go runtime ends the program if it cannot reserve them. The memory limit of
+// a control group is better, because the planner respects it.
 func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
 	if limit, ok := platform.AddressLimit(); ok && limit < ample {
