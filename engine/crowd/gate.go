@@ -45,7 +45,7 @@ type Gate struct {
 	closed  time.Time         // time at which the next closed connection is due (ofClosed)
 	refused map[string]int    // numbers of connections closed since second, by address
 	second  time.Time         // start of the second that refused covers
-	blocks  map[string]*block // by address
+	blocks  map[string]*block // blocks, by address of the client
 	unable  bool              // the kernel cannot block addresses
 	first   time.Duration     // replaces leastBlock in a test
 }

@@ -13,7 +13,7 @@ import (
 //
 // Slurm numbers the tasks and nodes of a heterogeneous step component by component. It sorts the step's node list, and
 // the list of tasks per node, by the names of the nodes. The first host of the list is therefore not always the host of
-// rank 0, and the entry SLURM_NODEID of the task list may belong to another node. testdata/slurm has the variables that
+// rank 0. The entry SLURM_NODEID of the task list may belong to another node. testdata/slurm has the variables that
 // Slurm 22.05 sets.
 func (in *input) slurmComponents(c *claim, listName string, hosts []string) {
 	if listName != "SLURM_STEP_NODELIST" || len(hosts) < 2 || len(in.faults) > 0 {

@@ -69,7 +69,7 @@ func Start(t testing.TB, variable string, size int, role func(rank int, meeting 
 	return r
 }
 
-// Main is the main function of a test binary whose processes may be ranks: if the environment contains a role, it calls
+// Main is the main function of a test binary whose processes may be ranks. If the environment contains a role, it calls
 // run in place of the tests.
 func Main[Role any](m *testing.M, variable string, run func(Role)) {
 	text := os.Getenv(variable)

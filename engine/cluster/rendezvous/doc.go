@@ -25,12 +25,12 @@
 // # Joining
 //
 // Every rank registers its identity and the values that must be equal on all ranks: world size, generation and Facts.
-// If a rank's values differ from rank 0's, or its number is already taken, startup fails on ALL ranks, with an error
-// that shows both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect later. A
-// rank that cannot join, for example because it refuses its data, calls Refuse, and startup fails in the same way. A
-// rank whose connection breaks before the group is complete may reconnect. The server refuses a process of another
-// generation (an earlier start of the same run), and this start continues. After Options.Timeout, Join fails on every
-// waiting rank, with an error that names the missing ranks.
+// If a rank's values differ from rank 0's, or its number is already taken, startup fails on ALL ranks. The error shows
+// both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect later. A rank that
+// cannot join, for example because it refuses its data, calls Refuse, and startup fails in the same way. A rank whose
+// connection breaks before the group is complete may reconnect. The server refuses a process of another generation (an
+// earlier start of the same run), and this start continues. After Options.Timeout, Join fails on every waiting rank,
+// with an error that names the missing ranks.
 //
 // # Lost ranks
 //

@@ -36,9 +36,9 @@ type Started struct {
 	// absolute path of the run's folder; "" on all ranks except rank 0
 	Folder    string   `json:"folder"`
 	Cached    bool     `json:"cached"`            // the cache contains a step-time curve of this rank
-	Telemetry []Number `json:"telemetry"`         // of this rank
+	Telemetry []Number `json:"telemetry"`         // sensor values of this rank
 	Notes     []string `json:"notes,omitempty"`   // sentences that a reader needs to interpret the numbers
-	Policy    string   `json:"policy"`            // in use
+	Policy    string   `json:"policy"`            // policy in use
 	Metrics   string   `json:"metrics,omitempty"` // address of the metrics for Prometheus
 }
 
@@ -49,7 +49,7 @@ type Decided struct {
 	Shares        []int    `json:"shares"` // new shares of a micro-batch, by rank; null: no change
 	Reason        string   `json:"reason,omitempty"`
 	ShareOfOracle Number   `json:"share_of_oracle"` // best / actual step time at the latest decision; null: unknown
-	Telemetry     []Number `json:"telemetry"`       // of this rank
+	Telemetry     []Number `json:"telemetry"`       // sensor values of this rank
 }
 
 // Curve answers a [Lookup].

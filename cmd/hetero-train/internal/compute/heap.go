@@ -79,7 +79,7 @@ func goBytes() int64 {
 }
 
 // GoLimit returns the largest value for GOMEMLIMIT, the memory limit of Go's runtime. It is the limit of this process
-// minus two parts: the memory of native libraries, and the memory of a device that computes in host memory.
+// minus the memory of native libraries, and minus that of a device that computes in host memory.
 func (k *Rank) GoLimit(a memory.Account) int64 {
 	native := int64(0)
 	for _, p := range a.Host {

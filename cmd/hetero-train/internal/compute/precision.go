@@ -60,9 +60,8 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	return nil
 }
 
-// reportType returns the first of these element types that exists: the configured type, the type in the checkpoint, the
-// only type for "auto" on this device, or the cached type. Otherwise it times the possible types and returns their
-// times.
+// reportType returns the first known element type of these: the configured type, that in the checkpoint, the only one
+// for "auto" on this device, the cached type. Otherwise it times the possible types and returns their times.
 func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
 	o := typeReport{RankType: devices.RankType{Device: k.DescribeItself().DeviceType}}
 	if k.Process.Cfg.Train.Precision != "auto" {

@@ -25,7 +25,7 @@ type Learner struct {
 	workers int
 
 	net                      *net
-	act, learn, ahead, value *pass // passes to decide, to train, and with trained and target weights on the next states
+	act, learn, ahead, value *pass // decisions; training; next states with trained and with target weights
 	envs                     []*actor
 	replay                   *replay
 	source                   *rand.PCG
@@ -378,8 +378,8 @@ func (l *Learner) advance(i int, a *actor) error {
 	return nil
 }
 
-// stored returns the reward and the discount of an outcome as the replay memory stores them: in single precision, and
-// with discount 0 at the end of an episode.
+// stored returns the reward and the discount of an outcome as the replay memory stores them. They are in single
+// precision, with discount 0 at the end of an episode.
 func stored(out Outcome) (reward, discount float32, err error) {
 	reward, discount = float32(out.Reward), float32(out.Discount)
 	if wide := float64(reward); math.IsNaN(wide) || math.IsInf(wide, 0) || !(out.Discount >= 0 && out.Discount <= 1) {

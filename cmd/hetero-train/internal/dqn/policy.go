@@ -153,7 +153,7 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	}
 	values := p.pass.value(0)
 	action := best(values, p.seen.Mask)
-	departs := "" // reason why the action is not the one with the largest value
+	departs := "" // why the policy chose an action without the largest value
 	if p.encoder.adviser != nil {
 		if advised := p.encoder.advise(); p.seen.Mask[advised] && action != advised {
 			if departs = p.departs(s, action, float64(values[action]-values[advised])); departs != "" {

@@ -78,7 +78,7 @@ type Placement struct {
 	Job     string         `json:"job"` // ID
 	Name    string         `json:"name"`
 	Nodes   []string       `json:"nodes,omitempty"` // names in ascending order; empty if the job must wait
-	GPUs    map[string]int `json:"gpus,omitempty"`  // by type
+	GPUs    map[string]int `json:"gpus,omitempty"`  // number of GPUs by type
 	Reason  string         `json:"reason"`
 	Applied bool           `json:"applied"`
 }

@@ -119,8 +119,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	}
 }
 
-// Decided stores two results of a decision of the balancer: how the last steps' shares compare with the best shares,
-// and the noise of these steps.
+// Decided stores two results of a balancer's decision: how the last steps' shares compare with the best shares, and the
+// noise of these steps.
 func (o *bottlenecks) Decided(steps int, d *balancer.Decision, _ []straggler.Verdict) {
 	o.find.Balanced(steps, account.Split{
 		Oracle: d.ShareOfOracle(), Granularity: d.Lost.Granularity / max(d.Lost.Step-d.Lost.Noise, d.Lost.Granularity)})

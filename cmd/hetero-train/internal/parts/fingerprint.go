@@ -116,7 +116,7 @@ func (o *Opened) Print(ctx context.Context) (f Fingerprint, err error) {
 }
 
 // printPart returns the fingerprint of a part. For the digest of the data set, it writes to h the class names, all
-// labels, and the content of up to identitySamples evenly spaced samples.
+// labels, and up to identitySamples evenly spaced samples.
 func printPart(ctx context.Context, h hash.Hash, d data.Dataset) (*PartPrint, error) {
 	p, rest := &PartPrint{Unit: "samples", Units: int64(d.Len())}, sha256.New()
 	both := io.MultiWriter(h, rest)
@@ -167,7 +167,7 @@ func readSamples(ctx context.Context, d data.Dataset, n int, use func(k, i int, 
 	var readers []data.Reader
 	defer func() {
 		for _, r := range readers {
-			r.Close() // read only
+			r.Close() // no error: it was only read
 		}
 	}()
 	for range min(runtime.GOMAXPROCS(0), 8, n) {

@@ -10,7 +10,7 @@ import (
 type TextTask struct {
 	Vocabulary, Positions int     // minimum numbers of rows of the model's token and position tables
 	Classes               int     // number of classes of labelled texts; 0: the task is to predict tokens
-	LabelSmoothing        float64 // of labelled texts
+	LabelSmoothing        float64 // label smoothing for labelled texts
 }
 
 // Task returns the learning task with the configured model.

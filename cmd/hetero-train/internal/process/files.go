@@ -18,15 +18,15 @@ const (
 	// supervisorFiles: the standard streams, the CPU quota, the runtime's poller, and the pipes of a rank that is being
 	// started.
 	supervisorFiles = 11
-	supervisedFiles = 4 // of a supervisor for each rank: process handle, two output streams, cause of a failure
+	supervisedFiles = 4 // files of a supervisor for each rank: process handle, two output streams, cause of a failure
 	// leaderFiles: the files of rank 0. These are the records, tables, lock and log of the run, and the files that
 	// every rank opens. 6 more are for a save, a probe of the machine and libraries.
 	leaderFiles   = 30
-	recordFiles   = 2  // of rank 0 for each other rank: its metrics and its part of the records
-	followerFiles = 18 // of any other rank
-	networkFiles  = 4  // of a rank that communicates over Gloo: two pollers and, while it connects, two sockets
+	recordFiles   = 2  // files of rank 0 for each other rank: its metrics and its part of the records
+	followerFiles = 18 // files of any other rank
+	networkFiles  = 4  // files of a rank that uses Gloo: two pollers and, while it connects, two sockets
 	communicators = 2  // for gradients and for statistics
-	relayFiles    = 2  // of an encrypted connection: the two ends of a local connection within the process
+	relayFiles    = 2  // files of an encrypted connection: the two ends of a local connection within the process
 	// dataFiles: the data files that a process opens at the same time, for training and for evaluation together. Each
 	// of these two parts fetches up to 256 files, and uses at most a quarter of the limit of open files.
 	dataFiles = 2 * 256

@@ -44,11 +44,11 @@ type bridged struct {
 	screen    *observe.Console // nil on all ranks except rank 0
 	observers observe.Observers
 	ranks     []train.RankStep
-	times     []replica.StepTimes // by rank
-	shares    []int               // of the latest step
+	times     []replica.StepTimes // step times of each rank
+	shares    []int               // shares of the latest step
 	result    train.Result
 	own       int
-	reason    string // of the latest decision
+	reason    string // reason of the latest decision
 }
 
 // Bridge runs the balancer and the records of this rank, until the program that computes the steps ends the run. The
@@ -177,7 +177,7 @@ type agreed struct {
 	Limit   int    // largest share; 0: no limit
 	Program string // versions of this program and of PyTorch
 	Model   string // name and hash
-	Samples int    // of the data set
+	Samples int    // number of samples of the data set
 	Batch   string
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // readGrace is the time after a signal for which the step of a run may wait for objects of S3. A longer time leaves
-// less of the 30 s after which most schedulers kill a job; a shorter time ends steps that a slow server would complete.
+// less of the 30 s after which most schedulers kill a job. A shorter time ends steps that a slow server would complete.
 const readGrace = 8 * time.Second
 
 var errReadsEnded = fmt.Errorf("a signal ended the run while it waited for objects: %w", context.Canceled)

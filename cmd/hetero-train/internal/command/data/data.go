@@ -74,8 +74,8 @@ func namesTokens(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 && !cmd.Flags().Changed("dataset") && isTokens(args[0])
 }
 
-// openNamed opens the data set that the arguments name. Without arguments, it opens the one of the configuration. If
-// skip is true, it leaves out damaged parts for any value of data.corrupt.
+// openNamed opens the data set that the arguments name. Without arguments, it opens the data set of the configuration.
+// If skip is true, it leaves out damaged parts for any value of data.corrupt.
 func openNamed(ctx context.Context, a *cli.App, args []string, skip bool) (*parts.Opened, *config.Config, error) {
 	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
 	if err != nil {

@@ -279,8 +279,8 @@ func typedWrong(a *cli.App, err error) error {
 	return exit.With(exit.Usage, err)
 }
 
-// countClasses returns the number of classes of the model. It uses the first known number of these: that in the
-// settings, that of the class names in the checkpoint, that of the outputs of the last layer.
+// countClasses returns the number of classes of the model. It uses the first known of these numbers: the number in the
+// settings, of the class names in the checkpoint, of the outputs of the last layer.
 func (m *savedModel) countClasses() (int, error) {
 	if n := m.run.Process.Cfg.Model.NumClasses; n > 0 {
 		return n, nil

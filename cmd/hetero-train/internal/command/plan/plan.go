@@ -219,8 +219,8 @@ func (p *planning) open(ctx context.Context, size int64) error {
 	return nil
 }
 
-// openData opens the data set if this needs no files. It also opens the data set if the settings lack a property that
-// the plan needs: the samples of a language model, or the number of classes.
+// openData opens the data set if this needs no files. It also opens it if the settings lack a property that the plan
+// needs: the samples of a language model, or the number of classes.
 func (p *planning) openData(ctx context.Context) error {
 	c := p.run.Process.Cfg
 	tokens, classes := c.Data.Samples == config.Tokens, c.Model.NumClasses

@@ -158,7 +158,7 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// look reads all values.
+// look reads all values of GPUs and links.
 func (w *watch) look() machineView {
 	v := machineView{Time: time.Now(), NoGPU: w.noGPU, GPUs: []gpuView{}, Links: []linkView{}}
 	for _, g := range w.gpus {

@@ -1,3 +1,3 @@
-// Package schedule is the command family `hetero-train schedule`: it simulates, trains and compares policies that
-// decide which job runs on which GPUs, and proposes placements for a real cluster.
+// Package schedule is the command family `hetero-train schedule`. It simulates, trains and compares policies that
+// decide which job runs on which GPUs. It also proposes placements for a real cluster.
 package schedule

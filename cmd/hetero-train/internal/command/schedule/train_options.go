@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// learning contains the flags of schedule train that change the result of a training run: the options of the learner,
-// and the problem that it learns.
+// learning contains the flags of schedule train that change the result of training: the options of the learner, and the
+// problem that it learns.
 type learning struct {
 	flags   *pflag.FlagSet
 	options dqn.Options

@@ -74,8 +74,8 @@ func reasonedPart(name, purpose string, err error) part {
 	return p
 }
 
-// ncclPart describes NCCL. Version and path are those of NCCL itself. They are not those of libhetero_nccl.so, which is
-// part of this program.
+// ncclPart describes NCCL. Version and path belong to NCCL itself, not to libhetero_nccl.so, which is part of this
+// program.
 func ncclPart() part {
 	version, path, err := nccl.Loaded()
 	p := reasonedPart("nccl", "ranks on NVIDIA GPUs", err)

@@ -151,8 +151,8 @@ const running = "pods of the Job run, and undo does not stop them"
 // Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it changes nothing and reports
 // what it would do. It does not change a Job if one of its pods runs or has ended.
 //
-// Kubernetes permits a change of the affinity only while a Job is suspended and has no start time, so Undo also removes
-// the start time from the status of the Job.
+// Kubernetes permits a change of the affinity only while a Job is suspended and has no start time. Undo therefore also
+// removes the start time from the status of the Job.
 func (c *Client) Undo(ctx context.Context, ch jobqueue.Change, apply bool) (jobqueue.Reversal, error) {
 	out := jobqueue.Reversal{Job: ch.Job, Name: ch.Name}
 	namespace, name, ok := strings.Cut(ch.Job, "/")

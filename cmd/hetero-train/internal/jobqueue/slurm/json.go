@@ -88,7 +88,7 @@ type job struct {
 	Tasks         number   `json:"tasks"`
 	Nodes         string   `json:"nodes"`
 	RequiredNodes words    `json:"required_nodes"`
-	Detail        []string `json:"gres_detail"` // by node
+	Detail        []string `json:"gres_detail"` // allocated GPUs on each node
 	Requested     string   `json:"tres_req_str"`
 	TRESPerJob    string   `json:"tres_per_job"`
 	TRESPerNode   string   `json:"tres_per_node"`
