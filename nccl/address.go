@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// addressOf returns the address of a region in GPU memory; false for host memory.
+// addressOf returns the address of a region in GPU memory, or false if the region is in host memory.
 func addressOf(r device.Region) (unsafe.Pointer, bool) {
 	b, ok := r.Buffer.(device.AddressedBuffer)
 	if !ok {

@@ -1,6 +1,6 @@
 // Package nccl connects ranks on NVIDIA GPUs, through NCCL.
 //
-//	control := …                                       // for host memory: shm, gloo or hosts, in staged
+//	control := … // a host communicator (shm, gloo or hosts), wrapped by package staged
 //	comm, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: gpu, Timeout: limit, MaxCTAs: 16})
 //
 // # Two data paths
@@ -23,13 +23,14 @@
 // completes Done. Programs on the GPU wait for Done without the host, because events of package native are words in
 // page-locked memory. No call to NCCL blocks, because the NCCL communicator is created with blocking = 0.
 //
-// A program remains one graph launch. NCCL's kernels are launched separately and are not captured in the graph, for
-// three reasons. A captured collective could not be stopped when a rank ends. It would also tie every plan to one
-// communicator. A change of shares would require new graphs on all ranks.
+// Each program is still launched as one CUDA graph. NCCL's kernels are launched separately and are not captured in the
+// graph, for three reasons. A captured collective could not be stopped when a rank ends. It would also tie every plan
+// to one communicator. A change of shares would require new graphs on all ranks.
 //
-// The stream also does not wait for After on the GPU, because a collective that waits for a word that is never written
-// could not be aborted. Instead, the communicator's thread polls the word and then launches the collective. This costs
-// some microseconds per operation. Transfers of other buckets hide this cost, except for the last bucket.
+// The stream also does not wait for After on the GPU, because a collective could not be aborted if it waited on the GPU
+// for an event that never completes. Instead, the communicator's thread polls the event and then launches the
+// collective. This costs some microseconds per operation. Transfers of other buckets hide this cost, except for the
+// last bucket.
 //
 // MaxCTAs limits the number of multiprocessors that NCCL takes from the backward pass. NCCL's stream has the highest
 // priority, so that NCCL's blocks start before other waiting blocks.
@@ -37,7 +38,7 @@
 // # Bit-equal results
 //
 // NCCL chooses the order of reduction (rings, trees, switches). The order is the same in every run with the same ranks,
-// GPUs, version and settings, and results are bit-equal on all ranks. They are not bit-equal to those of the host
+// GPUs, version and settings, and results are bit-equal on all ranks. They are not bit-equal to the results of the host
 // communicators. NCCL may round sums of bf16 at every hop; use f32 for a single rounding.
 //
 // # Failure
@@ -50,13 +51,13 @@
 //
 // # Settings
 //
-// NCCL reads NCCL_* from the environment when it is opened. [Settings] contains only permitted variables. Variables
-// that make NCCL load code or write files are not permitted.
+// NCCL reads NCCL_* from the environment when it is opened. [Settings] contains only permitted variables. None of these
+// makes NCCL load code or write files.
 //
 // # The library
 //
 // libhetero_nccl.so is built if a CUDA toolkit and nccl.h are found. Package nativelib describes the search for this
-// library. The library opens libnccl.so.2, and searches for it in the same places as CUDA's other libraries
+// library. The library opens libnccl.so.2, and searches for it in the same places as for CUDA's libraries
 // (HETERO_CUDA_LIBS, toolkits, Python packages). If this fails, [Available] returns the reason. shim/ contains a fake
 // NCCL for tests.
 //

@@ -22,9 +22,9 @@ type Settings []Setting
 // a number.
 type rule struct {
 	words    []string
-	fold     bool     // ignore case, where NCCL does
-	list     []string // the names that checkList accepts
-	text     bool     // names of interfaces, adapters or subsystems
+	fold     bool     // case is ignored, as NCCL does
+	list     []string // permitted names; see checkList
+	text     bool     // the value consists of names of interfaces, adapters or subsystems
 	min, max int
 	since    Version
 }
@@ -36,7 +36,7 @@ var (
 	operations = []string{"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"}
 )
 
-// allowed contains the variables that are passed on. None of them makes NCCL load code or write files.
+// allowed contains the variables that are passed on to NCCL. None of them makes NCCL load code or write files.
 var allowed = map[string]rule{
 	"NCCL_DEBUG": {words: []string{"VERSION", "WARN", "INFO", "TRACE"}, fold: true}, "NCCL_DEBUG_SUBSYS": {text: true},
 	"NCCL_ALGO": {list: algorithms}, "NCCL_PROTO": {list: protocols},
@@ -64,9 +64,10 @@ var allowed = map[string]rule{
 	"NCCL_HOSTID":                {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
 }
 
-// Settle combines the variables of a configuration (table, pairs of name and value) with those of the environment. If
-// both set a variable, the configuration takes precedence. Variables that load code or write files are an error. Other
-// unknown variables of the environment stay in place, with a warning. The error names every faulty variable.
+// Settle combines the variables of a configuration with those of the environment. table lists the configuration as
+// pairs of name and value. If both set a variable, the configuration takes precedence. Variables that make NCCL load
+// code or write files are an error. Settle keeps other unknown variables of the environment and returns a warning. The
+// error names every faulty variable.
 func Settle(table [][2]string, environ []string) (s Settings, warnings []string, err error) {
 	var faults []string
 	for _, v := range table {
@@ -123,7 +124,7 @@ func refused(name string) bool {
 		})
 }
 
-// check returns the fault of a value, or "".
+// check returns what is wrong with a value, or "".
 func check(name, value string) string {
 	r, known := allowed[name]
 	n, notNumber := strconv.Atoi(value)
@@ -146,10 +147,10 @@ func check(name, value string) string {
 	return ""
 }
 
-// checkList returns the fault of a choice of algorithms or protocols, or "". A choice is a list of names separated by
-// commas; a leading ^ means all names except these. From StrictChoice on, lists for single operations may follow after
-// semicolons: "Ring,Tree;allreduce:^Tree". NCCL itself ignores unknown names or, from StrictChoice on, fails at the
-// first use.
+// checkList returns what is wrong with a choice of algorithms or protocols, or "". A choice is a list of names
+// separated by commas; a leading ^ means all names except these. From version StrictChoice on, lists for single
+// operations may follow, separated by semicolons: "Ring,Tree;allreduce:^Tree". NCCL itself reports unknown names late
+// or never: older versions ignore them, and versions from StrictChoice on fail at the first use.
 func checkList(value string, names []string) string {
 	for i, part := range strings.Split(value, ";") {
 		operation, list, forOne := strings.Cut(part, ":")

@@ -47,7 +47,7 @@ const idBytes = C.HETERO_NCCL_ID_BYTES
 // library is an opened libhetero_nccl.so; it stays open until the program ends.
 type library struct{ api *C.hetero_nccl_api }
 
-// openLibrary opens the library with the given name; "" = LibraryName.
+// openLibrary opens the library with the given name, or LibraryName if name is "".
 func openLibrary(name string) (*library, error) {
 	if name == "" {
 		name = LibraryName

@@ -39,10 +39,10 @@ type Config struct {
 	MinCTAs, MaxCTAs int
 	// ShareGPU permits several ranks on one GPU, for functional tests; their speed has no meaning.
 	ShareGPU bool
-	// Host names the machine, to detect two ranks on one GPU.
+	// Host is the name of the machine. It serves to detect two ranks on one GPU.
 	Host string
 
-	library string // tests: replaces LibraryName
+	library string // replaces LibraryName in tests; "": LibraryName
 	pretend func(*hello)
 }
 
@@ -74,9 +74,9 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100
 const (
 	MaxCTAs      Version = 21700 // ncclConfig_t.maxCTAs
 	Profiler     Version = 22300 // profiler plugins
-	StrictChoice Version = 22400 // NCCL_ALGO and NCCL_PROTO by operation; unknown names fail
+	StrictChoice Version = 22400 // NCCL_ALGO and NCCL_PROTO per operation; unknown names are an error
 	MultiRankGPU Version = 23003 // NCCL_MULTI_RANK_GPU_ENABLE
 )
 
-// Has reports whether v is at least since.
+// Has reports whether v is version since or a later one.
 func (v Version) Has(since Version) bool { return v >= since }

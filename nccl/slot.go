@@ -17,14 +17,14 @@ type slot struct {
 	op     collective.Op
 	number uint64
 	sig    signature.Signature
-	byGPU  bool // NCCL performs the operation
+	byGPU  bool // NCCL performs the operation, not Control
 	word   collective.Op
 
-	gather  collective.Op // the gather of all words
+	gather  collective.Op // gathers the words of all ranks
 	words   *memory       // one word per rank
 	rank    int
-	started *queue.Link // After event of word, if word is the operation itself
-	agreed  *queue.Link // Done event of word
+	started *queue.Link // After event of the operation on Control, if this is the operation itself
+	agreed  *queue.Link // Done event of the operation on Control
 }
 
 // wordBytes is the size of an encoded signature.
@@ -66,7 +66,7 @@ func exact(sig signature.Signature) bool {
 	return sig.DType == tensor.I32 || sig.DType == tensor.I64 || sig.DType == tensor.U8
 }
 
-// moved returns op with other events.
+// moved returns op with the given events in place of its own.
 func moved(op collective.Op, after, done device.Event) collective.Op {
 	switch op := op.(type) {
 	case collective.AllReduce:
@@ -94,7 +94,8 @@ func (s *slot) encode() {
 	}
 }
 
-// differing returns the first rank whose word differs, and its signature; -1 if all words are equal.
+// differing returns the first rank whose word differs from this rank's word, and its signature. The rank is -1 if all
+// words are equal.
 func (s *slot) differing() (rank int, theirs signature.Signature) {
 	own := s.words.bytes[wordBytes*s.rank : wordBytes*(s.rank+1)]
 	for rank := range len(s.words.bytes) / wordBytes {
@@ -113,7 +114,7 @@ func (s *slot) differing() (rank int, theirs signature.Signature) {
 	return -1, theirs
 }
 
-// hashOf returns the FNV-1a hash of the counts, 0 without counts.
+// hashOf returns the FNV-1a hash of the counts, or 0 if there are none.
 func hashOf(counts []int64) uint64 {
 	if counts == nil {
 		return 0

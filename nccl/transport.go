@@ -18,8 +18,7 @@ const (
 	// agreeSlice is the interval at which a rank checks whether the communicator has failed, while it waits for the
 	// other ranks' words.
 	agreeSlice = 50 * time.Millisecond
-	// afterwards is how long a rank waits for the control communicator to name the lost rank, after NCCL has reported a
-	// loss.
+	// After NCCL has reported a lost rank, this rank waits at most this long for the control communicator to name it.
 	afterwards = 2 * time.Second
 )
 
@@ -31,7 +30,7 @@ type transport struct {
 	background sync.WaitGroup
 	ended      chan struct{} // closed by Close
 
-	enqueuing sync.Mutex // ensures that the queue and Control get their operations in the same order
+	enqueuing sync.Mutex // held while an operation enters the queue and Control, so that both have the same order
 	number    uint64
 
 	// Threads other than the communicator's thread hold mu for reading while they use the endpoint. Close holds mu for
@@ -56,7 +55,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	t.enqueuing.Lock()
 	defer t.enqueuing.Unlock()
 	if err := collective.Check(op, c.Size()); err != nil || c.Err() != nil || t.isClosed() {
-		return c.Queue.Enqueue(op) // returns the error
+		return c.Queue.Enqueue(op) // rejects the operation and returns the error
 	}
 	t.number++
 	s := t.begin(op)
@@ -151,7 +150,7 @@ func (t *transport) run(s *slot) error {
 	return why
 }
 
-// first returns the slot of the next operation, or nil if there is none for it.
+// first returns the slot of the in-flight operation with the given number, or nil if no slot has this number.
 func (t *transport) first(number uint64) *slot {
 	t.slots.Lock()
 	defer t.slots.Unlock()
@@ -166,7 +165,7 @@ func (t *transport) give(s *slot) {
 	t.slots.Lock()
 	defer t.slots.Unlock()
 	if t.queue.Err() != nil {
-		return // Control may still use the slot
+		return // not reused, because Control may still use the slot
 	}
 	if at := slices.Index(t.flying, s); at >= 0 {
 		t.flying = slices.Delete(t.flying, at, at+1)
@@ -174,7 +173,7 @@ func (t *transport) give(s *slot) {
 	t.free = append(t.free, s)
 }
 
-// translate converts an error of the control communicator to the operation numbers of this communicator.
+// translate returns an error of the control communicator with the operation numbers of this communicator.
 func (t *transport) translate(err error) error {
 	switch e := err.(type) { // not errors.As: an error inside an abort's cause belongs to another group
 	case *collective.PeerError:
@@ -201,7 +200,7 @@ func (t *transport) translate(err error) error {
 // numbered converts an operation number of the control communicator to a number of this communicator.
 func (t *transport) numbered(control uint64) uint64 { return control - min(control, controlOps) }
 
-// look fails this communicator if the control communicator has failed.
+// look marks this communicator as failed if the control communicator has failed.
 func (t *transport) look() {
 	if err := t.control.Err(); err != nil {
 		t.queue.Fail(t.translate(err))

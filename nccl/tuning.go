@@ -11,7 +11,7 @@ import (
 type Combination struct {
 	Algo     string `json:"algo"`
 	Proto    string `json:"proto"`
-	Channels int    `json:"channels"` // limits the thread blocks
+	Channels int    `json:"channels"` // limits the number of thread blocks
 }
 
 func (c Combination) String() string {
@@ -40,7 +40,7 @@ func Combinations(channels []int) []Combination {
 				list = append(list, Combination{algo, proto, n})
 			}
 		}
-		list = append(list, Combination{"NVLS", "Simple", n}) // sums within NVLink switches
+		list = append(list, Combination{"NVLS", "Simple", n}) // NVLS computes the sums within NVLink switches
 	}
 	return list
 }
@@ -72,8 +72,9 @@ func Fastest(trials []Trial) (best []Trial) {
 // are noise.
 const worthwhile = 0.97
 
-// Recommend returns the combination with the least total time over the sizes between from and to, in bytes, which are
-// the sizes of gradient buckets. It returns the zero combination (NCCL's own choice) if the gain is too small.
+// Recommend returns the combination with the least total time over the sizes from `from` to `to`, in bytes. The caller
+// passes the smallest and the largest size of a gradient bucket. It returns the zero combination (NCCL's own choice) if
+// the gain is too small.
 func Recommend(trials []Trial, from, to int64) (best Combination, gain float64) {
 	type sum struct {
 		seconds float64
@@ -146,7 +147,7 @@ func TunerCSV(best []Trial, nodes, ranks int) string {
 	return b.String()
 }
 
-// middle returns the power of two nearest to the geometric mean of a and b.
+// middle returns the power of two that is nearest to the geometric mean of the numbers a and b.
 func middle(a, b int64) int64 {
 	m := a
 	for m*m < a*b {
@@ -162,7 +163,8 @@ type Pair struct {
 	BusGBytes      float64 `json:"bus_gbytes_per_second"`
 }
 
-// mostRanks is the largest group in which every pair is measured; larger groups measure a ring.
+// mostRanks is the size of the largest group in which every pair is measured. In larger groups, only the pairs of a
+// ring are measured.
 const mostRanks = 16
 
 // Pairs returns the pairs of ranks to measure in a group of size ranks.
@@ -194,7 +196,7 @@ func SlowRanks(size int, pairs []Pair) (slow []int) {
 			best[rank] = max(best[rank], p.BusGBytes)
 		}
 	}
-	whole := slices.Sorted(slices.Values(best))[size/2] // median; of two ranks, the bandwidth of the faster one
+	whole := slices.Sorted(slices.Values(best))[size/2] // median; with two ranks, the bandwidth of the faster one
 	for rank, b := range best {
 		if b < slowFraction*whole {
 			slow = append(slow, rank)

@@ -11,14 +11,14 @@ import (
 
 // Groups describes the control groups of this process.
 type Groups struct {
-	groups        map[string]string // path of the group by controller; "" is the key of version 2
+	groups        map[string]string // path of the group of each controller; the key of version 2 is ""
 	mounts        []mount
 	RootIsOverlay bool // the root file system is an overlay, as in containers
 }
 
 type mount struct {
-	point       string   // path below the root, without a leading slash
-	root        string   // group that is visible at point
+	point       string   // path of the mount point, without a leading slash
+	root        string   // path of the control group that is mounted at point
 	controllers []string // controllers of version 1; nil for version 2
 	v2          bool
 }
@@ -130,7 +130,8 @@ func (c Groups) Folders(controller string) (list []string, v2 bool) {
 	return nil, v2
 }
 
-// below returns the path of a group below that of the mount. inside is false if the group is outside the mount.
+// below returns the path of a group relative to the group of the mount. inside is false if the group is outside the
+// mount.
 func (m mount) below(group string) (below string, inside bool) {
 	below, inside = strings.CutPrefix(path.Clean(group), strings.TrimSuffix(m.root, "/"))
 	if !inside || below != "" && below[0] != '/' || strings.HasPrefix(group, "/..") {
@@ -156,12 +157,12 @@ func (c Groups) visible(controller string, v2 bool) bool {
 
 // Files of the CPU quota in the folder of a control group.
 const (
-	CPUMaxV2    = "cpu.max" // quota and period in us, such as "50000 100000" or "max 100000"; missing at the top
+	CPUMaxV2    = "cpu.max" // quota and period in us, such as "50000 100000" or "max 100000"; missing in the root group
 	CPUQuotaV1  = "cpu.cfs_quota_us"
 	CPUPeriodV1 = "cpu.cfs_period_us"
 )
 
-// CPUQuota returns the smallest CPU quota of all levels, in CPUs.
+// CPUQuota returns the smallest CPU quota of the process's own group and its parents, in CPUs.
 func (c Groups) CPUQuota(root fs.FS) (cpus float64, limited bool) {
 	cpus = math.Inf(1)
 	folders, v2 := c.Folders("cpu")

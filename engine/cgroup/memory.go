@@ -15,12 +15,13 @@ type Memory struct {
 	File   string // name of the file that contains Limit
 	Limit  int64  // memory.max, or memory.high if it is lower; 0: no limit
 	Used   int64  // memory that the kernel cannot reclaim without swapping: anonymous, shared and kernel memory
-	// UserOnly is set if Used lacks kernel memory, such as page tables and stacks of threads (version 1)
+	// UserOnly is set if Used does not include kernel memory, such as page tables and kernel stacks of threads (version
+	// 1)
 	UserOnly bool
 	Peak     int64 // largest use so far, including page cache; 0: unknown
 	Kills    int64 // processes that the kernel killed because memory ran out; -1: unknown
-	// Stalled is the part of the last 10 s in which all processes of the group waited for memory, in percent; 0 if it
-	// is unknown
+	// Stalled is the percentage of the last 10 s in which all processes of the group waited for memory; 0 if it is
+	// unknown
 	Stalled float64
 }
 
@@ -62,13 +63,13 @@ func (m *Memory) readV2(root fs.FS) {
 }
 
 func (m *Memory) readV1(root fs.FS) {
-	const file = "memory.limit_in_bytes" // without a limit, it contains a number near 2^63
+	const file = "memory.limit_in_bytes" // without a limit, the file contains a number near 2^63
 	if limit, ok := number(root, path.Join(m.Folder, file)); ok && limit > 0 && limit < math.MaxInt64-1<<20 {
 		m.Limit, m.File = limit, file
 	}
 	stat := table(root, path.Join(m.Folder, "memory.stat"))
-	// Kernel memory is left out: memory.kmem.usage_in_bytes also contains caches of the file system, which the kernel
-	// reclaims, and no file says how much of it they are.
+	// Kernel memory is left out. memory.kmem.usage_in_bytes also contains file system caches, which the kernel can
+	// reclaim, and no file reports the size of these caches.
 	m.Used, m.UserOnly = stat["total_rss"]+stat["total_shmem"], true
 	m.Peak, _ = number(root, path.Join(m.Folder, "memory.max_usage_in_bytes"))
 	m.Kills = killsIn(root, path.Join(m.Folder, "memory.oom_control"))
@@ -82,8 +83,8 @@ func (c Groups) memoryGroup(v2 bool) string {
 	return path.Clean(c.groups["memory"])
 }
 
-// GroupOf returns the path of the group that limits the memory of another process. known is false if the process is
-// not visible, as in another namespace of processes.
+// GroupOf returns the path of the group that limits the memory of another process. known is false if the process is not
+// visible, for example because it is in another PID namespace.
 func (c Groups) GroupOf(root fs.FS, pid int) (group string, known bool) {
 	_, v2 := c.Folders("memory")
 	list, err := fs.ReadFile(root, path.Join("proc", strconv.Itoa(pid), "cgroup"))
@@ -98,7 +99,7 @@ func (c Groups) GroupOf(root fs.FS, pid int) (group string, known bool) {
 	return other.memoryGroup(v2), known
 }
 
-// Contains reports whether a process of the given group (GroupOf) belongs to this group or to one below it.
+// Contains reports whether group is this group or one below it. The parameter group is a path, as GroupOf returns it.
 func (m Memory) Contains(group string) bool {
 	return m.Group == "" || m.Group == group || strings.HasPrefix(group, strings.TrimSuffix(m.Group, "/")+"/")
 }
@@ -127,7 +128,7 @@ func Tightest(levels []Memory) (tightest Memory, ok bool) {
 	return tightest, ok
 }
 
-// MemoryLimit returns the smallest memory limit of all levels, in bytes.
+// MemoryLimit returns the smallest memory limit of the process's own group and its parents, in bytes.
 func (c Groups) MemoryLimit(root fs.FS) (bytes int64, limited bool) {
 	bytes = math.MaxInt64
 	for _, m := range c.Memory(root) {
@@ -145,7 +146,7 @@ func killsIn(root fs.FS, file string) int64 {
 	return -1
 }
 
-// stalled reads the line "full avg10=1.25 avg60=…" of a file of pressure.
+// stalled returns avg10 from the line "full avg10=1.25 avg60=…" of a pressure file.
 func stalled(root fs.FS, file string) float64 {
 	text, _ := fs.ReadFile(root, file)
 	for line := range strings.Lines(string(text)) {

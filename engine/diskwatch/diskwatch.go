@@ -10,10 +10,11 @@ import (
 const (
 	// tick is the interval at which Report looks at the operations. It is the resolution of their ages.
 	tick = 250 * time.Millisecond
-	// longestGap is the longest time between two ticks that counts. A longer gap means that the process was paused, or
-	// got no CPU time.
+	// longestGap is the longest time between two ticks that is added to the ages. A longer gap means that the process
+	// was paused, or got no CPU time.
 	longestGap = time.Second
-	// Patience is the age at which an operation is first reported. A smaller value reports disks that are only slow.
+	// Patience is the age at which an operation is first reported. With a smaller value, disks that are only slow would
+	// be reported.
 	Patience = 3 * time.Second
 )
 
@@ -27,11 +28,12 @@ type Watch struct {
 type operation struct {
 	what   string
 	age    time.Duration
-	report time.Duration // age at which Report reports the operation again
+	report time.Duration // age at which the operation is reported next
 	told   bool          // true after the first report
 }
 
-// Begin adds an operation; what names the file. The caller calls end when the operation has returned.
+// Begin adds an operation on the file named by the parameter what. The caller calls the function end when the operation
+// has returned.
 func (w *Watch) Begin(what string) (end func()) {
 	if w == nil {
 		return func() {}
@@ -50,7 +52,7 @@ func (w *Watch) Begin(what string) (end func()) {
 }
 
 // Oldest returns the file and the age of the oldest operation. It returns "" if no operation is running, or if Report
-// is not.
+// is not running.
 func (w *Watch) Oldest() (what string, age time.Duration) {
 	if w == nil {
 		return "", 0
@@ -67,9 +69,9 @@ func (w *Watch) Oldest() (what string, age time.Duration) {
 
 // Reports are the functions that Report calls.
 type Reports struct {
-	// an operation has not returned; called at Patience and each time the age has doubled
+	// called for an operation that has not returned: at the age Patience, and each time the age has doubled
 	Silent  func(what string, age time.Duration)
-	Answers func(what string, age time.Duration) // an operation that was reported has returned
+	Answers func(what string, age time.Duration) // called when a reported operation has returned
 }
 
 // Report measures the ages of operations, and reports those that do not return, until ctx ends.

@@ -17,7 +17,7 @@ type Ranks struct {
 }
 
 // AllGather copies the values of every rank to all ranks. It is not a device op: the planner turns it into an exchange
-// ([plan.Exchange]), a point of the pass at which ranks exchange values.
+// ([plan.Exchange]), a point in the pass where ranks exchange values.
 //
 //	in   k values of one shape and type
 //	out  all (Ranks, k, elements of a value): row r holds the values of rank r
@@ -59,7 +59,7 @@ func (op AllReduce) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) {
 	return out, nil
 }
 
-// alike returns an error unless in holds at least one value, and all have the same shape and type.
+// alike returns an error if the list in is empty, or if its values differ in shape or type.
 func alike(op device.Op, in []device.TensorSpec) error {
 	if len(in) == 0 {
 		return fmt.Errorf("%s: got no values, want at least 1", op.Kind())

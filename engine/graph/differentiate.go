@@ -10,15 +10,15 @@ import (
 
 // rule appends the nodes that compute the gradients of n's inputs. It returns one gradient per input, or nil for inputs
 // that need none. d[i] lists the contributions to the gradient of output i, and is empty if the loss does not depend on
-// output i. need(i) reports whether input i needs a gradient.
+// output i. The function need reports whether input i needs a gradient.
 type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
 // Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the loss of
 // each sample, from SoftmaxCrossEntropy. The host sets scale (1) before each run: the loss scale divided by the number
 // of samples of the global batch.
 //
-// loss may also be any other computed value. scale then has the shape of this value. It is the gradient of an objective
-// with respect to this value, which the host computes.
+// loss may also be any other computed value. The operand scale then has the shape of this value. The host sets it to
+// the gradient of an objective with respect to this value.
 func (g *Graph) Differentiate(loss, scale *Value) {
 	g.DifferentiateTerms(Term{Loss: loss, Scale: scale})
 }
@@ -26,12 +26,12 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 // Term is a loss with its scale; see Differentiate.
 type Term struct {
 	Loss, Scale *Value
-	// Weights (N) are factors of the losses of the samples; nil: 1. Only losses of SoftmaxCrossEntropy may have
-	// weights.
+	// Weights (N) are factors by which the losses of the samples are multiplied; nil: all are 1. Only losses of
+	// SoftmaxCrossEntropy may have weights.
 	Weights *Value
 }
 
-// DifferentiateTerms is Differentiate for the sum of several losses. Each loss has its own scale.
+// DifferentiateTerms is like Differentiate, but for the sum of several losses. Each loss has its own scale.
 func (g *Graph) DifferentiateTerms(terms ...Term) {
 	contributions := map[*Value][]*Value{}
 	g.weights = map[*Value]*Value{}
@@ -101,7 +101,7 @@ func isCopyOfParam(n *Node) bool {
 }
 
 // contribute appends the nodes that compute the gradients of n's inputs, and records these gradients as contributions.
-// These nodes read the values of the node again, which is n itself or the node that recomputes n. contribute appends
+// These nodes read the values of the parameter again: n itself or the node that recomputes n. contribute appends
 // nothing if the loss does not depend on n.
 func (g *Graph) contribute(n, again *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
 	d, reached := make([][]*Value, len(n.Out)), false
@@ -146,7 +146,7 @@ func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
 	last := contributions[len(contributions)-1]
 	if len(contributions) > 1 && last.Node != nil {
 		op, ok := last.Node.Op.(device.Accumulator)
-		// own: only this node reads the sum of all contributions but the last
+		// own reports whether only this node reads the sum of all contributions but the last
 		own := len(contributions) > 2 || ownsGradient(contributions[0])
 		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own &&
 			rest.DType == last.DType {
@@ -203,9 +203,10 @@ func (g *Graph) dependOnParams() map[*Value]bool {
 	return active
 }
 
-// sum returns the sum of the contributions ds to the gradient of value of, or nil if there are none. If the
-// contributions differ in type, the sum has the wider type. For example, an op that uses the bf16 copy of a parameter
-// as a weight contributes an f32 gradient. An op that uses the copy as an ordinary operand contributes a bf16 gradient.
+// sum returns the sum of ds, the contributions to a value's gradient, or nil if there are none. The parameter of is
+// that value. If the contributions differ in type, the sum has the wider type. For example, a parameter has a copy in
+// bf16. An op that uses this copy as a weight contributes an f32 gradient. An op that uses it as an ordinary operand
+// contributes a bf16 gradient.
 func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 	if len(ds) == 0 {
 		return nil

@@ -23,7 +23,7 @@
 //
 // Differentiate uses reverse mode. It visits nodes from last to first. The gradient rule of each op (gradients.go)
 // appends the nodes that compute the gradients of the op's inputs. If several nodes read a value, its gradient has one
-// contribution from each node. Rules of fused ops accept two contributions; other rules get the sum of the
+// contribution from each node. Rules of fused ops accept up to two contributions; other rules get the sum of the
 // contributions. Only values that depend on a parameter get a gradient.
 //
 // Gradients of parameters are f32 (f64 in f64 graphs), regardless of the type of the activations. A gradient has the
@@ -31,8 +31,9 @@
 //
 // # Several ranks
 //
-// Ranks run the same graph on different numbers of samples. Exchanges within a pass are nodes of the kinds [AllGather]
-// and [AllReduce]. A layer that computes statistics over all ranks' samples appends such nodes ([BatchNorm].Sync).
-// Every rank runs the exchanges in the order of the graph, regardless of its share. Gradients of parameters are sums
-// over the rank's own samples. After the backward pass has written them, an all-reduce sums them over the ranks.
+// Ranks run the same graph on different numbers of samples. Exchanges of values between ranks within a pass are nodes
+// with the ops [AllGather] and [AllReduce]. A layer that computes statistics over all ranks' samples appends such nodes
+// ([BatchNorm].Sync). Every rank runs the exchanges in the order of the graph, regardless of its share. Gradients of
+// parameters are sums over the rank's own samples. After the backward pass has written them, an all-reduce sums them
+// over the ranks.
 package graph

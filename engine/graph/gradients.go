@@ -10,8 +10,8 @@ import (
 // rules maps the kind of an op to its gradient rule. An op without a rule cannot be between a parameter and the loss.
 var rules = map[string]rule{}
 
-// differentiable sets the rule of an op. Each file of rules calls it in init, because rules call functions that read
-// the map.
+// differentiable sets the rule of an op. Each file of rules calls it in init, not in the declaration of the map,
+// because the functions of rules read the map.
 func differentiable(op device.Op, r rule) { rules[op.Kind()] = r }
 
 func init() {
@@ -80,8 +80,8 @@ func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 	return out
 }
 
-// batchNormGradient includes the gradients through the statistics, so BatchNormStats and the nodes that merge
-// statistics of several ranks need no rule. Gradients of gamma and beta are sums over this rank's samples, as for every
+// batchNormGradient includes the gradients through the statistics, so neither BatchNormStats nor the nodes that merge
+// statistics of several ranks need a rule. Gradients of gamma and beta are sums over this rank's samples, as for every
 // parameter. The gradient of x needs the sums over all ranks.
 func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.BatchNormApply)
@@ -135,7 +135,7 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	return out
 }
 
-// perChannel sums partial sums (G, C) to (C).
+// perChannel adds up partial sums (G, C) over the groups and returns (C).
 func (g *Graph) perChannel(name string, v *Value) *Value {
 	if v.Shape[0] == 1 {
 		return g.Reshape(name, v, v.Shape[1])
@@ -169,7 +169,7 @@ func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	f := n.Op.(device.Unary).Func
 	src := n.In[0]
 	if f == device.ReLU {
-		src = n.Out[0] // the output is kept in any case, so the source need not be kept
+		src = n.Out[0] // the output is stored anyway, so the source need not be stored
 	}
 	return []*Value{g.one(n.Name+" diff", device.UnaryDiff{Func: f}, g.sum(n.Name, n.Out[0], d[0]), src)}
 }
@@ -209,7 +209,7 @@ func binaryGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 	return out
 }
 
-// unbroadcast sums v over the dimensions in which an operand of the given shape was broadcast.
+// unbroadcast returns the sums of v over the dimensions in which an operand of the given shape was broadcast.
 func (g *Graph) unbroadcast(name string, v *Value, shape tensor.Shape) *Value {
 	var axes []int
 	lead := len(v.Shape) - len(shape)

@@ -15,7 +15,7 @@ type Role uint8
 const (
 	Computed Role = iota // computed by a node
 	Input                // the host writes the value before a run
-	Param                // trained
+	Param                // trained parameter
 	State                // kept between steps; a node updates the value in place (running statistics)
 )
 
@@ -34,7 +34,7 @@ type Value struct {
 	Shape tensor.Shape
 	DType tensor.DType
 	Role  Role
-	Init  Init // initial values of a parameter or state
+	Init  Init // distribution of the initial values of a parameter or state
 	// A frozen parameter gets no gradient. No node updates a frozen state.
 	Frozen bool
 	// Layer is the number of model layers before the layer of this parameter. See Graph.NextLayer.
@@ -90,12 +90,12 @@ type Graph struct {
 	paramType  tensor.DType
 	phase      Phase
 	cast       map[*Value]*Value // parameter -> its copy in the compute type
-	synced     map[*Value]*Ranks // ranks whose samples a mean covers, by mean
+	synced     map[*Value]*Ranks // ranks whose samples a statistic covers, by the value of the mean
 	names      map[string]bool   // names of all parameters and states
 	frozen     func(name string, layer int) bool
 	layer      int
 	weights    map[*Value]*Value // Term.Weights, by loss
-	recomputed map[*Value]*Value // values of the forward pass, by recomputed value
+	recomputed map[*Value]*Value // value of the forward pass, by recomputed value
 	recompute  int               // number of layers that the backward pass recomputes
 }
 
@@ -127,15 +127,15 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 	return g, nil
 }
 
-// UseF64 sets the type of later parameters and states to f64, for exact runs on the reference device that other runs
-// are compared with.
+// UseF64 sets the type of later parameters and states to f64. Tests compare other runs with such exact runs on the
+// reference device.
 func (g *Graph) UseF64() { g.paramType = tensor.F64 }
 
 // Freeze freezes every later parameter for which frozen returns true. layer is the parameter's Value.Layer.
 func (g *Graph) Freeze(frozen func(name string, layer int) bool) { g.frozen = frozen }
 
-// NextLayer starts the next layer of the model: later parameters belong to it. Layers are counted from 0, and learning
-// rates and freezing by depth use the count. A model starts in layer 0.
+// NextLayer starts the next layer of the model: later parameters belong to it. Layers are numbered from 0. Learning
+// rates and freezing can depend on this number. A model starts in layer 0.
 func (g *Graph) NextLayer() { g.layer++ }
 
 // ParamType returns the element type of parameters and states.
@@ -204,7 +204,8 @@ func (g *Graph) declare(name string, role Role, dt tensor.DType, shape []int) *V
 	return &Value{Name: name, Shape: s, DType: dt, Role: role}
 }
 
-// Output declares that the host reads a computed value, or an input, after a run. Names are unique among outputs.
+// Output declares that the host reads value v after a run. v is a computed value or an input. Names are unique among
+// outputs.
 func (g *Graph) Output(name string, v *Value) {
 	if slices.ContainsFunc(g.Outputs, func(o Output) bool { return o.Name == name }) {
 		fail(name, "two outputs have this name")
@@ -227,7 +228,7 @@ func (g *Graph) Apply(name string, op device.Op, in ...*Value) []*Value {
 	return n.Out
 }
 
-// one is Apply for an op with a single output.
+// one is like Apply, for an op with a single output.
 func (g *Graph) one(name string, op device.Op, in ...*Value) *Value {
 	return g.Apply(name, op, in...)[0]
 }

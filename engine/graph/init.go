@@ -7,10 +7,10 @@ type InitKind uint8
 
 // The distributions of initial values.
 const (
-	Constant InitKind = iota // A
+	Constant InitKind = iota // every element is A
 	Gaussian                 // mean A, standard deviation B
 	Interval                 // uniform in [A, B)
-	Given                    // Values
+	Given                    // the elements are those of Values
 )
 
 // Init is the distribution of a parameter's or state's initial values.

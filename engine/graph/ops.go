@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Ops for layers. name is the node's name in errors and traces. This file defines aliases of the types of package
-// device that layers need, so that package nn does not import package device.
+// Ops for layers. name is the node's name in errors and traces. For the types of package device that layers need, this
+// file defines aliases, so that package nn does not import package device.
 
 // Window is the stride, padding and dilation of convolutions and poolings.
 type Window = device.Window
@@ -26,8 +26,8 @@ func (g *Graph) Conv2D(name string, x, w, bias *Value, win Window, groups int) *
 	return g.weighted(name, device.Conv2D{Window: win, Groups: groups}, x, w, bias)
 }
 
-// Linear computes x (N, I) · wᵀ (O, I) + bias (O); bias may be nil. The result has type to, or x's type if to is
-// tensor.Invalid.
+// Linear computes x (N, I) · wᵀ (O, I) + bias (O); bias may be nil. The parameter to is the type of the result;
+// tensor.Invalid: the type of x.
 func (g *Graph) Linear(name string, x, w, bias *Value, to tensor.DType) *Value {
 	return g.weighted(name, device.Linear{To: to}, x, w, bias)
 }
@@ -150,7 +150,7 @@ func (g *Graph) Transpose(name string, x *Value, perm ...int) *Value {
 // groups first, because no kernel reads more.
 func (g *Graph) Concat(name string, axis int, xs ...*Value) *Value {
 	op := device.Concat{Axis: axis}
-	if _, err := NewNode(name, op, xs...); err != nil { // an error of a group would count the inputs of the group
+	if _, err := NewNode(name, op, xs...); err != nil { // a group's error would describe only the inputs of the group
 		panic(&BuildError{Node: name, Err: err})
 	}
 	for len(xs) > device.MaxOperands {

@@ -14,7 +14,7 @@ type Differentiable interface {
 	device.Op
 	// Gradient appends the nodes that compute the gradients of n's inputs. It returns one gradient per input, of the
 	// input's shape, or nil for inputs that need none. diff[j] is the gradient of output j, or nil if the loss does not
-	// depend on output j. need(i) reports whether input i needs a gradient.
+	// depend on output j. The function need reports whether input i needs a gradient.
 	Gradient(g *Graph, n *Node, diff []*Value, need func(i int) bool) []*Value
 }
 
@@ -22,7 +22,8 @@ type Differentiable interface {
 // it on devices without a kernel for the op.
 type Decomposable interface {
 	device.Op
-	// Decompose appends the nodes that compute the op for the inputs in, and returns the op's outputs.
+	// Decompose appends the nodes that compute the op from its inputs, and returns the op's outputs. The parameter in
+	// lists the inputs.
 	Decompose(g *Graph, in []*Value) []*Value
 }
 
@@ -48,7 +49,7 @@ func ruleOf(op Differentiable) rule {
 	}
 }
 
-// Decompose returns nodes that replace n, and their values for n's outputs. The nodes belong to no graph.
+// Decompose returns nodes that replace n, and their values that replace n's outputs. The nodes belong to no graph.
 func Decompose(op Decomposable, n *Node) (nodes []*Node, outs []*Value, err error) {
 	g, err := Build(func(g *Graph) { outs = op.Decompose(g, n.In) })
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 // Layers returns the number of layers so far: 1 plus the number of calls of NextLayer.
 func (g *Graph) Layers() int { return g.layer + 1 }
 
-// Recompute makes the backward pass recompute the activations of the model's first layers (activation checkpointing);
-// layers is their number. Memory then holds only the inputs of these layers between the passes. The recomputed values
-// are bit-equal, because the same ops compute them from the same inputs. Call Recompute after the last NextLayer and
-// before Differentiate.
+// Recompute makes the backward pass recompute the activations of the first layers of the model (activation
+// checkpointing). The parameter layers is the number of these layers. Between the passes, memory then holds only the
+// inputs of these layers. The recomputed values are bit-equal, because the same ops compute them from the same inputs.
+// Call Recompute after the last NextLayer and before Differentiate.
 //
 // The last layer is never recomputed. The backward pass starts with this layer, so recomputing it would save no memory.
-// Recomputed returns the number of layers without it.
+// Recomputed therefore never counts it.
 //
 // Nodes that update states and exchanges with other ranks run only once: their results are kept, not recomputed.
 func (g *Graph) Recompute(layers int) { g.recompute = min(layers, g.Layers()-1) }
@@ -60,7 +60,8 @@ func (g *Graph) repeat(forward []*Node, again *replay) {
 	}
 }
 
-// of returns the given values, with values of the forward pass replaced by recomputed ones where they exist.
+// of returns the given values. It replaces each value of the forward pass that has been recomputed by the recomputed
+// value.
 func (r *replay) of(values []*Value) []*Value {
 	out := slices.Clone(values)
 	for i, v := range out {

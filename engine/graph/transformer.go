@@ -40,7 +40,7 @@ type Tables struct {
 }
 
 // Embedding returns (N, T, C). Each token's row is the sum of the table rows for its id, its position and its segment.
-// tokens has shape (N, T) and type i32.
+// The ids are tokens (N, T), of type i32. The result has type to.
 func (g *Graph) Embedding(name string, tokens *Value, t Tables, to tensor.DType) *Value {
 	in := []*Value{tokens, t.Weight}
 	if t.Positions != nil {
@@ -86,9 +86,9 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 	return g.one(name, op, in...)
 }
 
-// AttentionStep returns the attention (N, 1, C) of one more position of each sample. qkv holds q (N, 1, C) and k and v
-// (N, 1, E) of this position. past holds k and v (N, T, E) of the earlier positions, of which lengths (N) i32 are
-// valid. AttentionStep has no gradient.
+// AttentionStep returns the attention (N, 1, C) of the next position of each sample. qkv holds q (N, 1, C) and k and v
+// (N, 1, E) of this position. past holds k and v (N, T, E) of the earlier positions. lengths (N) i32 is the number of
+// valid positions of each sample. AttentionStep has no gradient.
 func (g *Graph) AttentionStep(name string, op AttentionStepOp, qkv [3]*Value, past [2]*Value, lengths *Value) *Value {
 	return g.one(name, op, qkv[0], qkv[1], qkv[2], past[0], past[1], lengths)
 }
@@ -129,7 +129,7 @@ func embeddingGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 
 func layerNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op, x := n.Op.(device.LayerNorm), n.In[0]
-	var plus *Value // gradient that the other readers of the sum contribute
+	var plus *Value // contribution of the other readers of the sum to its gradient
 	if op.Add {
 		x, plus = n.Out[3], g.sum(n.Name+" residual", n.Out[3], d[3])
 	}

@@ -14,7 +14,7 @@ type Options struct {
 	Setup   Setup
 	Weather *weather.Weather
 	Rank    int
-	Device  device.Device // slowed down if there is no quota; may lack device.Slowable
+	Device  device.Device // slowed down if there is no quota; need not implement device.Slowable
 	// Neighbour is the command that starts a noisy neighbour; see StartNeighbour.
 	Neighbour []string
 	// Warn is called with errors that do not end the run.
@@ -32,7 +32,7 @@ type Applier struct {
 	slow       device.Slowable // nil: a quota is used, or the device cannot be slowed down
 	link       *link           // nil: the speed of the link cannot be changed
 	neighbours []*Neighbour
-	lost       bool // the exit of neighbours was reported
+	lost       bool // true after the exit of neighbours was reported
 }
 
 // Means describes how this process changes each condition.
@@ -74,7 +74,7 @@ func Open(o Options) *Applier {
 		a.means.Neighbour.How += ", in its control group"
 	}
 	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) {
-		// otherwise leave the network unchanged
+		// without conditions for the link, leave the network unchanged
 		var err error
 		if a.link, err = openLink(o.Setup, o.runCommand); err != nil {
 			a.link, a.means.Link = nil, Mean{NoEffect, err.Error()}
@@ -172,7 +172,7 @@ func (a *Applier) setSpeed(speed float64) error {
 	case a.slow != nil:
 		return a.slow.SetSlowdown(min(a.opts.Setup.Slowdown/speed, maxSlowdown))
 	}
-	return nil // Missing reports this
+	return nil // the condition cannot be changed, which Missing reports
 }
 
 func (a *Applier) setNeighbours(n int) error {
@@ -206,7 +206,7 @@ func (a *Applier) watch() {
 func (a *Applier) setLink(bitsPerSecond int64) error {
 	switch {
 	case a.link == nil:
-		return nil // Missing reports this
+		return nil // the condition cannot be changed, which Missing reports
 	case bitsPerSecond == 0:
 		return a.link.close()
 	}

@@ -1,8 +1,8 @@
 // Package lab is a testbed. It makes the ranks on one machine unequal, and applies the conditions of package weather
 // to a process. A single machine can thus simulate a heterogeneous cluster.
 //
-//	place, err := lab.Find(os.LookupEnv)                 // the setup for this rank, made by scripts/lab.sh
-//	a, err := lab.Open(lab.Options{Place: place, Weather: w, Rank: rank, Device: dev, …})
+//	setup, err := lab.Find(os.LookupEnv)                 // the setup for this rank, made by scripts/lab.sh
+//	a, err := lab.Open(lab.Options{Setup: setup, Weather: w, Rank: rank, Device: dev, …})
 //	a.Before(step)                                       // before each optimizer step
 //	a.Close()                                            // restores the original conditions
 //
@@ -12,8 +12,8 @@
 //	neighbour   a process that keeps a CPU busy, in the rank's control group and on its CPUs (real)
 //	link        a token bucket on a network interface that only this rank uses (real)
 //
-// [Applier.Means] returns whether each condition is real or simulated for this process, or why it has no effect. The
-// caller should show this text, which does not change during a run. If a condition later cannot be applied, the
+// For this process, [Applier.Means] states of each condition whether it is real or simulated, or why it has no effect.
+// The caller should show this text, which does not change during a run. If a condition later cannot be applied, the
 // Applier calls Options.Warn, once for each change of conditions.
 //
 // # Environment

@@ -20,7 +20,7 @@ func openLink(p Setup, run func(command ...string) error) (*link, error) {
 		return nil, fmt.Errorf("the rank has no network interface of its own (%s is not set)", InterfaceVariable)
 	}
 	if l.base == "" {
-		if err := l.set(100e9); err != nil { // set a limit first, because close deletes one
+		if err := l.set(100e9); err != nil { // sets a limit, because close deletes it
 			return nil, err
 		}
 	}

@@ -54,7 +54,7 @@ func (n *Neighbour) Ended() (bool, error) {
 func (n *Neighbour) Stop() {
 	n.stopping.Do(func() {
 		n.alive.Close()
-		n.cmd.Process.Kill() // in a group without remaining CPU time, the process would react late to the closed input
+		n.cmd.Process.Kill() // if the group has used up its CPU time, the process would notice the closed input late
 		<-n.ended
 	})
 }

@@ -29,8 +29,8 @@ type Setup struct {
 
 var rate = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[kmgt]?bit$`)
 
-// Find reads the setup from the environment. lookup is os.LookupEnv. An empty variable counts as unset. Outside the
-// testbed, Find returns a Place without a group, a slowdown and an interface.
+// Find reads the setup from the environment. lookup is os.LookupEnv, except in tests. An empty variable counts as
+// unset. Outside the testbed, Find returns a Setup without a group, a slowdown and an interface.
 func Find(lookup func(name string) (string, bool)) (Setup, error) {
 	p := Setup{Slowdown: 1}
 	text := func(name string) string {

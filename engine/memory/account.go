@@ -5,34 +5,37 @@ import (
 	"strings"
 )
 
-// Part is memory for one purpose.
+// Part is the memory that a rank needs for one purpose.
 type Part struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Account lists the memory of one rank for a number of samples.
+// Account lists the memory that one rank needs for a number of samples.
 type Account struct {
 	Samples int `json:"samples"`
 	// Unified is set if the device computes in host memory. Both lists then count against Limit.
 	Unified bool   `json:"unified"`
 	Device  []Part `json:"device"` // memory of the device
 	Host    []Part `json:"host"`   // memory of the process apart from Device
-	// Optional is host memory that the rank takes only if it remains: the rank works without it, but slower.
+	// Optional is host memory that the rank takes only if the limit leaves room for it. Without it, the rank works, but
+	// more slowly.
 	Optional []Part `json:"optional,omitempty"`
 
 	DeviceLimit int64 `json:"device_limit"` // bytes of the device that the rank may use; 0: unknown
 	Limit       Limit `json:"limit"`        // memory that the process may use
 }
 
-// Limit is the memory that a process may use, including what it uses already.
+// Limit is the memory that a process may use, including the memory that it uses already.
 type Limit struct {
 	Bytes  int64  `json:"bytes"`            // 0: unknown
 	Source string `json:"source,omitempty"` // what sets the limit, such as "memory.max of /sys/fs/cgroup/job"
-	Ranks  int    `json:"ranks,omitempty"`  // ranks that divide what the source allows; each has Bytes
-	// Addresses is set if reserved addresses count, too. Nothing then gives way when the limit is reached.
+	Ranks  int    `json:"ranks,omitempty"`  // number of ranks that divide the memory of the source; each may use Bytes
+	// Addresses is set if reserved addresses also count against the limit. The kernel cannot reclaim anything when such
+	// a limit is reached.
 	Addresses bool `json:"addresses,omitempty"`
-	// Hard is what the process may use if the machine swaps and gives up caches; 0: not more than Bytes
+	// Hard is the number of bytes that the process may use if the machine swaps and reclaims caches; 0: not more than
+	// Bytes
 	Hard int64 `json:"hard_bytes,omitempty"`
 }
 
@@ -66,7 +69,8 @@ func (a Account) Left() (bytes int64, known bool) {
 	return max(a.Limit.Bytes-a.HostBytes(), 0), a.Limit.Bytes > 0
 }
 
-// Grant reduces the optional parts to what remains, in their order. A part whose name is in whole gets all or nothing.
+// Grant reduces the optional parts, in their order, to the bytes that remain. A part whose name is in the list whole
+// gets all its bytes or none.
 func (a Account) Grant(whole ...string) Account {
 	left, known := a.Left()
 	if !known {
@@ -87,7 +91,7 @@ func (a Account) Grant(whole ...string) Account {
 	return a
 }
 
-// Short reports which limit the account exceeds, and by which parts.
+// Short states which limit the account exceeds, and lists the parts that count against this limit.
 func (a Account) Short() string {
 	if a.DeviceLimit > 0 && a.DeviceBytes() > a.DeviceLimit {
 		return fmt.Sprintf("%s of device memory, but the rank may use only %s: %s", Size(a.DeviceBytes()),

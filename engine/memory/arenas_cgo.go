@@ -25,6 +25,6 @@ static int has_one_arena(void) { return one_arena; }
 */
 import "C"
 
-// OneArena reports whether malloc has one arena for all threads. This is so if the address space of this process is
-// limited (RLIMIT_AS) and its C library is glibc. Otherwise glibc reserves 64 MiB of addresses for each thread.
+// OneArena reports whether malloc has one arena for all threads. This is the case if the address space of this process
+// is limited (RLIMIT_AS) and its C library is glibc. Otherwise glibc reserves 64 MiB of addresses for each thread.
 func OneArena() bool { return C.has_one_arena() != 0 }

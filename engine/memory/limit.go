@@ -12,18 +12,18 @@ import (
 
 // Sharers are the processes that divide the limits of this process.
 type Sharers struct {
-	// PIDs are the other ranks of this machine that exist already. Hidden is the value of a rank in another namespace
-	// of processes.
+	// PIDs are the process ids of the other ranks of this machine that exist already. The id of a rank in another PID
+	// namespace is Hidden.
 	PIDs []int
-	// Coming is the number of ranks that are still to start, in the control group of this process
+	// Coming is the number of ranks that have not started yet and will belong to the control group of this process
 	Coming int
 	// Others is the memory in bytes of processes that will start later and are not ranks
 	Others int64
 	Own    Own
 }
 
-// Own describes addresses that this process reserves in addition to those that it has when the limit is read. They
-// count against RLIMIT_AS and RLIMIT_DATA.
+// Own describes the addresses that this process will reserve after the limit is read. They count against RLIMIT_AS and
+// RLIMIT_DATA.
 type Own struct {
 	Threads int // largest number of threads of this process; 0: unknown
 	// OneArena is set if malloc reserves no addresses for threads ([OneArena]).
@@ -36,8 +36,9 @@ const Hidden = -1
 
 const (
 	ArenaBytes = 64 << 20 // addresses by which Go's heap grows
-	// HeapSpread is the data that Go's heap has in addition to its account: steps of 4 to 8 MiB, and freed memory,
-	// whose addresses the runtime keeps. With 8 MiB, 2 of 5 runs with the largest batch ended with "out of memory".
+	// HeapSpread is the number of bytes by which Go's heap may exceed its account. The heap grows in steps of 4 to 8
+	// MiB, and the runtime keeps the addresses of freed memory. With a HeapSpread of 8 MiB, 2 of 5 runs with the
+	// largest batch ended with "out of memory".
 	HeapSpread     = 32 << 20
 	unknownThreads = 8       // threads that are assumed to start if their number is unknown
 	unlimitedStack = 2 << 20 // glibc's stack of a thread if RLIMIT_STACK is unlimited
@@ -45,8 +46,8 @@ const (
 	mallocBytes = 8 * 64 << 20
 )
 
-// later returns the bytes of data, and of other addresses, that the process still reserves without use. threads is the
-// number of its threads, and stack the size of the stack of a thread.
+// later returns the bytes that the process will still reserve without using them, divided into data and other
+// addresses. threads is the number of its threads, and stack the size of the stack of a thread.
 func (o Own) later(threads, stack int64) (data, other int64) {
 	coming := int64(unknownThreads)
 	if o.Threads > 0 {
@@ -59,13 +60,15 @@ func (o Own) later(threads, stack int64) (data, other int64) {
 	return data, other
 }
 
-// tensorSpread divides the remaining bytes to get those that Go's heap needs in addition to the tensors in it.
+// If the device allocates tensors on Go's heap, the fraction 1/tensorSpread of the remaining bytes is kept for the
+// heap's other needs.
 const tensorSpread = 4
 
-// ReadLimit returns the memory that this process may use. It is the smallest of: the limits of the control group and
-// its parents, less what other processes of the group use; RLIMIT_AS and RLIMIT_DATA; the memory of the machine that is
-// available. The ranks that a limit concerns divide it equally; for a control group, these are the ranks in it and
-// below it. root contains proc and sys. The result is the zero value if nothing is known, as on systems without proc.
+// ReadLimit returns the memory that this process may use. It is the smallest of these limits: the limits of the control
+// group and its parents, less the memory that other processes of the group use; RLIMIT_AS and RLIMIT_DATA; the
+// available memory of the machine. Ranks with a common limit divide it equally. The limit of a control group is common
+// to the ranks in this group and in the groups below it. root contains proc and sys. The result is the zero value if
+// nothing is known, as on systems without proc.
 func ReadLimit(root fs.FS, s Sharers) Limit {
 	var lowest Limit
 	consider := func(l Limit) {
@@ -108,7 +111,7 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 }
 
 // ReadAddressLimit returns the smallest of RLIMIT_AS and RLIMIT_DATA, less the addresses that this process reserves
-// without use. limited is false if there is neither.
+// without using them. limited is false if neither limit is set.
 func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 	own, _ := Resident(root, 0)
 	for _, a := range ListAddresses(root, o) {
@@ -127,19 +130,19 @@ func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 // Addresses are the addresses that this process has reserved, and their limit.
 type Addresses struct {
 	Source string // "RLIMIT_AS" or "RLIMIT_DATA"
-	Flag   string // option of ulimit that sets the limit
+	Flag   string // option of the shell's ulimit that sets the limit
 	Limit  int64  // bytes
 	Held   int64  // bytes
-	// Later are the bytes that the process still reserves without a model: stacks of threads that are still to start,
-	// and what Go's heap and malloc reserve without use. See Own.
+	// Later is the number of bytes that the process will still reserve, apart from the model: stacks of threads that
+	// have not started yet, and addresses that Go's heap and malloc reserve without using them. See Own.
 	Later int64
 }
 
 // Left returns the bytes that this process can still reserve.
 func (a Addresses) Left() int64 { return max(a.Limit-a.Held, 0) }
 
-// ReadAddresses returns the state of RLIMIT_AS or RLIMIT_DATA, of which the process reaches first. limited is false if
-// there is neither.
+// ReadAddresses returns the state of the limit that the process reaches first: RLIMIT_AS or RLIMIT_DATA. limited is
+// false if neither is set.
 func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
 	for _, a := range ListAddresses(root, Own{}) {
 		if !limited || a.Left() < lowest.Left() {
@@ -149,7 +152,7 @@ func ReadAddresses(root fs.FS) (lowest Addresses, limited bool) {
 	return lowest, limited
 }
 
-// ListAddresses returns the states of those of RLIMIT_AS and RLIMIT_DATA that limit this process.
+// ListAddresses returns the state of RLIMIT_AS and of RLIMIT_DATA, without a limit that is not set.
 func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 	status := readStatus(root, 0)
 	stack, known := resourceLimit(root, "Max stack size")
@@ -157,7 +160,7 @@ func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 		stack = unlimitedStack
 	}
 	data, other := o.later(status["Threads"], stack)
-	later := []int64{data + other, data} // of addressLimits
+	later := []int64{data + other, data} // in the order of addressLimits
 	for i, r := range addressLimits {
 		if limit, ok := resourceLimit(root, r.name); ok {
 			list = append(list, Addresses{Source: r.source, Flag: r.flag, Limit: limit, Held: status[r.held],
@@ -167,16 +170,18 @@ func ListAddresses(root fs.FS, o Own) (list []Addresses) {
 	return list
 }
 
-// addressLimits are the limits of addresses: names in proc/self/limits and proc/self/status.
+// addressLimits are the limits of addresses, with their names in proc/self/limits and the names of their use in
+// proc/self/status.
 var addressLimits = []struct{ name, held, source, flag string }{
 	{"Max address space", "VmSize", "RLIMIT_AS", "-v"}, {"Max data size", "VmData", "RLIMIT_DATA", "-d"},
 }
 
-// GroupLimit returns the smallest limit of the control group and its parents, without regard to what is used, bytes.
+// GroupLimit returns the smallest limit of the control group and its parents, in bytes. It does not subtract memory in
+// use.
 func GroupLimit(root fs.FS) (bytes int64, limited bool) { return cgroup.Read(root).MemoryLimit(root) }
 
-// residentOf returns the memory of processes, with or without kernel memory. Ranks are alike: one that is not visible
-// counts as much as this process.
+// residentOf returns the memory of processes, with or without kernel memory. A rank whose process is not visible counts
+// with the memory of this process.
 func residentOf(root fs.FS, pids []int, kernel bool) (sum int64) {
 	own, ownKernel, _ := resident(root, 0)
 	for _, pid := range pids {
@@ -197,7 +202,7 @@ func resourceLimit(root fs.FS, name string) (int64, bool) {
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			if fields := strings.Fields(rest); len(fields) > 0 {
-				n, err := strconv.ParseInt(fields[0], 10, 64) // "unlimited" without a limit
+				n, err := strconv.ParseInt(fields[0], 10, 64) // fails for "unlimited"
 				return n, err == nil
 			}
 		}
@@ -205,8 +210,9 @@ func resourceLimit(root fs.FS, name string) (int64, bool) {
 	return 0, false
 }
 
-// meminfo returns the memory of the machine that is available without swapping, and with it, bytes. The latter also
-// contains caches that MemAvailable does not count, such as that of ZFS: all memory except that of processes.
+// meminfo returns the bytes of the machine's memory that are available without swapping and with swapping. With
+// swapping, these are free swap space and all memory except that of processes. They include caches that MemAvailable
+// does not count, such as the cache of ZFS.
 func meminfo(root fs.FS) (available, swappable int64, ok bool) {
 	m := keyed(root, "proc/meminfo")
 	available, ok = m["MemAvailable"]
@@ -235,7 +241,7 @@ func resident(root fs.FS, pid int) (user, kernel int64, known bool) {
 }
 
 // Mapped returns the memory of the mapped files of this process: program and libraries. The kernel can reclaim these
-// pages, but the program then stops to read them again at every use.
+// pages, but the process then has to wait at every use until they are read again.
 func Mapped(root fs.FS) int64 { return readStatus(root, 0)["RssFile"] }
 
 // kernelStackBytes is the size of a thread's stack in the kernel on 64-bit Linux.
@@ -249,8 +255,8 @@ func readStatus(root fs.FS, pid int) map[string]int64 {
 	return keyed(root, path.Join("proc", name, "status"))
 }
 
-// keyed reads the lines "KEY: NUMBER kB" and "KEY: NUMBER" of a file, as bytes and numbers. It returns nil if the file
-// is unreadable.
+// keyed returns the numbers in the lines "KEY: NUMBER kB" (as bytes) and "KEY: NUMBER" of a file. It returns nil if the
+// file is unreadable.
 func keyed(root fs.FS, file string) map[string]int64 {
 	text, err := fs.ReadFile(root, file)
 	if err != nil {
@@ -275,5 +281,5 @@ func keyed(root fs.FS, file string) map[string]int64 {
 	return values
 }
 
-// System is the root of the files of this machine.
+// System returns the root folder of this machine.
 func System() fs.FS { return os.DirFS("/") }

@@ -12,13 +12,13 @@ type Pressure struct {
 	Source  string  // what sets the limit
 	Limit   int64   // bytes
 	Used    int64   // bytes that the kernel cannot reclaim without swapping
-	Stalled float64 // part of the last 10 s in which all processes waited for memory, percent; 0: unknown
+	Stalled float64 // percentage of the last 10 s in which all processes waited for memory; 0: unknown
 }
 
-// Throttles reports whether the kernel slows down processes at the limit (memory.high), and kills none.
+// Throttles reports whether the kernel slows down processes at the limit (memory.high) instead of killing them.
 func (p Pressure) Throttles() bool { return strings.HasPrefix(p.Source, "memory.high ") }
 
-// Gauge reads pressure again and again. It finds the control groups only once.
+// Gauge reads the pressure repeatedly. It looks up the control groups only once.
 type Gauge struct {
 	root   fs.FS
 	groups cgroup.Groups
@@ -44,16 +44,16 @@ func (g Gauge) Pressure() (p Pressure, ok bool) {
 	return p, ok
 }
 
-// Thresholds of Near. Below them, the kernel still finds pages of files to reclaim.
+// Thresholds of Near. Below them, the kernel can still reclaim pages of files.
 const (
-	nearAlways    = 0.99 // part of the limit
-	nearUnplanned = 0.95 // part of the limit, if the process uses more than its account
-	overPlan      = 1.02 // measurements of memory lag behind by up to 2 %
-	nearStalled   = 10   // percent
+	nearAlways    = 0.99 // fraction of the limit
+	nearUnplanned = 0.95 // fraction of the limit, if the process uses more than its account or is stalled
+	overPlan      = 1.02 // ratio of resident to planned; measurements of memory are inexact by up to 2 %
+	nearStalled   = 10   // percent of the time; see Pressure.Stalled
 )
 
-// Near reports whether the kernel may kill a process soon. resident is the memory of this process, planned that of its
-// account. A process that uses what it planned may come close to the limit.
+// Near reports whether the kernel may kill a process soon. resident is the memory that this process uses, and planned
+// the memory of its account. As long as resident does not exceed planned, the process may come closer to the limit.
 func (p Pressure) Near(resident, planned int64) bool {
 	used := float64(p.Used) / float64(p.Limit)
 	unplanned := float64(resident) > overPlan*float64(planned)

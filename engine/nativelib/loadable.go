@@ -10,8 +10,8 @@ import (
 )
 
 // Loadable returns nil if this program can load native libraries on this machine. Otherwise the error says why not, and
-// how to fix it. Find calls Loadable, so that no library runs on a CPU that lacks its instructions: the initialisers of
-// a library run while it is loaded, and one of them may already use such an instruction.
+// how to fix it. Find calls Loadable, so that no library is loaded on a CPU that lacks its instructions. The
+// initialisers of a library run while it is loaded, and one of them may already use such an instruction.
 func Loadable() error {
 	if unloadable != "" {
 		return errors.New(unloadable)
@@ -19,7 +19,7 @@ func Loadable() error {
 	return checkCPU(ownFeatures())
 }
 
-// feature is a feature of a CPU, by its name in Linux.
+// feature is a CPU feature; its name is the one that Linux uses.
 type feature struct {
 	name string
 	has  bool

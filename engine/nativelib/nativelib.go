@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// DirVariable is the environment variable with the only folder to search.
+// DirVariable is the name of an environment variable. If it is set, its value is the only folder to search.
 const DirVariable = "HETERO_LIB_DIR"
 
 // Find returns the path of a library such as "libhetero_cpu.so". If the library is missing, the error is
@@ -29,8 +29,8 @@ func Find(name string) (string, error) {
 	return "", fmt.Errorf("%s: %w", missing(name, programFolder(), dirs, os.Getenv(DirVariable)), fs.ErrNotExist)
 }
 
-// missing says where a library was searched, and what the user of the program in the folder can do. variable is the
-// value of DirVariable.
+// missing states the folders in which a library was searched, and the remedy for a program in the given folder.
+// variable is the value of DirVariable.
 func missing(name, folder string, dirs []string, variable string) string {
 	text := fmt.Sprintf("no %s in %s", name, strings.Join(dirs, ", "))
 	switch {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// Remedy returns the advice for a program that lacks a part. A program in the folder where make built it can be built
-// again with the command. An installed program or a release has no Makefile, so its user gets the page of the
-// documentation that explains the build.
+// Remedy returns the advice for a program that lacks a part. If the program is in the folder where make built it, the
+// advice is the command that builds it again. An installed program or a release has no Makefile, so the advice names
+// the page of the documentation that explains the build.
 func Remedy(command, page string) string { return remedy(programFolder(), command, page) }
 
 func remedy(folder, command, page string) string {
@@ -18,8 +18,8 @@ func remedy(folder, command, page string) string {
 	return "this installation does not contain it; " + page + " explains how to build the program from source"
 }
 
-// Program returns the path of this program. Without /proc, the kernel does not report it; the first argument does, if
-// it is a path or in PATH.
+// Program returns the path of this program. Without /proc, the kernel does not report it. Program then uses the first
+// argument, if it is a path or the name of a program in PATH.
 func Program() (string, error) { return program(os.Executable) }
 
 func program(executable func() (string, error)) (string, error) {
@@ -45,7 +45,8 @@ func programFolder() string {
 	return filepath.Dir(exe)
 }
 
-// builtIn reports whether make builds in the folder: it is the checkout, or the folder of make BUILD=FOLDER.
+// builtIn reports whether folder is one in which make puts the program: the checkout, or the FOLDER of make
+// BUILD=FOLDER.
 func builtIn(folder string) bool {
 	for _, files := range [][]string{{"Makefile", "go.mod", "CMakeLists.txt"}, {"CMakeCache.txt", "lib"}} {
 		found := 0

@@ -10,14 +10,15 @@ import (
 const (
 	// mostLineBytes is the largest size of a line that EachLine passes to visit.
 	mostLineBytes = 16 << 20
-	// mostSkippedBytes is the largest sum of the sizes of lines that EachLine skips. A file with more has no lines: it
-	// is another file, or a sparse file that would take minutes to read.
+	// mostSkippedBytes is the largest sum of the sizes of lines that EachLine skips. A file in which EachLine would
+	// skip more is not a text file, or it is a sparse file that would take minutes to read.
 	mostSkippedBytes = 256 << 20
 )
 
-// EachLine calls visit with each line of the regular file path, including the line end. The last line may have no
-// line end. For a line of more than 16 MiB, EachLine passes nil; more than 256 MiB in such lines are an *Error. The
-// slice is valid only during the call. Memory use is limited to one line, regardless of the size of the file.
+// EachLine calls visit with each line of the regular file path, including the line end. The last line may have no line
+// end. For a line of more than 16 MiB, EachLine passes nil. If such lines exceed 256 MiB in total, EachLine returns an
+// *Error. The slice line is valid only during the call of visit. Memory use is limited to one line, regardless of the
+// size of the file.
 func EachLine(path string, visit func(line []byte) error) error {
 	f, info, err := Open(path)
 	if err != nil {

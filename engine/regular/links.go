@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// StayIn returns an *Error for the first symbolic link among the given files and folders of root, or within these
-// folders, that leads out of root. Within the folders, it also refuses links to folders, because it does not examine
-// their files. Code that then opens these files by their paths reads nothing outside root. Other links within root,
-// links without a target and missing files are not an error.
+// StayIn returns an *Error for the first symbolic link that leads out of root. It checks the given files and folders of
+// root, and the contents of these folders. Within the folders, it also refuses links to folders, because it does not
+// examine their files. Code that then opens these files by their paths reads nothing outside root. Other links within
+// root, links without a target and missing files are not an error.
 func StayIn(root *os.Root, names ...string) error {
 	for _, name := range names {
 		err := fs.WalkDir(root.FS(), name, func(path string, _ fs.DirEntry, err error) error {

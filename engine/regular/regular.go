@@ -40,7 +40,7 @@ func WriteIn(root *os.Root, name string, flags int) (*os.File, error) {
 }
 
 // Create removes the file or link path, and creates a regular file for reading and writing. Unlike os.Create, it never
-// writes to a file that a link at path names, because another user may have made the link.
+// follows a link at path, because another user may have made the link.
 func Create(path string) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func Reopen(path string) (*os.File, error) {
 		case os.SameFile(info, opened):
 			return f, nil
 		}
-		f.Close() // a link may have led here
+		f.Close() // not a regular file of this folder: a link may have led to it
 	}
 	return nil, &Error{path, "another process replaces the file all the time"}
 }

@@ -24,7 +24,7 @@ namespace {
 constexpr long kLook = 5'000'000; // ns between two checks of the stop condition
 
 std::mutex mutex;
-std::map<std::string, int> made; // file descriptors by name
+std::map<std::string, int> made; // file descriptor of each board, by name
 
 Shared *mapped(int fd) {
   void *p = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -149,7 +149,8 @@ void Board::tell() {
   syscall(SYS_futex, &shared_->changed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Returns true when ready holds for the seats of all ranks, or false when stopped returns true.
+// Waits until ready returns true for the seats of all ranks, and then returns true. Returns false if stopped returns
+// true first.
 bool Board::wait(const std::function<bool(const Seat &)> &ready, const std::function<bool()> &stopped) {
   for (;;) {
     const uint32_t before = shared_->changed;
@@ -198,7 +199,7 @@ Board::End Board::perform(const Call &c, const char *from, char *to, int gpu, bo
   return End::done;
 }
 
-// Writes this rank's result for the piece that begins with element first.
+// Writes this rank's result for the piece of n elements that begins at element number first.
 void Board::take(const Call &c, size_t first, size_t n, char *to) const {
   const Seat *seats = shared_->seats;
   const size_t element = bytes_of(c.type), rank = static_cast<size_t>(rank_);

@@ -32,7 +32,7 @@ struct Call {
 
 struct Seat {
   std::atomic<int> joined, gpu;       // gpu: number of the GPU in the machine
-  std::atomic<uint64_t> given, taken; // pieces: written here by this rank, read by this rank from all others
+  std::atomic<uint64_t> given, taken; // numbers of pieces that this rank has written here, and has read from all others
   uint64_t host;                      // hash of the host's name
   Call call;
   alignas(64) char data[kPiece];
@@ -60,8 +60,8 @@ public:
   bool complete() const; // all ranks have joined
 
   enum class End { done, stopped, unlike, one_gpu };
-  // Performs a call on the calling thread, in the order of ranks. It polls stopped while it waits for other ranks.
-  // two_ranks permits several ranks on one GPU.
+  // Performs a call on the calling thread, in the order of ranks. While it waits for other ranks, it polls the function
+  // stopped. If two_ranks is true, several ranks may use one GPU.
   End perform(const Call &, const char *from, char *to, int gpu, bool two_ranks, const std::function<bool()> &stopped);
 
 private:

@@ -65,7 +65,7 @@ struct ncclComm {
 
 namespace {
 
-std::mutex mutex; // protects communicators, except for the state of their streams
+std::mutex mutex; // protects the communicators, but not the state of their streams
 thread_local int depth = 0;
 thread_local std::vector<std::pair<ncclComm_t, Operation>> noted; // calls within a group
 thread_local std::string last_error;
@@ -99,7 +99,7 @@ bool two_ranks_a_gpu() {
 
 // Performs an operation. The stream calls it when it is the operation's turn.
 void perform(End &end, const Operation &o, bool hangs, bool wrong) {
-  // An operation that hangs, or in which ranks differ, stays on the GPU until it is aborted.
+  // An operation that hangs, or whose calls differ between ranks, stays on the GPU until it is aborted.
   const auto stopped = [&] { return end.stopped.load(); };
   const auto stay = [&] {
     while (!stopped()) usleep(200);
@@ -189,7 +189,7 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
       c->joining--;
     else if (c->operations > 0)
       c->connecting = 0;
-    ncclResult_t before = ncclInProgress; // keep an error that the stream has reported in the meantime
+    ncclResult_t before = ncclInProgress; // an error that the stream has reported in the meantime is kept
     if (c->joining == 0 && (c->operations == 0 || c->connecting == 0))
       c->end->state.compare_exchange_strong(before, ncclSuccess);
   }

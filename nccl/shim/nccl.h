@@ -1,5 +1,5 @@
-// nccl.h: the used part of NCCL's interface, for tests on the host. nccl/src is compiled with it and cuda/shim; fake.cc
-// implements it. Names, values and layouts are those of NCCL 2.28.
+// nccl.h: the part of NCCL's interface that nccl/src uses, for tests on the host. In these tests, nccl/src is compiled
+// with this header and cuda/shim; fake.cc implements the functions. Names, values and layouts are those of NCCL 2.28.
 #pragma once
 
 #include <cuda_runtime.h>

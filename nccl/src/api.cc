@@ -38,7 +38,7 @@ private:
   sigset_t before_;
 };
 
-// guarded catches exceptions.
+// Runs f and returns its exception as a status with a text.
 template <class F> int32_t guarded(char *error, F f) noexcept {
   NoSignals quiet;
   try {
@@ -103,7 +103,7 @@ void stop(hetero_nccl_comm *c) { c->impl.stop(); }
 int32_t close(hetero_nccl_comm *c, int32_t orderly, char *error) {
   const std::unique_ptr<hetero_nccl_comm> ends(c);
   char unheard[HETERO_NCCL_TEXT];
-  if (orderly) guarded(unheard, [&] { c->impl.finalize(); }); // if this fails, the destructor aborts
+  if (orderly) guarded(unheard, [&] { c->impl.finalize(); }); // if finalize fails, the destructor aborts
   return guarded(error, [&] { c->impl.end(); });
 }
 

@@ -25,8 +25,8 @@ constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongN
 constexpr int64_t kSlept = 1'000'000'000;    // ns
 constexpr int64_t kAskEvery = 1'000'000;     // ns between two checks whether a running operation has failed
 constexpr int64_t kFinalize = 2'000'000'000; // ns; time limit of finalize
-// Time limit in ns for an aborted operation to leave the GPU, and for NCCL to return from the call that ends the
-// communicator. If the GPU is lost, neither may happen.
+// Time limit in ns for two events: an aborted operation leaves the GPU, and NCCL returns from the call that ends the
+// communicator. If the GPU is lost, both may never happen.
 int64_t give_up() {
 #ifdef HETERO_CUDA_SHIM
   if (const char *ms = std::getenv("HETERO_SHIM_GIVE_UP_MS")) return int64_t{1'000'000} * std::atoi(ms);
@@ -85,7 +85,7 @@ Comm::~Comm() {
   if (stream_) cudaStreamDestroy(stream_);
 }
 
-// Runs body within the time limit. Any exception ends the communicator.
+// Calls body with a time limit. Any exception ends the communicator.
 template <class Body> void Comm::guarded_call(int64_t timeout_ns, Body body) {
   wake_promptly();
   deadline_ns_ = timeout_ns > 0 ? now_ns() + timeout_ns : 0;
@@ -195,8 +195,8 @@ void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-// Checks the result of a call whose work may be incomplete: a call within a group, which has not started, or a running
-// operation.
+// Checks the result of a call whose work may be incomplete: a call within a group that has not started yet, or a
+// running operation.
 void Comm::noted(ncclResult_t result, const char *what) {
   if (result != ncclSuccess && result != ncclInProgress) fail(result, what);
 }
@@ -263,8 +263,8 @@ bool Comm::let_go() const { return cudaStreamQuery(stream_) != cudaErrorNotReady
 bool Comm::came_back() const { return !over_ || *over_; }
 
 // Aborts the running operation and waits until the operation has left the GPU. It does not wait for NCCL to return,
-// because NCCL frees memory before it returns. Freeing may wait until the whole GPU is idle, while a stream is blocked
-// until this operation is reported as ended.
+// because NCCL frees memory before it returns. Freeing may wait until the whole GPU is idle. But a stream stays blocked
+// until this operation is reported as ended, so waiting for NCCL here could deadlock.
 void Comm::abort() {
   if (!comm_) return;
   begin_end("ncclCommAbort", nccl_.CommAbort);

@@ -22,14 +22,14 @@ struct Ended {
 class Comm {
 public:
   explicit Comm(const hetero_nccl_options &);
-  ~Comm(); // call end first
+  ~Comm(); // the caller must call end() first
   Comm(const Comm &) = delete;
 
   // connect and run throw Ended or the exceptions of CUDA's checks. After an exception, no operation is running.
   void connect(int64_t timeout_ns);
   void run(const hetero_nccl_call &call, void *buffer, const int64_t *counts);
   void stop() { stopped_ = true; }
-  // Leaves in order, within a short time limit.
+  // Leaves the communicator in order with the other ranks, within a short time limit.
   void finalize();
   // Aborts running operations. Throws Ended if some of them never end.
   void end();
@@ -59,7 +59,7 @@ private:
   std::atomic<bool> stopped_{false};
   int64_t deadline_ns_ = 0; // deadline of the current call; 0: no limit
 
-  // Name of the call that ends the communicator, once that call was made, and whether the call has returned.
+  // Name of the call that ends the communicator ("" until that call is made), and whether the call has returned.
   std::string ends_;
   std::shared_ptr<std::atomic<bool>> over_;
 };

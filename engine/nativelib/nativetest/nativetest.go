@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
-// CUDAShim is the library with the sources of the GPU device, compiled for the host.
+// CUDAShim is the file name of the library that is built from the sources of the GPU device for the host.
 const CUDAShim = "libhetero_cuda_shim.so"
 
 // cpuKernels selects the kernels of the CPU device (package cpu). Need sets it to "guess", unless it is set: the device
@@ -26,8 +26,8 @@ const cpuKernels = "HETERO_CPU_KERNELS"
 
 // Need returns the absolute path of the folder with the libraries. For the test and the processes that it starts, Need
 // sets HETERO_LIB_DIR to this folder, and makes the CPU device choose kernels without timing. files are paths relative
-// to the folder. If a file is missing, or this build loads no libraries, part group ("cpu", "gloo") of package needtest
-// is missing. If group is "", the test fails.
+// to the folder. The test skips or fails, as package needtest decides for the part group ("cpu", "gloo"), if a file is
+// missing or this build loads no libraries. If group is "", the test fails.
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
