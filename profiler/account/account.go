@@ -11,8 +11,9 @@ type Rank struct {
 	Samples int
 	Passes  float64 // forward and backward passes, without waits for other ranks
 	Data    float64 // wait for data
-	Update  float64 // optimizer, and other work that does not depend on the samples of the rank
-	// part of Update that passes between two steps, such as reports, records, or a process that the system has stopped
+	Update  float64 // optimizer and other work, which do not depend on the number of samples of the rank
+	// part of Update that is spent between two steps, for example on reports or records, or while the process was
+	// stopped
 	Pause float64
 }
 
@@ -20,11 +21,11 @@ func (r *Rank) busy() float64 { return r.Passes + r.Update }
 
 // Split compares the shares in use with the best shares.
 type Split struct {
-	// Oracle is the time of a step with the best shares divided by the time with the shares in use, both with exposed
-	// communication and without noise, 0…1. NaN: unknown.
+	// Oracle is the time of a step with the best shares divided by the time with the shares in use, 0…1. Both times
+	// include exposed communication and exclude noise. NaN: unknown.
 	Oracle float64
-	// Granularity is the time that a step would save if samples could be divided, as a fraction of the time with the
-	// shares in use. NaN: unknown.
+	// Granularity is the time by which a step would be shorter if samples could be divided, as a fraction of the step
+	// time with the shares in use. NaN: unknown.
 	Granularity float64
 }
 
@@ -77,8 +78,8 @@ func (a *Account) values() [len(names)]*float64 {
 		&a.Pauses}
 }
 
-// Losses are the names of the losses that a decision of the balancer states, in the order of Parts: all except memory,
-// which only the verdict on a run determines.
+// Losses are the names of the losses that a decision of the balancer states, in the order of Parts. Memory is missing,
+// because only the verdict on a run determines it.
 var Losses = [...]string{"imbalance", "communication", "data", "noise", "granularity", "pauses"}
 
 // Lost returns the time of each of Losses, in s.
@@ -86,7 +87,8 @@ func (a *Account) Lost() [len(Losses)]float64 {
 	return [...]float64{a.Imbalance, a.Communication, a.Data, a.Noise, a.Granularity, a.Pauses}
 }
 
-// Of returns the account of a step of the given time. part returns the time of a part by its name. All times are in s.
+// Of returns the account of a step that takes the given time. The function part returns the time of the part with a
+// given name. All times are in s.
 func Of(step float64, part func(name string) float64) Account {
 	a := Account{Step: step}
 	for i, seconds := range a.values() {
@@ -101,8 +103,8 @@ const WorthNaming = 0.01
 // String returns the account as a sum, such as "100.0 ms = 90.0 useful + 8.0 communication + 2.0 noise".
 func (a *Account) String() string { return a.Text(-1) }
 
-// Text returns String plus the rank noisy, which causes most of the noise, if the noise is at least WorthNaming. noisy
-// is -1 if there is no single such rank.
+// Text returns the text of String. If the noise is at least WorthNaming, Text also names the rank noisy, which causes
+// most of the noise. noisy is -1 if there is no single such rank.
 func (a *Account) Text(noisy int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.1f ms = %.1f useful", 1e3*a.Step, 1e3*a.Useful)
@@ -117,7 +119,7 @@ func (a *Account) Text(noisy int) string {
 	return text.String()
 }
 
-// Add adds n steps, whose means are b, to the sums a.
+// Add adds the account of n steps to the sums in a. The account b contains the means over these steps.
 func (a *Account) Add(b *Account, n float64) {
 	a.Step += n * b.Step
 	from := b.values()
@@ -126,7 +128,7 @@ func (a *Account) Add(b *Account, n float64) {
 	}
 }
 
-// Over divides the sums a by n steps and returns the means.
+// Over divides the sums in a by n, the number of steps, and returns the means.
 func (a Account) Over(n float64) Account {
 	a.Step /= n
 	for _, part := range a.values() {
@@ -146,14 +148,14 @@ type Window struct {
 	ranks    []group
 	all      []total // sums over the window, by rank
 	steady   float64 // sum over groups of (number of steps · longest mean busy time of a rank, with waits for data)
-	best     float64 // as steady, with shares in proportion to the speeds of the ranks
-	free     float64 // as steady, with shares in proportion to the speeds without waits for data
+	best     float64 // like steady, but with shares in proportion to the speeds of the ranks
+	free     float64 // like best, but without waits for data
 	pauses   float64 // part of steady that pauses cause
-	steps    int     // of the current group
-	longest  []total // sums over the steps in which the rank has the longest busy time
+	steps    int     // number of steps of the current group
+	longest  []total // by rank: sums over the steps in which this rank has the longest busy time
 }
 
-// group contains the sums of a rank over successive steps with one share.
+// group contains the sums of a rank over the successive steps in which its share is the same.
 type group struct {
 	share                                int
 	samples, passes, data, update, pause float64
@@ -247,7 +249,7 @@ func (r *Rank) counts() bool {
 	return r.Samples > 0 && t > 0 && !math.IsInf(t, 1)
 }
 
-// close ends the current group: the steps since the last change of shares.
+// close ends the current group, which consists of the steps since the last change of shares.
 func (w *Window) close() {
 	steady, best, free := w.group()
 	w.steady, w.best, w.free, w.pauses, w.steps = w.steady+steady, w.best+best, w.free+free, w.pauses+w.paused(steady),
@@ -274,7 +276,7 @@ func (w *Window) group() (steady, best, free float64) {
 	return steady, min(samples/speeds+update, steady), min(samples/freeSpeeds+update, steady)
 }
 
-// paused returns the part of steady, the longest busy time of the current group, that pauses cause.
+// paused returns the part of the current group's longest busy time (steady) that pauses cause.
 func (w *Window) paused(steady float64) float64 {
 	without := 0.0
 	for i := range w.ranks {
@@ -299,15 +301,15 @@ type Memory struct {
 }
 
 // Account returns the means over the steps of the window, which must contain at least one step. Unless split is
-// Unknown, the caller must compute it with best shares that respect the memory limits.
+// Unknown, the best shares in it must respect the memory limits of the ranks.
 func (w *Window) Account(split Split, memory Memory) Account {
 	steady, best, free := w.group()
 	n := float64(w.n)
 	pauses := (w.pauses + w.paused(steady)) / n
 	steady, best, free = (w.steady+steady)/n, (w.best+best)/n, (w.free+free)/n
 	exposed, withData := w.exposed/n, w.withData/n
-	// Without waits for data, other shares may be the best ones. both is the time that these shares and the missing
-	// waits would save together: the sum of the losses imbalance and data.
+	// Without waits for data, the best shares may differ. The variable both is the time that a step would save with
+	// those shares and without waits for data: the sum of the losses imbalance and data.
 	both := steady - free
 	data := min(max(withData-w.slowest/n, best-free), both)
 	saved := both - data - memory.Kept

@@ -22,13 +22,13 @@ func (a *Account) With(current, other float64) float64 {
 	return a.Step + other - current
 }
 
-// Speedup returns how many times faster a step became: the time before divided by the time after, both without the
-// noise in before. NaN: unknown.
+// Speedup returns how many times faster a step became: the old step time divided by the new one. It subtracts the noise
+// of the account before from both times. NaN: unknown.
 func Speedup(before *Account, after float64) float64 {
 	return speedup(before.Step-before.Noise, after-before.Noise)
 }
 
-// Achieved is Speedup between two measured steps. It subtracts from each account its own noise.
+// Achieved is like Speedup, but for two measured steps: it subtracts from each step time its own noise.
 func Achieved(before, after *Account) float64 {
 	return speedup(before.Step-before.Noise, after.Step-after.Noise)
 }
@@ -40,7 +40,7 @@ func speedup(before, after float64) float64 {
 	return before / after
 }
 
-// GainText states a gain over equal shares and its 90 % interval, whose ends are NaN if they are unknown.
+// GainText states a gain over equal shares and its 90 % interval. If the interval is unknown, its ends are NaN.
 func GainText(gain, low, high float64) string {
 	text, interval := fmt.Sprintf("%.2f", gain), ""
 	if low == low && high == high {
@@ -75,7 +75,7 @@ type Outcome struct {
 	// differences between earlier windows whose shares did not change
 }
 
-// leastWorse is the smallest loss of speed, as a fraction, for which a change is worse. A larger value hides small
+// leastWorse is the loss of speed, as a fraction, above which a change counts as worse. A larger value hides small
 // losses.
 const leastWorse = 0.01
 
@@ -131,7 +131,7 @@ func (o *Outcomes) Add(step int64, a *Account, spread Spread, shares, next []int
 	return outcome, known
 }
 
-// vary stores the difference between a window and the previous window, which has the same shares.
+// vary stores the difference between the window now and the previous window. Both have the same shares.
 func (o *Outcomes) vary(now *measured) {
 	if off := math.Abs(math.Log(Achieved(&o.last.account, &now.account))); off == off {
 		if o.varied = append(o.varied, off); len(o.varied) > mostVaried {
@@ -150,7 +150,7 @@ func (o *Outcomes) margin(before, after *measured) float64 {
 	if variance := b.Error*b.Error + a.Error*a.Error; variance == 0 {
 		margin = 0
 	} else if b.Steps > 1 && a.Steps > 1 {
-		// Welch
+		// degrees of freedom (Welch)
 		free := variance * variance / (math.Pow(b.Error, 4)/float64(b.Steps-1) +
 			math.Pow(a.Error, 4)/float64(a.Steps-1))
 		margin = distuv.StudentsT{Sigma: 1, Nu: free}.Quantile((1+confidence)/2) * math.Sqrt(variance)

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Sentence states the utilization of the cluster, such as "The cluster did 62 % of what it could.": useful / step, in
-// the words and with the digits of the dashboard's first sentence (dashboard/ui/src/first.ts). running is true while
-// the run trains. Sentence returns "" without a time of a step.
+// Sentence states the utilization of the cluster, such as "The cluster did 62 % of what it could.": useful / step.
+// Words and digits are the same as in the dashboard's first sentence (dashboard/ui/src/first.ts). running is true while
+// the run trains. Sentence returns "" if the step time is unknown.
 func Sentence(useful, step float64, ranks int, running bool) string {
 	if !(step > 0 && useful >= 0) {
 		return ""
@@ -22,7 +22,7 @@ func Sentence(useful, step float64, ranks int, running bool) string {
 	return fmt.Sprintf("The %s %s %s %% of what it could.", who, does, twoDigits(100*useful/step))
 }
 
-// twoDigits formats v with two significant digits, and with all digits before the point.
+// twoDigits formats v with two significant digits, but keeps all digits before the decimal point.
 func twoDigits(v float64) string {
 	switch {
 	case v == 0:

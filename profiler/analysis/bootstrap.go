@@ -56,7 +56,8 @@ func blocksOf(steps []Step) []block {
 	return blocks
 }
 
-// blocksOfDecisions returns one block per decision, because many steps are between two decisions.
+// blocksOfDecisions returns one block per decision. One decision per block is enough, because many steps lie between
+// two decisions.
 func blocksOfDecisions(decisions []Decision) []block {
 	blocks := make([]block, len(decisions))
 	for i, d := range decisions {
@@ -102,8 +103,8 @@ func meanOf(runs [][]*block) values {
 	return total
 }
 
-// replicate returns n bootstrap replicates. Each replicate draws runs, and blocks of each run, with replacement, in
-// their original numbers. Equal seeds and names give equal replicates, regardless of other computations.
+// replicate returns n bootstrap replicates. Each replicate draws runs, and blocks of each run, with replacement, as
+// many as the original contains. Equal seeds and names give equal replicates, regardless of other computations.
 func replicate(runs [][]block, n int, seed uint64, name string) []values {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))
@@ -152,7 +153,7 @@ func column(replicates []values, m metric) []float64 {
 	return out
 }
 
-// ratio divides each element of above by the same element of below.
+// ratio divides each element of the list above by the corresponding element of the list below.
 func ratio(above, below []float64) []float64 {
 	out := make([]float64, len(above))
 	for i := range out {

@@ -13,7 +13,7 @@ import (
 
 // BottleneckSummary describes what limits a run, without its warm-up.
 type BottleneckSummary struct {
-	// cause with the largest loss, if at least a tenth of the time; else "compute-bound"
+	// cause of the largest loss, if this loss is at least a tenth of the time; otherwise "compute-bound"
 	Bound   string `json:"bound"`
 	Verdict string `json:"verdict"`
 	// rank that the verdict names; null if it names no single rank
@@ -46,7 +46,7 @@ func (b *BottleneckSummary) ofOracle() Number {
 	return 1 - b.Parts.Imbalance/steady
 }
 
-// verdicts adds up the results of windows.
+// verdicts adds up the results of the windows of a run.
 type verdicts struct {
 	total runtime.BottleneckTotal
 	count map[string]int
@@ -69,7 +69,7 @@ func (v *verdicts) summary() *BottleneckSummary {
 	return out
 }
 
-// recordsOf returns the records of one rank in order. After the last record it sets err.
+// recordsOf returns the records of one rank in order. After the last record it sets *err.
 func recordsOf(ctx context.Context, path string, err *error) iter.Seq[runtime.Record] {
 	return func(yield func(runtime.Record) bool) {
 		wanted := true

@@ -21,7 +21,7 @@ type collector struct {
 	segment runtime.Segment // records of other segments are not added
 	starts  []runtime.Event // starts of processes, in order
 	earlier float64         // training time before the segment, s; 0: none, or unknown
-	ranked  float64         // sum over the same steps of their time × number of ranks, s
+	ranked  float64         // sum of (step time × number of ranks) over the same steps, s
 
 	pauses int
 }
@@ -31,7 +31,7 @@ type stepTotal struct {
 	iteration int64
 	seconds   float32 // training time of a step
 	count     float32 // number of steps that the record stands for; see runtime.StepSpan
-	min, max  float32 // smallest and largest own compute time of ranks with samples, s; max 0: no such rank
+	min, max  float32 // smallest and largest own compute time of ranks with samples, s; max is 0 if there is none
 	samples   int32
 	ranks     int32 // number of ranks with a record of this step
 }
@@ -52,14 +52,14 @@ type rankTotal struct {
 	warmUp                                                           []runtime.Record // first steps, not in the sums
 
 	matched  int   // records of steps that rank 0 also recorded
-	gap      int   // steps of rank 0 without a record of this rank, up to the last one of matched
-	firstGap int64 // number of the first of them
-	last     int64 // last step of matched
+	gap      int   // number of steps that rank 0 recorded and this rank did not, before the step last
+	firstGap int64 // number of the first step that gap counts
+	last     int64 // number of the last step that matched counts
 }
 
 type shareTotal struct{ steps, own float64 }
 
-// thinned keeps every k-th value that is added.
+// thinned keeps every k-th value that is added; k doubles when there are too many.
 type thinned struct {
 	values []float32
 	every  int
@@ -99,7 +99,7 @@ func (c *collector) read(ctx context.Context, rank int, path string) (damaged in
 		}
 		if !c.segment.Contains(rank, m.Iteration) {
 			if rank == 0 {
-				times.Next(m, m.IterationTime().Seconds()) // the next step time is the difference to this end
+				times.Next(m, m.IterationTime().Seconds()) // the next step time starts at the end of this step
 				c.addEarlier(m)
 			}
 			return
@@ -144,8 +144,8 @@ func (c *collector) largestBatch() (samples int64) {
 	return samples
 }
 
-// match counts a record of a step that rank 0 also recorded. unrecorded lists the steps directly before it that this
-// rank did not record.
+// match counts a record of a step that rank 0 also recorded. unrecorded lists the steps directly before this step that
+// only rank 0 recorded.
 func (t *rankTotal) match(unrecorded []stepTotal, step int64) {
 	if len(unrecorded) > 0 && t.gap == 0 {
 		t.firstGap = unrecorded[0].iteration
@@ -153,8 +153,8 @@ func (t *rankTotal) match(unrecorded []stepTotal, step int64) {
 	t.matched, t.gap, t.last = t.matched+1, t.gap+len(unrecorded), step
 }
 
-// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps lack this rank. In
-// a killed run, the last steps of a rank may be missing, because ranks write their files about once a second.
+// gaps describes the steps that rank 0 recorded and another rank did not. The figures of such steps do not include this
+// rank. In a killed run, the last steps of a rank may be missing, because ranks write their files about once a second.
 func (c *collector) gaps() (texts []string) {
 	for rank, t := range c.ranks {
 		file := runtime.FileName(rank)
@@ -246,7 +246,7 @@ func knownMax(a, b float64) float64 {
 	return a
 }
 
-// whole removes the last steps of a killed run if records of some ranks are missing.
+// whole returns the steps without the last ones, if these lack records of some ranks, as after a kill.
 func (c *collector) whole() []stepTotal {
 	ranks := int32(0)
 	for i := range c.steps {
@@ -302,12 +302,12 @@ func (c *collector) fill(s *Summary, batch int64) {
 		s.Overlap = Number(unknown)
 		return
 	}
-	// Bytes per link in a ring all-reduce, which NCCL's tests call "bus bandwidth".
+	// Bytes per second on each link of a ring all-reduce, which NCCL's tests call "bus bandwidth".
 	n := float64(s.Ranks)
 	s.BusBandwidth = Number(2 * (n - 1) / n * all.bytes / (all.hidden + all.communication))
 }
 
-// sum adds the sums of another rank.
+// sum adds the sums of another rank to t.
 func (t *rankTotal) sum(o *rankTotal) {
 	t.n += o.n
 	t.data += o.data

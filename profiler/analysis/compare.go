@@ -58,8 +58,8 @@ type Comparison struct {
 	Solo                     []Solo          // one entry per rank; empty if unknown
 	Policies                 []*PolicyResult // the baseline comes first
 	TargetLoss               float64         // lowest loss that every run reached; NaN if losses are unknown
-	// LossSpread is the largest loss difference, at equal seed and step, between the first policy and another. It is a
-	// fraction of the first policy's first loss. It is NaN if there is only one policy.
+	// LossSpread is the largest difference in loss between the first policy and another policy, at the same seed and
+	// step. It is a fraction of the first policy's first loss. It is NaN if there is only one policy.
 	LossSpread float64
 	Notes      []string // remarks that are needed to interpret the results
 }
@@ -123,7 +123,7 @@ func Compare(all Collection, options Options) (*Study, error) {
 	return study, nil
 }
 
-// faults describes the damaged or missing records of a run that is compared nevertheless.
+// faults describes damaged or missing records, with which the run is still compared.
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
@@ -138,8 +138,8 @@ func (r *Run) faults() []string {
 	return out
 }
 
-// nameComparisons gives each comparison a unique name. If two comparisons have the same description, it states how
-// they differ.
+// nameComparisons gives each comparison a unique name. If two comparisons have the same description, their names state
+// how they differ.
 func (s *Study) nameComparisons() {
 	slices.SortStableFunc(s.Comparisons, func(a, b *Comparison) int {
 		return cmp.Compare(a.description(), b.description())
@@ -248,7 +248,8 @@ func (o Options) blocks(runs []*Run) [][]block {
 	return blocks
 }
 
-// policy estimates the values of a policy that do not depend on other policies. alone is the result of solo.
+// policy estimates those values of a policy that do not depend on other policies. The parameter alone is the result of
+// solo.
 func (o Options) policy(like *Run, policy string, runs []*Run, c *Comparison, alone []float64) *PolicyResult {
 	slices.SortFunc(runs, func(a, b *Run) int { return cmp.Compare(a.Dir, b.Dir) })
 	p := &PolicyResult{Policy: policy, Runs: runs, Efficiency: noEstimate, Lost: map[string]float64{}}
@@ -284,7 +285,7 @@ func (r *Run) steadyDecisions(set int64) []Decision {
 	return slices.DeleteFunc(slices.Clone(r.Decisions), func(d Decision) bool { return d.Step < steps[0].Iteration })
 }
 
-// lose sets p.Lost. For each cause, p.Lost is the mean lost time over the balancer's decisions that state lost times.
+// lose sets p.Lost: for each cause, the mean lost time over those decisions of the balancer that state lost times.
 func (p *PolicyResult) lose(o Options) {
 	n := 0.0
 	for _, run := range p.Runs {

@@ -12,7 +12,7 @@ type CurvePoint struct {
 	Loss    float64 // mean loss of the block
 }
 
-// curve returns the loss curve of a run from its first step on, with one point per block of steps.
+// curve returns the loss curve of a run, including the warm-up, with one point per block of steps.
 func (r *Run) curve() []CurvePoint {
 	var points []CurvePoint
 	for part := range slices.Chunk(r.Steps, blockSteps) {

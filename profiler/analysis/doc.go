@@ -22,7 +22,8 @@
 // # Comparisons
 //
 // The runs of a [Comparison] have the same scenario, machine and settings, except for the policy and the seed. In a
-// scenario whose name starts with "solo-", a single rank runs alone. Scaling efficiency is relative to these runs.
+// scenario whose name starts with "solo-", a single rank runs alone. Scaling efficiency is relative to the throughput
+// of these runs.
 //
 // # A single run
 //
@@ -38,7 +39,7 @@
 //
 // # Parts
 //
-// run.go and settings.go read runs. summary.go and collect.go summarise a single run. steps.go, bootstrap.go,
+// The files run.go and settings.go read runs. summary.go and collect.go summarise a single run. steps.go, bootstrap.go,
 // compare.go, converge.go and expected.go compute numbers. text.go, report.go and csv.go write text. Equal runs and
 // options give exactly equal text. The section "Method" of [Study.Report] defines all values and intervals. trial.go
 // and trial_mlflow.go read runs for sidebyside.go.

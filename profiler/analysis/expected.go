@@ -41,7 +41,7 @@ func ratiosOf(values map[string]expectedValues) (list []expectation) {
 // expectedValues contains the values that a policy should reach with four unequal workers: one value of each figure,
 // and its range as text.
 type expectedValues struct {
-	throughput  float64 // samples/s on one reference machine; only its ratio to the baseline counts elsewhere
+	throughput  float64 // samples/s on one reference machine; only the ratio to the baseline is used elsewhere
 	utilization float64 // %
 	efficiency  float64
 	imbalance   float64 // %
@@ -58,8 +58,8 @@ var expected = map[string]expectedValues{
 	"hybrid":       {650, 85, 0.85, 12, "low", "80–90", "0.80–0.90", "10–15"},
 }
 
-// fiveFigures returns the table of the five main metrics. It has one row for each metric. For each policy, a row
-// contains the measured value and its ratio to the baseline, and the expected value with its range and ratio.
+// fiveFigures returns the table of the five main metrics. It has one row for each metric. A row contains, for each
+// policy, the measured value and its ratio to the baseline, and the expected value with its range and ratio.
 func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	columns = []string{"figure"}
 	var known []*PolicyResult
@@ -148,7 +148,7 @@ func onMachine(name string) string {
 	return ", on " + name
 }
 
-// expects reports whether the expectations apply, which requires four unequal ranks.
+// expects reports whether the expectations apply to the comparison. They require four unequal ranks.
 func (c *Comparison) expects() bool {
 	if c.Ranks != 4 || len(c.Policies) == 0 || c.Policies[0].Policy != baseline {
 		return false
@@ -188,7 +188,8 @@ func (e expectation) verdict(got Estimate) string {
 	return "open: the interval contains the expected ratio"
 }
 
-// Smallest fractions of the compute time spent waiting for which the impact of stragglers is high or medium.
+// Thresholds for the fraction of the compute time that is spent waiting. From these values on, the impact of stragglers
+// is high or medium.
 const (
 	highWaiting   = 0.20
 	mediumWaiting = 0.10

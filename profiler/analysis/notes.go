@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// gainsUnknown returns one sentence for each reason why the gain of runs is unknown. The sentence names the runs.
+// gainsUnknown returns one sentence for each reason why the gain of some runs is unknown. The sentence names these
+// runs.
 func gainsUnknown(trials []*Trial) (notes []string) {
 	const mostNames = 3
 	var reasons []string

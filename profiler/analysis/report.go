@@ -216,7 +216,8 @@ func (s *Study) leftOut() string {
 	return b.String()
 }
 
-// Causes returns the reasons for skipped folders, with the number of folders for each reason, for a short message.
+// Causes returns the reasons why folders were skipped, each with the number of its folders. A short message can state
+// them.
 func Causes(skipped []Skipped) []string {
 	count := map[string]int{}
 	for _, s := range skipped {

@@ -34,10 +34,10 @@ type Run struct {
 	Decisions []Decision // decisions of the balancer; empty without logs/balance.jsonl
 
 	Damaged []string // descriptions of unreadable parts of the files, one sentence each
-	Pauses  int      // number of pauses between recorded steps: see runtime.StepSpan
+	Pauses  int      // number of pauses between recorded steps; see runtime.StepSpan
 	Partial int      // number of steps left out because some rank has no record of them
 
-	segment runtime.Segment // Steps, Decisions and judged are those of this segment
+	segment runtime.Segment // the segment to which Steps, Decisions and judged belong
 	judged  judged
 }
 
@@ -134,7 +134,7 @@ func Load(dir string) (*Run, error) {
 	return run, run.readDecisions(filepath.Join(logs, balanceFile))
 }
 
-// identify reads the properties of the run from its settings and from benchmark.json. Both must agree.
+// identify reads the properties of the run from its settings and from benchmark.json. Both files must agree.
 func (r *Run) identify() error {
 	r.Policy, r.Seed, r.Ranks = r.Settings["balance.policy"], r.Settings["experiment.seed"], max(r.Result.Ranks, 1)
 	r.Model, r.Dataset, r.BatchSize = r.Result.Model, r.Result.Dataset, r.Result.BatchSize
@@ -158,7 +158,7 @@ func (r *Run) identify() error {
 		{"seed", fmt.Sprint(b.Seed), r.Seed}, {"ranks", b.Ranks, r.Ranks},
 	} {
 		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) {
-			// 0 means one rank per device of the machine
+			// Ranks = 0 means one rank per device of the machine
 			return fmt.Errorf("%s does not belong to this run: %s: got %v, want %v", benchmarkFile, pair.what, pair.got,
 				pair.want)
 		}
@@ -210,7 +210,7 @@ func (r *Run) readSteps(logs string) error {
 	return nil
 }
 
-// possible returns an error for records that no run can have written.
+// possible returns an error if no run can have written these records.
 func possible(records []runtime.Record, batch int64) error {
 	for i := range records {
 		m := &records[i]
@@ -235,8 +235,8 @@ type Decision struct {
 	EqualUnknown  string             // why EqualSeconds is unknown
 	Noise         runtime.Cause
 
-	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN in records that contain none
-	EqualLow, EqualHigh                 float64 // likewise, of EqualSeconds
+	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN if not recorded
+	EqualLow, EqualHigh                 float64 // 90 % interval of EqualSeconds; NaN likewise
 }
 
 // readDecisions reads logs/balance.jsonl. The file is optional.

@@ -17,7 +17,8 @@ const (
 	benchmarkFile = "benchmark.json"
 	resolvedFile  = "configs/resolved.toml"
 	mostTextBytes = 1 << 20
-	// mostSettings is larger than a file with all keys. The time to parse TOML grows with the square of the size.
+	// mostSettings is the largest size of a settings file that is read, in bytes. A file with all keys is smaller. The
+	// limit is low because the time to parse TOML grows with the square of the size.
 	mostSettings = 128 << 10
 )
 
@@ -84,12 +85,12 @@ func readSettings(dir string) (map[string]string, error) {
 var (
 	ownKeys = []string{"experiment.", "balance.policy", "balance.fixed_shares", "profile.gpu_profiles", "train.resume",
 		"parallel.master_addr", "parallel.master_port", "parallel.token_file"}
-	// A solo run has another number of ranks and of steps, and no balancing.
+	// A solo run differs in the number of ranks and of steps, and has no balancing.
 	soloKeys = append([]string{"balance.", "parallel.", "train.steps", "train.epochs", "device.threads"}, ownKeys...)
 )
 
-// comparable returns the settings of a run without the given keys. It adds other properties that must be equal if
-// times are to be compared.
+// comparable returns the settings of a run without the given keys. It adds other properties that must also be equal, so
+// that step times can be compared.
 func (r *Run) comparable(without []string) map[string]string {
 	kept := maps.Clone(r.Settings)
 	maps.DeleteFunc(kept, func(key, _ string) bool {

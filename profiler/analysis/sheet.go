@@ -3,7 +3,7 @@ package analysis
 // Sheet contains the tables that Print writes, as texts. The dashboard shows these tables, too.
 type Sheet struct {
 	Runs     []string   `json:"runs"`     // names
-	Labels   []string   `json:"labels"`   // of each run, for legends
+	Labels   []string   `json:"labels"`   // labels of the runs in legends
 	Results  [][]string `json:"results"`  // rows: a figure, and its value in each run
 	Settings [][]string `json:"settings"` // rows: a setting that differs, and its value in each run
 	Notes    []string   `json:"notes"`

@@ -26,21 +26,21 @@ type SideBySide struct {
 	SchemaVersion int          `json:"schema_version"` // 2
 	Trials        []*Trial     `json:"runs"`           // the first run is the reference of the ratios
 	Settings      []Difference `json:"settings_that_differ"`
-	Target        *Target      `json:"target_loss,omitempty"` // loss of Trial.TimeToLoss
+	Target        *Target      `json:"target_loss,omitempty"` // the loss to which Trial.TimeToLoss refers
 	Notes         []string     `json:"notes,omitempty"`       // limits of the comparison
 }
 
 // Difference is a setting with unequal values.
 type Difference struct {
 	Key    string    `json:"key"`
-	Values []*string `json:"values"` // of each run; null: the run does not have the setting
+	Values []*string `json:"values"` // value in each run; null: the run does not have the setting
 }
 
 // ErrNotComparable is the cause of an error about runs that cannot be compared.
 var ErrNotComparable = errors.New("the runs cannot be compared")
 
-// ownSettings are settings that differ between runs without an effect on the results. Some of them contain secrets. A
-// name that ends in "." stands for a whole table.
+// ownSettings are settings that may differ between runs without an effect on the results. Some of them contain secrets.
+// A name that ends in "." stands for a whole table.
 var ownSettings = []string{"experiment.name", "experiment.output_dir", "experiment.log_dir", "parallel.master_addr",
 	"parallel.master_port",
 	"parallel.token_file", "train.resume", "profile.gpu_profiles", "notify.", "tracking.", "dashboard.", "metrics."}
@@ -71,7 +71,7 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 			s.Notes = append(s.Notes, fmt.Sprintf("The %s differ (%s): %s.", c.what, list, c.effect))
 		}
 	}
-	// The newest point of MLflow can be a few steps older than the newest record.
+	// A small difference is normal: the newest point in MLflow can be a few steps older than the newest record.
 	fewest, most := slices.MinFunc(trials, bySteps).Steps, slices.MaxFunc(trials, bySteps).Steps
 	if _, list := valuesOf(trials, func(t *Trial) string {
 		return strconv.FormatInt(t.Steps, 10)
@@ -106,10 +106,11 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 
 func bySteps(a, b *Trial) int { return cmp.Compare(a.Steps, b.Steps) }
 
-// sameMeasure returns an error unless the runs have something in common that can be compared.
+// sameMeasure returns an error if two of the runs are the same, if their units differ, or if there is no curve that all
+// runs have.
 func sameMeasure(trials []*Trial) error {
 	var seen places
-	var first *Trial // whose unit is known
+	var first *Trial // the first run whose unit is known
 	for _, t := range trials {
 		if other := seen.add(t); other != nil {
 			return fmt.Errorf("%w: %s and %s are the same run", ErrNotComparable, other.Path, t.Path)
@@ -140,9 +141,9 @@ func sameMeasure(trials []*Trial) error {
 	return fmt.Errorf("%w: no value is known of all runs: %s", ErrNotComparable, strings.Join(have, "; "))
 }
 
-// places finds runs that are given twice. A folder identifies a run on disk, with its links resolved. An MLflow server
-// can have several addresses, and a folder can be in the file store of a server. An address is therefore compared with
-// other paths by the run id, the last element of its folder or address.
+// places finds runs that are given twice. A run on disk is identified by its folder, with links resolved. An MLflow
+// server can have several addresses, and a folder can be in the file store of a server. For an address, only the run id
+// is therefore compared with other paths. It is the last element of an address, and of a folder in a file store.
 type places struct{ folders, addresses, ends map[string]*Trial }
 
 // add adds a run. It returns an earlier run whose path leads to the same folder or to the same MLflow run, or nil.
@@ -272,7 +273,7 @@ func (s *SideBySide) CurveKeys() (keys []string) {
 	return keys
 }
 
-// Curve returns the curve with a key of one run, or nil.
+// Curve returns a run's curve with the given key, or nil.
 func (s *SideBySide) Curve(run int, key string) *Curve { return s.Trials[run].curve(key) }
 
 // rows returns the table of figures, one column per run. Rows without a known value are left out.
@@ -295,7 +296,7 @@ func (s *SideBySide) rows() [][]string {
 	number := func(of func(*Trial) Number, scale float64, format, unit string) func(*Trial) string {
 		return func(t *Trial) string { return value(float64(of(t)), scale, format, unit) }
 	}
-	// ratio adds the ratio to the first run.
+	// ratio returns a function that adds the ratio to the first run to the text of a value.
 	ratio := func(of func(*Trial) Number, text func(*Trial) string) func(*Trial) string {
 		return func(t *Trial) string {
 			r := float64(of(t) / of(s.Trials[0]))
@@ -424,7 +425,7 @@ func (s *SideBySide) Label(run int) string {
 
 // differing returns a run's non-empty values of the settings that differ.
 func (s *SideBySide) differing(run int) string {
-	const most = 3 // settings
+	const most = 3 // number of settings in a label
 	var values []string
 	for _, d := range s.Settings {
 		v := d.Values[run]

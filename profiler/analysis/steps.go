@@ -24,7 +24,7 @@ type Step struct {
 // RankStep contains the values of one rank in a step.
 type RankStep struct {
 	Samples     int64
-	Compute     float64 // data + forward + backward without exchanges, s; includes no wait for other ranks
+	Compute     float64 // data + forward + backward, s; without exchanges, and so without waits for other ranks
 	Utilization float64 // percent; NaN if unknown
 }
 
@@ -68,8 +68,9 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	return steps, pauses, partial
 }
 
-// imbalance returns (max-min)/max of the compute times of the ranks with samples. waiting is the fraction of the
-// total time of these ranks that they wait for the slowest rank. Both are 0…1, and NaN for fewer than two ranks.
+// imbalance returns (max-min)/max of the compute times of the ranks with samples. The result waiting is the fraction of
+// their total time in which these ranks wait for the slowest rank. Both results are 0…1, or NaN for fewer than two
+// ranks.
 func (s *Step) imbalance() (imbalance, waiting float64) {
 	least, most, sum, n := math.Inf(1), 0.0, 0.0, 0.0
 	for _, rank := range s.Ranks {
@@ -83,8 +84,8 @@ func (s *Step) imbalance() (imbalance, waiting float64) {
 	return (most - least) / most, 1 - sum/(n*most)
 }
 
-// WarmUp returns the number of warm-up steps of a run, before its steady state. If set is not negative, it returns
-// set. Otherwise it returns a fifth of total, but at least 30.
+// WarmUp returns the number of warm-up steps at the start of a run. total is the number of all steps. If the parameter
+// set is not negative, WarmUp returns set. Otherwise it returns a fifth of total, but at least 30.
 func WarmUp(total int64, set int64) int64 {
 	if set >= 0 {
 		return set
@@ -92,7 +93,7 @@ func WarmUp(total int64, set int64) int64 {
 	return max((total+4)/5, 30)
 }
 
-// steady returns the steps after the warm-up.
+// steady returns the steps after the warm-up. The parameter set is that of WarmUp.
 func (r *Run) steady(set int64) []Step {
 	first := WarmUp(r.Steps[len(r.Steps)-1].Iteration, set)
 	i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Iteration > first })

@@ -42,9 +42,9 @@ type Summary struct {
 	BatchSize int64  `json:"batch_size"` // global batch size of the last step
 
 	Steps int64 `json:"steps"` // number of the last recorded step
-	// FirstStep is the first step of the figures below, except for TrainingTime, FinalTrainLoss and BestEval. It is
-	// above 1 if the run has resumed with another number of ranks: the figures then belong to the steps with Ranks
-	// ranks.
+	// FirstStep is the first step that the figures below cover, except for TrainingTime, FinalTrainLoss and BestEval.
+	// It is above 1 if the run has resumed with another number of ranks: the figures then cover only the steps with
+	// Ranks ranks.
 	FirstStep      int64  `json:"first_step"`
 	RecordedSteps  int64  `json:"recorded_steps"`
 	FinalTrainLoss Number `json:"final_train_loss"`
@@ -53,7 +53,7 @@ type Summary struct {
 	BestEvalMetric string `json:"best_eval_metric,omitempty"`
 	BestEvalStep   int64  `json:"best_eval_step"`
 
-	LastEval *experiment.ResultEvaluation `json:"last_eval"` // newest evaluation; null without one
+	LastEval *experiment.ResultEvaluation `json:"last_eval"` // newest evaluation; null if there is none
 
 	// Unit is the unit of the reported speed: img, tok or samples; "" if the run does not state it. A sample contains
 	// UnitsPerSample units.
@@ -62,17 +62,17 @@ type Summary struct {
 
 	// Throughput is samples per second of all ranks: samples / TrainingTime.
 	Throughput          Number `json:"throughput_images_per_sec"`
-	CommunicationTime   Number `json:"communication_time_per_step"`   // time after the backward pass; mean over ranks
-	CommunicationHidden Number `json:"communication_hidden_per_step"` // time during the backward pass
-	// contributed by each rank, in the type of the transfer
+	CommunicationTime   Number `json:"communication_time_per_step"`   // exposed (after the backward pass), mean over ranks
+	CommunicationHidden Number `json:"communication_hidden_per_step"` // hidden time, during the backward pass
+	// bytes of gradients that each rank contributes, in the type of the transfer
 	CommunicationBytes Number `json:"communication_bytes_per_step"`
 	Overlap            Number `json:"communication_overlap"`       // hidden / (hidden + exposed)
 	CommunicationRatio Number `json:"communication_compute_ratio"` // exposed / (forward + backward)
 	BusBandwidth       Number `json:"all_reduce_bus_bandwidth_bytes_per_sec"`
-	// MemoryUtilization is the largest peak used / total of all ranks. On a CPU rank, total is the memory that the
-	// rank may use.
+	// MemoryUtilization is the largest ratio (peak memory use / total memory) of all ranks. For a CPU rank, the total
+	// is the memory that the rank may use.
 	MemoryUtilization Number `json:"gpu_memory_utilization"`
-	// mean over ranks and steps; CPU rank: relative to the CPUs that it may use
+	// mean over ranks and steps; for a CPU rank, relative to the CPUs that it may use
 	Utilization Number `json:"gpu_utilization"`
 	// (max-min)/max of the ranks' own compute times, mean over steps
 	Imbalance         Number `json:"load_imbalance"`
@@ -80,15 +80,15 @@ type Summary struct {
 	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // ends of its 90 % interval
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
 	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
-	// them, it is the mean of all estimates, weighted by the number of steps of each estimate.
+	// Bottleneck, it is the mean of all estimates of the balancer, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
 	// Gain is the throughput divided by the throughput with equal shares on the same step-time curves. It covers the
-	// steps whose decisions state a gain, and is unknown if these are less than half of the steps.
+	// steps whose decisions state a gain. It is unknown if these are less than half of the steps.
 	Gain     Number `json:"gain_over_equal_shares"`
 	GainLow  Number `json:"gain_over_equal_shares_low"` // ends of its 90 % interval
 	GainHigh Number `json:"gain_over_equal_shares_high"`
-	GainPart Number `json:"gain_over_equal_shares_part"` // these steps, as a fraction of the steps from FirstStep on
-	// GainUnknown is the reason why Gain is unknown; "": it is known, or the run has one rank.
+	GainPart Number `json:"gain_over_equal_shares_part"` // number of these steps / steps from FirstStep on
+	// GainUnknown is the reason why Gain is unknown; "": Gain is known, or the run has one rank.
 	GainUnknown string `json:"gain_over_equal_shares_unknown,omitempty"`
 
 	TrainingTime Number `json:"training_time"` // sum of the times of all steps, including steps without a record
@@ -96,7 +96,7 @@ type Summary struct {
 	// saves; a save continues while the next steps train.
 	EvaluationTime Number `json:"evaluation_time"`
 	CheckpointTime Number `json:"checkpoint_time"`
-	Pauses         int    `json:"pauses"` // number of pauses between recorded steps: see runtime.StepSpan
+	Pauses         int    `json:"pauses"` // number of pauses between recorded steps; see runtime.StepSpan
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 
@@ -107,7 +107,7 @@ type Summary struct {
 	PerRank   []RankSummary `json:"per_rank"`
 	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
 
-	rankSeconds float64 // sum over all steps of their time × the number of ranks in that step
+	rankSeconds float64 // sum of (step time × number of ranks in that step) over all steps
 }
 
 // Distribution describes the distribution of a time over steps.
@@ -179,7 +179,7 @@ func noRecords(dir string) error {
 // the records. If logs is "", Summarize uses the folder in the settings of the run, or dir/logs.
 func Summarize(dir, logs string) (*Summary, error) { return summarize(context.Background(), dir, logs) }
 
-// summarize is Summarize. It ends with an error when ctx is canceled.
+// summarize is Summarize. It returns an error when ctx is canceled.
 func summarize(ctx context.Context, dir, logs string) (*Summary, error) {
 	if logs == "" {
 		var err error
@@ -222,7 +222,7 @@ func summarize(ctx context.Context, dir, logs string) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lacking != "" { // a summary without these ranks would be wrong
+	if lacking != "" { // a summary without the missing ranks would be wrong
 		return nil, fmt.Errorf("no summary is possible: %s", lacking)
 	}
 	if len(c.steps) == 0 {
@@ -258,18 +258,18 @@ func summarize(ctx context.Context, dir, logs string) (*Summary, error) {
 	return s, nil
 }
 
-// happened contains facts from the events of a run.
+// happened contains the needed facts from the events of a run.
 type happened struct {
 	starts []runtime.Event // starts of processes
 	// last is the newest evaluation, and best the newest one that was the best so far. Both are nil without
 	// evaluations.
 	last, best *runtime.Event
-	judge      *runtime.StartEvent // of the process that recorded best; nil if it is unknown
+	judge      *runtime.StartEvent // start of the process that recorded best; nil if it is unknown
 
 	evaluations, checkpoints float64 // s
 }
 
-// eventKeys mark the lines that eventsOf reads.
+// eventKeys are texts that the lines contain which eventsOf reads.
 var eventKeys = [][]byte{[]byte(`"start":`), []byte(`"evaluation":`), []byte(`"checkpoint":`)}
 
 // eventsOf reads the events of a run. They are optional.
@@ -302,7 +302,8 @@ func eventsOf(path string) (h happened, err error) {
 	return h, nil
 }
 
-// addEvaluations adds the newest evaluation, and, if the newest process has not written a result, the best one.
+// addEvaluations adds the newest evaluation. It also adds the best evaluation if the newest process has not written a
+// result.
 func (s *Summary) addEvaluations(h *happened, result bool) {
 	if e := h.last; e != nil {
 		s.LastEval = &experiment.ResultEvaluation{Step: e.Step, Samples: e.Evaluation.Samples,
@@ -314,7 +315,7 @@ func (s *Summary) addEvaluations(h *happened, result bool) {
 	if result || h.best == nil || h.judge == nil {
 		return
 	}
-	key := h.judge.BestMetric // a later process may have another one
+	key := h.judge.BestMetric // a later process may use another metric
 	value, known := h.best.Evaluation.Metrics[key]
 	if key == "loss" {
 		value, known = h.best.Evaluation.Loss, true
@@ -354,13 +355,13 @@ func (s *Summary) Rate() (perSecond Number, unit string) {
 	return s.Throughput * Number(s.UnitsPerSample), s.Unit
 }
 
-// leastCovered is the smallest fraction of the steps whose gain must be known, so that it counts as the gain of the
-// run. Fewer steps may all have the first shares, and do not represent the run.
+// leastCovered is the smallest fraction of steps with a known gain at which this gain counts as that of the run. Fewer
+// steps do not represent the run: all of them may have the first shares.
 const leastCovered = 0.5
 
 // addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision. The
-// records of a killed run may end before its last decision. This decision is still the last estimate, as in the command
-// status.
+// records of a killed run may end before its last decision. That decision still gives the last estimate, as in the
+// command status.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := s.FirstStep-1, 0.0, 0.0
 	covered, measured, equal, low, high := 0.0, 0.0, 0.0, 0.0, 0.0 // steps, s
@@ -422,9 +423,9 @@ func ignored(file string, damaged int) string {
 	return fmt.Sprintf("%s: %d damaged lines ignored", file, damaged)
 }
 
-// LogDir returns the folder of the logs of the run in dir, according to its settings. A folder that the settings name
-// must belong to the run; see experiment.OpenLogs. A link in the folder must not lead out of it, because the run may be
-// untrusted.
+// LogDir returns the folder of the logs of the run in dir, according to its settings. If the settings name a folder, it
+// must belong to the run; see experiment.OpenLogs. A link in the run's folder must not lead out of it, because the run
+// may be untrusted.
 func LogDir(dir string) (string, error) {
 	settings, err := readSettings(dir)
 	if err != nil {
@@ -455,9 +456,9 @@ func logDirOf(dir string, settings map[string]string) (string, error) {
 	return moved, errors.Join(err, logs.Close())
 }
 
-// addResult sets the status of the run if its newest process has written a result. current reports whether it has. If a
-// later process has begun, the result belongs to an earlier process. If it is unknown which process began last, records
-// after the result show that a later process has begun.
+// addResult sets the status of the run if its newest process has written a result; current reports whether it has. The
+// result of an earlier process does not count. If it is unknown which process began last, records after the result show
+// that a later process has begun.
 func (s *Summary) addResult(dir string) (current bool, err error) {
 	r, err := experiment.ReadResult(dir)
 	if errors.Is(err, fs.ErrNotExist) {

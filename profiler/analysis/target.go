@@ -14,8 +14,8 @@ type Target struct {
 // lossWindow is the number of points of a training loss that are averaged, because the loss of a step varies by chance.
 const lossWindow = 20
 
-// setTarget finds the target of the runs, and sets the time of each run to the target. If no loss is reached by all
-// runs, there is no target. Runs that diverged have no time, because the loss of such a run would be the target.
+// setTarget finds the target of the runs, and sets each run's TimeToLoss. If no loss is reached by all runs, there is
+// no target. setTarget ignores runs that diverged, because otherwise the loss of such a run would be the target.
 func (s *SideBySide) setTarget() {
 	for _, key := range []string{lossCurve, evalPrefix + "loss"} {
 		points, lowest := make([][]TrialPoint, len(s.Trials)), math.Inf(-1)

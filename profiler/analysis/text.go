@@ -14,7 +14,8 @@ import (
 // noValue replaces an unknown value in tables.
 const noValue = "-"
 
-// mostPlain is the least number that Digits formats with an exponent, because its zeros cannot be counted at a glance.
+// mostPlain is the smallest number that Digits formats with an exponent, because so many zeros cannot be counted at a
+// glance.
 const mostPlain = 1e15
 
 // Digits formats a number with 4 significant digits: 0.01230, 1.230, 123.0, 12300. Numbers from 0.0001 to below
@@ -35,7 +36,7 @@ func Digits[F ~float64](number F) string {
 	return text
 }
 
-// asDigits is the format of a value that Digits formats.
+// asDigits is the format that makes the function value use Digits.
 const asDigits = ""
 
 // value formats v times scale.

@@ -33,8 +33,8 @@ type Trial struct {
 	Unit      string `json:"unit,omitempty"`       // what the throughput counts: img, tok, samples; "" if unknown
 
 	Steps int64 `json:"steps"` // newest recorded step
-	// FirstStep is the first step with Ranks ranks. Throughput, StepTime and the means over ranks belong to the steps
-	// from there on. TrainingTime, RankHours and the losses are those of the whole run. 0 if unknown.
+	// FirstStep is the first step with Ranks ranks; 0 if unknown. Throughput, StepTime and the means over ranks cover
+	// only the steps from FirstStep on. TrainingTime, RankHours and the losses cover the whole run.
 	FirstStep         int64  `json:"first_step,omitempty"`
 	TrainLoss         Number `json:"final_train_loss"`
 	EvalLoss          Number `json:"final_eval_loss"`
@@ -42,13 +42,13 @@ type Trial struct {
 	StepTime          Number `json:"step_time"`          // mean, s
 	CommunicationTime Number `json:"communication_time_per_step"`
 	Imbalance         Number `json:"load_imbalance"`       // fraction 0…1
-	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, of the mean step
+	ShareOfOracle     Number `json:"share_of_oracle_mean"` // fraction 0…1, for the mean step
 	Gain              Number `json:"gain_over_equal_shares"`
 	Utilization       Number `json:"gpu_utilization"` // fraction 0…1, mean over ranks and steps
 	TimeToLoss        Number `json:"time_to_loss"`    // training time until the run reaches SideBySide.Target, s
 	TrainingTime      Number `json:"training_time"`   // sum of the times of all steps, s
-	RankHours         Number `json:"rank_hours"`      // sum over steps of time × number of ranks, h
-	// of the devices of all ranks, kWh; unknown without a power sensor on each rank, or if the number of ranks changed
+	RankHours         Number `json:"rank_hours"`      // sum of (step time × number of ranks) over all steps, h
+	// energy of the devices of all ranks, kWh; unknown if a rank has no power sensor, or if the number of ranks changed
 	Energy Number `json:"energy_kwh"`
 
 	// GainUnknown is the reason why Gain is unknown.
@@ -56,7 +56,7 @@ type Trial struct {
 
 	Settings map[string]string `json:"-"`
 	Curves   []Curve           `json:"curves"`
-	Changes  []Change          `json:"changes_of_shares,omitempty"` // the newest ones whose outcome is known
+	Changes  []Change          `json:"changes_of_shares,omitempty"` // the newest changes whose outcome is known
 	Damaged  []string          `json:"damaged,omitempty"`           // descriptions of unreadable parts of the records
 
 	metrics []trialMetric // evaluated metrics, with their last values
@@ -74,7 +74,7 @@ type Change struct {
 
 // Curve is a value over the steps of a run.
 type Curve struct {
-	// loss, accuracy, throughput, share_of_oracle, or "eval_" and the key of a metric
+	// "loss", "accuracy", "throughput", "share_of_oracle", or "eval_" followed by the key of a metric
 	Key    string       `json:"key"`
 	Title  string       `json:"title"` // for display
 	Unit   string       `json:"unit,omitempty"`
@@ -159,8 +159,8 @@ func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, erro
 	return TrialOf(ctx, run, path)
 }
 
-// TrialOf returns the figures of an open run of this program, whose folder is path. It reads the records that run has
-// not read yet. The figures of a Summary require reading all records a second time.
+// TrialOf returns the figures of an open run of this program, whose folder is path. It makes run read the records that
+// it has not read yet. For the figures of a Summary, all records are read a second time.
 func TrialOf(ctx context.Context, run *runs.Run, path string) (*Trial, error) {
 	for ctx.Err() == nil && run.Update(readBytes) {
 	}
@@ -230,8 +230,8 @@ func numberOf(v *float64) Number {
 	return Number(*v)
 }
 
-// energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown. The power of the ranks
-// before a change of their number is unknown.
+// energy returns the energy of the devices in kWh, or NaN if the power of a rank is unknown. If the number of ranks has
+// changed, the power before the change is unknown.
 func energy(s *Summary) Number {
 	if s.FirstStep > 1 {
 		return Number(unknown)
@@ -378,8 +378,9 @@ func (t *Trial) curve(key string) *Curve {
 	return nil
 }
 
-// secondsAt returns the training time at the end of a step, interpolated between the points of the loss. After the last
-// point it is the time of the last point. If profile.interval is above 1, the last steps may lack a record.
+// secondsAt returns the training time at the end of a step, interpolated between the points of the loss. For a step
+// after the last point, it is the time of the last point. Such steps exist if profile.interval is above 1, because the
+// last steps may lack a record.
 func (t *Trial) secondsAt(step int64) float64 {
 	loss := t.curve(lossCurve)
 	if loss == nil {

@@ -25,19 +25,19 @@ const mlflowMeta = "meta.yaml"
 // Limits of a run of MLflow.
 const (
 	mostMLflowText   = 64 << 10 // bytes of a parameter, a tag, or the description of a run
-	mostMLflowPoints = 4 << 20  // of a metric
+	mostMLflowPoints = 4 << 20  // points of a metric
 	mostMLflowParams = 4096
 )
 
-// mlflowStatuses are the statuses of meta.yaml and of servers, in the words of Trial.Status.
+// mlflowStatuses maps the statuses in meta.yaml and in replies of servers to the words of Trial.Status.
 var mlflowStatuses = map[string]string{
 	"1": "running", "2": "scheduled", "3": "finished", "4": "failed", "5": "stopped",
 	mlflow.Running: "running", "SCHEDULED": "scheduled", mlflow.Finished: "finished", mlflow.Failed: "failed",
 	mlflow.Killed: "stopped",
 }
 
-// mlflowCurves are the curves that are read, with the names of their metrics. The first names are those of this
-// program; the others are common in other programs.
+// mlflowCurves are the curves that are read, with the names of their metrics. This program uses the first name of each
+// curve; the other names are common in other programs.
 var mlflowCurves = []struct {
 	Curve
 	names []string
@@ -151,7 +151,8 @@ func readRemote(ctx context.Context, address string, environ []string) (*Trial, 
 	})
 }
 
-// remoteError returns the error about a run on a server: a ServerError, unless the user must change the command.
+// remoteError wraps err, the failure to read a run from a server. The result is a ServerError, unless the user must
+// change the command.
 func remoteError(address string, err error) error {
 	switch {
 	case err == nil:
@@ -163,9 +164,9 @@ func remoteError(address string, err error) error {
 	return &ServerError{address, err}
 }
 
-// ServerError reports that an MLflow server did not send a run.
+// ServerError reports that an MLflow server did not return a run.
 type ServerError struct {
-	Address string // of the run
+	Address string // address of the run
 	Err     error
 }
 
@@ -186,7 +187,7 @@ func (t *Trial) addMLflowFacts(tag func(name string) string) {
 	t.Ranks, _ = strconv.Atoi(tag("hetero_train.ranks")) // 0 if unknown
 }
 
-// addMLflowMetrics reads the metrics and adds the curves and the figures of speed.
+// addMLflowMetrics reads the metrics. It adds the curves and the figures about speed.
 func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 	times, err := of.sorted("progress/training_seconds")
 	if err != nil {
@@ -232,8 +233,8 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 	return nil
 }
 
-// sorted returns the points of a metric, one for each step, sorted by step. A resumed run may write several points of a
-// step. sorted returns the last one.
+// sorted returns the points of a metric, one for each step, sorted by step. A resumed run may write several points for
+// a step, of which sorted keeps the last one.
 func (of mlflowMetrics) sorted(name string) ([]mlflow.Point, error) {
 	points, err := of(name)
 	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
@@ -271,7 +272,7 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 	damaged := 0
 	file := filepath.Join(path, "metrics", filepath.FromSlash(name))
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		return nil, nil // "train" is a folder if there is a metric "train/loss"
+		return nil, nil // a folder is not a metric: "train" is a folder if there is a metric "train/loss"
 	}
 	err := regular.EachLine(file, func(line []byte) error {
 		fields := strings.Fields(string(line))
@@ -383,8 +384,8 @@ func trainedAt(times []mlflow.Point, step int64) float64 {
 	return from.Value + (times[i].Value-from.Value)*float64(step-from.Step)/float64(times[i].Step-from.Step)
 }
 
-// addMLflowSpeed sets the figures of speed. A point of rate is the mean of the steps since the previous point. times,
-// done (images, tokens or samples) and counted (steps) are totals since the start of the run.
+// addMLflowSpeed sets the figures about speed. Each point of rate is the mean over the steps since the previous point.
+// The points of times (s), done (images, tokens or samples) and counted (steps) are totals since the start of the run.
 func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 	if len(times) == 0 || !(times[len(times)-1].Value > 0) || times[len(times)-1].Step <= 0 {
 		return
@@ -395,12 +396,12 @@ func (t *Trial) addMLflowSpeed(rate, times, done, counted []mlflow.Point) {
 		work, previous = work+max(now-previous, 0)*p.Value, now
 	}
 	if n := len(done); n > 0 && done[n-1].Step == last.Step {
-		// exact even if the first point after a resume covers fewer steps
+		// this total is exact, even if the first point after a resume covers fewer steps
 		work = done[n-1].Value
 	}
 	steps := float64(last.Step)
 	if n := len(counted); n > 0 && counted[n-1].Step == last.Step && counted[n-1].Value > 0 {
-		// fewer if the run started from a checkpoint of another run
+		// less than the step number if the run started from a checkpoint of another run
 		steps = counted[n-1].Value
 	}
 	t.Throughput, t.StepTime, t.TrainingTime = Number(work/last.Value), Number(last.Value/steps), Number(last.Value)

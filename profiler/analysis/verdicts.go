@@ -14,7 +14,7 @@ const healthy = "healthy"
 // since the previous decision.
 type VerdictSummary struct {
 	Verdict string `json:"verdict"`         // as in logs/balance.jsonl
-	Cause   string `json:"cause,omitempty"` // of a sick rank
+	Cause   string `json:"cause,omitempty"` // cause, if the rank is sick
 	Steps   int64  `json:"steps"`           // number of steps with this verdict
 	First   int64  `json:"first_step"`
 	Last    int64  `json:"last_step"`
@@ -23,7 +23,7 @@ type VerdictSummary struct {
 // RankVerdicts contains the verdicts of the balancer on a rank.
 type RankVerdicts struct {
 	Verdict  *string          `json:"verdict"`  // newest verdict, as in logs/balance.jsonl; null if there is none
-	Cause    *string          `json:"cause"`    // of a sick rank; else null
+	Cause    *string          `json:"cause"`    // cause, if the rank is sick; otherwise null
 	Verdicts []VerdictSummary `json:"verdicts"` // verdicts other than healthy, in the order of their first steps
 }
 
@@ -35,11 +35,11 @@ type judged struct {
 
 // judgedRank contains the verdicts on one rank.
 type judgedRank struct {
-	last runs.DecisionRank             // of the newest decision; only Health and Cause are set
+	last runs.DecisionRank             // verdict of the newest decision; only Health and Cause are set
 	all  map[[2]string]*VerdictSummary // by Health and Cause
 }
 
-// add adds the verdicts of a decision after the given step. If the number of ranks has changed, add drops the earlier
+// add adds the verdicts of the decision after the given step. If the number of ranks has changed, add drops the earlier
 // verdicts.
 func (v *judged) add(step int64, ranks []runs.DecisionRank) {
 	if len(v.ranks) != len(ranks) {

@@ -28,7 +28,7 @@ type listing struct {
 	runs.Listing
 	Folder  string  `json:"folder"`
 	Program string  `json:"program"`
-	Refresh float64 `json:"refresh_seconds"` // 0 means at each change
+	Refresh float64 `json:"refresh_seconds"` // refresh interval; 0: at each change
 }
 
 // list sends the list of all runs.
@@ -41,10 +41,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	s.send(w, r, answer, err)
 }
 
-// view sends the state of a run, without figures over steps.
+// view sends the state of a run, without the figures that depend on the step.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 	open := s.follow
-	if r.URL.Query().Has("once") { // a comparison of many runs follows none of them
+	if r.URL.Query().Has("once") { // set by comparisons of many runs, for which the server follows no run
 		open = s.visit
 	}
 	f, release, err := open(r.Context(), r.PathValue("name"))
@@ -146,13 +146,13 @@ type streamEvent struct {
 	kind string // "version", "refused"; "" ends the stream
 	Run  string `json:"run"`
 
-	Version int64  `json:"version,omitempty"` // of the run, after a change
-	Why     string `json:"why,omitempty"`     // the server refuses the run
-	Missing bool   `json:"missing,omitempty"` // because there is no such run
+	Version int64  `json:"version,omitempty"` // new version of the run
+	Why     string `json:"why,omitempty"`     // why the server refuses the run
+	Missing bool   `json:"missing,omitempty"` // the server refuses the run because it does not exist
 }
 
-// mostStreamed is the largest number of runs of one stream. It exceeds mostFollowers. A browser that asks for more runs
-// than the server follows receives the versions of the followed runs, and a refusal for each other run.
+// mostStreamed is the largest number of runs of one stream. This may be more than the server can follow
+// (mostFollowers). A browser then receives the versions of the followed runs, and a refusal for each of the others.
 const mostStreamed = 64
 
 // stream sends the versions of runs after each change, until the client disconnects. It sends an event for each run
@@ -186,7 +186,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to buffer events
 	control := http.NewResponseController(w)
 	tell := func(text string) error {
-		_ = control.SetWriteDeadline(time.Now().Add(s.writeTime)) // fails only for a recorder in tests
+		_ = control.SetWriteDeadline(time.Now().Add(s.writeTime)) // fails only in tests, for a recorder
 		if _, err := fmt.Fprint(w, text); err != nil {
 			return err
 		}
@@ -195,8 +195,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if tell("retry: 3000\n\n") != nil {
 		return
 	}
-	// If a stream has no event for this time, a comment shows that the connection is alive. Many proxies close a
-	// connection that is silent for 60 s. The time is longer than mostPause, so the streams of an active run need no
+	// If a stream has no event for this time, the server sends a comment that keeps the connection alive. Many proxies
+	// close a connection that is silent for 60 s. The time is longer than mostPause, so an active run's streams need no
 	// comments.
 	const silence = mostPause + 15*time.Second
 	alive := time.NewTicker(silence)
@@ -270,7 +270,7 @@ func (s *Server) watch(ctx context.Context, name string, opened chan<- error, ev
 			case <-time.After(s.retryTime):
 			}
 		}
-		f, leave, err = s.join(ctx, name) // after the end of a follower, another run may have the name
+		f, leave, err = s.join(ctx, name) // after the follower has ended, another run may have this name
 	}
 }
 
@@ -296,7 +296,8 @@ func (f *follower) tell(ctx context.Context, name string, send func(streamEvent)
 	}
 }
 
-// orGone returns err, or errGone if err follows from the end of the follower, which has closed the files.
+// orGone returns err. If the follower has ended and closed the files, err may be a consequence, so orGone returns
+// errGone instead.
 func (f *follower) orGone(err error) error {
 	if err != nil && f.gone.Load() {
 		return errGone
@@ -338,7 +339,7 @@ func (s *Server) explain(err error) (status int, text string) {
 // answer is an encoded response body.
 type answer struct {
 	version       int64
-	plain, packed []byte // packed: compressed, nil for a short answer
+	plain, packed []byte // without and with compression; packed is nil for a short answer
 	used          time.Time
 }
 
@@ -367,12 +368,12 @@ type build struct {
 // Limits of the memory of cached answers, in bytes.
 const (
 	mostAnswerBytes = 16 << 20
-	mostCachedBytes = mostAnswerBytes / 2 // of one answer; a longer answer is not cached
+	mostCachedBytes = mostAnswerBytes / 2 // for one answer; a longer answer is not cached
 )
 
 // get returns the cached answer for a key and a version. If there is none, it calls value and caches the result.
-// Clients that need the same answer at the same time wait for one call; other clients do not wait. A client stops
-// waiting when its ctx ends. The context of value ends when no client waits.
+// Clients that need the same answer at the same time share one call of value. A client stops waiting when its ctx ends.
+// The context that value gets is canceled when no client waits any more.
 func (a *answers) get(ctx context.Context, key string, version int64, value func(context.Context) (any, error)) (
 	*answer, error) {
 	a.mu.Lock()
@@ -403,7 +404,7 @@ func (a *answers) get(ctx context.Context, key string, version int64, value func
 	defer a.mu.Unlock()
 	if b.clients--; b.clients == 0 {
 		b.cancel()
-		if a.builds[k] == b { // the next client does not wait for the canceled build
+		if a.builds[k] == b { // so that the next client does not wait for the canceled build
 			delete(a.builds, k)
 		}
 	}
@@ -412,7 +413,7 @@ func (a *answers) get(ctx context.Context, key string, version int64, value func
 
 // make builds an answer.
 func (a *answers) make(ctx context.Context, k buildKey, b *build, value func(context.Context) (any, error)) {
-	b.err = errors.New("the reply could not be built") // if value panics
+	b.err = errors.New("the reply could not be built") // remains if value panics
 	defer func() {
 		if p := recover(); p != nil { // as http.Server does
 			b.err = fmt.Errorf("the reply could not be built: panic: %v\n%s", p, debug.Stack())

@@ -16,17 +16,18 @@ import (
 
 // comparison is the answer to a request for a comparison.
 type comparison struct {
-	analysis.Sheet                   // of Compared
+	analysis.Sheet                   // tables of the runs in Compared
 	Compared       []string          `json:"compared"` // names of the runs that could be read
-	Failed         map[string]string `json:"failed"`   // why the other runs cannot be compared, by name
-	Why            string            `json:"why"`      // why these runs cannot be compared; "": they can
+	Failed         map[string]string `json:"failed"`   // for each other run, by name: why it cannot be compared
+	Why            string            `json:"why"`      // why the runs in Compared cannot be compared; "": they can
 }
 
 // mostNamesBytes is the largest size of a request for a comparison. This is enough for about 1,000 names.
 const mostNamesBytes = 64 << 10
 
 // compare sends the tables of `analyze --compare` for the runs whose names are in the body of the request, as a list in
-// JSON. The names are in the body because hundreds of names exceed the size of headers that servers accept.
+// JSON. The names are in the body because an address with hundreds of names would exceed the size of headers that
+// servers accept.
 func (s *Server) compare(w http.ResponseWriter, r *http.Request) {
 	var names []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostNamesBytes)).Decode(&names); err != nil {
@@ -95,7 +96,7 @@ func (s *Server) trial(ctx context.Context, name string) (*analysis.Trial, error
 	}
 	defer release()
 	t, err := analysis.TrialOf(ctx, f.run, pathOf(s.options.Folder, name))
-	if err == nil && !s.options.Folder.Holds(f.run) { // another run may have taken the name meanwhile
+	if err == nil && !s.options.Folder.Holds(f.run) { // meanwhile, another run may have taken the name
 		return nil, errGone
 	}
 	return t, err
@@ -103,7 +104,8 @@ func (s *Server) trial(ctx context.Context, name string) (*analysis.Trial, error
 
 // trials keeps the figures of runs that were compared, because reading all records of a run takes long.
 type trials struct {
-	// reading has an element while a run is read. Only one run is read at a time, so that other requests get CPU time.
+	// reading has an element while a run is being read. Only one run is read at a time, so that other requests get CPU
+	// time.
 	reading chan struct{}
 
 	mu   sync.Mutex
@@ -111,22 +113,23 @@ type trials struct {
 }
 
 type keptTrial struct {
-	at    runs.Summary // of the run when it was read
+	at    runs.Summary // summary of the run when it was read
 	trial *analysis.Trial
 	used  time.Time
-	fresh time.Time // until then, new steps do not count as a change
+	fresh time.Time // time until which new steps do not count as a change
 }
 
 const (
 	// mostTrials is the largest number of runs whose figures are kept: about as many as one request can name. The
-	// figures of a run take about 25 KiB.
+	// figures of one run take about 25 KiB of memory.
 	mostTrials = 1024
-	// restFactor limits the time that the server spends on reading a run that is training. The limit is the fraction
-	// 1/(restFactor+1) of the time, regardless of the number of pages that compare the run.
+	// restFactor limits the fraction of time that the server spends on reading a run that is training. This fraction is
+	// at most 1/(restFactor+1), regardless of the number of pages that compare the run.
 	restFactor = 10
 )
 
-// get returns the figures of a run whose summary is now. It calls read if the run has changed since the last call.
+// get returns the figures of a run. The parameter now is its current summary. If the run has changed since its figures
+// were read, get calls the function read.
 func (k *trials) get(ctx context.Context, now runs.Summary,
 	read func() (*analysis.Trial, error)) (*analysis.Trial, error) {
 	if t := k.find(now); t != nil {
@@ -138,7 +141,7 @@ func (k *trials) get(ctx context.Context, now runs.Summary,
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-k.reading }()
-	if t := k.find(now); t != nil { // another request has read it meanwhile
+	if t := k.find(now); t != nil { // meanwhile, another request has read it
 		return t, nil
 	}
 	begin := time.Now()

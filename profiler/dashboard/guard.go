@@ -22,12 +22,12 @@ const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-
 
 const cookieName = "hetero_dashboard"
 
-// HealthPath is the path of the probe of containers. Its response contains nothing about the runs, so it needs no
-// token.
+// HealthPath is the path that health probes of containers request. The response contains nothing about the runs, so it
+// needs no token.
 const HealthPath = "/healthz"
 
-// below removes the base path from requests whose proxy has not removed it. Requests without it stay as they are: the
-// base path of one proxy must not prevent the use of another one, or of a tunnel.
+// below removes the base path from requests if the proxy has not removed it. Requests without the base path stay as
+// they are, so that another proxy or a tunnel can also be used.
 func (s *Server) below(next http.Handler) http.Handler {
 	base := strings.TrimSuffix(s.options.BasePath, "/")
 	if base == "" {
@@ -42,8 +42,8 @@ func (s *Server) below(next http.Handler) http.Handler {
 		redirect(w, "./"+path.Base(base)+"/")
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Proxies escape different characters, such as "@". The path below the base path must stay escaped, so that
-		// guard refuses what it would refuse without a base path.
+		// Proxies escape different characters, such as "@". The rest of the path must stay escaped, so that guard
+		// refuses the same requests as without a base path.
 		head := strings.SplitAfterN(r.URL.EscapedPath(), "/", parts+1)
 		rest := ""
 		if len(head) > parts {
@@ -53,7 +53,7 @@ func (s *Server) below(next http.Handler) http.Handler {
 		switch {
 		case err != nil || got != want:
 			next.ServeHTTP(w, r)
-		case len(head) == parts: // without the slash, the addresses in the page are those of the folder above
+		case len(head) == parts: // without the slash, relative addresses in the page would start one folder higher
 			withSlash.ServeHTTP(w, r)
 		default:
 			inner := r.Clone(r.Context())
@@ -67,7 +67,7 @@ func (s *Server) below(next http.Handler) http.Handler {
 	})
 }
 
-// guard refuses requests that do not come from a page of this server, and adds headers to all answers.
+// guard refuses requests that do not come from a page of this server, and adds headers to all responses.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 		w := &timed{ResponseWriter: to, limit: s.writeTime}
@@ -138,12 +138,13 @@ func (t *timed) Write(b []byte) (int, error) {
 func (t *timed) begin() {
 	if !t.begun {
 		t.begun = true
-		// fails in tests only
+		// fails only in tests
 		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.limit))
 	}
 }
 
-// isForm reports whether a path has a request with a body. The server writes nothing for it.
+// isForm reports whether requests with a body (POST) are allowed for a path. The server stores nothing for such a
+// request.
 func isForm(path string) bool { return path == "/login" || path == "/api/compare" }
 
 // plainPath reports whether a path contains no escaped characters and no empty or relative parts.
@@ -155,8 +156,8 @@ func plainPath(r *http.Request) bool {
 	return !slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
-// isOwnName reports whether a Host header names this server. In DNS rebinding, the header names a foreign site. A
-// numeric address cannot be rebound.
+// isOwnName reports whether a Host header names this server. In DNS rebinding, the header contains the name of a
+// foreign site. Numeric addresses are safe, because they cannot be rebound.
 func (s *Server) isOwnName(hostport string) bool {
 	host := strings.ToLower(strings.TrimSuffix(httpguard.Host(hostport), "."))
 	if host == "localhost" || s.isListed(host) {
@@ -176,7 +177,7 @@ func (s *Server) isListed(host string) bool {
 }
 
 // sameOrigin reports whether a request comes from a page of this server, or from no page. Some proxies replace the Host
-// header by the address of this server; the page then has one of the listed names.
+// header by the address of this server. The origin must then have one of the names in dashboard.hosts.
 func (s *Server) sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") &&
 		!(r.Method == http.MethodGet && r.URL.Path == "/") {
@@ -191,16 +192,17 @@ func (s *Server) sameOrigin(r *http.Request) bool {
 		(strings.EqualFold(u.Host, r.Host) || s.isListed(u.Hostname()))
 }
 
-// isEncrypted reports whether a browser has sent a request with TLS, to this server or to a proxy. The origin comes
-// from the browser, and guard has checked it. A client that states a wrong one gets a cookie that its browser does not
-// send.
+// isEncrypted reports whether a browser has sent a request with TLS, to this server or to a proxy. It relies on the
+// Origin header, which the browser sets and guard has checked. A client that states a wrong origin harms only itself:
+// it gets a cookie that its browser does not send.
 func isEncrypted(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https:")
 }
 
-// mayRead reports whether the client has sent the token, or needs none. wrong means that it has sent another token.
+// mayRead reports whether the client has sent the token, or needs none. wrong means that the client has sent a wrong
+// token.
 func (s *Server) mayRead(r *http.Request) (may, wrong bool) {
-	if s.options.Token == "" { // every client passes, so none has proved anything, and new connections find a place
+	if s.options.Token == "" { // every client passes without Prove, so that new connections can replace old ones
 		return true, false
 	}
 	if r.URL.Path == "/login" || isPublic(r.URL.Path) {
@@ -218,8 +220,8 @@ func (s *Server) mayRead(r *http.Request) (may, wrong bool) {
 	return false, ok
 }
 
-// refusesWrong counts a wrong token. It answers the request and returns true if the address of the client has sent too
-// many.
+// refusesWrong counts a wrong token. It answers the request and returns true if the client's address has sent too many
+// wrong tokens.
 func (s *Server) refusesWrong(w http.ResponseWriter, r *http.Request) bool {
 	from, over, first := s.wrong.Wrong(r)
 	if first {
@@ -250,8 +252,8 @@ func redirect(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// isPublic reports whether a path is served without the token. These are the login form and its style, which contain
-// no data of runs.
+// isPublic reports whether a path is served without the token. Such paths are the login form and its style, which
+// contain no data of runs.
 func isPublic(path string) bool {
 	return path == "/login.html" || path == "/app.css" || path == "/icon.svg"
 }
@@ -270,8 +272,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpguard.Prove(r)
-	// Without a path, browsers send the cookie to the folder of this request only: other programs behind the same proxy
-	// do not get it, and other dashboards do not replace it.
+	// The cookie has no path, so browsers send it only to the folder of this request. Other programs behind the same
+	// proxy do not get it, and other dashboards do not replace it.
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: isEncrypted(r)})
 	redirect(w, "./")

@@ -36,16 +36,16 @@ type Options struct {
 	Folder *runs.Folder
 
 	Token string // secret that clients must send; "": no token
-	// only this machine can reach the server: Host headers must be loopback addresses or localhost
+	// only this machine can reach the server; Host headers must then be loopback addresses or localhost
 	Loopback bool
 	Hosts    []string      // further names of the server in Host and Origin headers, without ports
 	BasePath string        // escaped path that a proxy leaves in the requests; "" or "/": none
 	TLS      *tls.Config   // nil: plain HTTP
 	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
 	Version  string        // version of the program, which the page shows
-	// soft limit of the process's memory while Serve runs, without connections, in bytes; 0: unchanged
+	// soft memory limit of the process while Serve runs, without the memory of connections, in bytes; 0: unchanged
 	Memory int64
-	Log    *slog.Logger // nil: none
+	Log    *slog.Logger // nil: no log
 }
 
 // Server serves the web page and its data.
@@ -53,10 +53,10 @@ type Server struct {
 	options Options
 	handler http.Handler
 	session string            // value of the cookie for clients that have sent the token
-	wrong   httpguard.Limiter // of tokens
+	wrong   httpguard.Limiter // counts wrong tokens
 	begun   time.Time
 
-	writeTime, retryTime, graceTime time.Duration // the constants, except in tests
+	writeTime, retryTime, graceTime time.Duration // the constants of these names, except in tests
 	places                          int           // mostConnections, except in tests
 
 	mu        sync.Mutex
@@ -68,7 +68,7 @@ type Server struct {
 	over      context.Context // canceled when the server ends
 }
 
-// New returns a server. It fails if the user interface is missing in the program.
+// New returns a server. It fails if the program does not contain the user interface.
 func New(o Options) (*Server, error) {
 	files, err := readBundle()
 	if err != nil {

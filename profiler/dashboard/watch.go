@@ -13,26 +13,25 @@ import (
 )
 
 const (
-	// sliceBytes is the number of bytes that are read at a time. Clients therefore wait at most a fraction of a
-	// second.
+	// sliceBytes is the number of bytes that are read at a time. It is so small that clients wait at most a fraction of
+	// a second.
 	sliceBytes = 8 << 20
 	// keepTime is the time for which a run is followed after the last request for this run.
 	keepTime = 60 * time.Second
 	// For graceTime after the end of a follower's last stream, no other run replaces the follower. A browser that opens
 	// or closes a page ends its stream and starts another one with nearly the same runs.
 	graceTime = 5 * time.Second
-	// firstLook is the time for which the first request for a run waits for records.
+	// firstLook is the time for which the first request for a run waits until records are read.
 	firstLook = 300 * time.Millisecond
-	// The pause between two events of a run is streamPause times the number of streams of this run. On a CPU that a
-	// training run keeps busy, an event costs the server about 35 µs of CPU time per stream, so 1,000 streams take 0.35
-	// % of this CPU. Measured by scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
+	// The pause between two events of a run is at least streamPause times the number of streams of this run. On a CPU
+	// that a training run keeps busy, an event costs the server about 35 µs of CPU time per stream, so 1,000 streams
+	// take 0.35 % of this CPU. Measured by scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
 	streamPause = 10 * time.Millisecond
-	// mostPause limits the time between two events. It is the pause of 3,000 streams.
+	// mostPause limits this pause. It is reached with 3,000 streams.
 	mostPause = 30 * time.Second
-	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
+	// mostFollowers is the largest number of runs that are followed at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
-	// mostVisits is the largest number of runs that are open for only one request each, because the server can follow
-	// no further run.
+	// mostVisits is the largest number of runs that are open at a time for a single request each.
 	mostVisits = 2
 )
 
@@ -55,13 +54,13 @@ type follower struct {
 	// Server.mu guards users, used and left.
 	users int       // requests and streams that use the follower
 	used  time.Time // end of the last use
-	left  time.Time // end of the last stream; zero before
+	left  time.Time // end of the last stream; zero before the first end
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change, then replaced
 }
 
-// join returns the follower of a run for a stream, which ends by a call of leave.
+// join returns the follower of a run for a stream. The caller calls leave at the end of the stream.
 func (s *Server) join(ctx context.Context, name string) (f *follower, leave func(), err error) {
 	f, release, err := s.follow(ctx, name)
 	if err != nil {
@@ -77,8 +76,8 @@ func (s *Server) join(ctx context.Context, name string) (f *follower, leave func
 	}), nil
 }
 
-// follow returns the follower of a run. If there is none, it starts one, or returns errBusy. The follower reads at
-// least until the caller calls release, or until the folder of the run is gone.
+// follow returns the follower of a run. If there is none, it starts one, or returns errBusy if there are too many. The
+// follower reads at least until the caller calls release, or until the folder of the run is gone.
 func (s *Server) follow(ctx context.Context, name string) (f *follower, release func(), err error) {
 	var run *runs.Run
 	for {
@@ -87,13 +86,13 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 			break
 		}
 		s.mu.Unlock() // a slow folder must not block other runs
-		// Open is called before room, so that a missing run never gives errBusy.
+		// Call Open before room, so that a missing run never gives errBusy.
 		if run, err = s.options.Folder.Open(name); err != nil {
 			return nil, nil, err
 		}
 	}
 	if f != nil {
-		if run != nil { // another request has started the follower meanwhile
+		if run != nil { // meanwhile, another request has started the follower
 			run.Close() // read only
 		}
 	} else {
@@ -155,9 +154,9 @@ func (s *Server) visit(ctx context.Context, name string) (f *follower, release f
 // isVisit reports whether the follower serves only one request.
 func (f *follower) isVisit() bool { return f.done == nil }
 
-// room reports whether there is room for another follower. If an existing follower must end first, room returns the run
-// of the least recently used one. A follower does not end while it is in use, or for graceTime after its last stream,
-// because its records would have to be read again. The caller must hold s.mu.
+// room reports whether another follower may start. If an existing follower must end first, oldest is the run of the
+// least recently used one. A follower in use, or within graceTime after its last stream, does not end, because its
+// records would soon have to be read again. The caller must hold s.mu.
 func (s *Server) room() (oldest string, ok bool) {
 	if len(s.followers) < mostFollowers {
 		return "", true
@@ -171,8 +170,8 @@ func (s *Server) room() (oldest string, ok bool) {
 	return oldest, oldest != ""
 }
 
-// due reports whether streams may get the next event. more is true while the files contain records that are not read
-// yet.
+// due reports whether streams may get the next event. told is the time of the last event. more is true while the files
+// contain records that are not read yet.
 func due(told, now time.Time, streams int64, more bool, interval time.Duration) bool {
 	pause := min(time.Duration(streams)*streamPause, mostPause)
 	if more {
@@ -181,7 +180,7 @@ func due(told, now time.Time, streams int64, more bool, interval time.Duration) 
 	return now.Sub(told) >= pause
 }
 
-// retire removes a follower that no request has used for keepTime. It reports whether it did.
+// retire removes a follower if no request has used it for keepTime. It reports whether it has removed the follower.
 func (s *Server) retire(name string, f *follower) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +193,8 @@ func (s *Server) retire(name string, f *follower) bool {
 	return true
 }
 
-// read reads a run until there was no request for it for keepTime, or until the folder of the run is gone.
+// read reads the files of a run until no request has used the follower for keepTime, or until the folder of the run is
+// gone.
 func (s *Server) read(ctx context.Context, name string, f *follower) {
 	defer close(f.done)
 	defer f.run.Close() // read only

@@ -79,7 +79,8 @@ func CheckFile(path string) error {
 	return nil
 }
 
-// File draws a column of plots with aligned axes into a PNG or SVG file, as the name of the file states.
+// File draws a column of plots with aligned axes into a PNG or SVG file. The extension of the path determines the
+// format.
 func File(path string, w, h vg.Length, plots ...*plot.Plot) error {
 	if err := CheckFile(path); err != nil {
 		return err
@@ -95,8 +96,8 @@ func File(path string, w, h vg.Length, plots ...*plot.Plot) error {
 // Picture is a drawing for a PNG file.
 type Picture struct{ *vgimg.Canvas }
 
-// WriteTo encodes the drawing. A higher level of compression takes a half more CPU time, and makes the file of a figure
-// 1 to 4 % smaller.
+// WriteTo encodes the drawing. A higher level of compression would take 50 % more CPU time, for files that are only 1
+// to 4 % smaller.
 func (p Picture) WriteTo(w io.Writer) (int64, error) {
 	var encoded bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&encoded, p.Image()); err != nil {

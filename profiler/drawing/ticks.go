@@ -26,7 +26,7 @@ func (roundTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	decimals := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
-	// Adding 0 converts -0 to 0, because "-0" would be printed.
+	// Adding 0 converts -0 to 0, so that the label is not "-0".
 	for i := math.Ceil(low/step-1e-9) + 0; i*step <= high+1e-9*span; i++ {
 		ticks = append(ticks, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'f', decimals, 64)})
 	}

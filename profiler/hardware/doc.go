@@ -25,8 +25,8 @@
 // # Links
 //
 //	source, err := gpus.LinkSource(0, false)                          // PCIe and NVLink of a GPU
-//	links := hardware.NewLinks(source, system.NewLinkSampler())       // and the networks of the machine
-//	defer links.Close()                                               // before the GPUs
+//	links := hardware.NewLinks(source, system.NewLinkSampler()) // together with the networks of the machine
+//	defer links.Close() // before gpus.Close
 //	links.Sample(traffic)                                             // call it once per step
 //
 // [Links] measures the traffic of links in the background, at most twice a second, because a measurement of a GPU takes
@@ -34,7 +34,7 @@
 //
 // # Identity
 //
-// [Identify] describes the hardware of one rank by a fingerprint and a short key. If the fingerprint changes,
-// profiles measured on the hardware are no longer valid. The key identifies the TYPE of device. Use it for data that
-// applies to all equal devices.
+// [Identify] describes the hardware of one rank by a fingerprint and a short key. If the fingerprint changes, profiles
+// that were measured on the hardware are no longer valid. The key identifies the type of the device, so use it for data
+// that applies to all equal devices.
 package hardware

@@ -46,9 +46,9 @@ type Link struct {
 	WidthMax      int `json:"width_max"`
 }
 
-// Percent returns generation times width, in percent of the product of their maxima; 0 if unknown. Each generation
-// doubles the bandwidth, but Percent counts generations linearly. An idle link, whose generation is lower, therefore
-// does not look broken.
+// Percent returns the product of generation and width, in percent of the product of their maxima; 0 if unknown. Each
+// generation doubles the bandwidth, but Percent counts generations linearly, so that an idle link, whose generation is
+// lower, does not look broken.
 func (l Link) Percent() float64 {
 	if l.GenerationMax < 1 || l.WidthMax < 1 {
 		return 0
@@ -62,8 +62,8 @@ func (l Link) Percent() float64 {
 var laneRates = []float64{1: 2.5e9 / 10, 2: 5e9 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130,
 	5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 242 / 256}
 
-// bytesPerSecond returns the bandwidth of the connection in one direction, or 0. It assumes the largest generation, to
-// which an idle GPU returns when it has work, and the current number of lanes. Packet headers are included.
+// bytesPerSecond returns the bandwidth of the connection in one direction, or 0. It assumes the current number of lanes
+// and the largest generation, to which an idle GPU returns when it has work. The bandwidth includes packet headers.
 func (l Link) bytesPerSecond() float64 {
 	if l.GenerationMax < 1 || l.GenerationMax >= len(laneRates) {
 		return 0

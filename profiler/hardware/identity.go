@@ -14,8 +14,8 @@ import (
 
 // Identity describes the hardware of one rank.
 type Identity struct {
-	// Fingerprint is a hash of the properties on which a profile depends: the device and its model, the CPU and the
-	// fraction of it that the rank may use, the memory, and the UUID of the GPU. It contains no measured values.
+	// Fingerprint is a hash of the properties on which a profile depends: device and model, CPU and the fraction of it
+	// that the rank may use, memory, and UUID of the GPU. Measured values are not part of it.
 	Fingerprint string
 	// Type is a short key of the type of device and of the resources that the rank may use. It is equal for all equal
 	// devices. Examples are "cpu AMD EPYC avx512_bf16 0.8 CPUs 1 thread" and "cuda NVIDIA H100 80GB HBM3". Except for
@@ -56,7 +56,7 @@ func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 	return Identity{Fingerprint: Fingerprint(facts...), Type: squeeze(kind.String())}
 }
 
-// Fingerprint returns a hash of facts. Their order matters.
+// Fingerprint returns a hash of facts. The hash depends on their order.
 func Fingerprint(facts ...string) string {
 	h := sha256.New()
 	for _, f := range facts {

@@ -37,10 +37,10 @@ type Links struct {
 	busy    bool
 	closed  bool
 	working sync.WaitGroup
-	fresh   []telemetry.Traffic // belongs to the goroutine that measures
+	fresh   []telemetry.Traffic // used only by the goroutine that measures
 }
 
-// NewLinks returns the links of the sources.
+// NewLinks returns the Links of all links of the sources.
 func NewLinks(sources ...LinkSource) *Links {
 	l := &Links{sources: sources}
 	for _, s := range sources {
@@ -56,8 +56,8 @@ func NewLinks(sources ...LinkSource) *Links {
 // All describes the links. The caller must not change the slice.
 func (l *Links) All() []telemetry.Link { return l.list }
 
-// Sample copies the newest measurement to dst, which has the length of All. If the measurement is older than half a
-// second, Sample also starts another one in the background. It never waits for a measurement.
+// Sample copies the newest measurement to dst, in the order of All. dst must have the same length. If the measurement
+// is older than half a second, Sample also starts another one in the background. It never waits for a measurement.
 func (l *Links) Sample(dst []telemetry.Traffic) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *Links) measure() {
 	l.busy = false
 }
 
-// Close waits for the measurement in progress. Close the Links before their GPUs.
+// Close waits for the measurement in progress. The caller must close the Links before their GPUs.
 func (l *Links) Close() error {
 	l.mu.Lock()
 	l.closed = true

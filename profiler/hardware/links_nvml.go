@@ -21,21 +21,21 @@ type gpuLinks struct {
 
 	pcie     bool    // list[0] is the PCIe link
 	nvlinks  []int   // numbers of the active NVLink connections
-	each     bool    // each connection is an element of list
+	each     bool    // true: each connection is an element of list; false: their sum is one element
 	counters nvCount // counters of the connections
 	values   []nvml.FieldValue
-	meters   []telemetry.Meter // of each connection, or of their sum
+	meters   []telemetry.Meter // one per connection, or one for their sum
 }
 
-// nvCount names two fields of NVML with the bytes that an NVLink connection has sent and received.
+// nvCount contains the ids of two NVML fields: the bytes that an NVLink connection has sent and received.
 type nvCount struct {
 	sent, received uint32
-	unit           float64 // bytes per count
+	unit           float64 // bytes for an increase of the field by 1
 }
 
 // nvCounts are the fields in the order of preference. The first ones count the payload in KiB and exist since Ampere.
-// The second ones count bytes and exist since Blackwell. NVML's utilization counters of older GPUs are not used,
-// because an administrator configures what they count, for example packets.
+// The second ones count bytes and exist since Blackwell. NVML's utilization counters of older GPUs are not used: an
+// administrator can configure them to count something else, such as packets.
 var nvCounts = []nvCount{
 	{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024},
 	{nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, 1},
@@ -104,7 +104,7 @@ func fieldOf(dev nvml.Device, field uint32, link int) (value float64, known bool
 	return number(&values[0])
 }
 
-// number converts the value of a field. Its type is known only at run time.
+// number converts the value of a field to a float64. The type of the value is known only at run time.
 func number(v *nvml.FieldValue) (value float64, known bool) {
 	if nvml.Return(v.NvmlReturn) != nvml.SUCCESS {
 		return 0, false
@@ -156,7 +156,7 @@ func (s *gpuLinks) Sample(into []telemetry.Traffic) {
 		if s.each {
 			into[i] = s.meters[i].Add(at, out, in)
 		}
-		sent, received = sent+out, received+in // NaN if a counter is unknown
+		sent, received = sent+out, received+in // the sum is NaN if a counter is unknown
 	}
 	if !s.each {
 		into[0] = s.meters[0].Add(at, sent, received)
@@ -172,8 +172,8 @@ func (s *gpuLinks) count(i int) float64 {
 	return s.counters.unit * v
 }
 
-// pcieRate returns the throughput of PCIe in one direction in bytes/s, or NaN. NVML measures it for 20 ms, in KB/s.
-// NVML also has counters of PCIe bytes, but they have 32 bits and wrap around within 0.1 s.
+// pcieRate returns the throughput of PCIe in one direction in bytes/s, or NaN. NVML measures the throughput over 20 ms,
+// in KB/s. NVML also has counters of PCIe bytes, but they have 32 bits and wrap around within 0.1 s.
 func (s *gpuLinks) pcieRate(direction nvml.PcieUtilCounter) float64 {
 	kilobytes, ret := s.dev.GetPcieThroughput(direction)
 	if ret != nvml.SUCCESS {

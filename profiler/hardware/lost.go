@@ -2,7 +2,7 @@ package hardware
 
 import "fmt"
 
-// LostError reports that a GPU no longer responds. It has fallen off the bus or needs a reset.
+// LostError reports that a GPU no longer responds. The GPU has fallen off the bus or needs a reset.
 type LostError struct {
 	GPU    GPU
 	Reason string // error text of the driver

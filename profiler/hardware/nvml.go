@@ -18,7 +18,7 @@ type nvmlDriver struct {
 	devices map[int]nvml.Device // device handles by index
 	seen    map[int]float64     // number of other processes on each GPU at the last count
 	lost    map[int]*LostError
-	hidden  bool // this process has a different PID in NVML
+	hidden  bool // the PID of this process is a different one in NVML
 }
 
 // Open finds the GPUs of this machine. If there are none, the result contains the reason.
@@ -75,7 +75,7 @@ func reasonOf(ret nvml.Return) string {
 	return fmt.Sprintf("NVIDIA's library NVML does not start: %s", ret.Error())
 }
 
-func (d *nvmlDriver) close() { _ = d.lib.Shutdown() } // ends only this process's use of the driver
+func (d *nvmlDriver) close() { _ = d.lib.Shutdown() } // other processes may still use the driver
 
 // describe queries the properties of a GPU. It fails only if the identity is unknown.
 func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
@@ -171,7 +171,7 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, s *telemetry.Sample) error {
 	if clock, ret := dev.GetClockInfo(nvml.CLOCK_SM); asked.ok(ret) && g.SMClockMaxMHz > 0 {
 		s[telemetry.Clock] = 100 * float64(clock) / float64(g.SMClockMaxMHz)
 	}
-	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // this name exists in all driver versions
+	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // all driver versions have this name
 		throttling(reasons, s)
 	}
 	link := g.PCIe
@@ -199,8 +199,8 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, s *telemetry.Sample) error {
 	return lost
 }
 
-// answers stores the error of a lost GPU, if one of many queries returned it. Other errors, such as "not supported",
-// only mean that a value is unknown.
+// answers stores the error that reports a lost GPU, if one of many queries returned this error. Other errors, such as
+// "not supported", only mean that a value is unknown.
 type answers struct{ lost nvml.Return }
 
 func (a *answers) ok(ret nvml.Return) bool {

@@ -15,8 +15,8 @@ const (
 	// sampleEvery is the shortest interval between measurements. It limits the cost if Sample is called in every
 	// step.
 	sampleEvery = 500 * time.Millisecond
-	// processesEvery is the interval between counts of the processes on a GPU. This is the only query of the driver
-	// that allocates memory.
+	// processesEvery is the interval at which the processes on a GPU are counted. It is longer because this is the only
+	// query of the driver that allocates memory.
 	processesEvery = 5 * time.Second
 )
 
@@ -32,7 +32,7 @@ type Probe struct {
 	err     error
 }
 
-// process provides values about this process and this machine.
+// process measures values about this process and this machine.
 type process interface {
 	load() system.Load
 	waits() system.Wait
@@ -43,8 +43,8 @@ type process interface {
 // ProbeCPU returns a Probe of this process on the CPU. Its utilization and memory are relative to limits.
 func ProbeCPU(limits system.Limits) *Probe { return newProbe(nil, nil, openProcess(limits)) }
 
-// Probe returns a Probe of a GPU. It also measures the CPU time of the process that limits name. Close the Probe before
-// the GPUs.
+// Probe returns a Probe of a GPU. It also measures the CPU time of the process to which limits apply. Close the Probe
+// before the GPUs.
 func (g *GPUs) Probe(index int, limits system.Limits) (*Probe, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {

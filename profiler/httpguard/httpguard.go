@@ -15,8 +15,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
-// Serve serves s on l until s is closed. With a configuration of TLS, it accepts only HTTPS. All connections use
-// HTTP/1.1, for which the limits of this package and of s hold: with HTTP/2, one connection has many requests.
+// Serve serves s on l until s is closed. With a TLS configuration, it accepts only HTTPS. All connections use HTTP/1.1.
+// With HTTP/2, one connection could have many requests at a time, so the limits of this package and of s would not be
+// effective.
 func Serve(s *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return s.Serve(l)
@@ -26,9 +27,9 @@ func Serve(s *http.Server, l net.Listener, secure *tls.Config) error {
 	return s.ServeTLS(l, "", "")
 }
 
-// Limit lets s have at most limit open connections on l, which it returns wrapped. If all places are taken, a
-// connection without a Prove gives up its place to the new one; package crowd chooses it. If every connection has a
-// Prove, the new one is closed immediately, so that its client gets an error instead of waiting.
+// Limit returns listener l wrapped, so that s has at most limit open connections on it. If all places are taken, a new
+// connection replaces one whose client has not been approved by Prove; package crowd chooses it. If all clients are
+// approved, the new connection is closed immediately, so that its client gets an error instead of waiting.
 func Limit(s *http.Server, l net.Listener, limit int) net.Listener {
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if secure, ok := conn.(*tls.Conn); ok {
@@ -41,7 +42,7 @@ func Limit(s *http.Server, l net.Listener, limit int) net.Listener {
 
 type guestKey struct{}
 
-// Prove records that the client of a request may use the server. The connection then keeps its place.
+// Prove records that the client of a request may use the server. Its connection then keeps its place; see Limit.
 func Prove(r *http.Request) {
 	guest, _ := r.Context().Value(guestKey{}).(*crowd.Guest) // nil in tests without connections
 	guest.Prove()
@@ -65,8 +66,9 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// Paced delays and closes the connections of an address above the rate of a crowd.Pace, for a server in the process of
-// a rank. It accepts each connection immediately, so that those of one address do not keep others waiting.
+// Paced limits the rate of connections from each address to that of a crowd.Pace, by delaying or closing connections.
+// It is for a server in the process of a rank. It accepts each connection immediately, so that the connections of one
+// address do not delay those of others.
 func Paced(l net.Listener) net.Listener { return &paced{l, crowd.Gate{Listener: l}} }
 
 type paced struct {
@@ -83,7 +85,7 @@ func (p *paced) Accept() (net.Conn, error) {
 	return &delayed{Conn: conn, wait: wait}, nil
 }
 
-// delayed is a connection whose first read waits. One goroutine at a time reads from it.
+// delayed is a connection whose first read is delayed. Only one goroutine at a time may read from it.
 type delayed struct {
 	net.Conn
 	wait time.Duration
@@ -92,7 +94,7 @@ type delayed struct {
 // Read implements net.Conn.
 func (d *delayed) Read(p []byte) (int, error) {
 	if d.wait > 0 {
-		time.Sleep(d.wait) // at most a second, even if the connection is closed
+		time.Sleep(d.wait) // at most a second; it also waits if the connection is closed meanwhile
 		d.wait = 0
 	}
 	return d.Conn.Read(p)

@@ -14,7 +14,7 @@ const (
 	// mostWrong is the number of wrong secrets that an address may send in quick succession. After that it may send one
 	// per second.
 	mostWrong = 10
-	// mostAddresses limits the memory of a Limiter.
+	// mostAddresses is the largest number of addresses in a Limiter. It limits the memory.
 	mostAddresses = 4096
 )
 
@@ -34,7 +34,7 @@ type attempts struct {
 }
 
 // Wrong counts a wrong secret in a request. over reports that the address has sent too many wrong secrets. first is
-// true only for the first such request.
+// true only for the first request with this result.
 func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	from = crowd.Address(r.RemoteAddr)
 	l.mu.Lock()
@@ -62,8 +62,8 @@ func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	return from, over, first
 }
 
-// forget removes the quarter of the addresses whose last wrong secrets are the oldest. An address that continues to
-// send wrong secrets is therefore not removed, even if many other addresses are added.
+// forget removes a quarter of the addresses: those that have not sent a wrong secret for the longest time. An address
+// that continues to send wrong secrets is therefore not removed, even if many other addresses are added.
 func (l *Limiter) forget() {
 	byAge := slices.SortedFunc(maps.Keys(l.all), func(a, b string) int { return l.all[a].last.Compare(l.all[b].last) })
 	for _, from := range byAge[:len(byAge)/4] {

@@ -26,13 +26,15 @@ const (
 	mostRounds  = 50
 )
 
-// AllReduce measures all-reduces of increasing size while the next size is expected to fit into the budget. All ranks
-// must call it, and all ranks get the same list. alloc allocates the same kind of memory as for gradients.
+// AllReduce measures all-reduces of increasing size, as long as the next size is expected to fit into the budget. All
+// ranks must call it, and all ranks get the same list. The function alloc must allocate the kind of memory that
+// gradients use.
 func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error),
 	budget time.Duration, progress func(bytes int64)) ([]AllReduced, error) {
 	var list []AllReduced
 	left, last := budget, time.Duration(0)
-	// Expect ten times the time of a round: four rounds for warm-up and estimation, plus the measured rounds.
+	// A size is expected to take ten times the time of a round: four rounds for warm-up and estimation, plus the
+	// measured rounds.
 	for bytes := int64(smallestSum); bytes <= largestSum && (last == 0 || 8*last*10 < left); bytes *= 8 {
 		began := time.Now()
 		took, err := sum(ctx, g, comm, alloc, bytes, left/3)
@@ -85,7 +87,7 @@ func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(
 	return slowest(ctx, g, times[len(times)/2])
 }
 
-// slowest returns the longest time of all ranks, at least 1 ns.
+// slowest returns the longest of the times of all ranks, at least 1 ns. own is the time of this rank.
 func slowest(ctx context.Context, g Group, own time.Duration) (time.Duration, error) {
 	words, err := g.Gather(ctx, "all-reduce: times", binary.LittleEndian.AppendUint64(nil, uint64(own)))
 	if err != nil {

@@ -73,7 +73,7 @@ func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Du
 	return w.sustained(ctx, budget, func(s device.Stream) error { return s.Run(w.program) })
 }
 
-// memory owns the allocations of one measurement and stores the first error.
+// memory owns the allocations of one measurement and stores the first error of an allocation.
 type memory struct {
 	dev     device.Device
 	stream  device.Stream
@@ -118,14 +118,14 @@ func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
 	return r
 }
 
-// fill writes pseudo-random numbers from [-1, 1). They resemble real data, because power draw and therefore the clock
-// depend on the values.
+// fill writes pseudo-random numbers from [-1, 1). They resemble real data, because the power draw, and thereby the
+// clock rate, depends on the values.
 func fill(b []byte, dt tensor.DType) {
 	state := uint32(1)
 	for i := 0; i+4 <= len(b); i += 4 {
 		state = state*1664525 + 1013904223 // Numerical Recipes, ranqd1
 		x := math.Float32bits(float32(int32(state)) / (1 << 31))
-		if dt.Size() == 2 { // two values per 4 bytes
+		if dt.Size() == 2 { // two values in 4 bytes
 			x = x&0xffff0000 | x>>16
 		}
 		binary.NativeEndian.PutUint32(b[i:], x)
@@ -139,8 +139,8 @@ func (m *memory) open() device.Stream {
 	return m.stream
 }
 
-// sustainedFor is the time for which an operation is repeated, if the budget permits it. It covers many periods of a
-// CPU quota (10 to 100 ms), because a rank starts each period at full speed.
+// sustainedFor is the time for which an operation is repeated, if the budget permits it. This time covers many periods
+// of a CPU quota (10 to 100 ms), because a rank runs at full speed at the start of each period.
 const sustainedFor = 300 * time.Millisecond
 
 // sustained returns the mean time of a pass. After one warm-up pass, it runs at least one pass. It stops after

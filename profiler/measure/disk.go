@@ -13,7 +13,7 @@ import (
 type DiskSpeed struct {
 	WriteMBytes Figure `json:"write_mbytes_per_second"` // includes the time until the data is on the disk
 	ReadMBytes  Figure `json:"read_mbytes_per_second"`
-	ReadCached  bool   `json:"read_cached"` // the page cache could not be dropped, so ReadMBytes is the speed of memory
+	ReadCached  bool   `json:"read_cached"` // the file stayed in the page cache, so ReadMBytes is the speed of memory
 	Bytes       int64  `json:"bytes"`       // size of the file in bytes
 }
 

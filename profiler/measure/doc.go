@@ -5,11 +5,11 @@
 // machine can take turns. Values that were not measured are null in JSON.
 //
 // Every function takes a context and a budget, which is the time that it may use. It starts with a small amount of
-// work. It increases the amount while the next step is expected to fit into the budget, so it ends close to its
+// work. It increases the amount as long as the next step is expected to fit into the budget, so it uses most of its
 // budget on any hardware.
 //
-// For arithmetic and memory, the result is the best of several passes, because other work may have interfered. For
-// all-reduces, the result is the median, because interference is part of the result.
+// For arithmetic and memory, the result is the best of several passes, because other work may have disturbed some of
+// them. For all-reduces, the result is the median, because disturbances by other work are part of the result.
 //
 // All ranks must call Links and AllReduce at the same time. They agree on the next measurement through a [Group].
 //

@@ -2,8 +2,8 @@ package measure
 
 import "strconv"
 
-// Figure is a measured number above 0, or 0 if it was not measured. In JSON, the latter is null; files of older
-// versions of the program contain 0.
+// Figure is a measured number above 0, or 0 if it was not measured. In JSON, a number that was not measured is null;
+// older versions of the program wrote 0.
 type Figure float64
 
 // Known reports whether the figure was measured.

@@ -30,16 +30,16 @@ type Link struct {
 	LatencySeconds float64 `json:"latency_seconds"` // one-way latency: half of the median round-trip time of 8 bytes
 	AToB           float64 `json:"a_to_b_mbytes_per_second"`
 	BToA           float64 `json:"b_to_a_mbytes_per_second"`
-	Together       bool    `json:"together"` // other pairs were measured at the same time
+	Together       bool    `json:"together"` // other pairs of ranks were measured at the same time
 	Error          string  `json:"error,omitempty"`
 }
 
 // LinkOptions configures Links.
 type LinkOptions struct {
 	Host     string      // address of this rank's machine, as other ranks can reach it
-	Ports    ports.Range // ports on which this rank may listen; none: the system chooses a port
+	Ports    ports.Range // ports on which this rank may listen; empty: the system chooses a port
 	Budget   time.Duration
-	Progress func(done, total int) // called with the number of rounds; may be nil
+	Progress func(done, total int) // called with the number of completed rounds and of all rounds; may be nil
 }
 
 // Links measures the network between ranks over plain TCP connections. For up to 16 ranks, it measures all pairs. For
@@ -47,8 +47,8 @@ type LinkOptions struct {
 // ranks cannot connect, their entry has an Error. Links itself returns an error only if the exchange through the group
 // fails.
 //
-// During the measurement, each rank listens on a port. It serves only callers that prove that they know the random key
-// which the ranks exchanged through the group (package handshake).
+// During the measurement, each rank listens on a port. It serves only callers that know the random key which the ranks
+// exchanged through the group. Callers prove this with package handshake.
 func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	rounds, slot := schedule(g.Size(), o.Budget)
 	door, err := openDoor(ctx, o)
@@ -94,8 +94,8 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	return gatherLinks(ctx, g, mine)
 }
 
-// gatherLinks returns the links of all ranks. Rank A measures a link. If an entry for the link comes from rank B, it
-// contains the reason why B accepted no connections.
+// gatherLinks returns the links of all ranks. Rank A of a link measures it. Rank B has an entry for the link only if B
+// accepted no connections; the entry contains the reason.
 func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 	word, err := json.Marshal(mine)
 	if err != nil {
@@ -137,7 +137,7 @@ type doorSign struct {
 }
 
 // mostGuests is the largest number of open connections to the listener of a rank. The partner of a round needs only one
-// connection. It proves with its first message that it knows the key.
+// of them. With its first message, the partner proves that it knows the key.
 const mostGuests = 64
 
 // entrance is the listener of a rank.
@@ -158,7 +158,7 @@ type arrival struct {
 	round byte // low bits of the round
 }
 
-// protocol returns the handshake with a rank that has a key. The claim is the low bits of the round.
+// protocol returns the handshake with a rank that has a key. The claim in the handshake is the low bits of the round.
 func protocol(key []byte) handshake.Protocol {
 	return handshake.Protocol{Name: [8]byte{'h', 't', 'r', 'l', 'i', 'n', 'k', 1}, Secret: key, Claim: 1}
 }
@@ -231,7 +231,7 @@ func (d *entrance) close() {
 }
 
 // serve serves the partner of a round until the partner is done or the slot has ended. If this rank cannot accept
-// connections, serve returns the reason. It ignores other errors, because the partner also sees them.
+// connections, serve returns the reason. It ignores other errors, because the partner detects them, too.
 func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) error {
 	if d.listener == nil {
 		return nil
@@ -281,7 +281,7 @@ func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Du
 	}
 }
 
-// talk runs the three measurements. Each may take a quarter of the slot.
+// talk runs the three measurements of a link. Each may take a quarter of the slot.
 func (l *Link) talk(conn net.Conn, slot time.Duration) error {
 	latency, err := roundTrip(conn, slot/4)
 	if err != nil {

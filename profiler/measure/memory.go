@@ -15,15 +15,16 @@ import (
 type Bandwidth struct {
 	Read  Figure `json:"read_gbytes_per_second"`
 	Write Figure `json:"write_gbytes_per_second"`
-	Copy  Figure `json:"copy_gbytes_per_second"` // counts the bytes read and written
+	Copy  Figure `json:"copy_gbytes_per_second"` // counts both the bytes read and the bytes written
 }
 
-// leastPeak is the smallest budget for a measurement by the device itself, because the device first prepares hundreds
-// of MB.
+// leastPeak is the smallest budget with which the device itself measures. The device first prepares hundreds of MB,
+// which takes time.
 const leastPeak = 2 * time.Second
 
 // Memory measures the bandwidth of the device's memory. If the device can measure it (device.PeakMeasurer) and the
-// budget is at least 2 s, the device does so. If the preparation uses up the time, Read and Write are not measured.
+// budget is at least 2 s, the device does so. In this case, Read and Write are not measured if the preparation uses up
+// the budget.
 //
 // Otherwise, Copy is computed from the time to add two tensors of 32 MiB. On a slow device other than a CPU, the
 // tensors are smaller. This method is less accurate, and its result is too high if a cache can hold the tensors.
@@ -32,7 +33,7 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok || budget < leastPeak {
 		least := int64(leastMoved)
-		if dev.Info().Threads > 0 { // large enough to exceed the caches, even for a rank with a small quota
+		if dev.Info().Threads > 0 { // a CPU: the tensors must exceed the caches, even for a rank with a small quota
 			least = mostAdded
 		}
 		bytes, took, err := grow(least, mostAdded, budget,
@@ -79,8 +80,8 @@ const (
 	mostCopied = 64 << 20
 )
 
-// grow repeats work with four times the size while the next size is expected to fit into half of the budget. It uses
-// the remaining budget for the last size.
+// grow calls work with increasing sizes, as long as the next size is expected to fit into half of the budget. Each size
+// is four times the previous one. grow uses the remaining budget for the last size.
 func grow(least, most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration,
 	error)) (bytes int64, took time.Duration, err error) {
 	began := time.Now()
@@ -148,8 +149,8 @@ func copied(ctx context.Context, dev device.Device, bytes int64, toDevice bool, 
 const triadElements = 8 << 20
 
 // Triad measures the bandwidth of the host's memory in GB/s with a[i] = b[i] + s*c[i] (McCalpin, STREAM). It uses f64,
-// plain Go, and the given number of goroutines. It counts 24 bytes per element. It does not count the read of a that
-// the hardware performs before each write.
+// plain Go, and the given number of goroutines. It counts 24 bytes per element. It does not count the bytes of a that
+// the hardware reads before each write.
 func Triad(ctx context.Context, threads int, budget time.Duration) (float64, error) {
 	a, b, c := make([]float64, triadElements), make([]float64, triadElements), make([]float64, triadElements)
 	run := func(each func(lo, hi int)) {
@@ -159,7 +160,7 @@ func Triad(ctx context.Context, threads int, budget time.Duration) (float64, err
 		}
 		wait.Wait()
 	}
-	run(func(lo, hi int) { // allocates the pages near the CPU of the goroutine
+	run(func(lo, hi int) { // the first write allocates the pages near the CPU of the goroutine
 		for i := lo; i < hi; i++ {
 			a[i], b[i], c[i] = 0, 1, 2
 		}

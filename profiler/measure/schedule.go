@@ -8,17 +8,17 @@ import (
 const (
 	// allPairs is the largest number of ranks for which all pairs are measured.
 	allPairs = 16
-	// leastSlot is the shortest time in which a pair can be measured: some tens of round trips, and transfers of
-	// megabytes on a fast network.
+	// leastSlot is the shortest time in which a pair can be measured. It permits some tens of round trips, and
+	// transfers of megabytes on a fast network.
 	leastSlot = 20 * time.Millisecond
 	// randomRounds is the number of random partners of each rank in a large group, in addition to its neighbours in
 	// the ring.
 	randomRounds = 4
 )
 
-// schedule returns the pairs (a < b) of each round, and the duration of a round. For up to 16 ranks and with a
-// sufficient budget, each pair has its own round, so that pairs do not disturb each other. Otherwise, all ranks measure
-// at the same time, with one partner per round. All ranks compute the same schedule.
+// schedule returns the pairs (a < b) of each round, and the duration of a round. For up to 16 ranks, and if the budget
+// permits it, each pair has its own round, so that pairs do not disturb each other. Otherwise, all ranks measure at the
+// same time, with one partner per round. All ranks compute the same schedule.
 func schedule(size int, budget time.Duration) (rounds [][][2]int, slot time.Duration) {
 	switch {
 	case size < 2:

@@ -38,9 +38,9 @@ type SpeedOptions struct {
 }
 
 const (
-	// enoughWork is the CPU or GPU time of a pass at which matrices are large enough. A pass then fits into a slice
-	// of 100 ms even with a tenth of a CPU. A larger value gives more accurate results on fast devices, but longer
-	// slices on slow ones.
+	// The matrices are large enough if a pass takes enoughWork of CPU or GPU time. A pass then fits into a slice of 100
+	// ms even with a tenth of a CPU. A larger value gives more accurate results on fast devices, but longer slices on
+	// slow ones.
 	enoughWork = 4 * time.Millisecond
 	// leastTensor is the size of the smallest tensor of an addition in bytes. It is larger than most caches.
 	leastTensor = 4 << 20
@@ -192,7 +192,8 @@ func newClock(cpus float64) clock {
 	return clock{cpus}
 }
 
-// elapsed starts a measurement. The returned function returns the time since then as if the CPUs did no other work.
+// elapsed starts a measurement. The returned function returns the time since the start, as if the CPUs did no other
+// work.
 func (c clock) elapsed() func() time.Duration {
 	if c.cpus == 0 {
 		begin := time.Now()
@@ -202,7 +203,7 @@ func (c clock) elapsed() func() time.Duration {
 	return func() time.Duration { return time.Duration(float64(busy()) / c.cpus) }
 }
 
-// busy is the same as elapsed, but ignores the quota: it returns CPU time, or wall time.
+// busy is the same as elapsed, but ignores the quota: its function returns CPU time, or wall time.
 func (c clock) busy() func() time.Duration {
 	if c.cpus == 0 {
 		return c.elapsed()

@@ -7,7 +7,7 @@ import (
 )
 
 // forget drops a written file from the page cache, so that the next read comes from the disk. A file system in memory
-// keeps the file, and the measured speed is then that of the memory.
+// keeps the file there, and the measured speed is then that of the memory.
 func forget(f *os.File) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }

@@ -13,7 +13,7 @@ import (
 // little-endian uint64. Both sides know the reply.
 const (
 	ping    = 'p' // the partner returns the request
-	send    = 's' // this number of bytes follows; the partner returns the request after the last byte
+	send    = 's' // this number of bytes follows; after the last byte, the partner returns the request
 	receive = 'r' // the partner returns this number of bytes
 	bye     = 'b'
 )
@@ -76,7 +76,8 @@ func throughput(conn net.Conn, what byte, budget time.Duration) (float64, error)
 		if n >= mostBytes || took >= budget/4 || time.Since(began)+2*took > budget {
 			return float64(n) / took.Seconds() / 1e6, nil
 		}
-		// Sizes grow fast on a fast link. No transfer is expected to take more than half of the budget.
+		// On a fast link, the sizes grow by larger factors. No transfer is expected to take more than half of the
+		// budget.
 		n = min(n*int(max(min(budget/(2*took), 16), 2)), mostBytes)
 	}
 }

@@ -4,7 +4,7 @@
 //	w.Add(mlflow.Line{Step: 10, Time: now, Metrics: values})
 //	s := mlflow.StartSender(mlflow.SenderOptions{LogDir: logDir, Target: "http://127.0.0.1:5000"})
 //	w.Close()
-//	left := s.Close(10 * time.Second)                          // sends the rest, for at most 10 s
+//	left := s.Close(10 * time.Second) // sends the rest of the spool, for at most 10 s
 //
 //	err := mlflow.Sync(ctx, mlflow.SenderOptions{…})           // later, without a run
 //
@@ -14,15 +14,15 @@
 // # Spool
 //
 // The spool is the file SpoolFile in the folder of logs, with one JSON object per line. A resumed run repeats the steps
-// after its checkpoint with equal results, so the spool drops points of steps that it already contains. Each point is
-// therefore stored once.
+// after its checkpoint with equal results. The spool drops points of steps that it already contains, so each point is
+// stored once.
 //
 // # No doubled points
 //
 // MLflow appends metrics, so a request that is sent twice may duplicate its points. Each batch sets the tag SentTag to
 // the position in the spool after the batch. After a failure or a crash, the sender continues at the position in this
-// tag on the server. If the server has stored the points but not the tag, the batch is repeated with equal time stamps;
-// MLflow ignores points that are equal to stored ones.
+// tag on the server. If the server has stored the points but not the tag, the sender repeats the batch with equal time
+// stamps. MLflow ignores points that it has already stored.
 //
 // # Limits of MLflow
 //

@@ -26,7 +26,7 @@ import (
 //	<folder>/<experiment>/<run>/{meta.yaml,metrics/…,params/…,tags/…,artifacts/…}
 type folder struct {
 	path string
-	last map[string]int64 // newest step of a metric, by name; read from its file at the first use
+	last map[string]int64 // newest step of each metric, by name; read from the metric's file at the first use
 }
 
 func newFolder(path string) (*folder, error) {
@@ -37,13 +37,15 @@ func newFolder(path string) (*folder, error) {
 	return &folder{path: whole, last: map[string]int64{}}, err
 }
 
-// mostStoreFile is much larger than a file of a run, except for metrics.
+// mostStoreFile is the largest size of a file that is read, in bytes. Except for metrics, all files of a run are much
+// smaller.
 const mostStoreFile = 1 << 20
 
-// validID matches the ids of runs, which are names of folders. The spool may be untrusted.
+// validID matches the ids of runs. They are checked because they become names of folders and the spool may be
+// untrusted.
 var validID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
-// statuses are the numbers of statuses in meta.yaml.
+// statuses maps the statuses to their numbers in meta.yaml.
 var statuses = map[string]int{Running: 1, Finished: 3, Failed: 4, Killed: 5}
 
 func (f *folder) open(_ context.Context, start *Start, _ string) (string, int64, error) {
@@ -147,7 +149,8 @@ func (f *folder) texts(run, sub string, texts map[string]string) error {
 	return nil
 }
 
-// inside returns the path of an entry of a run. It returns an error if the name leads out of the folder.
+// inside returns the path of the file name in the folder sub of a run. It returns an error if the name leads out of
+// this folder.
 func (f *folder) inside(run, sub, name string) (string, error) {
 	if !filepath.IsLocal(name) || strings.Contains(name, "\\") {
 		return "", &Refused{fmt.Errorf("%s %q is not the name of a file", sub, name)}
@@ -156,8 +159,8 @@ func (f *folder) inside(run, sub, name string) (string, error) {
 	return path, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
-// add appends the points that the files do not contain yet. The steps of a metric increase, so its newest step shows
-// which points are missing.
+// add appends the points that the files do not contain yet. The steps of a metric only increase, so its newest step
+// shows which points are missing.
 func (f *folder) add(_ context.Context, run string, b *batch) error {
 	points, tags := map[string][]byte{}, map[string]string{}
 	for _, l := range b.lines {
@@ -221,7 +224,7 @@ func (f *folder) newest(run, name string) (int64, error) {
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadString('\n')
-		if err != nil { // the end; line is incomplete
+		if err != nil { // end of the file; the last line is incomplete
 			if line != "" {
 				if err := os.Truncate(path, whole); err != nil {
 					return 0, err

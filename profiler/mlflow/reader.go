@@ -19,8 +19,8 @@ const (
 	readTimeout    = 30 * time.Second // of one request
 	mostReadReply  = 64 << 20         // bytes of a reply
 	historyPage    = 10_000           // points of a page
-	mostEmptyPages = 100              // pages of a search without a run
-	mostSlashes    = 8                // slashes in an address; each may separate the two names
+	mostEmptyPages = 100              // empty pages after which a search for a run ends
+	mostSlashes    = 8                // slashes in an address; each of them may be the separator of the two names
 )
 
 // ErrNotFound means that a server does not have a run or an experiment.
@@ -44,7 +44,7 @@ type Remote struct {
 	ID           string
 	Name         string
 	Status       string // Running, Finished, Failed, Killed, or SCHEDULED
-	Address      string // of the run's page
+	Address      string // address of the run's page
 	Params, Tags map[string]string
 	Metrics      []string // names, sorted
 }
@@ -59,7 +59,7 @@ type Point struct {
 // Reader reads runs from a server.
 type Reader struct {
 	server *server
-	page   int // points of a page
+	page   int // number of points in a page
 }
 
 // OpenRun finds the run with an address, in one of the forms that ErrAddress states. Both names can contain slashes. A
@@ -84,7 +84,7 @@ func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *R
 	return r, run, err
 }
 
-// find returns the id of the run that has one of several pairs of names.
+// find returns the id of the run whose names are one of the given pairs.
 func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 	var found []remoteReply
 	var missing error
@@ -96,7 +96,7 @@ func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
 		case !errors.Is(err, ErrNotFound):
 			return "", err
 		case missing == nil || errors.Is(missing, errNoExperiment):
-			// prefer the error about an experiment that exists
+			// prefer the error that states that the experiment exists
 			missing = err
 		}
 	}
@@ -122,7 +122,7 @@ type names struct{ experiment, run string }
 func parseFragment(text string) (id string, all []names, err error) {
 	if page, found := strings.CutPrefix(text, "/"); found {
 		page, _, _ = strings.Cut(page, "?")
-		parts := strings.Split(page, "/") // further parts name a view of the page
+		parts := strings.Split(page, "/") // further parts are the name of a view on the page
 		if len(parts) < 4 || parts[0] != "experiments" || parts[2] != "runs" || !isIdentity(parts[3]) {
 			return "", nil, ErrAddress
 		}

@@ -17,10 +17,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// SentTag is a tag of a run in MLflow. Its value is the position in the spool up to which the lines were sent.
+// SentTag is the name of a tag of a run in MLflow. The value is the position in the spool up to which the lines were
+// sent.
 const SentTag = "hetero_train.sent"
 
-// idTag is the tag with Start.ID.
+// idTag is the name of the tag whose value is Start.ID.
 const idTag = "hetero_train.id"
 
 // ErrInUse means that another process sends the spool.
@@ -36,10 +37,10 @@ func (r *Refused) Unwrap() error { return r.Err }
 
 // store is the destination of runs: a server or a folder.
 type store interface {
-	// open finds or creates the run, and returns the position up to which the store contains the spool. id is the run's
-	// id in the store from an earlier call, or "".
+	// open finds or creates the run. It returns the run's id in the store, and the position up to which the store
+	// contains the spool. The parameter id is the run's id from an earlier call, or "".
 	open(ctx context.Context, s *Start, id string) (run string, sent int64, err error)
-	// add appends metrics and tags, and sets the position.
+	// add appends metrics and tags to the run, and stores the new position.
 	add(ctx context.Context, run string, b *batch) error
 	params(ctx context.Context, run string, params map[string]string) error
 	status(ctx context.Context, run, status string, time int64) error
@@ -52,7 +53,7 @@ type SenderOptions struct {
 	LogDir  string
 	Target  string // URL or folder; "": the target of the last sender, unless it is an *UnconfirmedError
 	Environ []string
-	Timeout time.Duration // of one request; 0: 30 s
+	Timeout time.Duration // time limit of one request; 0: 30 s
 	// called when sending starts to fail, and with nil when it works again; may be nil
 	OnFault  func(error)
 	OnSkip   func(file string, why error) // called for a file that cannot be sent; may be nil
@@ -62,11 +63,11 @@ type SenderOptions struct {
 // state is the content of StateFile.
 type state struct {
 	Target string `json:"target"`
-	Run    string `json:"run_id"` // "" until the store has the run
+	Run    string `json:"run_id"` // id of the run in the store; "" until the run exists there
 	Sent   int64  `json:"sent"`   // position in the spool
 }
 
-// sending is one execution of a sender.
+// sending contains the state of one execution of a sender.
 type sending struct {
 	o      SenderOptions
 	store  store
@@ -88,7 +89,7 @@ func newStore(target string, environ []string, timeout time.Duration) (store, er
 	return newFolder(target)
 }
 
-// open opens the spool and takes its lock.
+// open opens the spool and takes the lock of the spool.
 func (o SenderOptions) open() (*sending, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
@@ -119,7 +120,7 @@ func (o SenderOptions) open() (*sending, error) {
 		return nil, err
 	}
 	if o.Target != "" && o.Target != g.state.Target {
-		g.state = state{Target: o.Target} // a different store receives the whole spool
+		g.state = state{Target: o.Target} // another store than before: it receives the whole spool
 	}
 	if g.state.Target == "" {
 		file.Close()
@@ -150,10 +151,10 @@ func (e *UnconfirmedError) Error() string {
 	return fmt.Sprintf("%s of the run names the target %q: %s", StateFile, e.Target, e.Why)
 }
 
-// addressVariable is the variable with the address of the user's server.
+// addressVariable is the environment variable with the address of the user's server.
 const addressVariable = "MLFLOW_TRACKING_URI"
 
-// confirm returns an error if the user must confirm a target that a file names.
+// confirm returns an error if a file names the target and the user must confirm it.
 func confirm(target string, environ []string) error {
 	if !strings.Contains(target, "://") {
 		return &UnconfirmedError{target, "a sender would write to this folder"}
@@ -225,11 +226,11 @@ func (g *sending) begin(ctx context.Context) error {
 	return g.writeState()
 }
 
-// step sends one batch. It reports whether the spool had one.
+// step sends one batch. It reports whether the spool contained one.
 func (g *sending) step(ctx context.Context) (sent bool, err error) {
 	defer func() {
 		if err != nil {
-			g.opened = false // the next attempt asks the store for its position
+			g.opened = false // so that the next attempt asks the store for its position
 		}
 	}()
 	if err := g.begin(ctx); err != nil {
@@ -239,7 +240,7 @@ func (g *sending) step(ctx context.Context) (sent bool, err error) {
 	if err != nil || b.end == g.state.Sent {
 		return false, err
 	}
-	for _, l := range b.lines { // these requests can be repeated without harm
+	for _, l := range b.lines { // the store accepts repeated requests of these kinds
 		switch {
 		case l.Status != "":
 			err = g.store.status(ctx, g.state.Run, l.Status, l.Time)
@@ -285,7 +286,7 @@ func (g *sending) send(ctx context.Context, l Line) error {
 	return err
 }
 
-// logsPrefix starts the names of files in LogDir. Other names are relative to RunDir.
+// logsPrefix is the prefix of the names of files in LogDir. Names without it are relative to RunDir.
 const logsPrefix = "logs/"
 
 // openArtifact opens a file of the run. The spool is untrusted, so its names do not lead out of the folders of the run.
@@ -327,7 +328,7 @@ type Sender struct {
 	end    chan struct{} // closed when the spool is complete
 	done   chan struct{} // closed when the sender has ended
 	cancel context.CancelFunc
-	left   bool // true if a part of the spool is not sent; valid after done
+	left   bool // a part of the spool was not sent; valid after done
 }
 
 // Pauses between two attempts.
@@ -337,7 +338,8 @@ const (
 	idlePause  = time.Second // if the spool has no new lines
 )
 
-// StartSender starts a sender, which the caller must close. It never fails; the sender passes errors to OnFault.
+// StartSender starts a sender, which the caller must close. StartSender never fails; the sender passes errors to
+// OnFault.
 func StartSender(o SenderOptions) *Sender {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sender{end: make(chan struct{}), done: make(chan struct{}), cancel: cancel}

@@ -30,14 +30,14 @@ type server struct {
 	base    string // without a slash at the end
 	header  http.Header
 	client  *http.Client
-	folders map[string]string // path of the files of a run, by run; "": the server does not accept files
+	folders map[string]string // path of the files of each run, by id of the run; "": the server does not accept files
 
 	mostReply int64 // bytes
 }
 
 func newServer(address string, environ []string, timeout time.Duration) (*server, error) {
 	u, err := url.Parse(address)
-	if err != nil { // its text contains the address, which may contain a password
+	if err != nil { // without the text of the error: it contains the address, which may contain a password
 		return nil, errors.New("the address is not a URL; want an address such as http://127.0.0.1:5000, or a folder")
 	}
 	if u.User != nil {
@@ -70,7 +70,7 @@ const (
 
 var credentials = []string{userVariable, tokenVariable}
 
-// variables returns the values of an environment by name.
+// variables returns the values of the environment variables, by name.
 func variables(environ []string) map[string]string {
 	all := map[string]string{}
 	for _, pair := range environ {
@@ -88,7 +88,7 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	if r.code == "" { // a proxy, for example
+	if r.code == "" { // the response comes from a proxy, for example
 		return fmt.Sprintf("MLflow answered %d: %s", r.status, r.text)
 	}
 	return fmt.Sprintf("MLflow answered %d %s: %s", r.status, r.code, r.text)
@@ -165,7 +165,8 @@ type pair struct {
 	Value string `json:"value"`
 }
 
-// pairs converts a map to MLflow's lists, in the order of the keys.
+// pairs converts a map to a list of key-value pairs for MLflow, sorted by key. It truncates long keys, and values of
+// more than mostValue bytes.
 func pairs(m map[string]string, mostValue int) []pair {
 	list := make([]pair, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -264,7 +265,7 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 	}
 	err = s.post(ctx, "experiments/create", map[string]string{"name": name}, &reply)
 	if r := new(refusal); errors.As(err, &r) && r.code == "RESOURCE_ALREADY_EXISTS" {
-		// another run has created it meanwhile
+		// meanwhile, another run has created it
 		return s.experimentByName(ctx, name)
 	}
 	return reply.ID, err

@@ -38,10 +38,10 @@ type Line struct {
 	Start *Start `json:"start,omitempty"`
 
 	Step    int64            `json:"step,omitempty"`
-	Time    int64            `json:"time,omitempty"` // ms since 1970, of Metrics or Status
+	Time    int64            `json:"time,omitempty"` // time of Metrics or Status, ms since 1970
 	Metrics map[string]Value `json:"metrics,omitempty"`
-	// Evaluation states that Metrics are those of an evaluation. No metric of an evaluation has the name of a metric of
-	// training.
+	// Evaluation is true if Metrics come from an evaluation. Metrics of evaluations and of training have different
+	// names.
 	Evaluation bool `json:"evaluation,omitempty"`
 
 	Tags map[string]string `json:"tags,omitempty"`
@@ -102,9 +102,9 @@ func (s *Spool) newest(l *Line) *int64 {
 	return &s.last
 }
 
-// OpenSpool opens or creates the spool in a folder of logs. fresh starts a new spool, because the logs of an earlier
-// run were moved. queue, which may be nil, performs the regular writes. onFault is called when writing starts to fail,
-// and with nil when it works again.
+// OpenSpool opens or creates the spool in a folder of logs. If fresh is true, it starts a new spool: the logs of an
+// earlier run were moved. queue, which may be nil, performs the regular writes. onFault is called when writing starts
+// to fail, and with nil when it works again.
 func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault func(error)) (*Spool, error) {
 	path := filepath.Join(dir, SpoolFile)
 	s := &Spool{}
@@ -119,7 +119,7 @@ func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault 
 	err := regular.EachLine(path, func(line []byte) error {
 		torn = !bytes.HasSuffix(line, []byte("\n"))
 		var l Line
-		if json.Unmarshal(line, &l) != nil { // an incomplete line, which readers skip
+		if json.Unmarshal(line, &l) != nil { // skips an incomplete line, as readers do
 			return nil
 		}
 		whole = whole || l.Start != nil
@@ -142,7 +142,7 @@ func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault 
 			if len(records) == 0 {
 				return nil, nil
 			}
-			if torn { // readers skip the incomplete line
+			if torn { // ends the incomplete line, so that readers skip it
 				if _, err := f.Write([]byte("\n")); err != nil {
 					return records, err
 				}
@@ -160,8 +160,8 @@ func OpenSpool(dir string, start Start, fresh bool, queue *spool.Queue, onFault 
 	return s, s.buffer.Flush()
 }
 
-// remaining returns the records that remain to be written after a write of n bytes. A record that was written partly is
-// repeated as a whole, unless only its line break is missing.
+// remaining returns the records that are still to be written after a write of n bytes. A record that was written only
+// in part is repeated as a whole, unless only its line break is missing.
 func remaining(records []byte, n int) []byte {
 	if n > 0 && n < len(records) && records[n] == '\n' {
 		return records[n+1:]
@@ -188,7 +188,7 @@ func (s *Spool) Add(l Line) {
 // SyncSoon flushes the lines to the disk, without waiting.
 func (s *Spool) SyncSoon() { s.buffer.SyncSoon() }
 
-// Dropped returns the number of lines that were lost because the disk could not be written.
+// Dropped returns the number of lines that were lost because writing to the disk failed.
 func (s *Spool) Dropped() int64 { return s.buffer.Dropped() }
 
 // Close writes the lines and closes the file.
@@ -204,7 +204,7 @@ type batch struct {
 // Limits of a batch. MLflow allows 1,000 metrics and 1 MiB.
 const (
 	mostMetrics = 900
-	mostBytes   = 256 << 10 // of lines; a metric in a request is longer than in the spool
+	mostBytes   = 256 << 10 // bytes of lines; a metric in a request is longer than in the spool
 	mostLine    = 1 << 20
 )
 
@@ -243,7 +243,7 @@ func readBatch(f io.ReaderAt, from int64) (batch, error) {
 				b.end += int64(at) + 1
 				return b, nil
 			}
-		} // otherwise, a crash has truncated the line
+		} // lines that a crash has truncated are skipped
 		b.end += int64(at) + 1
 		text = text[at+1:]
 	}

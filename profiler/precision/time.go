@@ -24,7 +24,8 @@ const (
 	// equally fast formats.
 	Margin = 0.1
 
-	// samples of a step: enough for the kernels of large batches, few enough for a step of some milliseconds
+	// number of samples in a step. It is large enough for the kernels that large batches use, and small enough for a
+	// step of some milliseconds.
 	samples = 8
 	size    = 32 // height and width of an image in pixels
 	classes = 10
@@ -43,7 +44,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 				"measure the speed of number formats: device %s is simulated and computes no values; use a real device",
 				dev.Info().Name)
 	}
-	runtime.LockOSThread() // a device's threads belong to the calling thread
+	runtime.LockOSThread() // the threads of a device belong to the OS thread that calls it
 	defer runtime.UnlockOSThread()
 	trials := make([]trial, len(types))
 	defer func() {
@@ -63,7 +64,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	began := time.Now()
 	for round := 0; round <= rounds && (round <= 4 || time.Since(began) < limit); round++ {
 		if round == 1 {
-			began = time.Now() // the first round includes page faults
+			began = time.Now() // the time starts after the first round, which includes page faults
 		}
 		for i := range trials {
 			took, err := trials[i].step(ctx)

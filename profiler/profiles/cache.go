@@ -20,7 +20,7 @@ type CacheKey struct {
 	Fingerprint string `json:"fingerprint"` // fingerprint of hardware.Identity: device, CPU quota, memory
 	DeviceType  string `json:"device_type"`
 	DType       string `json:"dtype"`
-	Program     string `json:"program"` // version of the program, because kernels may change
+	Program     string `json:"program"` // version of the program; other versions may have other kernels
 }
 
 // cached is the stored form of the values.
@@ -35,7 +35,7 @@ func (k CacheKey) file() string {
 	return hardware.Fingerprint(k.Fingerprint, k.DeviceType, k.DType, k.Program)[:24] + ".json"
 }
 
-// Kept contains values from the cache.
+// Kept contains the values that Load found in the cache.
 type Kept struct {
 	Measured Measured
 	Created  time.Time
@@ -51,7 +51,7 @@ func (c *Cache) Load(k CacheKey) (*Kept, error) {
 		return nil, fmt.Errorf("profile cache %w", err)
 	}
 	if !found || f.SchemaVersion != SchemaVersion {
-		return nil, nil // a file of another program version; the values are measured again
+		return nil, nil // the file of another program version: the values must be measured again
 	}
 	if f.Key != k || !f.Measured.TFLOPS.Known() || !f.Measured.Memory.Copy.Known() {
 		return nil, fmt.Errorf("profile cache %s: got measurements of %+v, want positive measurements of %+v", path,

@@ -8,12 +8,13 @@
 //	(TFLOP/s of the training's element type)^a * (memory bandwidth / 10 GB/s)^b,  a + b = 1
 //
 // b is the fraction of a training step that is bound by memory bandwidth (see [Score]). The size of the memory is not
-// part of the score, because it limits a share, but does not make a rank faster. The file contains absolute scores,
-// so that files of different days can be compared. It also contains relative scores; that of the slowest rank is 1.0.
+// part of the score: it limits the share of a rank, but does not make the rank faster. The file contains absolute
+// scores, so that files from different days can be compared. It also contains relative scores: the slowest rank has the
+// relative score 1.0.
 //
 // All ranks with the same device type and element type get the same score, because differences between such ranks are
-// noise. The score is computed from the medians of their measurements. [Predict] measures how well scores predict
-// step times.
+// noise. This score is computed from the medians of their measurements. [Predict] measures how well scores predict step
+// times.
 //
 // # Reading
 //

@@ -103,7 +103,7 @@ func Save(dir string, ranks *Ranks, system *System) error {
 	return write(filepath.Join(dir, SystemFile), system)
 }
 
-// SaveRanks writes only gpu_profiles.json; see Save.
+// SaveRanks is like Save, but writes only gpu_profiles.json.
 func SaveRanks(dir string, ranks *Ranks) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("hardware profile: %w", err)

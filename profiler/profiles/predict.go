@@ -13,8 +13,8 @@ type Prediction struct {
 	Worst int             `json:"worst_rank"`
 }
 
-// PredictedRank contains the predicted and the measured time per sample of a rank. Relative times are divided by
-// their geometric mean over the ranks.
+// PredictedRank contains the measured time per sample of a rank, and its relative times: measured and predicted.
+// Relative times are divided by their geometric mean over all ranks.
 type PredictedRank struct {
 	Rank             int     `json:"rank"`
 	SecondsPerSample float64 `json:"seconds_per_sample"`

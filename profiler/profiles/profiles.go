@@ -13,11 +13,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// SchemaVersion is the version of both files. It increases when a program for the previous version would misread a
-// new file.
+// SchemaVersion is the version of both file formats. It increases when a program for the previous version would misread
+// a new file.
 //
 //	1  a value that was not measured is 0
-//	2  a value that was not measured is null; ranks with the same device type have the same score
+//	2 a value that was not measured is null; all ranks with the same device type have the same score
 const SchemaVersion = 2
 
 // Names of the files.
@@ -29,10 +29,10 @@ const (
 // Origin contains the first fields of both files.
 type Origin struct {
 	SchemaVersion int       `json:"schema_version"`
-	Fingerprint   string    `json:"fingerprint"` // hash of the fingerprints of all ranks
+	Fingerprint   string    `json:"fingerprint"` // hash of the fingerprints of all ranks; see Seal
 	Created       time.Time `json:"created"`
 	Program       string    `json:"program"`
-	Quick         bool      `json:"quick"` // the measurements had shorter budgets
+	Quick         bool      `json:"quick"` // the measurements had reduced budgets
 }
 
 // Ranks is the contents of gpu_profiles.json.
@@ -65,11 +65,11 @@ type Rank struct {
 	Measured      Measured      `json:"measured"`
 	ComputeScore  float64       `json:"compute_score"`
 	RelativeScore float64       `json:"relative_score"`       // score relative to the slowest rank, which has 1.0
-	StepTimes     *StepTimes    `json:"step_times,omitempty"` // nil if no steps were timed at several shares
+	StepTimes     *StepTimes    `json:"step_times,omitempty"` // nil if steps were not timed with several shares
 	Skipped       []string      `json:"skipped,omitempty"`
 }
 
-// StepTimes contains the times of a model's steps on one rank at several shares. They determine the shape of the rank's
+// StepTimes contains the step times of a model on one rank, for several shares. They determine the shape of the rank's
 // step-time curve.
 type StepTimes struct {
 	// settings on which the times depend; a run with other settings ignores the times
@@ -81,7 +81,7 @@ type StepTimes struct {
 // StepTime is the time of a step with a number of samples in a micro-batch.
 type StepTime struct {
 	Samples int            `json:"samples"`
-	Seconds measure.Figure `json:"seconds"` // median over several visits of this share
+	Seconds measure.Figure `json:"seconds"` // median over several measurements with this share
 	Steps   int            `json:"steps"`   // number of measured steps
 }
 
@@ -196,8 +196,8 @@ func (p *Ranks) Seal() {
 }
 
 // Match assigns an entry of the profile to each rank of a run, by the fingerprints of the hardware. A rank gets the
-// entry of the same number if the fingerprints are equal. Otherwise it gets the entry of another rank with the same
-// fingerprint. If there is none, the profile does not apply: Match returns nil and the reason, for a warning.
+// entry with its own number if the fingerprints are equal, and otherwise another entry with its fingerprint. If there
+// is no such entry for some rank, the profile does not apply: Match returns nil and the reason, for a warning.
 func (p *Ranks) Match(fingerprints []string) (ranks []Rank, mismatch string) {
 	var strangers []string
 	for rank, print := range fingerprints {

@@ -6,13 +6,13 @@ import (
 )
 
 // DefaultMemoryFraction is the default fraction of a step that is bound by memory. It comes from ResNet-50 at 224
-// pixels in bf16 on an H100. The arithmetic of this model would permit 40,700 images/s, and its memory traffic, layer
-// by layer, 10,800: 1 - 10.8/40.7 = 0.73. Most models have normalisations, activations and optimizers between matrix
-// products. They are closer to this value than to pure arithmetic.
+// pixels in bf16 on an H100. With its arithmetic alone, this model would reach 40,700 images/s, and with the memory
+// traffic of its layers, 10,800 images/s: 1 - 10.8/40.7 = 0.73. Most models have normalisations, activations and
+// optimizers between matrix products, so they are closer to this value than to 0.
 const DefaultMemoryFraction = 0.7
 
-// bandwidthUnit scales scores such that 1 TFLOP/s and 10 GB/s give 1.0. A common factor of all scores changes no
-// share.
+// bandwidthUnit scales scores such that 1 TFLOP/s and 10 GB/s give 1.0. The value has no effect on shares, because it
+// scales all scores equally.
 const bandwidthUnit = 10 // GB/s
 
 // Formula is the formula of the score as text, for files and output.
@@ -25,10 +25,10 @@ const Formula = "tflops(dtype)^compute_share * (copy GB/s / 10)^memory_share"
 //	gbytes          memory bandwidth (read and written), GB/s, > 0
 //	memoryFraction  fraction of a step's time that is bound by memory, 0 to 1
 //
-// The mean is geometric because the time of a step is a sum of two parts. One part shrinks with the arithmetic speed,
-// the other with the bandwidth. The relative change of the time is therefore the mean of the relative changes of both
-// speeds, weighted by the parts. This is exact for small differences between ranks. The balancer corrects larger
-// differences.
+// The mean is geometric because the time of a step is a sum of two parts. One part is inversely proportional to the
+// arithmetic speed, the other to the bandwidth. The relative change of the time is therefore the mean of the relative
+// changes of both speeds, weighted by the parts. This is exact for small differences between ranks. The balancer
+// corrects larger differences.
 func Score(tflops, gbytes, memoryFraction float64) (float64, error) {
 	for _, v := range []struct {
 		name  string
@@ -47,9 +47,9 @@ func Score(tflops, gbytes, memoryFraction float64) (float64, error) {
 // Work is the minimum arithmetic and memory traffic of one operation of a step.
 type Work struct{ FLOPs, Bytes int64 }
 
-// MemoryFraction returns the memory-bound fraction of a step on a device with the given speeds (a roofline model). It
-// is the fraction of the minimum step time in operations whose memory traffic takes longer than their arithmetic.
-// Without work it returns DefaultMemoryFraction.
+// MemoryFraction returns the memory-bound fraction of a step on a device with the given speeds, in TFLOP/s and GB/s (a
+// roofline model). It is the fraction of the minimum step time that is spent in operations whose memory traffic takes
+// longer than their arithmetic. Without work it returns DefaultMemoryFraction.
 func MemoryFraction(step []Work, tflops, gbytes float64) float64 {
 	var bound, total float64
 	for _, w := range step {

@@ -37,7 +37,7 @@ func addBars(p *plot.Plot, bars []bar, format string) error {
 	}
 	p.NominalX(names...)
 	p.X.Min, p.X.Max = -0.6, float64(len(bars))-0.4
-	p.Y.Min, p.Y.Max = 0, 1.14*top // leaves space for the values
+	p.Y.Min, p.Y.Max = 0, 1.14*top // leaves space for the values above the bars
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 type barFigure struct {
 	name, title, axis, caption string
 	value                      func(*analysis.PolicyResult) analysis.Estimate
-	scale                      float64 // factor of the values on the axis; 100 shows a fraction as percent
+	scale                      float64 // factor of the shown values; 100 shows a fraction as percent
 	format                     string
 	reference                  float64 // value of a horizontal line; 0: no line
 	referenceName              string

@@ -19,8 +19,8 @@ import (
 // latencyBins is the number of bins in a histogram.
 const latencyBins = 60
 
-// Latency draws the histogram of a run's step times as a PNG, with one colour per rank. If there are several ranks,
-// it draws a second histogram of the all-reduce times below.
+// Latency draws the histogram of a run's step times as a PNG, with one colour per rank. If there are several ranks, it
+// draws the histogram of the all-reduce times below the first one.
 func Latency(w io.Writer, s *analysis.Summary) error {
 	steps := make([][]float32, len(s.PerRank))
 	sums := make([][]float32, len(s.PerRank))
@@ -46,8 +46,8 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 	return nil
 }
 
-// histogram counts the times of each rank in common bins. The last bin contains the slowest half percent of all
-// times. Without this rule, a few slow steps would compress all others into a single bar.
+// histogram counts the times of each rank in common bins. The last bin contains the slowest half percent of all times.
+// Without this rule, a few slow steps would compress all other steps into a single bar.
 func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 	p := drawing.NewPlot(title, axis, "steps")
 	var all []float32

@@ -18,11 +18,11 @@ const outcomesCaption = "Each point is a change of shares. The horizontal axis i
 	"predicted, and the vertical axis the speed-up of the first window with the new shares, with its 90 % interval. " +
 	"On the dashed line, both are equal. Noise counts in neither. Both axes are logarithmic."
 
-// outcomes draws the predicted and the achieved speed-up of each change of shares of all runs into dir. It draws
-// nothing if no change has both values.
+// outcomes draws a figure into dir: the predicted and the achieved speed-up of each change of shares, for all runs. It
+// draws nothing if both values are known for no change.
 func outcomes(dir string, s *analysis.SideBySide, labels []string) ([]analysis.Figure, error) {
 	const title = "Predicted and achieved speed-up"
-	const pad = 1.1 // factor
+	const pad = 1.1 // factor by which the axis exceeds the data
 	least, most, found := 1/pad, pad, false
 	for _, t := range s.Trials {
 		for _, c := range t.Changes {
@@ -55,7 +55,8 @@ func outcomes(dir string, s *analysis.SideBySide, labels []string) ([]analysis.F
 		drawing.Save(dir, "outcomes", drawing.Width, heightFor(len(s.Trials)), p)
 }
 
-// addOutcomes adds the changes of a run, with its label. Intervals are truncated at the ends of the vertical axis.
+// addOutcomes adds the changes of shares of a run, with the label of the run. Intervals are truncated at the ends of
+// the vertical axis.
 func addOutcomes(p *plot.Plot, run int, t *analysis.Trial, label string, least, top float64) error {
 	var points struct {
 		plotter.XYs

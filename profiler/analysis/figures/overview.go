@@ -12,7 +12,7 @@ import (
 )
 
 // Overview draws the known speed-ups of all comparisons into dir/speedups, with one group of bars per comparison. If
-// there are fewer than two comparisons, it draws nothing, because the figure of the comparison shows the same values.
+// there is only one comparison, it draws nothing, because the figures of that comparison show the same values.
 func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error) {
 	var groups []*analysis.Comparison
 	for _, c := range all {

@@ -115,8 +115,8 @@ func trialPlot(s *analysis.SideBySide, labels []string, key, axis string,
 }
 
 // legendLabels returns the labels of the runs in a legend. A label lists the values of the settings that differ between
-// the runs. If a label is so long that it would cover the curves, all labels are the names of the runs, unless the
-// names are longer.
+// the runs. If a label is so long that it would cover the curves, the names of the runs are the labels, unless these
+// names are even longer.
 func legendLabels(s *analysis.SideBySide) []string {
 	const wide = 32 // characters
 	labels, names := make([]string, len(s.Trials)), make([]string, len(s.Trials))
@@ -135,9 +135,9 @@ func legendLabels(s *analysis.SideBySide) []string {
 // heightFor returns the height of a figure with one line per run. A legend of up to `usual` runs fits into the usual
 // height. Each further run needs one more line of text.
 func heightFor(runs int) vg.Length {
-	const usual, legendLine = 8, 0.043 // number of runs; height of one line of the legend / usual height
+	const usual, legendLine = 8, 0.043 // number of runs; height of a legend line / usual height
 	return drawing.Height * (1 + legendLine*vg.Length(max(0, runs-usual)))
 }
 
-// mostMarks is the largest number of points of a curve whose points are marked. Marks make single evaluations visible.
+// The points of a curve are marked if it has at most mostMarks points. Marks make single evaluations visible.
 const mostMarks = 20

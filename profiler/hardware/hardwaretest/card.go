@@ -50,7 +50,7 @@ type Card struct {
 	mu sync.Mutex
 }
 
-// GTX1650 returns a small GPU of 2019: Turing, without NVLink, ECC and fast bf16.
+// GTX1650 returns a small GPU of the Turing architecture, without NVLink, ECC and fast bf16.
 func GTX1650() *Card {
 	return &Card{Name: "NVIDIA GeForce GTX 1650", Major: 7, Minor: 5, Cores: 896, MemoryBytes: 4 << 30, Generation: 3,
 		Width:    16,
@@ -129,7 +129,7 @@ func DGX() (nvml.Interface, []*Card) {
 	return server, cards
 }
 
-// driver returns a driver whose initialisation succeeds. If old is set, it lacks newer functions.
+// driver returns a driver whose initialisation succeeds. If old is set, the driver lacks newer functions.
 func driver(old bool) *mock.Interface {
 	symbols := &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
 		if old {
@@ -234,7 +234,7 @@ func (c *Card) answer(d *mock.Device) {
 	})
 }
 
-// carry sets the query functions for the traffic of the links.
+// carry sets the query functions for the traffic of the GPU's links.
 func (c *Card) carry(d *mock.Device) {
 	d.GetPcieThroughputFunc = func(direction nvml.PcieUtilCounter) (uint32, nvml.Return) {
 		if c.NoTraffic {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// Program returns the program mlflow of the Python package, from $HETERO_MLFLOW or the path.
+// Program returns the program mlflow of the Python package, from $HETERO_MLFLOW or PATH.
 func Program(t *testing.T) string {
 	t.Helper()
 	needtest.NotShort(t, "starts an MLflow server, which takes half a minute")
@@ -43,7 +43,7 @@ func Start(t *testing.T, program, dir string, port int) (stop func()) {
 	go func() { cmd.Wait(); close(ended) }()
 	stop = func() {
 		if platform.KillGroup(cmd.Process.Pid) != nil {
-			cmd.Process.Kill() // without the workers, if this system cannot kill a group
+			cmd.Process.Kill() // if this system cannot kill a process group, only the server, without its workers
 		}
 		<-ended
 	}
