@@ -65,7 +65,7 @@ func MemoryFraction(step []Work, tflops, gbytes float64) float64 {
 	return bound / total
 }
 
-// Relative divides scores by the smallest score. The slowest rank therefore has 1.0.
+// Relative returns the scores divided by the smallest score, so that the slowest rank has 1.0.
 func Relative(scores []float64) []float64 {
 	slowest := math.Inf(1)
 	for _, s := range scores {

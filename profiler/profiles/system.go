@@ -41,7 +41,7 @@ type CPU struct {
 	Cores    int      `json:"cores"`
 	Threads  int      `json:"threads"`
 	Features []string `json:"features"`
-	Usable   int      `json:"usable"` // number of logical CPUs, restricted by affinity
+	Usable   int      `json:"usable"` // number of logical CPUs that the affinity mask allows
 	Quota    float64  `json:"quota"`  // CPU time per second that the process may use
 }
 
@@ -49,7 +49,7 @@ type CPU struct {
 type Memory struct {
 	Total     int64 `json:"total_bytes"`
 	Available int64 `json:"available_bytes"`
-	Limit     int64 `json:"limit_bytes"` // limit of the process
+	Limit     int64 `json:"limit_bytes"` // memory that the process may use
 }
 
 // Disk describes a disk of a host.
@@ -75,7 +75,7 @@ type Output struct {
 	measure.DiskSpeed
 }
 
-// Describe converts a host description of package system.
+// Describe converts the description of a host from package system. noGPU is the reason why there is no GPU.
 func Describe(h system.Host, gpus []hardware.GPU, noGPU string) Host {
 	out := Host{Name: h.Name, Kernel: h.Kernel, WSL2: h.WSL2, Container: h.Container, Cgroups: h.Cgroups,
 		CPU: CPU(h.CPU), Memory: Memory(h.Memory),

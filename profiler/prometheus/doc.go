@@ -14,13 +14,13 @@
 //
 // # Training does not wait
 //
-// Update changes memory of the training goroutine and then copies this memory for scrapers. If a scraper is reading the
-// copy, Update leaves the copy as it is, and the next Update renews it. Memory is bounded: a server has at most
-// mostConnections connections and renders mostScrapes responses at a time. A client that is slow is disconnected.
+// Update changes values that belong to the training goroutine, and then copies them for scrapers. If a scraper is
+// reading the copy, Update leaves the copy as it is, and the next Update renews it. Memory is bounded: a server has at
+// most mostConnections connections and renders mostScrapes responses at a time. The server disconnects slow clients.
 //
 // # Text format
 //
-// The package writes Prometheus' text format itself. The client library of Prometheus adds eight modules, needs a newer
-// golang.org/x/text, whose Unicode tables the tokenizers of package engine/data/tokenizer use, and makes the program
-// 4 MB larger. Tests check the output with promtool and with a Prometheus server.
+// The package writes Prometheus' text format itself. The client library of Prometheus would add eight modules and make
+// the program 4 MB larger. It also needs a newer golang.org/x/text, and the tokenizers of package engine/data/tokenizer
+// depend on the Unicode tables in that module. Tests check the output with promtool and with a Prometheus server.
 package prometheus

@@ -10,8 +10,8 @@ import (
 // linkMetrics are the metrics of a group of links. Their names and labels follow those of node_exporter.
 type linkMetrics struct {
 	kinds                 []telemetry.LinkKind
-	what                  string // in help texts
-	sent, received, limit string // names without the prefix
+	what                  string // name of the links in help texts
+	sent, received, limit string // names of the metrics without the prefix
 }
 
 var linkGroups = []linkMetrics{
@@ -66,7 +66,7 @@ func (m *Metrics) writeLinks(t *text, s *State) {
 		func(r *RankState) float64 { return r.Bus }, label{"basis", string(telemetry.BasisComputed)})
 }
 
-// communicates reports whether gradients were summed over ranks.
+// communicates reports whether any gradients were summed over ranks.
 func (m *Metrics) communicates(s *State) bool {
 	for i := range s.Ranks {
 		if s.Ranks[i].Bytes > 0 {

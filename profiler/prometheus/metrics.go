@@ -38,16 +38,16 @@ var Verdicts = [...]string{"healthy", "slow_type", "sick"}
 
 // State contains the values of all metrics. Counters count from the start of the process, except Step and Skipped.
 type State struct {
-	Step, Planned int64 // optimizer steps of the run: completed, and planned in total (0: unknown)
+	Step, Planned int64 // optimizer steps of the run: completed steps, and all planned steps (0: unknown)
 	Epoch         float64
 	Steps         int64            // counter
 	Samples       int64            // counter, over all ranks
-	Skipped       int64            // counter: steps without an update, over the whole run
+	Skipped       int64            // counter: steps without an update of the parameters, over the whole run
 	RollBacks     int64            // counter
 	Warnings      int64            // counter
-	Values        telemetry.Values // of the last step
+	Values        telemetry.Values // values of the last step
 	StepSeconds   Histogram
-	// time of the last step, evaluation or checkpoint, s since 1970; before that, of the start
+	// time of the last step, evaluation or checkpoint, s since 1970; before the first of these, time of the start
 	LastProgress       float64
 	Checkpoints        int64   // counter
 	LastCheckpoint     float64 // s since 1970; undefined before the first checkpoint of this process
@@ -58,7 +58,7 @@ type State struct {
 	EvaluationLoss     float64
 	EvaluationMetrics  []float64 // in the order of Run.Metrics
 	Decisions, Changes int64     // counters: decisions of the balancer, and those that changed the shares
-	Gain               float64   // throughput divided by that with equal shares, in the last window; NaN: unknown
+	Gain               float64   // throughput / throughput with equal shares, in the last window; NaN: unknown
 	Oracle             float64   // step time with the best shares divided by the step time; NaN: unknown
 	Imbalance          float64
 	Lost               [len(Causes)]float64 // counters, s
@@ -84,14 +84,14 @@ type RankState struct {
 // Metrics contains the values of all metrics. Only one goroutine may call Update. Any goroutine may render the metrics.
 type Metrics struct {
 	run     Run
-	numbers []string // numbers of the ranks, as texts
+	numbers []string // numbers of the ranks, formatted as text
 	own     State    // belongs to the goroutine that calls Update
 
-	mu     sync.Mutex // guards shared; the goroutine that calls Update never waits for it
+	mu     sync.Mutex // guards shared; Update never waits for it
 	shared State
 }
 
-// New returns metrics without steps. now is the time in s since 1970.
+// New returns the metrics of a run before its first step. The parameter now is the time in s since 1970.
 func New(run Run, now float64) *Metrics {
 	m := &Metrics{run: run}
 	for range 2 {
@@ -112,7 +112,8 @@ func New(run Run, now float64) *Metrics {
 	return m
 }
 
-// Update calls change with the state, which is valid only during the call. It never waits and allocates no memory.
+// Update calls change, which may modify the state. The pointer is valid only during the call. Update never waits and
+// allocates no memory.
 func (m *Metrics) Update(change func(*State)) {
 	change(&m.own)
 	if m.mu.TryLock() {
@@ -121,7 +122,7 @@ func (m *Metrics) Update(change func(*State)) {
 	}
 }
 
-// take copies a state. Both states have lists of the same lengths.
+// take copies the state from into s. The lists of both states must have the same lengths.
 func (s *State) take(from *State) {
 	ranks, metrics, noise := s.Ranks, s.EvaluationMetrics, s.Noise
 	*s = *from
@@ -206,7 +207,7 @@ func (m *Metrics) writeResults(t *text, s *State) {
 			}
 		}
 	}
-	if slices.ContainsFunc(m.run.Ranks, func(r Rank) bool { return r.Number == 0 }) { // only rank 0 saves
+	if slices.ContainsFunc(m.run.Ranks, func(r Rank) bool { return r.Number == 0 }) { // only rank 0 saves checkpoints
 		m.writeSaves(t, s)
 	}
 	counter("hetero_train_decisions_total", "Decisions of the load balancer.", float64(s.Decisions))

@@ -10,7 +10,7 @@ import (
 // exported describes the metric of a sensor.
 type exported struct {
 	name, kind, help string
-	factor           float64 // converts the unit of the sensor to the unit of the metric
+	factor           float64 // by which a value of the sensor is multiplied to get a value of the metric
 }
 
 // units maps the units of sensors to suffixes of metrics. Prometheus uses base units, and ratios instead of percent.
@@ -20,7 +20,8 @@ var units = map[string]struct {
 }{"": {"", 1}, "%": {"_ratio", 0.01}, "°C": {"_celsius", 1}, "W": {"_watts", 1}, "fraction of samples": {"", 1},
 	telemetry.BytesPerSecond: {"_bytes_per_second", 1}}
 
-// export derives the metric of a sensor from its declaration. A unit that is not in the table becomes the suffix.
+// export derives the metric of a sensor from its declaration. A unit that is not in the table units is itself the
+// suffix.
 func export(d telemetry.Declaration) exported {
 	e := exported{name: "hetero_train_device_" + snake(d.Name), kind: "gauge", factor: 1, help: "Sensor " + d.Name +
 		" of the rank's device, process or machine."}

@@ -22,7 +22,7 @@ const (
 	mostHeaderBytes = 16 << 10
 	headerTime      = 5 * time.Second  // to receive a request
 	answerTime      = 10 * time.Second // to send a response; the default time-out of a scrape
-	idleTime        = 90 * time.Second // between two requests of a connection; scrapes are usually at most 60 s apart
+	idleTime        = 90 * time.Second // between two requests on a connection; scrapes are usually at most 60 s apart
 )
 
 // ErrExposed means that other machines could read the metrics without a token.
@@ -31,7 +31,7 @@ var ErrExposed = errors.New("other machines can reach this address, and there is
 // ServerOptions configure a server.
 type ServerOptions struct {
 	Address  string      // HOST:PORT; port 0: any free port
-	Token    string      // secret that scrapers send; "": none
+	Token    string      // secret that scrapers must send; "": none
 	Insecure bool        // allow an address that other machines can reach, without a token
 	TLS      *tls.Config // nil: plain HTTP
 	Metrics  *Metrics
@@ -71,7 +71,7 @@ func Listen(o ServerOptions) (*Server, error) {
 	s := &Server{listener: l, served: make(chan struct{})}
 	s.http = &http.Server{Handler: handler(&o), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime,
 		WriteTimeout: answerTime, IdleTimeout: idleTime,
-		// a client must not fill the log of the run
+		// no log, because clients must not be able to fill the log of the run
 		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)}
 	limited := httpguard.Limit(s.http, httpguard.Paced(l), mostConnections)
 	go func() {
@@ -84,7 +84,7 @@ func Listen(o ServerOptions) (*Server, error) {
 // Address returns the address with the actual port.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close ends all connections. It does not wait for clients.
+// Close closes all connections. It does not wait for clients.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	<-s.served
@@ -99,7 +99,7 @@ func isLoopback(host string) bool {
 
 // handler answers GET /metrics.
 func handler(o *ServerOptions) http.Handler {
-	host, _, _ := net.SplitHostPort(o.Address) // CheckAddress has checked it
+	host, _, _ := net.SplitHostPort(o.Address) // CheckAddress has checked the address
 	local := isLoopback(host)
 	slots := make(chan struct{}, mostScrapes)
 	mux := http.NewServeMux()
@@ -110,9 +110,9 @@ func handler(o *ServerOptions) http.Handler {
 				http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 				return
 			}
-			httpguard.Prove(r) // without a token, every client passes, and could keep others out
+			httpguard.Prove(r) // only clients with the token: otherwise, every client could keep others out
 		} else if local && !isLoopback(httpguard.Host(r.Host)) {
-			// a page in a browser of this machine that rebinds its own name
+			// a web page in a browser on this machine, which uses DNS rebinding
 			http.Error(w, "this server is for clients on this machine", http.StatusForbidden)
 			return
 		}
@@ -129,7 +129,7 @@ func handler(o *ServerOptions) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Write(o.Metrics.Text()) // an error means that the client is gone
 	})
-	// A refused client must not keep one of the few connections.
+	// A refused client must not occupy one of the few connections.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		mux.ServeHTTP(w, r)

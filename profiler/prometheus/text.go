@@ -8,10 +8,10 @@ import (
 // contentType is the media type of the text format.
 const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// text writes the text format: families, each with its samples.
+// text writes metrics in the text format. A family is a metric with all its samples.
 type text struct {
 	out  []byte
-	name string // of the current family
+	name string // name of the current family
 }
 
 // label is a name and a value of a sample.
@@ -28,7 +28,7 @@ func (t *text) family(name, kind, help string) {
 // sample writes a sample of the current family.
 func (t *text) sample(v float64, labels ...label) { t.suffixed("", v, labels...) }
 
-// suffixed writes a sample whose name is that of the family and a suffix, such as "_count".
+// suffixed writes a sample. Its name is that of the current family, followed by a suffix such as "_count".
 func (t *text) suffixed(suffix string, v float64, labels ...label) {
 	t.out = append(append(t.out, t.name...), suffix...)
 	for i, l := range labels {
@@ -40,7 +40,7 @@ func (t *text) suffixed(suffix string, v float64, labels ...label) {
 		t.out = append(t.out, '}')
 	}
 	t.out = append(t.out, ' ')
-	t.out = strconv.AppendFloat(t.out, v, 'g', -1, 64) // the format also uses the names NaN, +Inf and -Inf
+	t.out = strconv.AppendFloat(t.out, v, 'g', -1, 64) // Go writes NaN, +Inf and -Inf as the text format requires
 	t.out = append(t.out, '\n')
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// column is a value that every record contains.
+// column describes a value that every record contains.
 type column struct {
 	Name string
 	Unit string
@@ -79,7 +79,8 @@ const (
 	throughputColumn = 1
 	stepColumn       = 3
 	busColumn        = 11
-	// trafficColumn is the first column of traffic. Figures omits these columns for ranks without values.
+	// trafficColumn is the index of the first column of traffic. Figures omits columns of traffic if they have no
+	// values.
 	trafficColumn = 16
 )
 
@@ -96,7 +97,7 @@ var runColumns = func() (list []column) {
 	return list
 }()
 
-// decisionColumns are the columns of the balancer's decisions: those of decided.add.
+// decisionColumns are the columns of the balancer's decisions, in the order in which decided.add sets them.
 var decisionColumns = func() []column {
 	list := []column{
 		{Name: "share_of_oracle", Unit: "fraction"},

@@ -21,8 +21,8 @@ type CommunicationView struct {
 	Time    float64                 `json:"time"` // s since 1970 UTC
 	Seconds float64                 `json:"step_seconds"`
 	Ranks   []RankCommunicationView `json:"ranks"`   // the first ranks
-	Buckets []runtime.BucketTimes   `json:"buckets"` // of rank 0
-	Links   []LinkView              `json:"links"`   // the links that are closest to their limits first
+	Buckets []runtime.BucketTimes   `json:"buckets"` // all-reduces of rank 0
+	Links   []LinkView              `json:"links"`   // sorted: the links closest to their limits come first
 	Left    int                     `json:"left"`    // number of links that Links omits
 }
 
@@ -41,7 +41,8 @@ type LinkView struct {
 	runtime.LinkTraffic
 }
 
-// use returns the larger of the two directions divided by the limit, or a negative number if this is unknown.
+// use returns the utilization of the link: the traffic of the busier direction divided by the limit. It returns a
+// negative number if the utilization is unknown.
 func (l *LinkView) use() float64 {
 	most := -1.0
 	for _, v := range []*float64{l.Sent, l.Received} {
@@ -59,7 +60,7 @@ type communicated struct {
 	last     *CommunicationView
 }
 
-// follow removes all lines if the file was replaced.
+// follow removes all lines if the file has been replaced. The parameter replaced is the number of replacements so far.
 func (c *communicated) follow(replaced int) {
 	if replaced != c.replaced {
 		*c = communicated{replaced: replaced}

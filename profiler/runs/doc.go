@@ -16,8 +16,8 @@
 // of its first record. If there are more steps than fit into the cells, pairs of cells are merged. All cells of a run
 // together need at most about 16 MiB, regardless of the number of steps and ranks.
 //
-// The figures of a short range of steps are read from the files, so they are exact. The figures of a long range
-// contain the minimum and maximum of each point, so no outlier is lost.
+// The figures of a short range of steps are read from the files, so they are exact. In a long range, a point of a
+// figure stands for several steps. It contains their minimum and maximum, so no outlier is lost.
 //
 // [Run.SaveIndex] writes an index of a long run into the folder [Folder.Indexes]. A restarted server continues from
 // this index.
@@ -35,7 +35,8 @@
 //	logs/curves.csv                fitted step-time curves
 //	results/result.json            how the run ended
 //
-// The key experiment.log_dir moves the folder logs. Files are untrusted. All files are opened through os.Root and
-// must be regular, and the number of bytes kept in memory is limited. There is one exception: experiment.log_dir may
-// name any folder of this machine. Only files with the names above are read from it, and through os.Root.
+// The key experiment.log_dir in the settings replaces the folder logs by another one. Files are untrusted. All files
+// are opened through os.Root and must be regular, and the number of bytes kept in memory is limited. There is one
+// exception: experiment.log_dir may name any folder of this machine. From this folder, only files with the names above
+// are read, also through os.Root.
 package runs

@@ -14,7 +14,7 @@ import (
 const (
 	mostPoints = 4000
 	// mostScanned is the largest number of records that a query reads from files. A record takes about 30 µs of CPU
-	// time. For more records, the query uses the cells, which have single steps up to step 2048.
+	// time. For more records, the query uses the cells. Up to step 2048, a cell contains a single step.
 	mostScanned = 2000
 	// mostLines is the largest number of ranks that a query returns separately, unless the query names ranks.
 	mostLines = 8
@@ -33,19 +33,19 @@ func queryErrorf(format string, args ...any) error { return &QueryError{fmt.Spri
 // Query selects figures of a run.
 type Query struct {
 	From, To int64    // first and last step; To 0: the newest step
-	Points   int      // largest number of points of a line; many lines have fewer points
+	Points   int      // largest number of points of a line; fewer if there are many lines
 	Columns  []string // names of columns
-	Ranks    []int    // nil: all ranks; more than 8 ranks are combined into bands
+	Ranks    []int    // nil: all ranks, which are combined into bands if there are more than 8
 }
 
 // Figures contains the values of columns over a range of steps.
 type Figures struct {
-	Version int64     `json:"version"` // of the run
+	Version int64     `json:"version"` // version of the run
 	From    int64     `json:"from"`
 	To      int64     `json:"to"`
-	Width   int64     `json:"width"` // number of steps per point; with 1, values are those of single steps
+	Width   int64     `json:"width"` // number of steps per point; 1: values are those of single steps
 	Steps   []int64   `json:"steps"` // last step of each point
-	Times   []float64 `json:"times"` // end of this step, s since 1970 UTC; 0 if unknown
+	Times   []float64 `json:"times"` // time at the end of this step, s since 1970 UTC; 0 if unknown
 	Lines   []Line    `json:"lines"` // without traffic columns that have no values in this range
 }
 
@@ -72,7 +72,7 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Line contains the values of one column, for one rank, for all ranks together, or as a band over ranks.
+// Line contains the values of one column. They belong to one rank or to all ranks together, or form a band over ranks.
 type Line struct {
 	Column string `json:"column"`
 	Unit   string `json:"unit"`
@@ -167,7 +167,7 @@ type choice struct {
 	own       []int // columns that each rank has, in rankColumns
 	shared    []int // columns that are equal on all ranks, len(rankColumns) + index in runColumns
 	decisions []int // columns of the balancer's decisions, in decisionColumns
-	total     bool  // the sum of the throughputs of all ranks
+	total     bool  // whether the sum of all ranks' throughputs is requested
 }
 
 // choose returns the choice with the given names.
@@ -218,9 +218,9 @@ func (r *Run) everyRank() []int {
 	return all
 }
 
-// collectAll reads the values of a choice, and sets the width of out. It returns the bins of rank 0, which contain the
-// steps and the columns that are equal on all ranks. It also returns the bins by rank, with nil for a rank that the
-// choice does not need.
+// collectAll reads the values of a choice, and sets the width of out. It returns the bins of rank 0, from which the
+// steps and the columns that are equal on all ranks are taken. It also returns the bins of each rank, or nil for a rank
+// that is not needed.
 func (r *Run) collectAll(ctx context.Context, q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
 	ranks, own := shown, c.own
 	if c.total {
@@ -232,7 +232,7 @@ func (r *Run) collectAll(ctx context.Context, q Query, c choice, shown []int, ou
 	if len(own) == 0 {
 		ranks = nil
 	}
-	// Each step has at most one record per rank. Rank 0 is always read.
+	// Estimate the number of records: a step has at most one record per rank, and rank 0 is always read.
 	scan := (q.To-q.From+1)*int64(max(1, len(ranks))) <= mostScanned
 	out.Width = r.width(q, scan)
 	base, err := r.collect(ctx, 0, q, out.Width, append(slices.Clone(c.shared), own...), scan)
@@ -250,8 +250,8 @@ func (r *Run) collectAll(ctx context.Context, q Query, c choice, shown []int, ou
 	return base, collected, nil
 }
 
-// width returns the number of steps per point, such that there are at most q.Points points. Unless scan is set, the
-// width is a multiple of the width of the cells.
+// width returns the number of steps per point that gives at most q.Points points. If scan is false, the width is a
+// multiple of the cells' width.
 func (r *Run) width(q Query, scan bool) int64 {
 	width := (q.To - q.From + int64(q.Points)) / int64(q.Points)
 	if scan {
@@ -314,7 +314,7 @@ func (b *bins) filled() (keep []int) {
 	return keep
 }
 
-// line returns the values of a column of one rank.
+// line returns the values of column c of one rank. The parameter at is the index of the column in b.
 func (b *bins) line(c column, rank, at int, keep []int) Line {
 	l := Line{Column: c.Name, Unit: c.Unit, Rank: rank, Mean: make(Values, len(keep))}
 	if b.width > 1 {
@@ -362,23 +362,23 @@ func band(c column, at int, ranks []*bins, keep []int) Line {
 	return l
 }
 
-// totalOf returns the sum of the throughput of all ranks. A point is unknown if a rank has no record of its steps. size
-// returns the number of ranks of the process that trained the last step of a bin.
+// totalOf returns the sum of the throughputs of all ranks. A point is unknown if a rank has no record of its steps. The
+// function size returns, for a bin, the number of ranks of the process that trained the last step of the bin.
 func totalOf(ranks []*bins, keep []int, size func(bin int) int) Line {
 	l := Line{Column: totalColumn.Name, Unit: totalColumn.Unit, Rank: AllRanks, Mean: make(Values, len(keep))}
 	for i, k := range keep {
 		n := size(k)
 		for rank, b := range ranks {
 			if v := b.mean(throughputColumn, k); rank < n || !math.IsNaN(v) {
-				l.Mean[i] += v // NaN without values
+				l.Mean[i] += v // NaN if the rank has no values
 			}
 		}
 	}
 	return l
 }
 
-// ranksAt returns the number of ranks of the process that trained a step, or fallback if it is unknown. starts are the
-// starts of processes in their order.
+// ranksAt returns the number of ranks of the process that trained a step, or fallback if it is unknown. The list starts
+// contains the starts of processes in their order.
 func ranksAt(starts []runtime.Event, step int64, fallback int) int {
 	for _, e := range slices.Backward(starts) {
 		if e.Step < step {
@@ -391,7 +391,7 @@ func ranksAt(starts []runtime.Event, step int64, fallback int) int {
 	return fallback
 }
 
-// median returns the median of values, or NaN if there are none. It sorts values.
+// median returns the median of values, or NaN if there are none. It sorts the slice values in place.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

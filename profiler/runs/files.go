@@ -36,7 +36,8 @@ const (
 
 // Limits of files that are read completely.
 const (
-	// mostSettings is larger than a file with all keys. The time to parse TOML grows with the square of the size.
+	// mostSettings is larger than a file with all keys. It is low because the time to parse TOML grows with the square
+	// of the size.
 	mostSettings = 128 << 10
 	mostResult   = 1 << 20
 	mostProfiles = 8 << 20 // the profile of a thousand ranks has about 2 MB
@@ -91,7 +92,7 @@ func openLogs(root *os.Root, s Settings) (*os.Root, error) {
 	return root.OpenRoot(logsFolder)
 }
 
-// isLogs reports whether logs is still the folder of a run's logs.
+// isLogs reports whether the open folder logs is still the folder of the run's logs.
 func isLogs(logs, root *os.Root, s Settings) bool {
 	was, err := logs.Stat(".")
 	if err != nil {
@@ -112,8 +113,8 @@ func isLogs(logs, root *os.Root, s Settings) bool {
 // errDamaged describes a file whose content is not valid.
 var errDamaged = errors.New("the file is damaged: copy it again if the original is complete")
 
-// readResult returns the result of the run, or nil if there is no valid result. The error says why the file cannot be
-// read. It is errDamaged if the content is not valid, and nil if the file is missing or empty.
+// readResult returns the result of the run, or nil if there is no valid result. The error states why the file cannot be
+// read: it is errDamaged if the content is not valid. If the file is missing or empty, the error is nil.
 func readResult(root *os.Root) (*experiment.Result, error) {
 	text, err := regular.ReadIn(root, resultFile, mostResult)
 	if isMissing(err) || err == nil && len(text) == 0 {
@@ -129,7 +130,7 @@ func readResult(root *os.Root) (*experiment.Result, error) {
 	return r, nil
 }
 
-// quarantined returns a note for each folder of checkpoints that the run quarantined, with the reason.
+// quarantined returns a note for each folder of checkpoints that the run has quarantined. The note contains the reason.
 func quarantined(root *os.Root) (notes []string) {
 	if info, err := root.Stat(checkpointsFolder); err != nil || !info.IsDir() {
 		return nil
@@ -141,7 +142,7 @@ func quarantined(root *os.Root) (notes []string) {
 	defer dir.Close() // read only
 	names, err := dir.Readdirnames(mostNames)
 	if err != nil {
-		return nil // an empty folder
+		return nil // the quarantined folder is empty
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -157,7 +158,8 @@ func quarantined(root *os.Root) (notes []string) {
 	return notes
 }
 
-// readLast finds the last line that decode accepts. It searches the last bytesBack bytes of the file.
+// readLast passes lines to decode, from the last one backwards, until decode accepts a line. It searches the last
+// bytesBack bytes of the file.
 func readLast(root *os.Root, name string, bytesBack int64, decode func(line []byte) bool) (found bool, modified int64,
 	err error) {
 	file, info, err := regular.OpenIn(root, name)
@@ -167,7 +169,7 @@ func readLast(root *os.Root, name string, bytesBack int64, decode func(line []by
 	defer file.Close() // read only
 	text := make([]byte, min(info.Size(), bytesBack))
 	n, err := file.ReadAt(text, info.Size()-int64(len(text)))
-	if n < len(text) && err != nil { // the file has become shorter since its size was read
+	if n < len(text) && err != nil { // fewer bytes than the size: the file has become shorter since its size was read
 		text = text[:n]
 	}
 	modified = info.ModTime().UnixMilli()

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// mostRuns is the largest number of entries of a folder that are listed.
+// mostRuns is the largest number of entries that are listed from a folder.
 const mostRuns = 2000
 
 // Folder is a folder of runs, such as the folder experiments.
@@ -23,10 +23,11 @@ const mostRuns = 2000
 // If another folder replaces the folder at Path, the next call reads the other folder.
 type Folder struct {
 	Path string
-	// Indexes is the folder for indexes of long runs; "": none. The user of this process must own it. Set it before
-	// Open.
+	// Indexes is the folder for the indexes of long runs; "": there are no indexes. The user of this process must own
+	// the folder. Set it before Open.
 	Indexes string
-	// Program is the version of this program. An index of another version has no effect. Set it before Open.
+	// Program is the version of this program. An index that another version has written is not used. Set it before
+	// Open.
 	Program string
 
 	self string // name of the run if the folder itself is a run; otherwise ""
@@ -35,7 +36,7 @@ type Folder struct {
 	// folder does not block other runs.
 	mu       sync.RWMutex
 	root     *os.Root
-	identity fs.FileInfo // of root
+	identity fs.FileInfo // identity of root
 	closed   bool
 }
 
@@ -79,7 +80,7 @@ func (f *Folder) Close() error {
 	return f.root.Close()
 }
 
-// refresh opens the folder at Path if it is another folder than before.
+// refresh opens the folder at Path if it is no longer the same folder.
 func (f *Folder) refresh() {
 	now, err := os.Stat(f.Path)
 	if err != nil {
@@ -107,7 +108,7 @@ func (f *Folder) refresh() {
 }
 
 // Holds reports whether the folder still contains the run r. It returns false if the folder of the run was deleted or
-// renamed, even if another run now has its name. The result does not change while the files cannot be accessed.
+// renamed, even if another run now has its name. While the folders cannot be accessed, it returns true.
 func (f *Folder) Holds(r *Run) bool {
 	f.refresh()
 	f.mu.RLock()
@@ -122,7 +123,7 @@ func (f *Folder) Holds(r *Run) bool {
 	if err != nil {
 		return !isMissing(err)
 	}
-	return os.SameFile(r.identity, now) // no other folder has this inode while r has the folder open
+	return os.SameFile(r.identity, now) // while r has its folder open, no other folder can have the same inode
 }
 
 // isRun reports whether a folder contains files of a run.
@@ -223,7 +224,7 @@ func (f *Folder) List(ctx context.Context) (Listing, error) {
 	return out, nil
 }
 
-// containsRuns reports whether a folder that is not a run contains a run. The caller must hold f.mu.
+// containsRuns reports whether a folder, which itself is not a run, contains a run. The caller must hold f.mu.
 func (f *Folder) containsRuns(name string) bool {
 	root, err := f.root.OpenRoot(name)
 	if err != nil {
@@ -249,5 +250,5 @@ func (f *Folder) containsRuns(name string) bool {
 	return false
 }
 
-// Single returns the name of the run if the folder is that of a single run.
+// Single returns the name of the run if the folder is itself a run.
 func (f *Folder) Single() (name string, ok bool) { return f.self, f.self != "" }

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// mostGridBytes limits the memory of the cells of all ranks, in bytes. A usual run has values in two thirds of the
-// columns.
+// mostGridBytes limits the memory of the cells of all ranks, in bytes. In most runs, two thirds of the columns have
+// values.
 const mostGridBytes = 18 << 20
 
 // cell contains statistics of the known values of one column over successive steps.
@@ -39,12 +39,12 @@ func (c *cell) merge(o cell) {
 	}
 }
 
-// grid contains statistics of columns in cells of equal length. Cell i covers the steps i*width+1 to (i+1)*width. If
-// a step is beyond the last possible cell, pairs of cells are merged.
+// grid contains statistics of columns in cells of equal length. Cell i covers the steps i*width+1 to (i+1)*width. If a
+// step lies beyond the last possible cell, grid merges pairs of cells, so that the width doubles.
 type grid struct {
 	width int64    // number of steps per cell, a power of two
 	most  int      // largest number of cells
-	cells [][]cell // by column; nil for a column without known values, such as the traffic of a missing kind of link
+	cells [][]cell // [column][cell]; nil for a column without known values, such as traffic of a missing kind of link
 	place []place  // one per cell
 }
 
@@ -55,7 +55,7 @@ type place struct {
 	time   float64 // time of the last record, s since 1970 UTC
 }
 
-// newGrid returns a grid for a number of columns. It has at most limit cells.
+// newGrid returns a grid with the given number of columns and at most limit cells.
 func newGrid(columns, limit int) *grid {
 	return &grid{width: 1, most: max(2, limit&^1), cells: make([][]cell, columns)}
 }
@@ -66,7 +66,7 @@ func cellsFor(ranks, columns int) int {
 	return min(best, max(least, mostGridBytes/(cellBytes*columns*max(ranks, 1))))
 }
 
-// add adds a record. Steps count from 1.
+// add adds a record. The first step is 1.
 func (g *grid) add(step, offset int64, time float64, values []float64) {
 	at := (step - 1) / g.width
 	for at >= int64(g.most) {
@@ -132,7 +132,7 @@ func (g *grid) merge() {
 }
 
 // offsetOf returns a file offset. All records of the given step and of later steps start at or after this offset. found
-// is false if there are none.
+// is false if there are no such records.
 func (g *grid) offsetOf(step int64) (offset int64, found bool) {
 	at := max(0, (step-1)/g.width)
 	for ; at < int64(len(g.place)); at++ {
@@ -143,7 +143,7 @@ func (g *grid) offsetOf(step int64) (offset int64, found bool) {
 	return 0, false
 }
 
-// bytes returns the grid in the format of an index.
+// bytes returns the grid in the format of an index file.
 func (g *grid) bytes() []byte {
 	order := binary.LittleEndian
 	b := order.AppendUint64(nil, uint64(g.width))
@@ -169,7 +169,7 @@ func (g *grid) bytes() []byte {
 	return b
 }
 
-// gridOf returns the grid of bytes. ok is false unless the bytes are those of a grid with this number of columns.
+// gridOf decodes a grid. ok is false if b does not contain a grid with the given number of columns.
 func gridOf(b []byte, columns int) (g *grid, ok bool) {
 	order, left := binary.LittleEndian, b
 	number := func() (v uint64) {
@@ -211,15 +211,15 @@ func gridOf(b []byte, columns int) (g *grid, ok bool) {
 // reset removes all records.
 func (g *grid) reset() { *g = *newGrid(len(g.cells), g.most) }
 
-// bins collects the values for a query. It resembles a grid, but has exact sums, and a given width and range of
-// steps.
+// bins collects the values for a query. Unlike a grid, it has exact sums, and a width and a range of steps that the
+// query determines.
 type bins struct {
 	from, to, width int64
 	n               int
 	cols            [][]bin // [column][bin]; nil for columns that are not requested
 	last            []int64 // step of the last record of each bin; 0 if it has none
 	time            []float64
-	ofRank          bool // the columns are those of a rank, and not those of decisions
+	ofRank          bool // the columns are those of a rank, not those of decisions
 }
 
 // bin contains the same statistics as a cell, with exact sums.
@@ -269,7 +269,7 @@ func (b *bins) add(step int64, time float64, values []float64) {
 // the width of the cells.
 func (b *bins) addCells(g *grid) {
 	for k, p := range g.place {
-		last := min(p.last, b.to) // the last cell may have later steps, too
+		last := min(p.last, b.to) // the last cell may also contain later steps
 		i, ok := b.at(last)
 		if p.offset < 0 || !ok || int64(k)*g.width >= b.to {
 			continue
@@ -312,7 +312,7 @@ func (x bin) high() float64 {
 	return x.max
 }
 
-// shrink reduces the number of cells.
+// shrink merges cells until the grid has at most most cells, which is its new limit.
 func (g *grid) shrink(most int) {
 	g.most = max(2, min(g.most, most&^1))
 	for len(g.place) > g.most {

@@ -11,12 +11,12 @@ type Health struct {
 	State State
 	// Step is the iteration of the newest record of rank 0; 0: there is no record.
 	Step int64
-	// Age is the time since the newest record or since the newest start of a process, whichever is later. So it is
-	// right after a resume, and during a start that hangs.
+	// Age is the time since the newest record or since the newest start of a process, whichever is later. It is
+	// therefore also correct after a resume, and while a start hangs.
 	Age time.Duration
 	// Recorded is false for a run that writes no records (profile.enabled).
 	Recorded bool
-	begun    bool // the start of a process, or a record, is known
+	begun    bool // at least the start of a process or a record is known
 }
 
 // Health returns the health of a run. It reads only the last record, so its time does not depend on the number of
@@ -46,10 +46,10 @@ func (f *Folder) Health(name string) (Health, error) {
 	return h, nil
 }
 
-// quiet returns the time since the newest record or the newest start, whichever is later. known is false if there is
-// neither.
+// quiet returns the time since the newest record or the newest start, whichever is later. known is false if neither a
+// record nor a start exists.
 func (e evidence) quiet() (age time.Duration, known bool) {
-	since := e.holder.Since // of a process that has the lock, and has not begun yet
+	since := e.holder.Since // a process that has locked the folder, but has not begun to train
 	if e.start != nil {
 		since = e.start.Since
 	}
@@ -62,8 +62,9 @@ func (e evidence) quiet() (age time.Duration, known bool) {
 	return time.Since(since).Abs(), true // the clock of another machine may be ahead
 }
 
-// Unhealthy returns why the run is not healthy, or "" if it is. A run is healthy if it is finished. A run whose process
-// is running, or cannot be checked from this machine or container, is healthy if its Age is at most oldest.
+// Unhealthy returns why the run is not healthy, or "" if it is. A run is healthy if it is finished. A run is also
+// healthy if its process is running, or cannot be checked from this machine or container, and its Age is at most
+// oldest. Age is ignored if the process is running and writes no records.
 func (h Health) Unhealthy(oldest time.Duration) string {
 	switch {
 	case h.State.Kind == Finished:

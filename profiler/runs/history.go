@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Limits of what a run keeps in memory of a file of lines. Files are untrusted: a line may be large, and may decode to
-// a multiple of its size.
+// Limits of the memory that a run uses for a file of lines. Files are untrusted: a line may be large, and its decoded
+// form may be several times larger than its text.
 const (
 	// mostHistoryBytes limits the texts of the lines that a history keeps.
 	mostHistoryBytes = 8 << 20
-	// mostObjects and mostMembers limit the objects of a line, and their members and elements. A line with the values
-	// of 10,000 ranks has 100,000 objects.
+	// mostObjects limits the number of objects in a line. mostMembers limits the number of all their members and
+	// elements. A line with the values of 10,000 ranks has 100,000 objects.
 	mostObjects = 1 << 17
 	mostMembers = 1 << 21
 )

@@ -21,16 +21,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// An index is a file with everything that a Run has read from its records. A later process continues from the index,
-// and reads only the records that were added since then. An index has no effect if it is damaged, or belongs to another
-// program version or to other records. Without a valid index, the records are read from their start.
+// An index is a file with all values that a Run has computed from the records. A later process continues from the
+// index, and reads only the records that were added since then. An index is ignored if it is damaged, or belongs to
+// another program version or to other records. Without a valid index, the records are read from their start.
 //
 // Indexes are in a folder of the user, not in the folder of the run: a run may belong to another user, and files in its
 // folder are untrusted.
 
 // An index is written again after indexEvery bytes of new records, or after indexGrowth times the size of the index if
-// that is larger. A later process reads at most this number of bytes before its first figures; 8 MiB take about 0.5 s.
-// Larger values give fewer writes, but later first figures. Tests change indexEvery.
+// that is larger. A later process must read at most this number of bytes before it can show figures; 8 MiB take about
+// 0.5 s. Larger values give fewer writes, but later first figures. Tests change indexEvery.
 var indexEvery int64 = 8 << 20
 
 const (
@@ -42,14 +42,14 @@ const (
 	mostIndexesBytes = 256 << 20
 
 	indexSuffix = ".index"
-	// partSuffix ends the name of an index that is being written. If such a file is older than abandoned, its process
-	// was killed.
+	// partSuffix is the end of the name of an index that is being written. If such a file is older than abandoned, its
+	// process was killed.
 	partSuffix = ".tmp"
 	abandoned  = time.Hour
 )
 
-// indexLayout describes the meaning of the numbers in an index. An index with another layout is stale. So is an index
-// of another version of the program, because it also contains derived values, such as texts of alerts.
+// indexLayout describes the meaning of the numbers in an index. An index with another layout is stale. An index of
+// another program version is also stale, because it contains derived values, such as texts of alerts.
 var indexLayout = func() string {
 	names := []string{"2"}
 	for _, list := range [][]column{rankColumns, runColumns, decisionColumns} {
@@ -80,7 +80,7 @@ type rankIndex struct {
 	Mark   runtime.Mark         `json:"mark"`
 	Grid   []byte               `json:"grid"`
 	Last   *runtime.Record      `json:"last"`
-	Shares map[int64][4]float64 `json:"shares"` // steps, sum, min and max of compute times, by number of samples
+	Shares map[int64][4]float64 `json:"shares"` // by number of samples: steps, and sum, min and max of compute times
 }
 
 type decidedIndex struct {
@@ -102,7 +102,7 @@ type happenedIndex struct {
 	Fresh    bool                     `json:"fresh"`
 }
 
-// listIndex is a history.
+// listIndex is the form of a history in an index.
 type listIndex[T any] struct {
 	List  []T   `json:"list"`
 	Sizes []int `json:"sizes"`
@@ -119,7 +119,7 @@ func (i *listIndex[T]) history() (h history[T]) {
 	return h
 }
 
-// sound reports whether every element has a size.
+// sound reports whether there is exactly one size for each element.
 func (i *listIndex[T]) sound() bool { return len(i.List) == len(i.Sizes) }
 
 // SaveIndex writes the index of the run, if the folder of runs has a folder of indexes, and if enough records were read
@@ -156,7 +156,7 @@ func (r *Run) dueIndex() *index {
 }
 
 // writeIndex replaces the file of an index. The file contains the index, and a checksum on the last line. It is not
-// synced to the disk, because an incomplete index has no effect. Two processes may write the same index.
+// synced to the disk, because an incomplete index is ignored. Two processes may write the same index.
 func writeIndex(path string, x *index) (size int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return 0, err
@@ -185,8 +185,8 @@ func writeIndex(path string, x *index) (size int64, err error) {
 // encodeIndex writes the content of an index. Tests change it.
 var encodeIndex = func(w io.Writer, x *index) error { return json.NewEncoder(w).Encode(x) }
 
-// dropIndexes removes the oldest indexes of a folder, but never the index keep. It also removes the incomplete files of
-// killed processes.
+// dropIndexes removes the oldest indexes of a folder, but never the one whose name is the parameter keep. It also
+// removes the incomplete files of killed processes.
 func dropIndexes(dir, keep string) (err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -242,7 +242,7 @@ func indexPathOf(dir, runs, name string) string {
 	return filepath.Join(dir, fmt.Sprintf("%x%s", sha256.Sum256([]byte(full)), indexSuffix))
 }
 
-// index returns the content of an index. The result shares no memory with the run, which may change.
+// index returns the content of an index. The result shares no memory with the run, because the run may change.
 func (r *Run) index() *index {
 	d, h := &r.decided, &r.happened
 	x := &index{Layout: indexLayout, Program: r.program, Segment: r.segment,

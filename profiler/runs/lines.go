@@ -29,16 +29,16 @@ type Decision struct {
 	Seconds   *float64            `json:"step_seconds"`        // measured
 	Fitted    *float64            `json:"fitted_step_seconds"` // step time with Shares, from the fitted curves
 	Oracle    *float64            `json:"oracle_step_seconds"` // step time with the best shares, from the fitted curves
-	OfOracle  *float64            `json:"share_of_oracle"`     // fraction
+	OfOracle  *float64            `json:"share_of_oracle"`     // fraction 0…1
 	Low       *float64            `json:"share_of_oracle_low"`
 	High      *float64            `json:"share_of_oracle_high"`
 	Unknown   string              `json:"share_of_oracle_unknown,omitempty"` // why OfOracle is unknown
-	Imbalance *float64            `json:"imbalance"`                         // fraction
+	Imbalance *float64            `json:"imbalance"`                         // fraction 0…1
 	Useful    *float64            `json:"useful_seconds"`                    // useful part of Seconds
 	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
 	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows a cause
 	NoiseSign string              `json:"noise_evidence,omitempty"`          // evidence for NoiseWhy
-	Lost      map[string]*float64 `json:"lost_seconds"`                      // the other parts
+	Lost      map[string]*float64 `json:"lost_seconds"`                      // the other parts of Seconds, by cause
 	Equal     *float64            `json:"equal_step_seconds"`                // step time with equal shares
 	EqualLow  *float64            `json:"equal_step_seconds_low"`            // ends of its 90 % interval
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
@@ -50,8 +50,9 @@ type Decision struct {
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
-// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line. A line is also damaged if a
-// time or a share is negative, if a fraction is not from 0 to 1, or if the ends of an interval are exchanged.
+// ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line. A line also counts as damaged
+// if a time or a share is negative, if a fraction is not from 0 to 1, or if an interval's low end is above its high
+// end.
 func ParseDecision(line []byte) (d Decision, ok bool) {
 	if json.Unmarshal(line, &d) != nil || d.Step < 1 || d.Step > runtime.MostStep {
 		return Decision{}, false
@@ -59,7 +60,7 @@ func ParseDecision(line []byte) (d Decision, ok bool) {
 	return d, d.possible()
 }
 
-// possible reports whether a balancer can have made the decision.
+// possible reports whether the values of the decision can come from a balancer.
 func (d *Decision) possible() bool {
 	const rounding = 1e-9
 	times := []*float64{d.Seconds, d.Fitted, d.Oracle, d.Useful, d.Equal, d.EqualLow, d.EqualHigh, d.Predicted}
@@ -88,12 +89,12 @@ func (d *Decision) possible() bool {
 
 // Outcome states the predicted and the achieved speed-up of a change of shares. Both exclude the noise of steps.
 type Outcome struct {
-	Step      int64    `json:"step"` // of the decision for the change
+	Step      int64    `json:"step"` // step of the decision that made the change
 	Predicted *float64 `json:"predicted"`
 	Achieved  *float64 `json:"achieved"`
 	Low       *float64 `json:"achieved_low"` // ends of the 90 % interval of Achieved
 	High      *float64 `json:"achieved_high"`
-	// steps are slower than before the change and than predicted, by more than the noise
+	// steps are slower than before the change, and slower than predicted, by more than the noise
 	Worse bool `json:"worse,omitempty"`
 }
 
@@ -109,7 +110,7 @@ type DecisionRank struct {
 	Evidence string   `json:"evidence,omitempty"`
 }
 
-// Alert reports a problem that needs attention, or the end of the problem.
+// Alert reports a problem that needs attention, or the end of such a problem.
 type Alert struct {
 	Step     int64     `json:"step"`
 	Kind     AlertKind `json:"kind"`
@@ -126,14 +127,14 @@ const (
 	StragglerAlert  AlertKind = "straggler"  // a rank is slower than usual
 	SlowTypeAlert   AlertKind = "slow type"  // a rank has a slower type of device
 	RecoveredAlert  AlertKind = "recovered"  // a straggler has its usual speed again
-	BottleneckAlert AlertKind = "bottleneck" // one cause costs much time over several windows
+	BottleneckAlert AlertKind = "bottleneck" // one cause costs much time in several successive windows
 	SkippedAlert    AlertKind = "skipped"    // steps without an update
 )
 
 // Limits of alerts.
 const (
-	// A cause is an alert if it is the verdict of lastingWindows successive windows, and costs more than the fraction
-	// mostLost of a step in the newest one.
+	// A cause gives an alert if it is the verdict of lastingWindows successive windows, and costs more than the
+	// fraction mostLost of a step in the newest of them.
 	lastingWindows = 3
 	mostLost       = 0.2
 )
@@ -190,7 +191,7 @@ func (d *decided) add(line []byte, replaced int) {
 	}
 }
 
-// noteOutcome stores an outcome in the list entry of its change of shares.
+// noteOutcome stores the outcome of a change of shares in the entry of this change.
 func (d *decided) noteOutcome(o *Outcome) {
 	if o == nil {
 		return
@@ -232,11 +233,11 @@ func (d *decided) compareHealth(v *Decision) {
 	}
 }
 
-// Verdict combines successive windows with the same verdict on what limits the speed of the run.
+// Verdict combines successive windows in which the same cause limits the speed of the run.
 type Verdict struct {
 	From       int64 `json:"from"`        // first step of the first window
 	To         int64 `json:"to"`          // last step of the last window
-	NewestFrom int64 `json:"newest_from"` // first step of the last window, to which the times and the text belong
+	NewestFrom int64 `json:"newest_from"` // first step of the last window; the times and the text belong to this window
 	runtime.BottleneckEvent
 }
 
@@ -295,10 +296,10 @@ func (h *happened) add(line []byte, replaced int) {
 	case e.Checkpoint != nil:
 		h.saves.add(e, len(line), mostEvents)
 	case e.Bottleneck != nil:
-		first, _ := h.newestStart() // a window does not begin before its process
+		first, _ := h.newestStart() // step at which the process began; the window does not begin before it
 		from := max(e.Step-runtime.BottleneckWindow, first) + 1
 		v := Verdict{From: from, To: e.Step, NewestFrom: from, BottleneckEvent: *e.Bottleneck}
-		joins := !h.fresh // verdicts of two processes are about different steps, and perhaps about different ranks
+		joins := !h.fresh // false for the first verdict of a process, which may concern other ranks
 		h.fresh = false
 		if n := len(h.verdicts.list); joins && n > 0 && h.verdicts.list[n-1].Bound == v.Bound &&
 			h.verdicts.list[n-1].Rank == v.Rank {
@@ -326,7 +327,7 @@ func (r *Run) alerts() []Alert {
 		g, skipped := r.ranks[0].grid, len(rankColumns)+find(runColumns, "skipped")
 		for i := 0; i < len(g.cells[skipped]); i++ {
 			steps, first := 0, i
-			for ; i < len(g.cells[skipped]) && g.cells[skipped][i].sum > 0; i++ { // successive cells are one alert
+			for ; i < len(g.cells[skipped]) && g.cells[skipped][i].sum > 0; i++ { // successive cells give one alert
 				steps += int(g.cells[skipped][i].sum)
 			}
 			if i > first {

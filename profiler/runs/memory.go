@@ -11,14 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// mostMemory is the largest file of planned memory, bytes: that of 4,096 ranks has about 6 MB.
+// mostMemory is the largest size in bytes of a file of planned memory. The file of 4,096 ranks has about 6 MB.
 const mostMemory = 16 << 20
 
 // mostBytes is larger than any memory.
 const mostBytes = 1 << 60
 
-// MemoryView is the memory of a rank: the account that `plan` prints, for the largest share of the rank, and the memory
-// in use at the step of the records.
+// MemoryView is the memory of a rank. It contains the account for the largest share of the rank, which the command plan
+// also prints, and the memory in use at the step of the record.
 type MemoryView struct {
 	Samples     int           `json:"samples"`
 	Unified     bool          `json:"unified"` // the device computes in host memory, so Limit applies to both lists
@@ -30,7 +30,7 @@ type MemoryView struct {
 	DeviceLimit int64         `json:"device_limit"` // bytes; 0: unknown
 	Limit       int64         `json:"limit"`        // bytes; 0: unknown
 	LimitSource string        `json:"limit_source"`
-	// Used is the measured resident memory of the process, bytes; 0: unknown, as for a rank with a GPU
+	// Used is the measured resident memory of the process, bytes; 0: unknown, for example for a rank with a GPU
 	Used int64 `json:"used"`
 	// UsedAtLeast is set if the process uses Used or more: records have no percentages above 100.
 	UsedAtLeast bool `json:"used_at_least"`
@@ -39,9 +39,9 @@ type MemoryView struct {
 	ImageDecoders int64 `json:"image_decoders"`
 }
 
-// readMemory returns the planned memory of the ranks of the newest process, by rank. start is the ID of this process,
-// "" if it is unknown; step is its first step, less one. readMemory returns nil if this process wrote none, as older
-// versions of the program and the bridge do.
+// readMemory returns the planned memory of the ranks of the newest process, by rank. The parameter start is the ID of
+// this process, or "" if it is unknown. step is the last step before this process began. readMemory returns nil if this
+// process has written no planned memory. Older versions of the program and the bridge write none.
 func readMemory(logs *os.Root, start string, step int64, ranks int) []runtime.RankMemory {
 	text, err := regular.ReadIn(logs, runtime.MemoryFile, mostMemory)
 	if err != nil {
@@ -69,8 +69,9 @@ func impossible(r runtime.RankMemory) bool {
 	return r.Samples < 0 || min(r.DeviceLimit, r.Limit.Bytes, r.Limit.Hard, r.MeasuredOf) < 0
 }
 
-// memoryOf returns the view of the planned memory of a rank. record is its newest record, or nil. The process that
-// wrote the plan began after step; the percentages of earlier records are of another process.
+// memoryOf returns the view of the planned memory of a rank. record is the newest record of the rank, or nil. The
+// process that wrote the plan began after step. The percentages of earlier records belong to another process, so
+// memoryOf ignores them.
 func memoryOf(planned runtime.RankMemory, record *runtime.Record, step int64) *MemoryView {
 	list := func(parts []memory.Part) []memory.Part { return append([]memory.Part{}, parts...) }
 	a := planned.Account

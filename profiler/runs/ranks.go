@@ -14,31 +14,32 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// recorded is a number of ranks that a run has recorded. 0 means unknown.
+// recorded is the number of ranks according to an event or a decision of a run. 0 means unknown.
 type recorded struct {
 	ranks int
 	step  int64 // step of the event or decision that contains the number
 
-	dataset string // data set of the start, also after a fallback; "" if unknown
+	dataset string // data set that the start states, which may be a fallback; "" if unknown
 }
 
-// ranksOfRun returns the number of ranks of the newest process of a run: from its result if it has ended, otherwise
-// from its newest start or decision. It returns 0 if the number is unknown.
+// ranksOfRun returns the number of ranks of the newest process of a run. It uses the result if the process has ended,
+// otherwise the newest start or decision. It returns 0 if the number is unknown.
 func ranksOfRun(e evidence, start, decision recorded) int {
 	switch {
 	case e.ended():
 		return max(1, e.result.Ranks)
 	case decision.ranks > 0 && decision.step > start.step:
 		return decision.ranks
-	case start.ranks == 0 && e.result != nil: // of an earlier process
+	case start.ranks == 0 && e.result != nil: // the result of an earlier process
 		return e.result.Ranks
 	}
 	return start.ranks
 }
 
-// lackOf compares the files of records with of, the number of ranks of the run (0: unknown). found is the number of
-// ranks that are known to have files, counted from rank 0. lackOf returns the number of ranks, and the ranks without a
-// file. If ranks beyond of have files, it counts these ranks, too. If no rank has a file, it returns 0 and no ranks.
+// lackOf compares the files of records with the number of ranks of the run, which is the parameter of (0: unknown).
+// found is the number of ranks that are known to have files, counted from rank 0. lackOf returns the number of ranks,
+// and the ranks without a file. If ranks with higher numbers also have files, it counts these ranks, too. If no rank
+// has a file, it returns 0 and no ranks.
 func lackOf(logs *os.Root, found, of int) (ranks int, missing []int) {
 	for ; found < mostRanks; found++ {
 		if _, err := logs.Stat(runtime.FileName(found)); err != nil {
@@ -108,16 +109,16 @@ func lackText(missing []int, ranks int) string {
 	}
 	only := ""
 	if len(missing) == ranks-1 && missing[0] == 1 {
-		only = ", so only rank 0 shown" // the words that users search for
+		only = ", so only rank 0 shown" // contains words that users search for
 	}
 	return fmt.Sprintf(
 		"no records of %s of %d (%s)%s: copy the whole folder of logs from rank 0, which has the records of all ranks",
 		which, ranks, file, only)
 }
 
-// Judge returns the state of the run in dir. lacking describes the ranks that have no records, and how to fix this. It
-// is "" if all ranks have records, or if there are no records at all. logs is the folder of the records. Each of the
-// folders may be missing.
+// Judge returns the state of the run in dir. logs is the folder of the records. Each of the folders may be missing. The
+// result lacking describes the ranks that have no records, and how to fix this. It is "" if all ranks have records, or
+// if there are no records at all.
 func Judge(dir, logs string) (state State, lacking string, err error) {
 	records, err := os.OpenRoot(logs)
 	if isMissing(err) {
@@ -164,7 +165,7 @@ func newestStart(logs *os.Root) (r recorded) {
 	}
 	defer file.Close() // read only
 	text := make([]byte, 8<<10)
-	n, _ := file.ReadAt(text, 0) // an error after some bytes: the file is short
+	n, _ := file.ReadAt(text, 0) // an error means that the file is shorter than text
 	if line, _, whole := bytes.Cut(text[:n], []byte("\n")); whole {
 		decode(line)
 	}
@@ -173,7 +174,7 @@ func newestStart(logs *os.Root) (r recorded) {
 
 // newestDecision returns the newest decision of the balancer that can be read, or nil.
 func newestDecision(logs *os.Root) (found *briefDecision) {
-	_, _, _ = readLast(logs, balanceFile, 256<<10, func(line []byte) bool { // without the file, there is no decision
+	_, _, _ = readLast(logs, balanceFile, 256<<10, func(line []byte) bool { // an error means that there is no decision
 		d, ok := ParseDecision(line)
 		if ok {
 			found = &briefDecision{&d.Step, d.Shares, experiment.Number(math.NaN()), d.Seconds}
@@ -194,7 +195,7 @@ type briefDecision struct {
 	Seconds       *float64          `json:"-"` // mean step time in the window of the decision; nil if unknown
 }
 
-// recorded returns the number of ranks of the decision.
+// recorded returns the number of ranks that the decision contains.
 func (d *briefDecision) recorded() recorded {
 	if d == nil {
 		return recorded{}

@@ -21,10 +21,10 @@ const mostRanks = 4096
 type Run struct {
 	Name string
 
-	identity fs.FileInfo // of the folder
+	identity fs.FileInfo // identity of the folder
 
 	mu       sync.Mutex
-	looks    pause // of Refresh
+	looks    pause // last check by Refresh
 	root     *os.Root
 	logs     *os.Root // nil until the folder exists
 	settings Settings
@@ -32,13 +32,13 @@ type Run struct {
 	evidence evidence
 	version  int64
 	failed   map[string]string // reasons why files cannot be read, by file name
-	cut      map[string]bool   // names of files that lack their end
+	cut      map[string]bool   // names of files whose end is missing
 	lacking  string            // describes the ranks without records
 	missing  []int             // ranks without a file of records, in ascending order
 
 	ranks     []*rank
-	next      int             // rank that reads next
-	segment   runtime.Segment // of the newest step; the totals by share are those of this segment
+	next      int             // rank whose turn to read is next
+	segment   runtime.Segment // segment of the newest step, to which the totals by share belong
 	decisions *runtime.LineTail
 	decided   decided
 	events    *runtime.LineTail
@@ -49,10 +49,10 @@ type Run struct {
 	summary      summarized
 
 	saving    sync.Mutex // held by SaveIndex before mu
-	indexPath string     // of the index; "": none
+	indexPath string     // path of the index; "": there is none
 	program   string     // version of this program
 	indexed   int64      // value of progress when the index was read or written
-	indexSize int64      // of the index, in bytes; 0: none
+	indexSize int64      // size of the index in bytes; 0: there is none
 }
 
 // rank contains what was read from the records of one rank.
@@ -72,14 +72,15 @@ type shareTotal struct {
 	sum, min, max float64 // compute time, s
 }
 
-// leastTurn is the minimum number of bytes that a rank reads in one turn. A smaller turn opens files more often.
+// leastTurn is the minimum number of bytes that are read for a rank in one turn. With smaller turns, files would be
+// opened more often.
 const leastTurn = 256 << 10
 
 // mostShares is the largest number of shares for which a run keeps times, summed over all ranks.
 const mostShares = 32768
 
-// versions is the newest version of all runs of this process. A run that is opened again therefore never has a version
-// of an earlier Run of the same folder.
+// versions is the newest version of all runs of this process. Every new version is larger. If a folder is opened again,
+// its new Run therefore never has a version of the earlier Run.
 var versions atomic.Int64
 
 // Open opens a run of the folder.
@@ -119,8 +120,7 @@ func (r *Run) Version() int64 {
 	return r.version
 }
 
-// Update reads about limit bytes of records that were added since the last call. more means that there are further
-// records.
+// Update reads records that were added since the last call, about limit bytes. more means that further records remain.
 func (r *Run) Update(limit int64) (more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *Run) Update(limit int64) (more bool) {
 		}
 	}
 	if r.logs != nil {
-		// The newest record of the file, which may not be read yet.
+		// The newest record in the file may be one that Update has not reached yet.
 		if last, found, modified := readLastRecord(r.logs, 0); found {
 			e.noteRecord(&last, modified)
 		}
@@ -159,7 +159,8 @@ func (r *Run) Update(limit int64) (more bool) {
 	return more
 }
 
-// forget closes the folder of logs, which another folder has replaced, and removes everything that was read from it.
+// forget closes the folder of logs and removes everything that was read from it. It is called when another folder has
+// replaced this folder.
 func (r *Run) forget() {
 	r.logs.Close() // read only
 	r.logs, r.decisions, r.events, r.traffic = nil, nil, nil, nil
@@ -168,7 +169,7 @@ func (r *Run) forget() {
 	r.cut, r.lacking, r.missing, r.summary = map[string]bool{}, "", nil, summarized{}
 }
 
-// forgetRecords begins with the records at their start.
+// forgetRecords removes all records, so that they are read from the start of their files again.
 func (r *Run) forgetRecords() {
 	r.ranks, r.segment = nil, runtime.Segment{}
 	r.decided, r.happened, r.communicated = newDecided(), happened{}, communicated{}
@@ -204,7 +205,7 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	r.discover(e)
 	r.follow(e.steps)
 	turn := max(limit/int64(max(len(r.ranks), 1)), leastTurn)
-	done := int64(0) // bytes
+	done := int64(0) // bytes read
 	for range r.ranks {
 		k := r.ranks[r.next%len(r.ranks)]
 		r.next = (r.next + 1) % len(r.ranks)
@@ -218,10 +219,10 @@ func (r *Run) read(limit int64, e evidence) (more bool) {
 	return more
 }
 
-// follow determines the segment of the newest step, which may not be read yet. The first step of a segment removes the
-// totals of the segment before.
+// follow determines the segment of the newest step. The step may be one that was not read yet. If a new segment has
+// begun, follow removes the totals of the previous segment.
 func (r *Run) follow(newest int64) {
-	if newest == 0 { // there is no step, or its file cannot be read now
+	if newest == 0 { // there are no records, or the file cannot be read now
 		return
 	}
 	segment := runtime.SegmentAt(r.happened.starts.list, newest)
@@ -233,7 +234,7 @@ func (r *Run) follow(newest int64) {
 	r.segment = segment
 }
 
-// note stores the reason why a file, or a part of it, cannot be read. It returns false if err is not nil.
+// note stores the reason why a file, or a part of a file, cannot be read. It returns false if err is not nil.
 func (r *Run) note(name string, err error, damaged int, cut bool) bool {
 	switch {
 	case err != nil:
@@ -266,11 +267,11 @@ func (r *Run) noteWhole(e evidence) {
 	}
 }
 
-// lacksEnd describes a file without its end, and the cure.
+// lacksEnd describes a file whose end is missing, and how to fix this.
 const lacksEnd = "the file lacks its end (an incomplete copy, or a loss of power): copy it again if the original is complete"
 
-// damage returns the reasons why files cannot be read, or only partially, by file name. A file that lacks its end is
-// damaged unless a process may still write to it.
+// damage returns, by file name, the reasons why files cannot be read or can be read only in part. A file whose end is
+// missing counts as damaged unless a process may still write to it.
 func (r *Run) damage(state Kind) map[string]string {
 	all := maps.Clone(r.failed)
 	if state == Running || state == Unknown {
@@ -291,7 +292,7 @@ func (r *Run) damage(state Kind) map[string]string {
 	return all
 }
 
-// discover adds the ranks of the run. A rank has no records if its file is missing.
+// discover adds the ranks of the run. It also adds ranks whose files are missing; they have no records.
 func (r *Run) discover(e evidence) {
 	step, newest := r.happened.newestStart()
 	start, decision := recorded{ranks: newest.Ranks, step: step}, recorded{}
@@ -319,7 +320,7 @@ func (r *Run) discover(e evidence) {
 // newRank returns a rank without records, whose grid has at most limit cells.
 func newRank(logs *os.Root, i, limit int) *rank {
 	columns := len(rankColumns)
-	if i == 0 { // also has the columns that are equal on all ranks
+	if i == 0 { // rank 0 also has the columns that are equal on all ranks
 		columns += len(runColumns)
 	}
 	return &rank{tail: runtime.NewTail(logs, runtime.FileName(i)), shares: map[int64]*shareTotal{},

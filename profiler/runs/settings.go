@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Settings returns the settings of a run: values by keys with dots.
+// Settings returns the settings of a run: values by dotted keys, such as "train.steps".
 func (f *Folder) Settings(name string) (map[string]string, error) {
 	f.mu.RLock()
 	root, err := f.openRoot(name)
@@ -29,7 +29,7 @@ func (f *Folder) Settings(name string) (map[string]string, error) {
 	return nil, fmt.Errorf("run %s: read %s: %w", name, resolvedFile, err)
 }
 
-// Flat parses settings in TOML. It returns values by keys with dots.
+// Flat parses settings in TOML. It returns the values by dotted keys.
 func Flat(text []byte) (map[string]string, error) {
 	var tree map[string]any
 	if err := toml.Unmarshal(text, &tree); err != nil {
@@ -39,11 +39,11 @@ func Flat(text []byte) (map[string]string, error) {
 	return flat, flatten(flat, "", tree, mostTables)
 }
 
-// mostTables is more than the depth of the tables of settings. The names of deep tables would take memory that grows
-// with the square of the depth.
+// mostTables limits how deeply tables may be nested. Settings need fewer levels. Without a limit, the memory for the
+// keys of nested tables would grow with the square of the depth.
 const mostTables = 16
 
-// flatten adds the values of a tree. depth is the number of further levels of tables that are valid.
+// flatten adds the values of a tree. depth is the number of further levels of tables that are allowed.
 func flatten(flat map[string]string, prefix string, tree map[string]any, depth int) error {
 	for key, value := range tree {
 		table, ok := value.(map[string]any)
@@ -61,7 +61,8 @@ func flatten(flat map[string]string, prefix string, tree map[string]any, depth i
 	return nil
 }
 
-// Canonical returns a text that is equal for equal values of settings: 0.10 and 1e-1, or lists with and without commas.
+// Canonical returns the same text for equal values of settings, such as 0.10 and 1e-1, or the same list with and
+// without commas.
 func Canonical(value string) string {
 	if v, err := strconv.ParseFloat(value, 64); err == nil {
 		return strconv.FormatFloat(v, 'g', -1, 64)

@@ -13,16 +13,16 @@ type Totals struct {
 	Seconds          experiment.Number `json:"training_seconds"` // training time up to the newest record, s
 	StepSeconds      experiment.Number `json:"step_seconds"`     // mean step time, s
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
-	// Ended means that the result of the run is known. Before the end, SamplesPerSecond is null.
+	// Ended means that the run has ended with a known result. Before that, SamplesPerSecond is null.
 	Ended bool `json:"ended"`
 }
 
 // Speed contains figures of the newest steps of all ranks. Unknown numbers are null.
 type Speed struct {
 	// Decision is the step of a decision. The figures of Speed and RankSpeed are means over its window, as on the
-	// console. If there is no decision, Decision is 0, and the figures are those of the single step View.Common.
+	// console. If there is no decision, Decision is 0, and the figures belong to a single step: View.Common.
 	Decision         int64             `json:"decision"`
-	Samples          experiment.Number `json:"samples"` // of the global batch
+	Samples          experiment.Number `json:"samples"` // samples of the global batch
 	StepSeconds      experiment.Number `json:"step_seconds"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 }
@@ -30,22 +30,22 @@ type Speed struct {
 // RankSpeed contains figures of the newest steps of a rank; see Speed. Unknown numbers are null.
 type RankSpeed struct {
 	Share       experiment.Number `json:"share"`        // samples of a step
-	BusySeconds experiment.Number `json:"busy_seconds"` // own work in a step
-	// wait for other ranks in a step; without a decision, it includes the transfer
+	BusySeconds experiment.Number `json:"busy_seconds"` // time of the rank's own work in a step
+	// time in a step in which the rank waits for other ranks; without a decision, it includes the transfer time
 	WaitedSeconds    experiment.Number `json:"waited_seconds"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 }
 
-// windowed reports whether a decision contains the times of its window for all ranks. It also requires records of all
-// ranks, from which the size of the global batch is computed.
+// windowed reports whether two conditions hold: the decision contains the times of its window for all ranks, and all
+// ranks have records. The size of the global batch is computed from these records.
 func windowed(d *Decision, records []*runtime.Record) bool {
 	return d != nil && d.Seconds != nil && *d.Seconds > 0 && len(records) > 0 && len(d.Ranks) >= len(records) &&
 		len(d.Shares) >= len(records) &&
 		!slices.ContainsFunc(records, func(m *runtime.Record) bool { return m == nil || m.BatchSize <= 0 })
 }
 
-// clusterSpeed returns the figures of all ranks in the window of a decision, or without a decision in the step of the
-// records.
+// clusterSpeed returns the figures of all ranks together. They belong to the window of a decision or, without a
+// decision, to the step of the records.
 func clusterSpeed(d *Decision, records []*runtime.Record) Speed {
 	unknown := experiment.Number(math.NaN())
 	s := Speed{StepSeconds: unknown}
@@ -69,15 +69,15 @@ func clusterSpeed(d *Decision, records []*runtime.Record) Speed {
 	return s
 }
 
-// speedOf returns the figures of a rank in the window of a decision, or without a decision in the step of its record.
-// batch is the number of samples of all ranks in a step.
+// speedOf returns the figures of a rank. They belong to the window of a decision or, without a decision, to the step of
+// the rank's record. batch is the number of samples of all ranks in a step.
 func speedOf(d *Decision, rank int, batch float64, m *runtime.Record) RankSpeed {
 	unknown := experiment.Number(math.NaN())
 	s := RankSpeed{unknown, unknown, unknown, unknown}
 	switch {
 	case d != nil:
 		total := 0
-		for _, n := range d.Shares { // of a micro-batch
+		for _, n := range d.Shares { // shares of a micro-batch
 			total += n
 		}
 		s.Share = experiment.Number(float64(d.Shares[rank]) * batch / float64(max(total, 1)))
@@ -104,7 +104,7 @@ func (r *Run) totals() Totals {
 	if len(r.ranks) > 0 && r.ranks[0].found {
 		if last := &r.ranks[0].last; last.TrainingTime > 0 {
 			t.Seconds = experiment.Number(last.TrainingTime.Seconds())
-			untimed := int64(0) // steps of another run, from which this one has started
+			untimed := int64(0) // steps of another run, from whose checkpoint this one has started
 			if starts := r.happened.starts.list; len(starts) > 0 {
 				untimed = starts[0].Step
 			}
@@ -118,7 +118,7 @@ func (r *Run) totals() Totals {
 	return t
 }
 
-// mostBack is the largest number of steps that common tries.
+// mostBack is the largest number of candidate steps that common checks.
 const mostBack = 8
 
 // common returns the newest step of which all ranks have a record, and these records by rank. active is the number of

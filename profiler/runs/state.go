@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
 
-// Kind is the kind of state that a run is in.
+// Kind is the kind of a run's state.
 type Kind = experiment.State
 
 // The kinds of states.
@@ -32,11 +32,11 @@ const (
 type State struct {
 	Kind  Kind   `json:"kind"`
 	Why   string `json:"why"`   // reason for Kind, or why the run has no records; "" if there is nothing to explain
-	Saved bool   `json:"saved"` // there is a checkpoint
+	Saved bool   `json:"saved"` // the run has a checkpoint
 }
 
-// Records that are younger than a limit show that a process on another machine still runs. The limit is recentSteps
-// times the step time, but at least recentMinimum, which covers evaluations and checkpoints.
+// Limit of the age of records: younger records show that a process on another machine is still running. The limit is
+// recentSteps times the step time, but at least recentMinimum, which covers evaluations and checkpoints.
 const (
 	recentSteps   = 20
 	recentMinimum = 2 * time.Minute
@@ -47,16 +47,16 @@ type evidence struct {
 	use
 	settings Settings
 	result   *experiment.Result
-	logsErr  error  // error of opening the folder of logs
+	logsErr  error  // error that opening the folder of logs returned
 	lacking  string // describes the ranks without records
-	saved    bool   // there is a checkpoint
-	unloaded string // why the newest checkpoint of a run with a result is not complete; "" if nothing is wrong
+	saved    bool   // the run has a checkpoint
+	unloaded string // why the newest checkpoint of a run with a result is not complete; "": it is complete
 
 	resultErr error              // error of reading the result
 	script    *experiment.Script // nil: hetero-train computed the steps
 
 	steps    int64         // iteration of the newest record; 0 if there are no records
-	age      time.Duration // time since the newest record, by the time of its file or by its own, whichever is longer
+	age      time.Duration // time since the newest record, by the file's time or the record's time, whichever is longer
 	stepTime time.Duration
 }
 
@@ -64,7 +64,7 @@ type evidence struct {
 type use struct {
 	start  *experiment.Start // newest process that began to train; nil if unknown
 	holder experiment.Holder // process that locked the folder last; any command may have locked it
-	held   *bool             // result of experiment.HeldBy
+	held   *bool             // result of experiment.HeldBy: whether holder still holds the lock; nil if unknown
 	locked bool              // the lock file exists
 }
 
@@ -86,14 +86,14 @@ func (u use) id() string {
 	return u.start.ID
 }
 
-// same reports whether no process has begun or ended between two looks at a folder.
+// same reports whether u and v show that no process has begun or ended in between.
 func (u use) same(v use) bool {
 	holds := func(u use) bool { return u.held != nil && *u.held }
 	return u.id() == v.id() && u.holder.Is(v.holder) && holds(u) == holds(v) && u.locked == v.locked
 }
 
-// judge determines the state. Only the process that trains writes the records of its start and of its result, so later
-// commands in the folder do not change the state.
+// judge determines the state. Only a process that trains writes its start and its result, so later commands in the
+// folder do not change the state.
 func (e evidence) judge() State {
 	kind, why := e.kind()
 	return State{kind, why, e.saved}
@@ -137,14 +137,15 @@ func (e evidence) training() bool {
 	return e.held != nil && *e.held && (e.start == nil || e.start.Is(e.holder))
 }
 
-// elsewhere reports whether this machine cannot know if the process that began last still runs. If a later command has
-// locked the folder, the process has ended.
+// elsewhere reports whether this machine cannot find out if the process that began last is still running. If a later
+// command has locked the folder, that process has ended.
 func (e evidence) elsewhere() bool {
 	return e.locked && e.held == nil && (e.start == nil || e.start.Is(e.holder))
 }
 
 // ended reports whether the newest process has written the result. An earlier process of a resumed run may have left an
-// older result. A copy of the folder may lack the start; the result is then older if there are later records.
+// older result. If the start is unknown, as in an incomplete copy of the folder, a result counts as older if there are
+// later records.
 func (e evidence) ended() bool {
 	switch {
 	case e.result == nil:
@@ -202,19 +203,20 @@ type Summary struct {
 	Dataset string `json:"dataset"`
 	Policy  string `json:"policy"`
 	Ranks   int    `json:"ranks"`
-	Lacking string `json:"lacking,omitempty"` // describes the ranks without records, and the cure
-	// Cut names a file of records that lacks its end. Only the files of the first mostCutChecks ranks are checked.
+	Lacking string `json:"lacking,omitempty"` // describes the ranks without records, and how to fix this
+	// Cut describes a file of records whose end is missing, and how to fix this. Only the files of the first
+	// mostCutChecks ranks are checked.
 	Cut string `json:"cut,omitempty"`
-	// Damaged says why the newest checkpoint of a run that has ended is not complete.
+	// Damaged states why the newest checkpoint is not complete. It is set only if the run has ended.
 	Damaged string `json:"damaged,omitempty"`
 
 	Steps int64 `json:"steps"`
-	// throughput of all ranks: of the window of the last decision while the run trains, without a decision of the last
-	// step, of the whole run after its end; null after a crash
+	// Throughput of all ranks; null after a crash. While the run trains, it is that of the last decision's window or,
+	// without a decision, of the last step. After the end, it is that of the whole run.
 	SamplesPerSecond experiment.Number `json:"samples_per_second"`
 	ShareOfOracle    experiment.Number `json:"share_of_oracle"` // last estimate of the balancer
 	Loss             experiment.Number `json:"loss"`
-	BestEval         experiment.Number `json:"best_eval"` // best value of BestEvalMetric, of a run that has ended
+	BestEval         experiment.Number `json:"best_eval"` // best value of BestEvalMetric, once the run has ended
 	BestEvalMetric   string            `json:"best_eval_metric,omitempty"`
 	Updated          int64             `json:"updated"` // time of the newest record or of the end, ms since 1970 UTC
 }
@@ -229,7 +231,7 @@ func summarize(name string, root *os.Root) Summary {
 	if info, err := root.Stat("."); err == nil {
 		s.Updated = info.ModTime().UnixMilli()
 	}
-	if e.start != nil { // later commands change the time of the folder
+	if e.start != nil { // not the time of the folder, which later commands change
 		s.Updated = e.start.Since.UnixMilli()
 	}
 	logs, err := openLogs(root, settings)
@@ -246,25 +248,26 @@ func summarize(name string, root *os.Root) Summary {
 		s.Updated = r.Ended.UnixMilli()
 	}
 	s.State, s.Damaged = e.judge(), e.unloaded
-	if s.State.Kind == Crashed { // the last step's throughput is not that of the run, which only the result states
+	if s.State.Kind == Crashed { // the throughput of the run is unknown: only the result states it
 		s.SamplesPerSecond = unknown
 	}
-	if logs != nil && s.State.Kind != Running && s.State.Kind != Unknown { // no process may still write
+	if logs != nil && s.State.Kind != Running && s.State.Kind != Unknown { // no process can still be writing
 		s.Cut = cutFile(logs, s.Ranks)
 	}
 	return s
 }
 
-// mostCutChecks limits the files that a summary opens.
+// mostCutChecks limits the number of files that a summary opens.
 const mostCutChecks = 64
 
-// cutFile returns the name of the first file of records that lacks its end, with the cure, or "" if there is none.
+// cutFile returns the name of the first file of records whose end is missing, and how to fix this. It returns "" if
+// there is no such file.
 func cutFile(logs *os.Root, ranks int) string {
 	for rank := range min(ranks, mostCutChecks) {
 		name := runtime.FileName(rank)
 		file, info, err := regular.OpenIn(logs, name)
 		if err != nil {
-			continue // Lacking names the rank
+			continue // Lacking already names this rank
 		}
 		const end = "]\n"
 		text := make([]byte, min(info.Size(), int64(len(end))))
@@ -277,14 +280,15 @@ func cutFile(logs *os.Root, ranks int) string {
 	return ""
 }
 
-// mostLooks limits the looks of gather at a folder in which processes begin and end all the time.
+// mostLooks limits how often gather reads a folder in which processes begin and end all the time.
 const mostLooks = 5
 
 // look is useOf, except in tests.
 var look = useOf
 
-// gather returns the evidence except for that from records. If a process begins or ends meanwhile, gather looks again:
-// a lock from before and a result from after the end of a process would give a state that the run never had.
+// gather returns the evidence, without the part that comes from records. If a process begins or ends meanwhile, gather
+// reads the files again. Otherwise a lock from before the end of a process, together with a result from after it, would
+// give a state that the run never had.
 func gather(root *os.Root, settings Settings) evidence {
 	e := evidence{settings: settings, use: look(root)}
 	for range mostLooks {
@@ -295,7 +299,7 @@ func gather(root *os.Root, settings Settings) evidence {
 		}
 		e.use = now
 	}
-	saved, _ := fs.Glob(root.FS(), checkpointsFolder+"/step-*") // a pattern without faults
+	saved, _ := fs.Glob(root.FS(), checkpointsFolder+"/step-*") // the pattern is valid, so there is no error
 	e.saved = slices.ContainsFunc(saved, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })
 	e.script = experiment.ReadScript(root)
 	if e.saved && e.result != nil {
@@ -314,7 +318,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 		e.noteRecord(&r, modified)
 	}
 	decision, start := newestDecision(logs), newestStart(logs)
-	if start.dataset != "" { // after a fallback, the settings name another data set
+	if start.dataset != "" { // the settings may name another data set, because the run may use a fallback
 		s.Dataset = start.dataset
 	}
 	var missing []int
@@ -329,24 +333,24 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 		return
 	}
 	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Values[telemetry.Loss]), modified
-	if !r.Timestamp.IsZero() { // a copy of the folder has other times of files
+	if !r.Timestamp.IsZero() { // the times of files are wrong in a copied folder
 		s.Updated = r.Timestamp.UnixMilli()
 	}
 	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 && s.Lacking == "" {
-		// rank 0 alone does not show the throughput of all ranks
+		// the record of rank 0 contains only its own samples
 		s.SamplesPerSecond = experiment.Number(float64(samplesOf(logs, &r, s.Ranks, settings)) / t.Seconds())
 	}
-	if decision != nil && (of == 0 || len(decision.Shares) == of) { // else it is of an earlier segment
+	if decision != nil && (of == 0 || len(decision.Shares) == of) { // else it is one of an earlier segment
 		s.ShareOfOracle = decision.ShareOfOracle
 		if d := decision.Seconds; d != nil && *d > 0 && !math.IsNaN(float64(s.SamplesPerSecond)) {
-			s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / *d) // of the window, as in a view
+			s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / *d) // of the window, as in a View
 		}
 	}
 }
 
-// samplesOf returns the number of samples of the step of r, the newest record of rank 0. The last step of an epoch may
-// have fewer than the setting (data.drop_last). If the newest record of another rank is that of another step, the step
-// is in progress or just over, and has the samples of the setting.
+// samplesOf returns the number of samples of all ranks in the step of r, the newest record of rank 0. The last step of
+// an epoch may have fewer samples than data.batch_size, unless data.drop_last is set. If the newest record of another
+// rank belongs to another step, samplesOf returns data.batch_size.
 func samplesOf(logs *os.Root, r *runtime.Record, ranks int, settings Settings) int64 {
 	usual, sum := int64(settings.Data.BatchSize), r.BatchSize
 	for rank := 1; rank < ranks; rank++ {

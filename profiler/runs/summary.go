@@ -14,27 +14,27 @@ const (
 )
 
 // Account contains the parts of a step, as means over the steps From to To; see package account. It comes from
-// logs/summary.json, so the final table and `analyze` show the same figures.
+// logs/summary.json, so its figures are those of the final table and of the command analyze.
 type Account struct {
 	From    int64              `json:"from"`
 	To      int64              `json:"to"`
 	Seconds float64            `json:"step_seconds"`
 	Parts   map[string]float64 `json:"parts_seconds"`
-	Bound   string             `json:"bound"` // the verdict on these steps
+	Bound   string             `json:"bound"` // verdict on these steps
 	Verdict string             `json:"verdict"`
 	Rank    *int               `json:"rank"` // rank that the verdict names; null: no single rank
 }
 
 // summarized is the part of logs/summary.json that View shows.
 type summarized struct {
-	modified time.Time // of the file; zero if there is none
+	modified time.Time // time of the file; zero if there is no file
 	size     int64
 	first    int64    // first step of the figures
-	account  *Account // nil without a valid one
+	account  *Account // nil if there is no valid account
 }
 
-// readSummary reads logs/summary.json if it has changed since it was read. changed is true if the summary was read
-// again or has disappeared.
+// readSummary reads logs/summary.json if the file has changed since it was last read. changed is true if the summary
+// was read, or if the file has disappeared.
 func (r *Run) readSummary() (changed bool) {
 	was := r.summary
 	info, err := r.logs.Stat(summaryFile)

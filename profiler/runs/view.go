@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// View contains the current state of a run except for the figures over steps.
+// View contains the current state of a run, without the figures that depend on the step.
 type View struct {
 	Name     string `json:"name"`
 	Version  int64  `json:"version"`
@@ -23,16 +23,16 @@ type View struct {
 	Settings Settings `json:"settings"`
 	// Precision is the element type of the ranks as chosen, such as "bf16"; "" if unknown.
 	Precision string `json:"precision"`
-	// Notes contains conditions that a reader must know to interpret the figures, such as CPU quotas.
+	// Notes contains conditions that are needed to interpret the figures, such as CPU quotas.
 	Notes    []string           `json:"notes"`
 	Result   *experiment.Result `json:"result"`
 	Profiles []Profile          `json:"profiles"`
 	Ranks    []RankView         `json:"ranks"`
 	Totals   Totals             `json:"totals"`
-	// Common is the step of the records in Ranks: the newest step that all ranks have. It is at most Last; 0 if there
-	// is none.
+	// Common is the newest step of which all ranks have a record. The records in Ranks belong to this step. Common is
+	// at most Last; 0 if there is no such step.
 	Common   int64             `json:"common"`
-	Speed    Speed             `json:"speed"`    // of the newest steps
+	Speed    Speed             `json:"speed"`    // figures of the newest steps
 	Decision *Decision         `json:"decision"` // newest decision
 	Changes  []Decision        `json:"changes"`  // newest decisions that changed shares, in order
 	Starts   []runtime.Event   `json:"starts"`   // starts of processes
@@ -41,19 +41,19 @@ type View struct {
 	Saves    []runtime.Event   `json:"saves"`    // newest checkpoints, in order
 	Verdicts []Verdict         `json:"verdicts"` // newest verdicts on what limits the speed, in order
 	Alerts   []Alert           `json:"alerts"`   // newest alerts, in order
-	Damaged  map[string]string `json:"damaged"`  // reasons why files cannot be read, or only partially
-	// describes the ranks without records, and the cure; "" if there are none
+	Damaged  map[string]string `json:"damaged"`  // by file name: why it cannot be read, or only in part
+	// describes the ranks without records, and how to fix this; "" if there are none
 	Lacking string      `json:"lacking"`
 	Curves  []CurveView `json:"curves"` // step-time curve of each rank
 
 	Communication *CommunicationView `json:"communication"` // communication of the newest steps; nil if unknown
 
 	// SegmentFrom is the first step with the present number of ranks. Ranks, Decision, Verdicts and Curves belong to
-	// the steps from there on.
+	// the steps from SegmentFrom on.
 	SegmentFrom int64 `json:"segment_from"`
 
-	// Account is the account of all steps from SegmentFrom on, without the warm-up, after the end of the run. nil: the
-	// summary of the run is missing, or has other steps.
+	// Account is the account of all steps from SegmentFrom on, without the warm-up. It is nil before the end of the
+	// run, or if the summary of the run is missing or covers other steps.
 	Account *Account `json:"account"`
 }
 
@@ -64,7 +64,7 @@ type RankView struct {
 	Health string          `json:"health"` // verdict of the balancer; "" if there is none
 	Cause  string          `json:"cause"`
 	RankSpeed
-	Memory *MemoryView `json:"memory"` // nil: the process recorded none
+	Memory *MemoryView `json:"memory"` // nil: the process has recorded no planned memory
 
 	Missing bool `json:"missing,omitempty"` // the rank has no file of records
 }
@@ -153,7 +153,8 @@ func (r *Run) View() View {
 	return v
 }
 
-// lacks reports whether a step after the last recorded one, up to the step of a decision, should have a record.
+// lacks reports whether records are missing: a step after the last recorded one, up to the step of a decision, should
+// have a record.
 func (r *Run) lacks(last, decided int64) bool {
 	interval := max(r.settings.Profile.Interval, 1)
 	return r.settings.recorded() && decided/interval*interval > last
@@ -164,7 +165,7 @@ func (r *Run) present(last int64) (segment runtime.Segment, ranks int) {
 	segment = runtime.SegmentAt(r.happened.starts.list, last)
 	ranks = segment.Ranks
 	if d := r.decided.last; d != nil && len(r.happened.starts.list) > 0 {
-		if step, _ := r.happened.newestStart(); d.Step > step { // the events may lack a start
+		if step, _ := r.happened.newestStart(); d.Step > step { // the events may not contain the newest start
 			ranks = len(d.Shares)
 		}
 	}
@@ -188,7 +189,7 @@ func (r *Run) precision() string {
 	return ""
 }
 
-// notes returns the notes of the newest start, and those that the end of the run has added.
+// notes returns the notes of the newest start, and the notes that were added at the end of the run.
 func (r *Run) notes() []string {
 	_, start := r.happened.newestStart()
 	notes := append([]string{}, start.Notes...)
@@ -203,8 +204,8 @@ func (r *Run) notes() []string {
 	return notes
 }
 
-// unread estimates the size of the files that were not opened yet, because only a part of many ranks has had a turn.
-// The files of all ranks have about the same size.
+// unread estimates the size of the files that were not opened yet. Such files exist if there are many ranks, because
+// not every rank has had its turn to read. The files of all ranks have about the same size.
 func (r *Run) unread() int64 {
 	known, files, left := int64(0), int64(0), int64(0)
 	for _, k := range r.ranks {

@@ -13,7 +13,8 @@ const BottleneckWindow = 50
 // does, the run is compute-bound.
 const LostFraction = 0.10
 
-// WarmUpSteps is the number of first steps that verdicts and mean times exclude, because page faults slow them down.
+// WarmUpSteps is the number of steps at the start of a run that verdicts and mean times exclude, because page faults
+// slow them down.
 const WarmUpSteps = 2
 
 // Limits of the verdict. Fractions are relative to the time of a step, unless the comment names another quantity.
@@ -22,10 +23,10 @@ const (
 	// more than changeFraction.
 	keptFraction   = 0.07
 	changeFraction = 0.03
-	// A rank that uses at least fullPercent of its memory, in percent, cannot take more samples.
+	// A rank that uses at least fullPercent percent of its memory counts as full: it cannot take more samples.
 	fullPercent = 90.0
-	// A rank with full memory counts as slowed down if its time per sample is longer than usual by at least
-	// slowedFraction of the usual time.
+	// A rank with full memory counts as slowed down if its time per sample exceeds the usual time by at least this
+	// fraction of the usual time.
 	slowedFraction = 0.10
 	// The usual time per sample of a rank is compared only while its share differs from its usual share by at most
 	// this fraction.
@@ -54,11 +55,11 @@ func (b Bound) String() string {
 		"noise-bound"}[b]
 }
 
-// causes are the parts of package account that the verdicts name; "" for compute.
+// causes maps each verdict to the name of a part in package account; "" for ComputeBound.
 var causes = [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "imbalance",
 	MemoryBound: "memory", NoiseBound: "noise"}
 
-// CauseOf returns the part of package account that a verdict names. ok is false for compute, and for an unknown
+// CauseOf returns the part of package account that a verdict names. ok is false for ComputeBound and for an unknown
 // verdict.
 func CauseOf(bound string) (cause string, ok bool) {
 	for b := range bounds {
@@ -77,12 +78,12 @@ type RankTimes struct {
 	Backward      float64
 	Exchanges     float64 // waits for exchanges of batch normalisation; part of Forward and Backward
 	Communication float64 // wait for gradients
-	Hidden        float64 // communication during computing
+	Hidden        float64 // communication during computation
 	Optimizer     float64
 	MemoryPercent float64 // memory use in percent; NaN if unknown
 }
 
-// own returns the compute time of the rank: the passes without waits for other ranks and for data.
+// own returns the compute time of the rank: the time of the passes, without waits for other ranks and for data.
 func (r *RankTimes) own() float64 { return max(0, r.Forward+r.Backward-r.Exchanges) }
 
 func (r *RankTimes) total() float64 {
@@ -93,8 +94,8 @@ func (r *RankTimes) total() float64 {
 type Bottleneck struct {
 	account.Account // parts of a step, which sum to Step
 	Bound           Bound
-	// rank with the longest wait for data, straggler, rank with the fullest memory, or rank with most noise; -1: no
-	// single rank
+	// rank that causes the loss: with the longest wait for data, the straggler, with the fullest memory, or with most
+	// of the noise; -1: no single rank
 	Rank       int
 	Slowest    float64 // for a straggler: fraction of the steps in which Rank was the slowest
 	Ratio      float64 // for a straggler: compute time of Rank divided by the compute time with balanced shares
@@ -104,10 +105,10 @@ type Bottleneck struct {
 	FullMemory float64 // largest memory use of all ranks, in percent; NaN if unknown
 	Ranks      int     // number of ranks with samples
 	Steps      int
-	Cause      Cause // of more than half of the noise
+	Cause      Cause // cause of more than half of the noise
 }
 
-// Lost returns the time lost to a cause in seconds per step, 0 for compute.
+// Lost returns the time that a cause costs, in seconds per step. It returns 0 for ComputeBound.
 func (v *Bottleneck) Lost(cause Bound) float64 {
 	return [bounds]float64{DataBound: v.Data, CommunicationBound: v.Communication, StragglerBound: v.Imbalance,
 		MemoryBound: v.Memory, NoiseBound: v.Noise}[cause]
@@ -118,16 +119,16 @@ func (v *Bottleneck) Lost(cause Bound) float64 {
 //	b := runtime.NewBottlenecks(ranks)
 //	b.Add(seconds, times)      // once per step: no allocation
 //	b.Balanced(steps, split)   // after each decision of the balancer
-//	b.Noise(seconds, cause)    // likewise
+//	b.Noise(seconds, cause) // after each decision of the balancer
 //	if b.Full() {
 //		v := b.Verdict() // and starts the next window
 //	}
 //
 // # Lost time
 //
-// Package account divides every step into useful work and lost time by cause. Verdicts do not count granularity as a
-// bottleneck. In addition to package account, this type determines the cost of full memory: the cost of the samples
-// that ranks with full memory cannot take, plus the slowdown of these ranks since their memory became full.
+// Package account divides every step into useful work and lost time by cause. Granularity is never the verdict. In
+// addition to package account, this type determines the cost of full memory: the cost of the samples that ranks with
+// full memory cannot take, plus the slowdown of these ranks since their memory became full.
 //
 // The verdict is the cause with the largest loss if this loss is at least a tenth of the step. Otherwise the run is
 // compute-bound. To suppress noise, the previous verdict stays as long as its loss is at least 7 % of the step and no
@@ -137,10 +138,10 @@ type Bottlenecks struct {
 	account  *account.Window
 	step     []account.Rank // scratch memory of Add
 	split    account.Split  // sums over the steps of the decisions in this window
-	decided  float64        // number of these steps
+	decided  float64        // number of steps in split
 	newest   account.Split
-	noise    noises // of the decisions in this window
-	caused   Cause  // of the newest decision
+	noise    noises // noise in the decisions of this window
+	caused   Cause  // cause in the newest decision
 	ranks    []rankWindow
 	update   float64 // sums over the window of the fields with these names in Bottleneck
 	exchange float64
@@ -163,8 +164,8 @@ func NewBottlenecks(ranks int) *Bottlenecks {
 		account: account.NewWindow(ranks), step: make([]account.Rank, ranks), newest: account.Unknown()}
 }
 
-// Add adds a step with its measured time in s, and one entry per rank. It ignores the first steps of a run, and ranks
-// with times that are not finite.
+// Add adds a step with its measured time in s, and one entry per rank. It ignores the first WarmUpSteps steps of a run,
+// and ranks with times that are not finite.
 func (b *Bottlenecks) Add(seconds float64, step []RankTimes) {
 	if b.warm < WarmUpSteps {
 		b.warm++
@@ -205,7 +206,7 @@ func (b *Bottlenecks) Add(seconds float64, step []RankTimes) {
 	b.hidden += hidden
 }
 
-// Balanced takes the balancer's comparison of the shares of the last steps with the best shares. Without calls of
+// Balanced records a comparison by the balancer: the shares of the last steps with the best shares. Without calls of
 // Balanced, the account assumes that times are in proportion to samples.
 func (b *Bottlenecks) Balanced(steps int, split account.Split) {
 	if b.warm < WarmUpSteps {
@@ -222,8 +223,8 @@ func (b *Bottlenecks) Balanced(steps int, split account.Split) {
 	}
 }
 
-// Noise takes the cause of the noise of the last steps according to the balancer. seconds is the noise of these steps
-// together.
+// Noise records the cause of the noise in the last steps, as the balancer determined it. seconds is the total noise of
+// these steps.
 func (b *Bottlenecks) Noise(seconds float64, cause Cause) {
 	if b.warm < WarmUpSteps {
 		return
@@ -241,7 +242,8 @@ func (b *Bottlenecks) causeOfWindow() Cause {
 	return b.noise.mainCause()
 }
 
-// splitOfWindow returns the mean of the decisions in the window, or the newest decision if there is none.
+// splitOfWindow returns the mean split of the decisions in the window. For a window without a decision, it returns the
+// split of the newest decision.
 func (b *Bottlenecks) splitOfWindow() account.Split {
 	if b.decided == 0 {
 		return b.newest
@@ -331,9 +333,9 @@ func (b *Bottlenecks) balanced() (usual, free, bounded float64) {
 	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds)
 }
 
-// bounded returns the compute time of a step in which ranks with full memory keep their current samples, and the
-// other ranks take the rest. Each round fixes the samples of the ranks that would get too many. The step then becomes
-// longer, so the next round may find further ranks.
+// bounded returns the compute time of a step in which ranks with full memory keep their current samples, and the other
+// ranks take the rest. In each round, full ranks that would get more samples than they have keep their current samples.
+// This makes the step longer, so the next round may find further such ranks.
 func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 	const rounding = 1 + 1e-9
 	least, again := 0.0, true
@@ -364,7 +366,7 @@ func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 func (w *rankWindow) full() bool { return w.memory >= fullPercent }
 
 // usualSpeed returns the speed that a rank had before its memory was full. It returns 0 if the memory is not full, if
-// the speed is still as usual, or if the share has changed.
+// the rank is not slower than before, or if its share has changed.
 func (w *rankWindow) usualSpeed() float64 {
 	share, time := w.samples/float64(w.steps), w.own/w.samples
 	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare ||

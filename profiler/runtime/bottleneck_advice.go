@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// BottleneckSettings contains the settings that influence the advice. Advice names no setting that already has the
-// recommended value.
+// BottleneckSettings contains the settings that influence the advice. The advice mentions a setting only if it does not
+// have the recommended value yet.
 type BottleneckSettings struct {
 	DataWorkers  int    // number of goroutines per rank that load data
 	CPUs         int    // number of CPUs per rank for these goroutines
 	Policy       string // value of balance.policy, or "fixed" for balance.fixed_shares
 	WireDType    string // element type of transferred gradients: f32 or bf16
 	Overlap      bool
-	Foreign      bool // another program computes the steps, so that settings of this program have no effect on them
+	Foreign      bool // another program computes the steps, so settings of this program have no effect
 	AutoBuckets  bool // parallel.bucket_cap_mb is 0
 	SyncNorm     bool // batch normalisation uses the samples of all ranks
 	Precision    string
@@ -70,7 +70,7 @@ func (v Bottleneck) String() string {
 	return text + v.others()
 }
 
-// others returns further losses of at least one hundredth of the step.
+// others lists the other losses, if they are at least one hundredth of the step.
 func (v Bottleneck) others() string {
 	const worthNaming = 0.01
 	named := causes[v.Bound]

@@ -8,9 +8,9 @@ import "math"
 //	total.Add(v)         // once per window
 //	v := total.Verdict() // after at least one window
 //
-// Times are means over the steps of all windows. Several verdicts with the final cause may name different ranks. The
-// total names the one with the largest loss, but only if the windows of this rank contain half of the time lost to the
-// cause.
+// Times are means over the steps of all windows. The verdicts on windows with the final cause may name different ranks.
+// The total names the rank with the largest loss, but only if the windows of this rank contain half of the time lost to
+// the cause.
 type BottleneckTotal struct {
 	sum    Bottleneck // times are sums over steps
 	blamed [bounds]map[int]*blame

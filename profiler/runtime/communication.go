@@ -11,25 +11,25 @@ import (
 // object.
 const CommunicationFile = "communication.jsonl"
 
-// Communication is a line of CommunicationFile. It describes the steps after the previous line. When a run resumes or
-// rolls back, it removes the lines of steps after that of the checkpoint.
+// Communication is a line of CommunicationFile. It describes the steps after those of the previous line. When a run
+// resumes or rolls back, the lines of steps after the checkpoint are removed.
 type Communication struct {
 	Step    int64               `json:"step"` // last step
 	Steps   int64               `json:"steps"`
 	Time    time.Time           `json:"time"`
 	Seconds float64             `json:"step_seconds"` // mean duration of a step on rank 0, s
 	Ranks   []RankCommunication `json:"ranks"`
-	// all-reduces of rank 0, in their order; none with a single rank
+	// all-reduces of rank 0, in their order; empty with a single rank
 	Buckets []BucketTimes `json:"buckets,omitempty"`
 }
 
 // RankCommunication is the communication of a rank. Times are means per step, in s.
 type RankCommunication struct {
-	// data, forward and backward without waits for other ranks, optimizer
+	// time of data, forward and backward pass without waits for other ranks, and optimizer
 	Compute float64       `json:"compute_seconds"`
 	Exposed float64       `json:"exposed_seconds"` // wait for gradients
 	Hidden  float64       `json:"hidden_seconds"`
-	Bytes   float64       `json:"bytes"` // of gradients that were summed over ranks, per step
+	Bytes   float64       `json:"bytes"` // bytes of gradients that were summed over ranks, per step
 	Links   []LinkTraffic `json:"links"`
 }
 
@@ -40,19 +40,19 @@ type LinkTraffic struct {
 	Received *float64 `json:"received,omitempty"`
 }
 
-// BucketTimes contains the times of the all-reduce of one bucket: means per step, in s. The times are nil if the device
-// does not measure them.
+// BucketTimes contains the times of one bucket's all-reduce: means per step, in s. The times are nil if the device does
+// not measure them.
 type BucketTimes struct {
 	Name    string   `json:"name"`
 	Bytes   int64    `json:"bytes"`
-	Exposed *float64 `json:"exposed_seconds,omitempty"` // part after the backward pass
+	Exposed *float64 `json:"exposed_seconds,omitempty"` // time after the backward pass
 	Hidden  *float64 `json:"hidden_seconds,omitempty"`
 	// Bandwidth is the bus bandwidth in bytes/s, computed from bytes and time; see BusBandwidth.
 	Bandwidth *float64 `json:"bus_bandwidth,omitempty"`
 }
 
-// BusBandwidth returns the bytes per second and link of a ring all-reduce, as defined by NCCL's tests. It is computed
-// from the bytes of the buffer and the time. Without communication it is NaN.
+// BusBandwidth returns the bandwidth of each link in a ring all-reduce, in bytes/s, as defined by NCCL's tests. It is
+// computed from the bytes of the buffer and the time. Without communication it is NaN.
 func BusBandwidth(bytes, seconds float64, ranks int) float64 {
 	if ranks < 2 || bytes <= 0 || seconds <= 0 {
 		return math.NaN()

@@ -22,22 +22,23 @@
 // memory limit. Traffic is in bytes/s since the previous measurement, summed over the links of each kind. The network
 // and RDMA traffic of a machine is in the records of its first rank.
 //
-// All times of a record belong to its step. Ranks report a step to rank 0 together with its gradients, before the step
-// is complete. Rank 0 therefore writes a record when the next report has arrived, or at the next evaluation, checkpoint
-// or end. If a rank is lost, no such report arrives. In the records of the last step, communication_time,
-// communication_hidden_time and optimizer_time of ranks other than 0 are then those of the previous step.
+// All times of a record belong to its step. Ranks report a step to rank 0 together with the gradients, before the step
+// is complete. The times after that arrive with the next report. Rank 0 therefore writes the records of a step when the
+// next reports have arrived, or at the next evaluation, checkpoint or end. If a rank is lost, no further report
+// arrives. In the records of the last step, communication_time, communication_hidden_time and optimizer_time of ranks
+// other than 0 are then those of the previous step.
 //
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
 // evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least
 // the iteration_time of rank 0. If not every step is recorded, step_time is a mean, and the other times are those of
 // one step. If a record lacks step_time and training_time, [StepTimes] estimates both from timestamps.
 //
-// If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step / the mean
-// step_time. It is not exact if the rank's share has changed since the previous record.
+// If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step divided by the
+// mean step_time. It is inexact if the rank's share has changed since the previous record.
 //
-// A record contains no keys of traffic that is not measured, and lacks step_time and training_time if they are unknown.
-// It contains all other keys. A line without one of these keys is damaged. A value that is unknown, NaN or infinite is
-// null.
+// A record contains no keys for traffic that is not measured, and no step_time and training_time if they are unknown.
+// It contains all other keys. A line in which one of these other keys is missing counts as damaged. A value that is
+// unknown, NaN or infinite is null.
 //
 // # Guarantees for readers
 //
@@ -62,13 +63,13 @@
 //
 // # Bottlenecks
 //
-// During the run, [Bottlenecks] analyses the step times of all ranks. Every 50 steps it reports what limits the speed
-// of the run, and how much time this costs ([account.Account]). The limit is one of these: computing, waiting for data,
-// communication, a straggler, full memory, noise.
+// During the run, [Bottlenecks] analyses the step times of all ranks. Every 50 steps it reports the cause that limits
+// the speed of the run, and the time that this cause costs ([account.Account]). The cause is one of these: computation,
+// waiting for data, communication, a straggler, full memory, noise.
 //
 // # Partial writes
 //
 // On some file systems (ext4), readers can see half of a write. For about a microsecond per second, a reader may
-// therefore see a file without the end of its last line. ReadMetrics returns all complete records and reports one
-// damaged line.
+// therefore see a file in which the end of the last line is missing. ReadMetrics returns all complete records and
+// reports one damaged line.
 package runtime

@@ -8,10 +8,10 @@ import (
 // EventsFile is the name of the file with the events of a run, in the folder of logs. Each line is a JSON object.
 const EventsFile = "events.jsonl"
 
-// Event is a line of EventsFile. Only the field of its kind is set. When a run resumes or rolls back, it removes the
-// events of steps after that of the checkpoint.
+// Event is a line of EventsFile. Only the field for its kind is set. When a run resumes or rolls back, the events of
+// steps after the checkpoint are removed.
 type Event struct {
-	Step int64     `json:"step"` // number of optimizer steps done
+	Step int64     `json:"step"` // number of completed optimizer steps
 	Time time.Time `json:"time"`
 
 	Start      *StartEvent      `json:"start,omitempty"`
@@ -36,7 +36,7 @@ type StartEvent struct {
 	Metrics   []EventMetric `json:"metrics"`          // metrics of evaluations in addition to the loss
 	// BestMetric is the key of the metric that determines the best evaluation.
 	BestMetric string   `json:"best_metric"`
-	Notes      []string `json:"notes,omitempty"` // conditions that a reader must know to interpret the figures
+	Notes      []string `json:"notes,omitempty"` // conditions that are needed to interpret the figures
 }
 
 // EventMetric describes a metric of evaluations.
@@ -46,7 +46,7 @@ type EventMetric struct {
 	Percent bool   `json:"percent"` // the value is a fraction 0…1 and is shown in percent
 }
 
-// LengthEvent contains the length of a run. It is written after the first step of a process.
+// LengthEvent contains the length of a run in steps. It is written after the first step of a process.
 type LengthEvent struct {
 	Steps      int64 `json:"steps"` // number of steps of the whole run; 0 if unknown
 	EpochSteps int   `json:"epoch_steps"`

@@ -10,9 +10,9 @@ import (
 // Mark is the position of a Tail or a LineTail in its file. A later process can continue from it.
 type Mark struct {
 	Offset   int64     `json:"offset"` // bytes read
-	Size     int64     `json:"size"`   // of the file, in bytes
+	Size     int64     `json:"size"`   // size of the file, in bytes
 	Modified time.Time `json:"modified"`
-	Text     []byte    `json:"text"` // before Offset
+	Text     []byte    `json:"text"` // text directly before Offset
 	Skipped  int64     `json:"skipped"`
 	Damaged  int       `json:"damaged"`
 	Cut      bool      `json:"cut"`
@@ -29,14 +29,14 @@ func (g *growing) Mark() Mark {
 }
 
 // Resume continues at a mark, so that the next call of Next reads only the records after it. It returns false if the
-// file is not the one of the mark. This is the case if the file is missing or shorter, if the text before the mark
-// differs, or if the file was written since then without becoming longer. A longer file with the same text before the
-// mark counts as extended, because a Writer that replaces a file writes records with other times. Two kinds of changes
-// are not noticed. One is a change before Mark.Text in a file that also became longer. The other is a change by a tool
-// that keeps size and time of the file, such as rsync -t.
+// file no longer matches the mark: it is missing or shorter, the text before the mark differs, or the file was written
+// since then without becoming longer. If a longer file has the same text before the mark, Resume assumes that the file
+// was only extended. A Writer that replaces a file writes other times, so the text would differ. Resume does not detect
+// two kinds of changes: a change before Mark.Text in a file that has also become longer, and a change by a tool that
+// keeps size and time of the file, such as rsync -t.
 func (g *growing) Resume(m Mark) bool {
 	if m.Offset == 0 && m.Size == 0 {
-		return true // Next reads the file from its start
+		return true // in this case, Next reads the file from its start
 	}
 	file, info, err := regular.OpenIn(g.root, g.name)
 	if err != nil {

@@ -9,14 +9,14 @@ const MemoryFile = "memory.json"
 // Memory is the content of MemoryFile.
 type Memory struct {
 	Start string       `json:"start"` // ID of the process that wrote the file, as in its result
-	Step  int64        `json:"step"`  // number of steps done when the process started, as in its StartEvent
+	Step  int64        `json:"step"`  // number of completed steps when the process started, as in its StartEvent
 	Ranks []RankMemory `json:"ranks"`
 }
 
 // RankMemory is the planned memory of a rank.
 type RankMemory struct {
 	memory.Account
-	// MeasuredOf is the memory of the process that is 100 % in the records of the rank, bytes; 0: these percentages are
-	// of the memory of a GPU, which other processes use, too.
+	// MeasuredOf is the memory in bytes that corresponds to 100 % in the records of the rank. It is 0 for a GPU rank:
+	// its percentages refer to the memory of the GPU, which other processes also use.
 	MeasuredOf int64 `json:"measured_of_bytes,omitempty"`
 }

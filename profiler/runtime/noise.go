@@ -2,14 +2,14 @@ package runtime
 
 import "github.com/hetero-train/hetero-train/profiler/telemetry"
 
-// Cause is what makes the times of ranks vary from step to step.
+// Cause is a cause of noise: it makes the times of ranks vary from step to step.
 type Cause struct {
-	Name     string // such as "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
+	Name     string // for example "CPU quota"; "unknown": no sensor shows a cause; "": the noise is small
 	Rank     int    // rank that causes most of the noise; -1: no single rank
 	Evidence string // sensor values as text, with the rank; "" for an unknown cause
 }
 
-// stops reports whether the cause stops a process temporarily, which also makes exchanges longer.
+// stops reports whether the cause temporarily stops a process. Such a cause also makes exchanges longer.
 func (c Cause) stops() bool {
 	return c.Evidence != "" && (c.Name == telemetry.Declared[telemetry.CPUQuota].Cause ||
 		c.Name == telemetry.Declared[telemetry.StolenCPU].Cause)
@@ -21,7 +21,7 @@ type caused struct {
 	lost  float64 // s
 }
 
-// noises are the causes of the noise in a number of steps.
+// noises contains the noise of several steps, divided by cause.
 type noises []caused
 
 // add adds noise. Only the newest evidence of a cause is kept.
@@ -52,7 +52,8 @@ func (n noises) mainCause() Cause {
 	return Cause{}
 }
 
-// of returns c unless c and the verdict name different ranks. rank is the rank of the verdict; -1: no single rank.
+// of returns c, unless c and the verdict name different ranks. The parameter rank is the rank that the verdict names;
+// -1: no single rank.
 func (c Cause) of(rank int) Cause {
 	if c.Rank >= 0 && rank >= 0 && c.Rank != rank {
 		return Cause{}

@@ -16,14 +16,14 @@ import (
 const (
 	// maxLineBytes is much larger than any record.
 	maxLineBytes = 1 << 20
-	// Lines of more than maxLineBytes are read in parts. A file with more than maxParts such parts is refused, because
-	// a sparse file would take minutes to read.
+	// Lines of more than maxLineBytes are read in parts. A file with more than maxParts such parts is refused: it may
+	// be a sparse file, which would take minutes to read.
 	maxParts = 256
 )
 
 // ReadMetrics reads the metric records of a run that is finished, running or killed. It skips lines that are not
-// records and returns their number: 0 in a valid file, 1 after a partial write. A file in another layout is read up to
-// the first fault in its JSON array.
+// records and returns their number: 0 in a valid file, 1 after a partial write. If the file is a JSON array in another
+// layout, it is read up to the first syntax error.
 func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 		records = append(records, record)
 	})
 	if errors.Is(err, errLayout) || err == nil && damaged > 0 {
-		// Another program may have reformatted the array.
+		// The file may be in another layout, because another program has reformatted the array.
 		all, sound, arrayErr := readArray(file)
 		if sound || errors.Is(err, errLayout) {
 			records, damaged, closed, err = all, 0, sound, arrayErr
@@ -55,7 +55,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 }
 
 // EachMetric calls visit with every record that ReadMetrics would return. It keeps at most one record in memory. It
-// ends with an error when ctx is canceled.
+// returns an error when ctx is canceled.
 func EachMetric(ctx context.Context, path string, visit func(*Record)) (damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func EachMetric(ctx context.Context, path string, visit func(*Record)) (damaged 
 	return damaged, nil
 }
 
-// until is a reader that fails when a context is canceled.
+// until is a reader whose Read fails after a context is canceled.
 type until struct {
 	ctx  context.Context
 	file io.Reader
@@ -117,7 +117,7 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 			return false, readErr
 		}
 		if readErr == bufio.ErrBufferFull {
-			sound = false // record will refuse the parts of this line
+			sound = false // the callback record will not accept the parts of this line
 			if parts++; parts > maxParts {
 				return false, fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records",
 					maxParts*maxLineBytes>>20)
@@ -148,7 +148,7 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 	}
 }
 
-// readArray reads a JSON array of records in any layout, up to its first fault. sound means that there was no fault.
+// readArray reads a JSON array of records in any layout, up to the first error. sound means that there was no error.
 func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, false, err

@@ -18,7 +18,7 @@ func FileName(rank int) string { return fmt.Sprintf("rank_%d_metrics.json", rank
 // [telemetry.Metrics] lists the units.
 type Record struct {
 	Epoch     int64
-	Iteration int64 // number of optimizer steps done, including this step
+	Iteration int64 // number of completed optimizer steps, including this step
 	Rank      int
 	Timestamp time.Time
 	BatchSize int64 // number of samples of this rank
@@ -29,11 +29,11 @@ type Record struct {
 	DataLoading         time.Duration
 	Forward             time.Duration
 	Backward            time.Duration
-	Communication       time.Duration // time after the backward pass
+	Communication       time.Duration // time of the gradient exchange after the backward pass
 	Optimizer           time.Duration
 	CommunicationHidden time.Duration
 	Exchanges           time.Duration // time of batch-normalisation exchanges
-	StepTime            time.Duration // training time of a step, mean since the previous record; 0: unknown
+	StepTime            time.Duration // training time of a step, as a mean since the previous record; 0: unknown
 	TrainingTime        time.Duration // training time of the run up to the end of this step; 0: unknown
 	Bytes               int64         // bytes of gradients that were summed over ranks
 	Buckets             int64         // number of all-reduces
@@ -43,11 +43,11 @@ type Record struct {
 
 // entry is a key of a record: a metric, or a sensor.
 type entry struct {
-	key      string // such as ,"power":
+	key      string // text such as ,"power":
 	kind     telemetry.Kind
 	metric   telemetry.Metric
 	sensor   telemetry.Sensor // telemetry.Count for a metric
-	optional bool             // a record without the value lacks the key
+	optional bool             // if the value is unknown, the record omits the key
 }
 
 // entries lists the keys of a record in their order: the metrics, with two sensors between them, then all other
@@ -156,7 +156,8 @@ func (r *Record) Own() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward - r.Exchanges
 }
 
-// Took returns the training time of the step. If the record lacks this time, it returns the sum of the parts.
+// Took returns the training time of the step. If the record does not contain this time, Took returns the sum of the
+// parts.
 func (r *Record) Took() time.Duration {
 	if r.StepTime > 0 {
 		return r.StepTime
@@ -211,12 +212,12 @@ func (r *Record) appendTimestamp(b []byte, key string) []byte {
 }
 
 const (
-	// MostStep is the largest valid number of a step in the files of a run. Numbers of files are untrusted. Within this
+	// MostStep is the largest valid number of a step in the files of a run. Numbers in files are untrusted. Within this
 	// limit, no sum of steps overflows.
 	MostStep = 1 << 40
 
-	// mostSeconds is the largest valid time in a record, in s, including the time since 1970 UTC. A time.Duration has
-	// at most 292 years.
+	// mostSeconds is the largest valid time in a record, in s; this also applies to the time since 1970 UTC. A
+	// time.Duration can represent 292 years.
 	mostSeconds = 9_000_000_000
 )
 
@@ -247,7 +248,7 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	if nanoseconds == 0 {
 		return b
 	}
-	// The leading 1 keeps the zeros after the decimal point. The point then replaces it.
+	// The leading 1 keeps the zeros after the decimal point. The decimal point then replaces the 1.
 	at := len(b)
 	b = strconv.AppendInt(b, int64(time.Second)+nanoseconds, 10)
 	b[at] = '.'
@@ -257,11 +258,11 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	return b
 }
 
-// MarshalJSON writes the same text as in files.
+// MarshalJSON returns the text that files contain.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration, and a time or a count
-// below 0, are errors. Keys whose values are computed from other keys are ignored.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error, and so is
+// a time or a count below 0. UnmarshalJSON ignores keys whose values are computed from other keys.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
@@ -304,7 +305,7 @@ func (r *Record) atLeastZero() *Record {
 	return &sound
 }
 
-// percentages are sensors whose values are never below 0.
+// percentages are sensors whose values cannot be below 0.
 var percentages = [...]telemetry.Sensor{telemetry.Utilization, telemetry.Memory}
 
 // negative returns the key of a time, count or utilization that is below 0, or "".

@@ -65,7 +65,7 @@ func (w *Writer) inspect(name string) (repair Repair, size int64, err error) {
 	})
 	foreign := errors.Is(err, errLayout)
 	if err == nil && repair.Damaged > 0 {
-		_, foreign, err = readArray(file) // valid, but in another layout
+		_, foreign, err = readArray(file) // foreign: a valid array, but in another layout
 	}
 	if foreign {
 		repair = Repair{}
@@ -119,7 +119,7 @@ func (w *Writer) Truncate(iteration int64) error {
 func (w *Writer) truncate(iteration int64) error {
 	name := filepath.Base(w.path)
 	size, records, err := w.rewrite(name, func(i int64) bool { return i <= iteration })
-	if size > 0 { // even if the folder could not be synced, because the open file no longer has this name
+	if size > 0 { // also if the folder could not be synced: the open file no longer has this name
 		err = errors.Join(err, w.attach(name, size, records == 0))
 	}
 	if err != nil {
@@ -150,8 +150,8 @@ func (w *Writer) rewrite(name string, keep func(iteration int64) bool) (size, re
 	return size, records, err
 }
 
-// replace replaces the file name by an array of the records that content writes, atomically and durably. If size is
-// not 0, the file was replaced, even if there is an error.
+// replace atomically and durably replaces the file with the given name. The new file is an array of the records that
+// the function content writes. If size is not 0, the file was replaced, even if there is an error.
 func (w *Writer) replace(name string, content func(io.Writer) error) (size int64, err error) {
 	temporary := "." + name + ".tmp"
 	file, err := w.dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -165,7 +165,7 @@ func (w *Writer) replace(name string, content func(io.Writer) error) (size int64
 		}
 	}()
 	out := bufio.NewWriterSize(&portions{file: file, progress: w.progress}, 1<<16)
-	out.WriteString(opening) // Flush reports the error
+	out.WriteString(opening) // Flush returns the error
 	if err := content(out); err != nil {
 		return 0, err
 	}

@@ -3,15 +3,15 @@ package runtime
 import "slices"
 
 // Segment is a part of a run in which the number of ranks did not change. A run that resumes with another number of
-// ranks begins a segment. Figures over ranks and steps belong to one segment, because a rank of another segment may be
-// another device.
+// ranks begins a segment. Figures over ranks and steps cover only one segment, because the same rank may have another
+// device in another segment.
 type Segment struct {
 	After int64 // last step before the segment; 0: the segment is the whole run
 	Ranks int   // number of ranks; 0: unknown
 }
 
-// SegmentAt returns the segment that contains a step. starts are the starts of processes in their order. Without a
-// start before the step, the segment is the whole run.
+// SegmentAt returns the segment that contains a step. The list starts contains the starts of processes in their order.
+// If no process has started before the step, the segment is the whole run.
 func SegmentAt(starts []Event, step int64) (s Segment) {
 	for _, e := range slices.Backward(starts) {
 		if e.Start == nil || e.Step >= step && step > 0 {

@@ -22,11 +22,11 @@ const (
 	// mostTailLine is the largest size of a line in bytes. A line with values of 10,000 ranks has 2 MiB.
 	mostTailLine = 16 << 20
 
-	// mostSkippedBytes is the largest sum of the sizes of lines that are too long. A file with more is not a file of
+	// mostSkippedBytes is the largest total size of lines that are too long. A file that exceeds it is not a file of
 	// records, and may be a sparse file that would take minutes to read.
 	mostSkippedBytes = 256 << 20
 
-	// markBytes is the size of mark in bytes. It is enough for a record with its iteration and timestamp.
+	// markBytes is the size of growing.mark in bytes. It is large enough for a record's iteration and timestamp.
 	markBytes = 1024
 )
 
@@ -49,13 +49,14 @@ type growing struct {
 	offset int64       // end of the last record or line that was read
 	mark   []byte      // text before offset; it detects another file with the same name
 
-	skipped int64 // sum of the sizes of lines that were too long, in bytes
+	skipped int64 // total size of the lines that were too long, in bytes
 
 	Replaced int   // number of times that the writer has replaced the file, for example because a run has resumed
 	Damaged  int   // number of complete lines that were not records
 	Size     int64 // size of the file at the last call, in bytes
-	// Cut means that the file lacked its end at the last call, which read up to the end. A Writer may be writing to it.
-	// If there is no Writer, the file is an incomplete copy, or the system has lost the end of the file.
+	// Cut means that the end of the file was missing when the last call had read the whole file. A Writer may be
+	// writing to the file. If there is no Writer, the file is an incomplete copy, or the system has lost the end of the
+	// file.
 	Cut bool
 }
 
@@ -71,8 +72,8 @@ func (g *growing) Offset() int64 { return g.offset }
 // Found reports whether the file existed at the last call of Next.
 func (g *growing) Found() bool { return g.file != nil }
 
-// Next calls visit with the records after the last call, in order, until it has read about limit bytes. offset is the
-// position of the record in the file; ReadFrom accepts it. more means that the limit was reached.
+// Next calls visit with the records after the last call, in order, until it has read about limit bytes. The argument
+// offset of visit is the position of the record in the file, for ReadFrom. more means that the limit was reached.
 //
 // A Writer replaces its file when a run resumes or rolls back. The next call of Next then increments t.Replaced and
 // reads from the start of the file. The caller must drop the records that it has already received. A missing file
@@ -91,7 +92,8 @@ func (t *Tail) Next(limit int64, visit func(offset int64, r *Record)) (more bool
 	return more, err
 }
 
-// next calls read with the open file if the file has changed. If it is another file, next first moves to its start.
+// next calls read with the open file if the file has changed. If it is another file than before, next first moves to
+// its start.
 func (g *growing) next(read func(io.ReaderAt) error) error {
 	file, info, err := regular.OpenIn(g.root, g.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +145,7 @@ func (g *growing) restart(info os.FileInfo) {
 	g.file, g.offset, g.mark, g.skipped, g.Damaged, g.Cut = info, 0, nil, 0, 0, false
 }
 
-// errSkipped is returned for a file until another file replaces it.
+// errSkipped reports too many bytes in overlong lines. It is returned for the file until another file replaces it.
 var errSkipped = fmt.Errorf("got lines of more than %d MiB in sum that are too long, want records",
 	mostSkippedBytes>>20)
 
@@ -208,8 +210,8 @@ func ReadFrom(root *os.Root, name string, offset int64, visit func(r *Record) bo
 	return nil
 }
 
-// chunks are buffers of tailChunkBytes. Otherwise, a reader of a thousand files would allocate a buffer each time that
-// it reads a file.
+// chunks are reused buffers of tailChunkBytes. Without them, a reader of a thousand files would allocate a buffer at
+// each read.
 var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); return &b }}
 
 // scanned is the result of scan.
@@ -222,8 +224,8 @@ type scanned struct {
 }
 
 // scan calls visit with the records from offset on. It stops when visit returns false, or after the first chunk that
-// ends after end. The latter limits the time that is spent on lines that are not records. It ignores text after the
-// last line break, because a Writer may still write to this line.
+// ends beyond the offset end. The offset end limits the time that is spent on lines that are not records. scan ignores
+// text after the last line break, because a Writer may still be writing this line.
 func scan(file io.ReaderAt, offset, end int64, visit func(at int64, r *Record) bool) (s scanned, _ error) {
 	buffer := chunks.Get().(*[]byte)
 	defer chunks.Put(buffer)
@@ -246,7 +248,7 @@ func scan(file io.ReaderAt, offset, end int64, visit func(at int64, r *Record) b
 			closed = string(line) == "]"
 			switch {
 			case len(line) == 0, closed, string(line) == "[":
-				// The end of the previous line, or a bracket. The next append overwrites the closing bracket.
+				// This is the end of the previous line or a bracket. The next append overwrites the closing bracket.
 			case record.parse(line) || json.Unmarshal(line, &record) == nil:
 				s.next = from + int64(len(line)) // without the comma, which the next append writes
 				if !visit(from, &record) {
@@ -262,7 +264,7 @@ func scan(file io.ReaderAt, offset, end int64, visit func(at int64, r *Record) b
 		case n < len(chunk):
 			s.cut = !closed || len(text) > 0
 			return s, nil
-		case s.next == begin: // the line is too long for a record, so skip it in parts
+		case s.next == begin: // the line is too long for a record: skip it in parts
 			s.damaged++
 			s.next += int64(n)
 			s.skipped += int64(n)

@@ -9,15 +9,15 @@ import (
 )
 
 // Thinning states which records a file keeps after it has reached its largest size. It keeps all records of the newest
-// Window steps. For each doubling of the age beyond Window, it keeps half as many: one of 2 steps, then one of 4, and
-// so on. The file still covers the whole run, and its size grows with the logarithm of the number of steps.
+// Window steps. Beyond Window, it halves the density with each doubling of the age: it keeps one of 2 steps, then one
+// of 4, and so on. The file still covers the whole run, and its size grows with the logarithm of the number of steps.
 type Thinning struct {
 	Last   int64 // newest step
 	Window int64 // at least 1
 }
 
-// ThinningOf returns the thinning with the largest window, among Last divided by powers of two, that keeps at most half
-// of the steps. If none does, it returns a window of 1. The steps ascend.
+// ThinningOf returns a thinning that keeps at most half of the steps. Among the windows Last, Last/2, Last/4, …, it
+// chooses the largest one with this property, or a window of 1 if there is none. The steps must be in ascending order.
 func ThinningOf(steps []int64) Thinning {
 	if len(steps) == 0 {
 		return Thinning{Window: 1}
@@ -37,13 +37,13 @@ func ThinningOf(steps []int64) Thinning {
 	return t
 }
 
-// Keep returns a function that reports whether the record of a step is kept. The caller must call it with each step, in
-// ascending order. The files of all ranks keep the same steps.
+// Keep returns a function that reports whether the record of a step is kept. The caller must call this function for
+// each step, in ascending order. The result depends only on the steps, so the files of all ranks keep the same ones.
 func (t Thinning) Keep() func(step int64) bool {
 	octave, slot := -1, int64(-1)
 	return func(step int64) bool {
 		age := max(t.Last-step, 0)
-		o := bits.Len64(uint64(age / max(t.Window, 1))) // a slot has 2^o steps
+		o := bits.Len64(uint64(age / max(t.Window, 1))) // one step is kept in each slot of 2^o steps
 		s := step >> o
 		if o == octave && s == slot {
 			return false
@@ -74,8 +74,8 @@ func (w *Writer) Steps() (steps []int64, err error) {
 	return steps, err
 }
 
-// Thin removes the records that t does not keep. Readers see either the old or the new file. Thin calls progress after
-// each portion of the new file, which may be large.
+// Thin removes the records that the thinning t does not keep. Readers see either the old or the new file. Thin calls
+// progress after each portion of the new file, which may be large.
 func (w *Writer) Thin(t Thinning, progress func()) error {
 	return w.spool.Hold(func(flush func() error) error {
 		w.progress = progress
@@ -85,7 +85,7 @@ func (w *Writer) Thin(t Thinning, progress func()) error {
 		}
 		name := filepath.Base(w.path)
 		size, records, err := w.rewrite(name, t.Keep())
-		if size > 0 { // even if the folder could not be synced
+		if size > 0 { // also if the folder could not be synced
 			err = errors.Join(err, w.attach(name, size, records == 0))
 		}
 		if err != nil {
@@ -95,14 +95,15 @@ func (w *Writer) Thin(t Thinning, progress func()) error {
 	})
 }
 
-// portionBytes is the size of the parts in which a file is written. A slow disk of 5 MB/s needs 1.6 s for a part.
+// portionBytes is the size of the portions in which Thin writes a file. A slow disk with 5 MB/s needs 1.6 s for a
+// portion.
 const portionBytes = 8 << 20
 
 // portions writes to a file, and flushes it to the disk after each portion.
 type portions struct {
 	file     *os.File
 	progress func() // may be nil
-	bytes    int    // since the last flush
+	bytes    int    // number of bytes since the last flush
 }
 
 // Write implements io.Writer.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// flushEvery is half a second, so that a kill loses less than a second of records even if a flush is late.
+	// flushEvery is half a second, so that less than a second of records is lost in a kill, even if a flush is late.
 	flushEvery = 500 * time.Millisecond
 
 	// pageBytes is the largest size of a write, unless a single record is longer. The kernel completes a write within
@@ -33,10 +33,11 @@ type Options struct {
 	// a new file.
 	Fresh bool
 
-	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Writer performs them
+	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Writer does
 
 	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
-	// change, regardless of the number of attempts. A goroutine of the Writer, Flush or Sync calls it. It may be nil.
+	// change, regardless of the number of attempts. It is called from a goroutine of the Writer, or from Flush or Sync.
+	// It may be nil.
 	OnFault func(error)
 }
 
@@ -45,11 +46,11 @@ type Options struct {
 type Writer struct {
 	path string
 
-	spool *spool.Spool // records, each after a comma and a line break; its Hold guards the fields below
+	spool *spool.Spool // buffers records, each preceded by a comma and a line break; Spool.Hold guards the fields below
 	dir   *os.Root
 	file  metricFile
 	end   int64  // offset of the line break before the closing bracket
-	empty bool   // the file contains no record, so the next one needs no comma
+	empty bool   // the file contains no record, so no comma precedes the next one
 	page  []byte // buffer of one write
 
 	size     atomic.Int64 // size of the file in bytes
@@ -70,7 +71,7 @@ type Repair struct {
 	Damaged  int    // number of removed lines that were not records
 	Repaired bool   // the array was not closed, or contained damaged lines
 	SetAside string // new name of a file in another layout; "" if there was none
-	Earlier  string // new name of another run's file (Options.Fresh); this is not a fault, so String ignores it
+	Earlier  string // new name of an earlier run's file (Options.Fresh); not a fault, so String does not mention it
 }
 
 // String returns a description of the faults, or "" if there were none.
@@ -106,13 +107,13 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 }
 
 // Append adds a record. It only copies the record to memory. A background goroutine writes it to the file. A time or a
-// count below 0 is a wrong measurement. It is written as 0, because readers would otherwise refuse the whole record.
+// count below 0 is a measurement error. Append stores it as 0, because readers would otherwise refuse the whole record.
 func (w *Writer) Append(record *Record) {
 	record = record.atLeastZero()
 	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })
 }
 
-// Dropped returns the number of records lost because the disk refused records for too long.
+// Dropped returns the number of records that were lost because writes to the disk failed for too long.
 func (w *Writer) Dropped() int64 { return w.spool.Dropped() }
 
 // Flush writes all records to the file. If it fails, the records are kept, and the next Flush writes them.
@@ -121,7 +122,7 @@ func (w *Writer) Flush() error { return w.spool.Flush() }
 // Sync calls Flush and then waits until the records are on disk.
 func (w *Writer) Sync() error { return w.spool.Sync() }
 
-// SyncSoon adds a Sync to the queue. It does not wait.
+// SyncSoon schedules a Sync. It does not wait.
 func (w *Writer) SyncSoon() { w.spool.SyncSoon() }
 
 // Close writes all records and closes the file. A second Close does nothing.
@@ -137,7 +138,7 @@ func (w *Writer) sync() error {
 func (w *Writer) closeFiles() error { return errors.Join(w.file.Close(), w.dir.Close()) }
 
 // write writes records page by page. If it fails, the array ends after the written records, and left contains the
-// others.
+// records that were not written.
 func (w *Writer) write(rest []byte) (left []byte, err error) {
 	for len(rest) > 0 {
 		records := wholeRecords(rest, pageBytes-len(closing))

@@ -6,10 +6,10 @@
 //	…
 //	err := s.Close()
 //
-// Only one goroutine may call Add. All other methods are safe for concurrent use. If the disk refuses records, for
-// example because it is full, up to twice MostBytes wait in memory. Later records are lost, and [Spool.Dropped] counts
-// them. Flush, Sync and Close return the errors of the functions Write, Sync and Close in Options.
+// Only one goroutine may call Add. All other methods are safe for concurrent use. If writes fail, for example because
+// the disk is full, records of up to twice MostBytes wait in memory. Further records are lost, and [Spool.Dropped]
+// counts them. Flush, Sync and Close return the errors of the functions Write, Sync and Close in Options.
 //
 // The files of a run share a [Queue], which performs all disk operations on one goroutine. If the disk does not answer,
-// a Spool with a Queue loses no record: the Queue becomes full, and the caller waits before it adds more.
+// a Spool with a Queue loses no record: the Queue becomes full, and the caller must wait before it adds more records.
 package spool

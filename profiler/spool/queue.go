@@ -7,28 +7,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/diskwatch"
 )
 
-// MostQueued is the number of bytes of waiting jobs above which a Queue is full. One minute of log lines and lines of
-// decisions has about 1 MB. With a larger value, a run needs more memory while its disk does not answer.
+// A Queue is full if its waiting jobs have more than MostQueued bytes. The log lines and decisions of one minute have
+// about 1 MB. With a larger value, a run needs more memory while its disk does not answer.
 const MostQueued = 16 << 20
 
-// Queue performs the disk operations of a run in their order, on its own goroutine. The goroutine that trains therefore
-// never waits for the disk, even if the file system hangs. All methods are safe for concurrent use. With a nil Queue,
-// Do performs each job before it returns.
+// Queue performs the disk operations of a run one after the other, on its own goroutine. The goroutine that trains
+// therefore never waits for the disk, even if the file system hangs. All methods are safe for concurrent use. With a
+// nil Queue, Do performs each job before it returns.
 //
 // Do accepts every job. The caller must stop adding records while the queue is Full.
 type Queue struct {
 	watch *diskwatch.Watch
-	over  atomic.Int32 // number of Spools with more than their MostBytes of records, because the disk does not answer
+	over  atomic.Int32 // number of Spools with more than MostBytes of records, because the disk does not answer
 
 	mu     sync.Mutex
-	more   sync.Cond // signals a job, or the end
+	more   sync.Cond // signals that a job was added, or that Close was called
 	jobs   []job
-	bytes  int  // of jobs
+	bytes  int  // total of the waiting jobs
 	closed bool // Close was called
-	done   bool // run performs no more jobs
+	done   bool // run has ended and performs no more jobs
 	ended  chan struct{}
 
-	file string // of the job that run performs; only run and Progress, which its job calls, use the next two fields
+	file string // file of the current job; only run and Progress (called by the job) use this field and the next one
 	end  func() // ends the operation that watch holds
 }
 
@@ -46,8 +46,8 @@ func NewQueue(watch *diskwatch.Watch) *Queue {
 	return q
 }
 
-// Do adds a job that writes to a file. bytes is the size of the memory that the job uses. After Close, Do performs the
-// job itself. A job may call Do: Close then also performs the added job.
+// Do adds the function do as a job that writes to a file. The parameter bytes is the size of the memory that the job
+// uses. After Close, Do performs the job itself. A job may call Do: Close then also performs the job that was added.
 func (q *Queue) Do(file string, bytes int, do func()) {
 	if q == nil {
 		do()
@@ -91,8 +91,8 @@ func (q *Queue) run() {
 	}
 }
 
-// Progress states that the disk has performed a part of a long job. Only a job of the queue may call it. It resets the
-// age of the operation to 0, so that a slow disk is not mistaken for a disk that does not answer.
+// Progress records that the disk has performed a part of a long job. Only a job of the queue may call it. Progress
+// resets the age of the operation to 0, so that a slow disk is not mistaken for a disk that does not answer.
 func (q *Queue) Progress() {
 	if q == nil || q.end == nil {
 		return
@@ -101,7 +101,7 @@ func (q *Queue) Progress() {
 	q.end = q.watch.Begin(q.file)
 }
 
-// Full reports whether the memory for waiting records is full. The caller must then wait before it adds more records.
+// Full reports whether the memory for waiting records is full. If so, the caller must wait before it adds more records.
 func (q *Queue) Full() bool {
 	return q != nil && (q.over.Load() > 0 || q.Waiting() > MostQueued)
 }

@@ -11,16 +11,17 @@ import (
 type Options struct {
 	Every     time.Duration // time between two flushes
 	MostBytes int           // size of each of the two buffers in bytes
-	Queue     *Queue        // performs the regular flushes and SyncSoon; nil: the Spool performs them itself
+	Queue     *Queue        // performs the regular flushes and SyncSoon; nil: a goroutine of the Spool does
 	File      string        // path of the file, for reports of Queue
 
-	// Write writes all waiting records. There may be none. left contains the records that it did not write. The next
-	// call receives these records first.
+	// Write writes all waiting records. The slice may be empty. The result left contains the records that were not
+	// written. The next call gets these records first.
 	Write       func(records []byte) (left []byte, err error)
 	Sync, Close func() error
 
 	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
-	// change, regardless of the number of attempts. A goroutine of the Spool, Flush or Sync calls it. It may be nil.
+	// change, regardless of the number of attempts. It is called from a goroutine of the Spool, or from Flush or Sync.
+	// It may be nil.
 	OnFault func(error)
 }
 
@@ -31,14 +32,14 @@ type Spool struct {
 	mu      sync.Mutex // guards the fields below; never held during a system call
 	pending []byte     // records since the last flush
 	dropped int64
-	over    bool // pending is full, and the disk has not refused any records; Queue.over counts this Spool
+	over    bool // pending is full although no write has failed; Queue.over counts this Spool
 
 	queued  atomic.Bool // a regular flush waits in Queue
-	failing atomic.Bool // the last write failed; changes only while disk is locked
+	failing atomic.Bool // the last write failed; changes only while the mutex disk is locked
 
 	disk    sync.Mutex // guards the fields below and the state of Write; lock it before mu
 	waiting []byte     // records that are being written
-	fault   error      // of the last write
+	fault   error      // error of the last write
 	closed  bool
 
 	stop, stopped chan struct{}
@@ -51,8 +52,9 @@ func Start(o Options) *Spool {
 	return s
 }
 
-// Add calls add to append a record. It only copies to memory. If the buffer is full because the disk refuses records,
-// the record is lost. If the disk does not answer, the buffer grows and Queue becomes full instead.
+// Add calls the function add, which appends a record to the buffer. It only copies to memory. If the buffer is full
+// because writes fail, the record is lost. If the disk does not answer, the buffer grows and Queue becomes full
+// instead.
 func (s *Spool) Add(add func(records []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +66,7 @@ func (s *Spool) Add(add func(records []byte) []byte) {
 	s.count(len(s.pending) >= s.o.MostBytes && !s.failing.Load())
 }
 
-// count updates Queue's number of full Spools. The caller holds mu.
+// count updates Queue.over, the number of full Spools. The caller holds mu.
 func (s *Spool) count(over bool) {
 	if s.o.Queue == nil || over == s.over {
 		return
@@ -76,7 +78,7 @@ func (s *Spool) count(over bool) {
 	}
 }
 
-// Dropped returns the number of records lost because the disk refused records for too long.
+// Dropped returns the number of records that were lost because writes to the disk failed for too long.
 func (s *Spool) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +101,7 @@ func (s *Spool) flushRegularly() {
 	}
 }
 
-// regular is a job of Queue that flushes the records.
+// regular is the job of Queue that regularly flushes the records.
 func (s *Spool) regular() {
 	s.queued.Store(false)
 	s.unlessClosed(s.flush) // OnFault receives the error
@@ -110,11 +112,11 @@ func (s *Spool) SyncSoon() {
 	s.o.Queue.Do(s.o.File, 0, func() { s.unlessClosed(s.sync) })
 }
 
-// unlessClosed calls tell. It does nothing after Close, which has written all records.
+// unlessClosed calls tell with do. After Close, it does nothing, because Close has written all records.
 func (s *Spool) unlessClosed(do func() error) {
 	_ = s.tell(func() error { // OnFault receives the error
 		if s.closed {
-			return s.fault // nothing has changed
+			return s.fault // no new records: the result of the last write still holds
 		}
 		return do()
 	})
@@ -133,7 +135,7 @@ func (s *Spool) sync() error {
 	return s.o.Sync()
 }
 
-// tell calls do. It calls OnFault if writing starts to fail or works again.
+// tell calls do and returns its error. It calls OnFault if writing starts to fail or works again.
 func (s *Spool) tell(do func() error) error {
 	s.disk.Lock()
 	err := do()
@@ -149,7 +151,7 @@ func (s *Spool) tell(do func() error) error {
 	return err
 }
 
-// flush writes the records left by earlier calls, then the newer ones. The two buffers are swapped.
+// flush writes the records that earlier calls have left, and then the newer ones. For this, it swaps the two buffers.
 func (s *Spool) flush() error {
 	err := s.write()
 	if err == nil {
@@ -168,8 +170,8 @@ func (s *Spool) write() error {
 	return err
 }
 
-// Hold calls do while no records are written. do may call flush, which is Flush without OnFault; no other code may
-// call it.
+// Hold calls do while no other code can write records. Only do may call its argument flush, which is like Flush, but
+// without OnFault.
 func (s *Spool) Hold(do func(flush func() error) error) error {
 	s.disk.Lock()
 	defer s.disk.Unlock()

@@ -16,7 +16,7 @@ type CPU struct {
 	Sockets  int
 	Cores    int      // number of physical cores of the whole machine; 0: unknown
 	Threads  int      // number of logical CPUs of the whole machine
-	Features []string // those of the features below that the CPU has, by their names in Linux
+	Features []string // features that the CPU has, of the list below, by their names in Linux
 
 	Usable int     // number of logical CPUs on which this process may run (affinity, cpuset)
 	Quota  float64 // CPU time per second that this process may use: Usable, or less with a CPU quota
@@ -45,7 +45,7 @@ func readCPU(root fs.FS) (CPU, error) {
 	if c.Cores == 0 {
 		c.Sockets, c.Cores = readTopology(root)
 	}
-	if c.Cores == 0 { // neither file contains the number, as on a virtual machine without topology
+	if c.Cores == 0 { // neither file contains the number, for example on a virtual machine without topology
 		c.Sockets, c.Cores = 1, c.Threads
 	}
 	status, err := fs.ReadFile(root, "proc/self/status")
@@ -63,7 +63,7 @@ func readCPU(root fs.FS) (CPU, error) {
 	return c, err
 }
 
-// parseCPUInfo parses proc/cpuinfo of x86 and of ARM. On ARM, it contains neither model nor topology.
+// parseCPUInfo parses proc/cpuinfo of x86 and of ARM. On ARM, the file contains neither model nor topology.
 func parseCPUInfo(text []byte) CPU {
 	var c CPU
 	var socket, implementer, part string
@@ -145,7 +145,7 @@ func armVendor(implementer string) string {
 	return "implementer " + implementer
 }
 
-// readTopology counts packages and cores in sys.
+// readTopology counts sockets and cores in the folder sys.
 func readTopology(root fs.FS) (sockets, cores int) {
 	packages, ids := map[string]bool{}, map[string]bool{}
 	folders, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/topology") // only an invalid pattern is an error

@@ -28,7 +28,7 @@ type Network struct {
 	MTU        int
 }
 
-// readDisks lists the block devices, except loop devices, memory, and devices that are parts of others.
+// readDisks lists the block devices, except loop devices, RAM disks, and devices that belong to other devices.
 func readDisks(root fs.FS) ([]Disk, error) {
 	folders, err := fs.Glob(root, "sys/block/*")
 	if err != nil {
@@ -78,7 +78,7 @@ type adapter struct {
 	loopback, up bool
 	mtu          int
 
-	root fs.FS // nil: the folder describes no interface of this network namespace
+	root fs.FS // nil: the folder does not belong to an interface of this network namespace
 }
 
 // exists reports whether the folder has a file.
@@ -104,20 +104,20 @@ func ownInterfaces() []net.Interface {
 	if err != nil {
 		return nil
 	}
-	return append([]net.Interface{}, list...) // not nil
+	return append([]net.Interface{}, list...) // not nil, even if the list is empty
 }
 
-// interfaces returns the network interfaces in own, the interfaces of this network namespace. If own is nil, it returns
-// those in root/sys. /sys may show the interfaces of another network namespace, the one in which it was mounted, for
-// example after nsenter --net. An interface with the same name in another namespace has another index or address. Its
-// folder is ignored.
+// interfaces returns the network interfaces in the list own, which are those of this network namespace. If own is nil,
+// it returns the interfaces in root/sys. But /sys shows the network namespace in which it was mounted, which may be
+// another one, for example after nsenter --net. If an interface in /sys has the same name, but another index or
+// address, it belongs to another namespace. Its folder is ignored.
 func interfaces(root fs.FS, own []net.Interface) (list []adapter) {
 	const all = "sys/class/net/"
 	if own == nil {
 		folders, _ := fs.Glob(root, all+"*") // the pattern is valid
 		for _, folder := range folders {
 			kind, err := readLine(root, path.Join(folder, "type"))
-			if err != nil { // files without a type are not interfaces (bonding_masters)
+			if err != nil { // entries without a type are not interfaces, such as bonding_masters
 				continue
 			}
 			state, _ := readLine(root, path.Join(folder, "operstate")) // "unknown": the driver does not report a state
@@ -150,7 +150,7 @@ func readNetworks(root fs.FS, own []net.Interface) []Network {
 		if a.loopback {
 			continue
 		}
-		// -1 or an error means unknown
+		// a speed of -1, or an error, means that the speed is unknown
 		n := Network{Name: a.name, Kind: "virtual", Up: a.up, MTU: a.mtu, SpeedMbits: a.positive("speed")}
 		switch {
 		case a.kind == arpInfiniband:

@@ -4,7 +4,7 @@
 //	load := system.NewSampler(system.Limits{Threads: 2}) // once
 //	load.Sample().CPUPercent        // call it at most once per step
 //
-//	waits := system.NewWaitSampler(system.Limits{}) // measures how long threads waited for CPUs that other processes used
+//	waits := system.NewWaitSampler(system.Limits{}) // time for which threads waited for CPUs that other processes used
 //	sensors := system.NewSensorSampler() // temperature, power and clock of the CPU, if available
 //	links := system.NewLinkSampler() // traffic of network interfaces and RDMA ports
 //

@@ -79,8 +79,8 @@ func isWSL2(release string) bool {
 	return strings.Contains(release, "wsl2") || strings.Contains(release, "microsoft-standard")
 }
 
-// container returns the kind of container in which the process runs, or "". It checks for traces of container
-// engines, the most reliable ones first.
+// container returns the kind of container in which the process runs, or "". It checks for traces of container engines,
+// in the order of their reliability.
 func container(root fs.FS, groups cgroup.Groups) string {
 	exists := func(name string) bool {
 		_, err := fs.Stat(root, name)

@@ -23,13 +23,13 @@ const mostLinks = 32
 // network namespace. It is not safe for concurrent use.
 //
 // It reads the byte counters of the kernel: /proc/thread-self/net/dev and /sys/class/infiniband/*/ports/*/counters. An
-// interface or port that is added later is not measured. The RDMA ports are those of the network namespace in which
-// /sys was mounted.
+// interface or port that is added later is not measured. Its RDMA ports belong to the network namespace in which /sys
+// was mounted.
 type LinkSampler struct {
 	root   fs.FS
 	now    func() time.Duration // monotonic
 	ports  []port
-	counts map[string]counters // by interface; nil: the counters are in the files of the ports
+	counts map[string]counters // counters of each interface; nil: they are read from the files of the ports
 }
 
 // counters contains the byte counters of an interface.
@@ -39,9 +39,9 @@ type counters struct{ sent, received float64 }
 type port struct {
 	link           telemetry.Link
 	sent, received string  // files of the counters
-	unit           float64 // bytes per count
+	unit           float64 // bytes for an increase by 1
 	meter          telemetry.Meter
-	bridge         bool // connects interfaces within the machine
+	bridge         bool // the port is a bridge, which connects interfaces within the machine
 }
 
 // NewLinkSampler finds the links of this machine that are up.
@@ -70,8 +70,8 @@ func (s *LinkSampler) Links() []telemetry.Link {
 	return links
 }
 
-// Sample measures the traffic of the links, in the order of Links. Values of a link that cannot be read are unknown.
-// The rates of the first call are unknown.
+// Sample measures the traffic of the links, in the order of Links. If a link cannot be read, its values are unknown. In
+// the first call, all rates are unknown.
 func (s *LinkSampler) Sample(into []telemetry.Traffic) {
 	if s.counts != nil {
 		readCounters(s.root, s.counts)
@@ -101,7 +101,7 @@ func readCounters(root fs.FS, into map[string]counters) {
 		const sent = 8 // column of the sent bytes; the received bytes are in column 0
 		fields := strings.Fields(values)
 		if len(fields) <= sent {
-			continue // the head of the table
+			continue // the line is in the head of the table
 		}
 		r, err1 := strconv.ParseUint(fields[0], 10, 64)
 		t, err2 := strconv.ParseUint(fields[sent], 10, 64)
@@ -127,18 +127,18 @@ func (p *port) read(root fs.FS, file string) float64 {
 	return p.unit * float64(n)
 }
 
-// rankOfKind sorts the interfaces, so that the limit drops the least important ones.
+// rankOfKind is the order of the interfaces: mostLinks then drops the least important ones.
 var rankOfKind = map[telemetry.LinkKind]int{telemetry.LinkNetwork: 0, telemetry.LinkVirtual: 1,
 	telemetry.LinkLoopback: 2}
 
-// findInterfaces returns the network interfaces that are up. If interfaces with hardware are up, they connect the
-// machine with other machines. The traffic of all other interfaces then passes through them, or stays in the machine.
-// Otherwise, for example in a container, the virtual interfaces are the connection.
+// findInterfaces returns the network interfaces that are up. Interfaces with hardware that are up connect the machine
+// with other machines. The traffic of all other interfaces passes through them, or stays in the machine. If there are
+// none, for example in a container, the virtual interfaces are the connection.
 func findInterfaces(root fs.FS, own []net.Interface) (ports []port) {
 	hardware := false
 	for _, f := range interfaces(root, own) {
 		physical := f.exists("device")
-		if !f.up || !physical && f.exists("master") { // with a master, its bridge has the same traffic
+		if !f.up || !physical && f.exists("master") { // the master counts the same traffic
 			continue
 		}
 		p := port{unit: 1, sent: path.Join(f.folder, "statistics/tx_bytes"),
@@ -150,7 +150,7 @@ func findInterfaces(root fs.FS, own []net.Interface) (ports []port) {
 		case physical:
 			p.link.Kind, hardware = telemetry.LinkNetwork, true
 		}
-		if physical || f.exists("bonding") { // other drivers, such as veth, report a speed that limits nothing
+		if physical || f.exists("bonding") { // other drivers, such as veth, report a speed that is not a limit
 			p.link.Limit = float64(f.positive("speed")) * 1e6 / 8
 		}
 		p.bridge = f.exists("bridge")
@@ -181,7 +181,8 @@ var rdmaCounters = []struct {
 	{"hw_counters/tx_bytes", "hw_counters/rx_bytes", 1},
 }
 
-// findRDMA returns the active RDMA ports. A port without a counter is listed too, with its limit.
+// findRDMA returns the active RDMA ports. The list also contains ports without counters, because their limits are
+// known.
 func findRDMA(root fs.FS) (ports []port) {
 	folders, _ := fs.Glob(root, "sys/class/infiniband/*/ports/*") // the pattern is valid
 	for _, folder := range folders {

@@ -20,8 +20,8 @@ import (
 // sampleEvery is the shortest interval between measurements. It limits the cost if Sample is called in every step.
 const sampleEvery = 500 * time.Millisecond
 
-// Load describes how much of its own resources this process uses. Other processes, such as other ranks of the machine,
-// do not influence it. A value that cannot be read is NaN.
+// Load describes the resources that this process uses, relative to those that it may use. Other processes, such as
+// other ranks of the machine, do not influence the values. A value that cannot be read is NaN.
 type Load struct {
 	CPUPercent    float64 // CPU time of the process since the previous sample, relative to the CPUs that it may use
 	MemoryPercent float64 // resident memory of the process, relative to the memory that it may use
@@ -49,7 +49,8 @@ func (l Limits) folder() string {
 	return "proc/" + strconv.Itoa(l.PID)
 }
 
-// cpus returns the number of CPUs that the process may use. allowed is the number that affinity and quota allow.
+// cpus returns the number of CPUs that the process may use. The parameter allowed is the number that affinity and quota
+// allow.
 func (l Limits) cpus(allowed float64) float64 {
 	allowed /= float64(max(l.Processes, 1))
 	if l.Threads > 0 {
@@ -79,14 +80,14 @@ type Sampler struct {
 
 // source provides the values that a Sampler measures.
 type source interface {
-	cpuTime() (time.Duration, error) // of all threads, since the start of the process
+	cpuTime() (time.Duration, error) // CPU time of all threads since the start of the process
 	resident() (int64, error)        // resident memory in bytes
 	quota() float64                  // current CPU quota, in CPUs; +Inf without a quota
 	io.Closer
 }
 
-// NewSampler starts to measure this process. Percentages are relative to the smallest limit: one of limits, or one that
-// Detect returns. The sampler reads the CPU quota at each measurement, because a quota can change.
+// NewSampler starts to measure this process. Percentages are relative to the smaller limit: the one in limits, or the
+// one that Detect returns. The sampler reads the CPU quota at each measurement, because a quota can change.
 func NewSampler(limits Limits) *Sampler {
 	host, err := Detect()
 	self, openErr := openSelf(limits)
@@ -149,7 +150,7 @@ func (s *Sampler) Sample() Load {
 	return s.load
 }
 
-// fail ends the measurements and sets the values to NaN, because old values would look like new values.
+// fail ends the measurements and sets the values to NaN. Otherwise, old values would look like new ones.
 func (s *Sampler) fail(err error) Load {
 	s.err = err
 	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
@@ -160,8 +161,8 @@ func (s *Sampler) fail(err error) Load {
 // not allocate.
 type self struct {
 	statm    *os.File
-	stat     *os.File    // of another process; nil: this process
-	quotas   []quotaFile // of all levels of control groups
+	stat     *os.File    // proc/PID/stat of another process; nil: this process
+	quotas   []quotaFile // quotas of the process's control group and its parents
 	text     [128]byte
 	pageSize int64
 }
@@ -181,7 +182,7 @@ func openSelf(limits Limits) (*self, error) {
 	folders, v2 := cgroup.Read(os.DirFS("/")).Folders("cpu")
 	for _, folder := range folders {
 		if v2 {
-			if file, err := os.Open(filepath.Join("/", folder, cgroup.CPUMaxV2)); err == nil { // missing at the top
+			if file, err := os.Open(filepath.Join("/", folder, cgroup.CPUMaxV2)); err == nil { // not in the root group
 				p.quotas = append(p.quotas, quotaFile{quota: file})
 			}
 			continue
@@ -189,7 +190,7 @@ func openSelf(limits Limits) (*self, error) {
 		quota, err1 := os.Open(filepath.Join("/", folder, cgroup.CPUQuotaV1))
 		period, err2 := os.Open(filepath.Join("/", folder, cgroup.CPUPeriodV1))
 		if err1 != nil || err2 != nil {
-			quota.Close() // for a nil file, it only returns an error
+			quota.Close() // for a nil file, Close only returns an error
 			period.Close()
 			continue
 		}
@@ -201,7 +202,7 @@ func openSelf(limits Limits) (*self, error) {
 func (p *self) quota() float64 {
 	cpus := math.Inf(1)
 	for _, f := range p.quotas {
-		n, _ := f.quota.ReadAt(p.text[:], 0) // an error after some bytes: the file is short
+		n, _ := f.quota.ReadAt(p.text[:], 0) // an error means that the file is shorter than the buffer
 		quota, rest := number(p.text[:n])
 		if f.period != nil {
 			n, _ = f.period.ReadAt(p.text[:], 0)
@@ -259,8 +260,8 @@ func (p *self) Close() error {
 	return err
 }
 
-// secondField returns the second number of a line like proc/self/statm, which contains the total and the resident
-// pages.
+// secondField returns the second number of a line like that of proc/self/statm, whose first two numbers are the total
+// and the resident pages.
 func secondField(line []byte) (int64, error) {
 	value, field, digits := int64(0), 0, 0
 	for _, c := range line {

@@ -14,10 +14,10 @@ import (
 )
 
 // Sensors contains values of the CPU's sensors. All programs on the machine influence them. A value that is not
-// available is NaN, as in most virtual machines.
+// available is NaN; most virtual machines have none.
 type Sensors struct {
 	TemperatureCelsius float64
-	PowerWatts         float64 // mean power of all sockets since the previous sample; readable only by root
+	PowerWatts         float64 // mean power of all sockets since the previous sample; only root can read it
 	ClockPercent       float64 // clock of the first CPU in percent of its maximum
 	Throttled          float64 // 1 if the CPU was too hot since the previous sample, otherwise 0
 }
@@ -47,7 +47,7 @@ type SensorSampler struct {
 type energyCounter struct {
 	file   string
 	before float64
-	wraps  float64 // largest value of the counter
+	wraps  float64 // largest value of the counter, after which it restarts at 0
 }
 
 // NewSensorSampler finds the sensors of this machine.
@@ -57,7 +57,7 @@ const firstCPU = "sys/devices/system/cpu/cpu0/"
 
 func newSensorSampler(root fs.FS, now func() time.Time) *SensorSampler {
 	s := &SensorSampler{root: root, now: now, temperature: temperatureFile(root)}
-	// names of parts of a socket contain another ":"
+	// only whole sockets: the names of their parts contain a second ":"
 	zones, _ := fs.Glob(root, "sys/class/powercap/*rapl:[0-9]*/energy_uj")
 	for _, zone := range zones {
 		if name := path.Base(path.Dir(zone)); strings.Count(name, ":") != 1 {

@@ -41,7 +41,7 @@ func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
 	groups := cgroup.Read(root)
 	folders, _ := groups.Folders("pids")
 	for _, folder := range folders {
-		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max": no limit; missing at the top
+		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max": no limit; missing in the root group
 		used, counted := wholeNumber(root, path.Join(folder, "pids.current"))
 		if limited && counted {
 			consider(ThreadLimit{Name: "pids.max of the control group /" + folder, Cure: "pids.max", Limit: limit,

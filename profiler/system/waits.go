@@ -21,8 +21,8 @@ type Wait struct {
 	// in which the threads ran or were ready to run. It is NaN if it cannot be read.
 	//
 	// Two kinds of waits are excluded: waits because of an exhausted CPU quota, and waits for threads of the same
-	// process. The latter cannot be measured. StolenPercent is therefore limited by the CPU time that the quota
-	// permits, but that the process did not get.
+	// process. The latter cannot be measured. StolenPercent therefore never exceeds the CPU time that the quota
+	// permitted and the process did not get.
 	StolenPercent float64
 	// QuotaPercent is the time for which an exhausted CPU quota stopped threads that were ready to run. It is in
 	// percent of this time plus the time in which the threads ran. It is NaN if StolenPercent is NaN.
@@ -37,18 +37,19 @@ func (w *Wait) Put(s *telemetry.Sample) {
 // WaitSampler measures the Wait of this process between calls of Sample. It is not safe for concurrent use.
 type WaitSampler struct {
 	source  waitSource
-	quota   float64 // in CPUs
+	quota   float64 // CPU quota, in CPUs
 	now     func() time.Time
 	sampled time.Time
 	threads map[int]*threadTime
 	round   int
-	before  time.Duration // lost to the quota at the previous sample
+	before  time.Duration // time lost to the quota until the previous sample
 	err     error
 }
 
 // waitSource provides the values that a WaitSampler measures.
 type waitSource interface {
-	// threads calls each for every thread, with its run time and its wait time for CPUs since its start.
+	// threads calls the function each for every thread: with its id, its run time, and the time for which it waited for
+	// CPUs. Both times count from the start of the thread.
 	threads(each func(id int, ran, waited time.Duration)) error
 	// throttled returns the time that the control group has lost to its CPU quota since it was created, summed over all
 	// CPUs. It is 0 without a quota.
@@ -100,7 +101,7 @@ func (w *WaitSampler) Sample() Wait {
 			t = new(threadTime)
 			w.threads[id] = t
 		}
-		ran += max(r-t.ran, 0) // a new thread may have received the same id
+		ran += max(r-t.ran, 0) // a difference below 0: a new thread has received the same id
 		waited += max(d-t.waited, 0)
 		t.ran, t.waited, t.round = r, d, w.round
 	})
@@ -118,7 +119,7 @@ func (w *WaitSampler) Sample() Wait {
 	if first || elapsed <= 0 {
 		return none
 	}
-	// The group may contain other processes, so lost may include time of their threads.
+	// The control group may contain other processes, so lost may include times of their threads.
 	stopped := max(min(waited, lost), 0)
 	stolen := max(min(waited-lost, time.Duration(w.quota*float64(elapsed))-ran-lost), 0)
 	return Wait{percentOf(stolen, ran), percentOf(stopped, ran)}
@@ -145,7 +146,7 @@ func openWaits(root string, limits Limits) *procWaits {
 	folders, v2 := cgroup.Read(os.DirFS(root)).Folders("cpu")
 	p.v2 = v2
 	for _, folder := range folders {
-		if f, err := os.Open(filepath.Join(root, folder, "cpu.stat")); err == nil { // the top level has no such file
+		if f, err := os.Open(filepath.Join(root, folder, "cpu.stat")); err == nil { // missing in the root group
 			p.stats = append(p.stats, f)
 		}
 	}
@@ -191,7 +192,7 @@ func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error 
 	return nil
 }
 
-// read is the same as os.ReadFile, but only for short files and without allocation.
+// read is like os.ReadFile, but only for short files. It does not allocate memory.
 func (p *procWaits) read(path string) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -205,8 +206,8 @@ func (p *procWaits) read(path string) ([]byte, error) {
 	return p.text[:n], nil
 }
 
-// throttled returns the value of the level with the largest loss, because a group waits while any of its parents has
-// exhausted its quota.
+// throttled returns the loss of the group or parent with the largest loss. A group also waits if one of its parents has
+// exhausted its quota, so the losses of these groups overlap.
 func (p *procWaits) throttled() (most time.Duration, err error) {
 	key, unit := []byte("throttled_time "), time.Nanosecond // version 1
 	if p.v2 {

@@ -1,6 +1,6 @@
 // Package telemetry declares the sensors of a rank's device, process and machine. The declaration of a sensor contains
 // its name, its unit and its column in the metric records. It also contains the rule that summarizes a window of
-// samples, and the difference that counts as evidence for the cause of a slow rank.
+// samples, and the size of a difference that counts as evidence when a rank is slow.
 //
 //	sample := telemetry.Unknown()                       // a probe sets the values that it can read
 //	sample[telemetry.Temperature] = 71

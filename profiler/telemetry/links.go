@@ -23,7 +23,7 @@ type Basis string
 // Methods of measurement.
 const (
 	BasisCounter Basis = "counter" // differences of a byte counter
-	BasisSample  Basis = "sample"  // means over short intervals, with unknown traffic between two intervals
+	BasisSample  Basis = "sample"  // means over short intervals; the traffic between two intervals is unknown
 	// BasisComputed means that there is no counter: the traffic is computed from the bytes of the gradients and the
 	// time of their all-reduces.
 	BasisComputed Basis = "computed"
@@ -40,12 +40,12 @@ type Link struct {
 // Traffic is the traffic of a link in both directions. A value is NaN if it is unknown.
 type Traffic struct {
 	Sent, Received float64 // bytes/s since the previous measurement
-	// SentBytes and ReceivedBytes count since the first measurement of this process. They are NaN for a link without a
-	// byte counter.
+	// SentBytes and ReceivedBytes are totals since the first measurement in this process. They are NaN for a link
+	// without a byte counter.
 	SentBytes, ReceivedBytes float64
 }
 
-// UnknownTraffic returns a Traffic without known values.
+// UnknownTraffic returns a Traffic whose values are all unknown.
 func UnknownTraffic() Traffic {
 	nan := math.NaN()
 	return Traffic{nan, nan, nan, nan}
@@ -64,8 +64,9 @@ type direction struct {
 	total   float64 // bytes since the first measurement
 }
 
-// Add adds the values of the two counters at a time in seconds, on any monotonic clock. NaN means that a counter cannot
-// be read. The rate is unknown without two successive values, and after a counter has restarted.
+// Add adds the values of the two counters at a time in seconds, which may come from any monotonic clock. NaN means that
+// a counter cannot be read. The rate is unknown if this value or the previous one is unknown, and after a counter has
+// restarted.
 func (m *Meter) Add(seconds, sent, received float64) (t Traffic) {
 	t.Sent, t.SentBytes = m.sent.add(seconds, sent)
 	t.Received, t.ReceivedBytes = m.received.add(seconds, received)
@@ -89,7 +90,7 @@ func (d *direction) add(seconds, value float64) (rate, total float64) {
 }
 
 // trafficSensors are the sensors of each kind of link: sent, received. Other kinds have no sensor, because their
-// traffic would count twice or stays in the machine.
+// traffic stays in the machine or would count twice.
 var trafficSensors = map[LinkKind][2]Sensor{
 	LinkNVLink:  {NVLinkSent, NVLinkReceived},
 	LinkPCIe:    {PCIeSent, PCIeReceived},
@@ -98,7 +99,8 @@ var trafficSensors = map[LinkKind][2]Sensor{
 }
 
 // PutTraffic sets the traffic sensors to the sums over the links of each kind. traffic[i] belongs to links[i]. Links
-// with unknown traffic are ignored. If the traffic of all links of a kind is unknown, the sensor is unknown.
+// with unknown traffic are ignored. If the traffic of all links of a kind is unknown, the sensors of this kind are
+// unknown.
 func PutTraffic(s *Sample, links []Link, traffic []Traffic) {
 	for i, l := range links {
 		sensors, summed := trafficSensors[l.Kind]

@@ -53,11 +53,11 @@ const (
 	OfRank              // each rank has its own value
 )
 
-// Point states which value a point in TensorBoard and MLflow shows if it covers several steps.
+// Point is the rule by which a point in TensorBoard and MLflow summarizes several steps.
 type Point int
 
 const (
-	// the value of the last step; of a Flag, the number of steps of the run in which it was true
+	// the value of the last step; for a Flag, the number of steps of the run in which it was true
 	LastStep    Point = iota
 	MeanOfSteps       // the mean of the steps since the previous point
 )
@@ -68,15 +68,15 @@ type MetricDeclaration struct {
 	Key      string // key in a record
 	Kind     Kind
 	Scope    Scope
-	Point    Point // how Tag summarizes steps
+	Point    Point // how a point of Tag summarizes steps
 	Unit     string
 	Doc      string // meaning, for readers of records
 	Optional bool   // records omit the key if the value is 0, which means unknown
 
 	Column     string // name in the figures of the dashboard; "" if the dashboard shows no chart of the metric
-	Tag        string // chart in TensorBoard and metric in MLflow; "": none
-	Prometheus string // metric for Prometheus; "": none
-	Help       string // its description there
+	Tag        string // name of the chart in TensorBoard and of the metric in MLflow; "": none
+	Prometheus string // name of the metric in Prometheus; "": none
+	Help       string // description of the metric in Prometheus
 	Panel      *Panel // chart of the dashboard with only this metric; nil: no such chart
 }
 
@@ -84,11 +84,11 @@ type MetricDeclaration struct {
 type Panel struct {
 	ID       string `json:"id"`
 	Title    string `json:"title"`
-	Label    string `json:"label"` // of the line
+	Label    string `json:"label"` // name of the line
 	Explain  string `json:"explain"`
 	Digits   int    `json:"digits"`   // significant digits of the axis; 0: the default
-	Zero     bool   `json:"zero"`     // the axis contains 0
-	Optional bool   `json:"optional"` // hidden if a run has no value
+	Zero     bool   `json:"zero"`     // the axis includes 0
+	Optional bool   `json:"optional"` // the chart is hidden if a run has no value
 }
 
 // Values contains the values of the metrics of kind Number. The other elements are 0.

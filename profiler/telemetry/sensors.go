@@ -11,7 +11,7 @@ type Sensor int
 // Sensors with a Sign function, which can explain a slowdown, come first. A verdict lists its evidence in this order:
 // reasons that the driver reports, then measurements, then symptoms.
 const (
-	HardwareSlowdown  Sensor = iota // 1 if the hardware slows the GPU down for any reason, else 0
+	HardwareSlowdown  Sensor = iota // 1 if the hardware slows down the GPU for any reason, else 0
 	ThermalThrottling               // 1 if the device is slowed down because of its temperature, else 0
 	PowerLimit                      // 1 if the power limit or the power supply limits the device, else 0
 	// Time for which a CPU quota stopped the threads of this process, in % of this time plus their run time.
@@ -36,7 +36,7 @@ const (
 	NetworkReceived
 	RDMASent
 	RDMAReceived
-	ImageDecoders // largest memory of the image decoders of this process so far, bytes
+	ImageDecoders // largest memory use of this process's image decoders so far, bytes
 
 	Count // number of sensors
 )
@@ -46,24 +46,24 @@ type Declaration struct {
 	Name   string
 	Unit   string // unit; "" for a count
 	Column string // name of the column in metric records; "" if the records omit the sensor
-	// Optional means that a record omits the column if the value is unknown. Records of machines without such hardware
-	// therefore stay short.
+	// Optional means that a record omits the column if the value is unknown. Records stay short on machines without
+	// such hardware.
 	Optional bool
 	Window   Rule   // rule that summarizes the samples of a window
-	DCGM     string // field of NVIDIA's DCGM with the same quantity and unit on a GPU; "" if there is none
+	DCGM     string // field of NVIDIA's DCGM with the same quantity and unit; "" if there is none
 
 	// Cause is the cause of a slowdown that Sign detects; "" if Sign is nil.
 	Cause string
-	// Sign compares the summary of a window with the mean over the healthy windows of the rank. It returns evidence for
-	// Cause as text if the difference is large enough, else "". A mean is NaN if no sample of the healthy windows is
-	// known.
+	// Sign compares the summary of a window with the mean over the healthy windows of the rank. If the difference is
+	// large enough, it returns the evidence for Cause as text, otherwise "". A mean in healthy is NaN if no sample of
+	// the healthy windows is known.
 	//
 	// Sign is called only for a rank that is slower than its step-time curve in package balancer predicts. Its
 	// thresholds are therefore small.
 	Sign func(now *Summary, healthy *Sample) string
-	// Slowdown returns, from this sensor alone, the time of the rank's work divided by the time of the same work in the
-	// healthy windows. It returns NaN if this is unknown. Slowdown is nil for sensors that measure no lost time of the
-	// rank.
+	// Slowdown returns the slowdown that this sensor alone shows: the time of the rank's work divided by the time of
+	// the same work in the healthy windows. It returns NaN if this is unknown. Slowdown is nil for sensors that measure
+	// no lost time of the rank.
 	Slowdown func(now *Summary, healthy *Sample) float64
 }
 
@@ -89,7 +89,7 @@ var Declared = [Count]Declaration{
 		},
 		Slowdown: func(now *Summary, healthy *Sample) float64 {
 			if lostCPU(&now.Value) <= lostCPU(healthy) {
-				return 1 // the quota now takes the time that other programs took before
+				return 1 // no slowdown: the quota now takes the time that other programs took before
 			}
 			return (100 - healthy[CPUQuota]) / (100 - now.Value[CPUQuota])
 		}},
@@ -158,13 +158,13 @@ const (
 const (
 	signThrottled = 0.2  // increase of the fraction of throttled samples
 	signDrop      = 0.9  // fraction of the healthy mean; a lower clock, power or PCIe link is evidence
-	signStolen    = 5.0  // increase of the stolen CPU time and of the stops by a quota, percentage points
+	signStolen    = 5.0  // increase of the stolen CPU time, or of the time stopped by a quota, percentage points
 	signMemory    = 5.0  // increase of the memory in use, percentage points; counts only at fullMemory or above
 	fullMemory    = 90.0 // memory in use, %
 	signProcess   = 0.5  // increase of the number of other processes
 )
 
-// when returns the formatted text if the condition holds, else "".
+// when returns the formatted text if the condition is true, else "".
 func when(is bool, format string, args ...any) string {
 	if !is {
 		return ""
@@ -205,7 +205,8 @@ func samples(s Sensor, now *Summary, was float64) string {
 	return text
 }
 
-// lostCPU returns the time in which threads ran or waited (for a CPU or for their quota), divided by their run time.
+// lostCPU returns the time in which threads ran or waited, divided by their run time. Waits are those for a CPU and for
+// the quota.
 func lostCPU(s *Sample) float64 {
 	wait := func(percent float64) float64 { return percent / (100 - percent) }
 	return 1 + wait(s[CPUQuota]) + wait(orElse(s[StolenCPU], 0))

@@ -6,7 +6,7 @@ import "math"
 // estimates.
 type Sample [Count]float64
 
-// Unknown returns a sample without known values.
+// Unknown returns a sample whose values are all unknown.
 func Unknown() (s Sample) {
 	for i := range s {
 		s[i] = math.NaN()
@@ -22,7 +22,7 @@ func Bit(is bool) float64 {
 	return 0
 }
 
-// Rule is a method to combine the samples of a window into one value. Unknown samples do not count.
+// Rule is a method to combine the samples of a window into one value. Unknown samples are ignored.
 type Rule int
 
 // Rules for the values of a window.
@@ -30,7 +30,7 @@ const (
 	Mean Rule = iota
 	Lowest
 	Highest
-	Increase // total increase of a counter; NaN without two successive known samples
+	Increase // total increase of a counter; NaN if no two successive samples are known
 )
 
 // Summary contains one value per sensor for a window. A value is NaN if all samples are unknown.

@@ -27,10 +27,10 @@ const (
 
 // BoardOptions determines how a Board treats existing files.
 type BoardOptions struct {
-	Fresh bool  // the files belong to another run; rename their folder to <dir>.1, <dir>.2, …
-	Keep  int64 // step from which the run continues; remove events of later steps
+	Fresh bool  // the files belong to another run: rename their folder to <dir>.1, <dir>.2, …
+	Keep  int64 // step from which the run continues: events of later steps are removed
 
-	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Board performs them
+	Queue *spool.Queue // performs the regular writes and SyncSoon; nil: a goroutine of the Board does
 
 	// OnFault is called by a goroutine of the Board when writing starts to fail, and with nil when it works again. It
 	// may be nil.
@@ -44,11 +44,11 @@ type Board struct {
 	dir   string
 	event []byte // buffer of an event before it becomes a record
 
-	spool   *spool.Spool // its Hold guards the fields below
+	spool   *spool.Spool // Spool.Hold guards the fields below
 	file    boardFile
 	name    string
 	end     int64 // size of the file in bytes
-	cutting bool  // before the next write, the files must be truncated and the next file must be started
+	cutting bool  // before the next write, the files must be truncated and a new file must be started
 	keep    int64 // last step that the truncation keeps
 	serial  int
 }
@@ -60,7 +60,7 @@ type boardFile interface {
 	Close() error
 }
 
-// OpenBoard creates dir if necessary, and starts a new file that follows those of earlier processes of the run.
+// OpenBoard creates dir if necessary, and starts a new file after the files of the run's earlier processes.
 func OpenBoard(dir string, o BoardOptions) (*Board, error) {
 	b := &Board{dir: dir}
 	if err := b.open(o); err != nil {
@@ -119,8 +119,8 @@ func moveAside(dir string) error {
 	}
 }
 
-// begin truncates the files of a run after the step keep and starts the next file. If it fails, the Board keeps its
-// current file.
+// begin removes the events after the step keep from the files of a run, and starts the next file. If it fails, the
+// Board keeps its current file.
 func (b *Board) begin(names []string, keep int64) error {
 	newest := int64(0)
 	for _, name := range names {
@@ -155,8 +155,9 @@ func (b *Board) begin(names []string, keep int64) error {
 	return nil
 }
 
-// cutFile truncates an event file before its first event of a step above keep, or before its first damaged record. If
-// the start of the file is damaged, the file belongs to another program and remains unchanged.
+// cutFile truncates an event file before the first event whose step is above keep, or before the first damaged record.
+// If the start of the file is damaged, cutFile assumes that the file belongs to another program and leaves it
+// unchanged.
 func cutFile(path string, keep int64) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -174,7 +175,7 @@ func cutFile(path string, keep int64) error {
 	return errors.Join(file.Truncate(sound), file.Sync())
 }
 
-// soundUpTo returns the total size of the complete records before the first one of a step above keep.
+// soundUpTo returns the total size of the complete records before the first record whose step is above keep.
 func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
 	var head [12]byte
 	var data []byte
@@ -200,7 +201,7 @@ func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
 	}
 }
 
-// atEnd returns nil if err reports the end of a file, even within a record.
+// atEnd returns nil if err reports the end of a file, even one within a record, and otherwise err.
 func atEnd(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil
@@ -233,7 +234,7 @@ func (b *Board) add(event func([]byte) []byte) {
 	})
 }
 
-// Dropped returns the number of events lost because the disk refused events for too long.
+// Dropped returns the number of events that were lost because writes to the disk failed for too long.
 func (b *Board) Dropped() int64 { return b.spool.Dropped() }
 
 // Flush writes all events. If it fails, the events are kept, and the next Flush writes them.
@@ -242,7 +243,7 @@ func (b *Board) Flush() error { return b.spool.Flush() }
 // Sync calls Flush and then waits until the events are on disk.
 func (b *Board) Sync() error { return b.spool.Sync() }
 
-// SyncSoon adds a Sync to the queue. It does not wait.
+// SyncSoon schedules a Sync. It does not wait.
 func (b *Board) SyncSoon() { b.spool.SyncSoon() }
 
 // Close writes all events and closes the file. A second Close does nothing.
@@ -275,7 +276,7 @@ func (b *Board) Restart(keep int64) error {
 	})
 }
 
-// upToStep returns the records before the first one of a step above keep.
+// upToStep returns the records before the first record whose step is above keep.
 func upToStep(records []byte, keep int64) []byte {
 	n, _ := soundUpTo(bytes.NewReader(records), keep) // reading from memory cannot fail
 	return records[:n]
@@ -288,7 +289,7 @@ func (b *Board) cut() error {
 		return err
 	}
 	current := filepath.Join(b.dir, b.name)
-	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // partial records on a full disk
+	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // partial records of a full disk
 		if err := os.Truncate(current, b.end); err != nil {
 			return err
 		}

@@ -48,8 +48,8 @@ const (
 // castagnoli is the table of the polynomial of CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked returns the checksum that records contain. A CRC of data that contains CRCs is weak, so the CRC is rotated
-// and offset.
+// masked returns the checksum that records contain. The CRC of data that contains CRCs is weak, so TensorFlow rotates
+// the CRC and adds a constant.
 func masked(data []byte) uint32 {
 	crc := crc32.Checksum(data, castagnoli)
 	return (crc>>15 | crc<<17) + 0xa282ead8
@@ -131,7 +131,7 @@ func appendTensor(b []byte, step int64, at time.Time, tag, plugin string, conten
 	return appendBytes(appendEvent(b, step, at), eventSummary, appendBytes(nil, summaryValue, value))
 }
 
-// textTensor returns a tensor (1) that contains a string.
+// textTensor returns a tensor of shape (1) that contains a string.
 func textTensor(text string) []byte {
 	shape := appendBytes(nil, shapeDim, appendInt(nil, dimSize, 1))
 	t := appendBytes(appendInt(nil, tensorDType, dtypeString), tensorShape, shape)

@@ -9,7 +9,8 @@ import (
 )
 
 // The limits of the bins are the defaults of torch.utils.tensorboard's add_histogram. Positive limits grow from
-// leastLimit to mostLimit by the factor limitRatio. Negative limits mirror them, and one limit is 0.
+// leastLimit to mostLimit by the factor limitRatio. The negative limits are the same with a minus sign, and one limit
+// is 0.
 const (
 	leastLimit = 1e-12
 	mostLimit  = 1e20
@@ -31,14 +32,14 @@ var limits = func() []float64 {
 	return all
 }()
 
-// firstBins returns, for the upper 16 bits of a float32, the bin of the smallest value with these bits. The values with
-// the same bits differ by less than 1 %, so they are in this bin or in the next one. The table takes a millisecond, and
-// most processes have no histogram.
+// firstBins returns, for the upper 16 bits of a float32, the bin of the smallest value with these bits. All values with
+// these bits differ by less than 1 %, so they are in this bin or in the next one. The table is computed at the first
+// use: this takes a millisecond, and most processes need no histogram.
 var firstBins = sync.OnceValue(func() []int32 {
 	bins := make([]int32, 1<<16)
 	for i := range bins {
 		bits := uint32(i) << 16
-		if i >= 1<<15 { // of negative values, the smallest one has the largest bits
+		if i >= 1<<15 { // for negative values, the smallest value has the largest lower bits
 			bits |= 1<<16 - 1
 		}
 		v := float64(math.Float32frombits(bits))
@@ -86,15 +87,15 @@ func (h *Histogram) Add(values []float32, factor float64) {
 		at := max(int(first[math.Float32bits(float32(v))>>16]), 0)
 		if at < last && v >= limits[at+1] {
 			at++
-		} else if v < limits[at] { // float32 has rounded the product
+		} else if v < limits[at] { // the rounding of the product to float32 has changed the bin
 			at--
 		}
-		h.counts[min(at, last-1)]++ // the last bin contains both its limits
+		h.counts[min(at, last-1)]++ // the last bin contains both of its limits
 	}
 }
 
-// support returns the range of the bins from the first to the last bin with values: first…end-1. ok is false if no bin
-// contains values.
+// support returns the range of bins from the first to the last one with values. The last one is end-1. ok is false if
+// no bin contains values.
 func (h *Histogram) support() (first, end int, ok bool) {
 	first = -1
 	for i, n := range h.counts {

@@ -20,14 +20,14 @@ import (
 type Rank struct {
 	Rank   int
 	Name   string // name of the rank's device
-	Host   string // ranks with the same host have the same clock
+	Host   string // name of the host; ranks on the same host have the same clock
 	Offset int64  // time by which the clock of this rank is ahead of rank 0's, ns
 	Spans  []timeline.Span
 }
 
-// Align sets the clock offsets of ranks on other hosts than the first rank. An all-reduce ends at nearly the same
-// time on all ranks, so the offset is the median difference of these ends. A rank without all-reduces keeps its
-// offset.
+// Align sets the clock offsets of the ranks that are not on the first rank's host. An all-reduce ends at nearly the
+// same time on all ranks, so the offset is the median difference of the ends of all-reduces. A rank without all-reduces
+// keeps its offset.
 func Align(ranks []Rank) {
 	if len(ranks) == 0 {
 		return
@@ -50,7 +50,7 @@ func Align(ranks []Rank) {
 	}
 }
 
-// sumsOf returns the all-reduces of gradients. They have the same order on all ranks.
+// sumsOf returns the spans of all-reduces of gradients. Their order is the same on all ranks.
 func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
 	for _, s := range spans {
 		if s.Track == timeline.Gradients {
@@ -114,7 +114,7 @@ type event struct {
 }
 
 // WriteTimeline writes ranks in the trace-event format of Perfetto and chrome://tracing. Each rank is a process, and
-// each track or lane is a thread. facts are written to otherData.
+// each track or lane is a thread. The map facts becomes the field otherData.
 func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	start := int64(0)
 	for _, r := range ranks {
@@ -165,8 +165,8 @@ type thread struct {
 // firstLane is the number of the first thread of a track with lanes.
 const firstLane = 100
 
-// layThreads assigns a thread to each span. There is one thread per track, or per lane of a track with lanes. If
-// spans of a lane overlap, the lane gets further threads.
+// layThreads assigns a thread to each span. There is one thread per track, or per lane of a track with lanes. If spans
+// in a lane overlap, the lane gets additional threads.
 func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 	ids = make([]int, len(spans))
 	order := make([]int, 0, len(spans))

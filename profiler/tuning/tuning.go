@@ -9,12 +9,13 @@ import (
 )
 
 // Margin is the fraction by which a candidate must be faster than the first one to be chosen, after both were timed
-// several times. With a larger value, faster candidates are not chosen. With a smaller value, noise chooses between
-// equally fast candidates, and runs are harder to compare.
+// several times. With a larger value, candidates that are clearly faster are not chosen. With a smaller value, noise
+// decides between equally fast candidates, and runs are harder to compare.
 const Margin = 0.02
 
 // MicroBatches returns the possible numbers of micro-batches of an optimizer step, ascending: the divisors of batch
-// that leave at least one sample for each rank. If samples are mixed in pairs, micro-batches are even.
+// that leave at least one sample for each rank. If pairs is true, samples are mixed in pairs, so several micro-batches
+// must have even sizes.
 func MicroBatches(batch, ranks int, pairs bool) (list []int) {
 	for n := 1; n <= batch/max(ranks, 1); n++ {
 		if batch%n == 0 && (n == 1 || !pairs || batch/n%2 == 0) {
@@ -24,8 +25,9 @@ func MicroBatches(batch, ranks int, pairs bool) (list []int) {
 	return list
 }
 
-// Fastest returns the index of the fastest candidate. times[i] contains the seconds of a step with candidate i, by
-// rank; the slowest rank counts. The first candidate wins unless another one is faster by the fraction margin.
+// Fastest returns the index of the fastest candidate. times[i] contains the step times of all ranks with candidate i,
+// in seconds; the time of the slowest rank is decisive. Unless another candidate is faster by the fraction margin, the
+// first one is chosen.
 func Fastest(times [][]float64, margin float64) int {
 	best, least := 0, (1-margin)*slices.Max(times[0])
 	for i, ranks := range times[1:] {
