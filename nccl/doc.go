@@ -1,6 +1,6 @@
 // Package nccl connects ranks on NVIDIA GPUs, through NCCL.
 //
-//	control := … // a host communicator (shm, gloo or hosts), wrapped by package staged
+//	control := …                                       // a host communicator (shm, gloo or hosts), wrapped by package staged
 //	comm, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: gpu, Timeout: limit, MaxCTAs: 16})
 //
 // # Two data paths

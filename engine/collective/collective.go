@@ -2,15 +2,15 @@ package collective
 
 import "context"
 
-// Communicator is one rank's endpoint in a group. The package comment states which goroutines may call its methods at
-// which time.
+// Communicator is one rank's endpoint in a group. The package comment states which of its methods are safe for
+// concurrent use.
 type Communicator interface {
 	// Rank is this rank's number, from 0 to Size - 1.
 	Rank() int
 	Size() int
-	// Enqueue queues op and returns immediately. If op is invalid (Op.Check), it returns an error and queues nothing.
-	// The communicator compares op with the operations of other ranks only when op runs. After a failure or Close,
-	// Enqueue queues nothing and returns the error of Err.
+	// Enqueue queues op and returns immediately. If op is invalid (see Op.Check), it returns an error and queues
+	// nothing. The communicator compares op with the operations of other ranks only when op runs. After a failure or
+	// Close, Enqueue queues nothing and returns the error of Err.
 	Enqueue(op Op) error
 	// Sync waits until no operation is queued or running, and then returns the result of Err. If ctx ends first, Sync
 	// returns the error of ctx.

@@ -4,7 +4,7 @@
 //   - package shm: shared memory of one host
 //   - package gloo: several hosts
 //   - package hosts: shm within hosts and gloo between them
-//   - package nccl of this module: GPUs
+//   - package nccl (in the folder nccl of this module): GPUs
 //
 // Package staged lets the host communicators transfer GPU memory.
 //
@@ -13,17 +13,18 @@
 // A [Communicator] is one rank's endpoint in a group. Operations are plain data ([AllReduce], [Broadcast], [AllGather],
 // [ReduceScatter], [Barrier]). Enqueue adds an operation to a queue and returns immediately. The communicator's own OS
 // thread runs the operations one by one, in the order of Enqueue. (Package hosts runs each operation in stages, and
-// keeps this order within each stage.) Every rank must enqueue the same operations in the same order. Each rank passes
+// keeps the order within each stage.) Every rank must enqueue the same operations in the same order. Each rank passes
 // its own memory.
 //
 //	op := collective.AllReduce{Name: "bucket 0", Buffer: region, DType: tensor.F32, After: ready, Done: reduced}
-//	err := comm.Enqueue(op) // the program that writes the buffer records ready; the program that reads it waits for reduced
+//	err := comm.Enqueue(op) // a program writes the buffer and records ready; another one waits for reduced and reads it
 //	…
-//	err = comm.Err()        // check the error after waiting for reduced, before using the values
+//	err = comm.Err()        // check this after the wait for reduced, before using the values
 //
 // An operation starts when its After event is complete, and does not access its buffer earlier. When the buffer
-// contains the result, the operation completes Done. Call device.Event.Reset before you reuse an event. Enqueue
-// allocates nothing if the caller reuses the Op value (the interface, not the struct) in every step.
+// contains the result, the operation completes Done. The caller must call device.Event.Reset before reusing an event.
+// Enqueue allocates nothing if the caller reuses the same Op value in every step (the interface value, not only the
+// struct).
 //
 // # Bit-equal results
 //
@@ -33,9 +34,10 @@
 // bf16 sums once within a host and once between hosts. NCCL uses the order of its rings and trees, and may round bf16
 // at every hop.
 //
-// Results are bit-equal on all ranks. They are also bit-equal in two runs whose ranks use the same hosts and devices.
+// Results are bit-equal on all ranks. Two runs whose ranks use the same hosts and devices also give bit-equal results.
 // Sums of integers wrap around. Of two equal values, Max and Min keep the value that comes first in the order of
-// reduction. If a value is NaN, the result of Max and Min is NaN, so that a diverged rank is visible.
+// reduction. If a value is NaN, the result of Max and Min is NaN, so that divergence on one rank is visible on all
+// ranks.
 //
 // # Failure
 //
@@ -48,7 +50,7 @@
 //   - [ErrAborted]: Abort was called on this rank; the error also wraps the cause that Abort was given
 //   - the error of an After event whose program failed
 //
-// A rank that fails notifies the other ranks, which fail immediately with a PeerError and do not wait for their time
+// A rank that fails notifies the other ranks. They fail immediately with a PeerError, without waiting for their time
 // limits. After a failure, only Err and Close may be called. The remaining ranks must create another communicator.
 //
 // # Duties of the caller

@@ -12,8 +12,8 @@ import (
 var (
 	// ErrAborted means that this rank called Abort. The returned error also wraps the cause.
 	ErrAborted = errors.New("communication aborted")
-	// ErrClosed means that this communicator was closed. As the cause of a PeerError, it means that the other rank
-	// closed its communicator.
+	// ErrClosed means that this communicator was closed. If it is the cause of a PeerError, the other rank has closed
+	// its communicator.
 	ErrClosed = errors.New("communicator closed")
 	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
@@ -34,9 +34,9 @@ func (e *PeerError) Unwrap() error { return e.Cause }
 type TimeoutError struct {
 	Op     string        // the operation, as Describe returns it
 	Number uint64        // position of the operation in the communicator's sequence, from 1
-	Limit  time.Duration // measured from when this rank entered the operation
+	Limit  time.Duration // time limit, counted from the time at which this rank entered the operation
 	// Missing lists the ranks that had not entered the operation, ascending. Behind lists the ranks that had entered it
-	// but were behind others, if the implementation knows them.
+	// but had made less progress than others, if the implementation knows them.
 	Missing, Behind []int
 	Ranks           []Progress // all ranks, if the implementation knows their progress
 }
@@ -73,8 +73,8 @@ func (e *TimeoutError) Error() string {
 // Timeout returns true, as net.Error requires for time-outs.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// MismatchError reports that ranks enqueued different operations. Got is the operation of rank Rank. Want is the
-// operation of the rank that reports the error.
+// MismatchError reports that ranks enqueued different operations. Got is the operation of the rank in the field Rank.
+// Want is the operation of the rank that reports the error.
 type MismatchError struct {
 	Rank      int
 	Number    uint64 // position of the operation in the communicator's sequence, from 1

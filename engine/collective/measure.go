@@ -9,13 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// WarmUpRounds is the number of rounds before the measurement of MeasureAllReduce.
+// WarmUpRounds is the number of rounds that MeasureAllReduce runs before it measures.
 const WarmUpRounds = 3
 
-// MeasureAllReduce times successive all-reduces (f32, sum) of a buffer. Such a time is how long a training step is
-// blocked if it waits for one bucket. All ranks must call MeasureAllReduce with the same number of rounds. Warm-up
-// rounds come first and are not measured. The result contains the time of each round on this rank, from Enqueue to the
-// return of Sync. A round starts when this rank has ended the previous round.
+// MeasureAllReduce times successive all-reduces (f32, sum) of a buffer. Such a time is the time for which a training
+// step is blocked if it waits for one bucket. All ranks must call MeasureAllReduce with the same number of rounds.
+// Warm-up rounds come first and are not measured. The result contains the time of each round on this rank, from Enqueue
+// to the return of Sync. A round starts as soon as this rank has ended the previous round.
 func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration,
 	error) {
 	var op Op = AllReduce{Name: "measure", Buffer: buffer, DType: tensor.F32}

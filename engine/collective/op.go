@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one operation. All implementations are values. The events, buffers and counts to which an Op refers must not be
-// modified until the operation is complete.
+// Op is one operation. All implementations are plain structs, not pointers. The events, buffers and counts to which an
+// Op refers must not be modified until the operation is complete.
 type Op interface {
 	// Kind is "all_reduce", "broadcast", "all_gather", "reduce_scatter" or "barrier".
 	Kind() string
@@ -53,10 +53,10 @@ func (r Reduce) String() string {
 	return fmt.Sprintf("reduce(%d)", uint8(r))
 }
 
-// AllReduce replaces every element by its reduction over all ranks.
+// AllReduce replaces every element by the reduction of the values of all ranks.
 type AllReduce struct {
 	Name        string
-	Buffer      device.Region // the same number of elements on all ranks; in place
+	Buffer      device.Region // the same number of elements on all ranks; the result replaces the values
 	DType       tensor.DType
 	Reduce      Reduce
 	After, Done device.Event
@@ -66,7 +66,7 @@ type AllReduce struct {
 type Broadcast struct {
 	Name        string
 	Buffer      device.Region // the same number of bytes on all ranks
-	Root        int           // rank
+	Root        int           // rank whose bytes are copied
 	After, Done device.Event
 }
 
@@ -247,7 +247,7 @@ func Agree(a, b Op) bool {
 	return !rooted || x.Root == b.(Broadcast).Root
 }
 
-// errNoOp is the error of Enqueue for nil.
+// errNoOp is the error that Enqueue returns if the operation is nil.
 var errNoOp = errors.New("got no operation")
 
 // Check calls o.Check, and returns an error if o is nil.

@@ -17,7 +17,7 @@ const (
 type Activity struct {
 	Kind       ActivityKind
 	Name       string        // name of the kernel or function in the vendor's library; "" for copies and fills
-	Lane       int           // number of the stream on the device; for a call, number of the host's thread
+	Lane       int           // number of the stream on the device; for a call, number of the host thread
 	Begin, End time.Duration // time since Activities.Zero
 	Bytes      int64         // bytes of a copy or fill
 
@@ -26,21 +26,21 @@ type Activity struct {
 }
 
 // Activities holds records of activities, in the order of Begin. Lost is the number of activities that are missing in
-// List, because there was no memory for their records, or because the records were invalid.
+// List: there was no memory for their records, or their records were invalid.
 type Activities struct {
 	List []Activity
 	Zero time.Time
 	Lost int64
 }
 
-// ActivityNoter is a device that records its activities with its own clock. The records contain every kernel, including
-// kernels within captured graphs, so they show the gaps between kernels.
+// ActivityNoter is implemented by devices that can record their activities, with the clock of the device. The records
+// contain every kernel, including kernels within captured graphs, so they show the gaps between kernels.
 type ActivityNoter interface {
-	// StartActivity starts recording. It returns ErrUnsupported if this kind of device cannot record. It returns
-	// ErrUnavailable, with the missing part and the remedy, if this machine cannot record. The next run of each program
-	// may take longer. Only one recording can be active in a process.
+	// StartActivity starts recording. It returns ErrUnsupported if this kind of device cannot record. If this machine
+	// cannot record, it returns ErrUnavailable, with the missing part and the remedy. After StartActivity, the next run
+	// of each program may take longer. Only one recording can be active in a process.
 	StartActivity() error
-	// StopActivity waits for all streams of the device and returns the activities since StartActivity. Activities of a
-	// program that is closed by then have no Program.
+	// StopActivity waits for all streams of the device and returns the activities since StartActivity. If a program has
+	// been closed by then, the field Program of its activities is nil.
 	StopActivity() (Activities, error)
 }

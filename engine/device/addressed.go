@@ -5,7 +5,7 @@ import "unsafe"
 // AddressedDevice is a Device whose memory other native libraries can access, to move data between devices.
 type AddressedDevice interface {
 	Device
-	// Index returns the device's index among devices of its kind, as passed to its driver's Open.
+	// Index returns the device's index among devices of its kind, which was passed to Driver.Open.
 	Index() int
 }
 

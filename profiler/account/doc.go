@@ -16,7 +16,7 @@
 //	noise          mean over steps of the longest busy time, minus the longest mean busy time of a rank. The times of ranks
 //	               vary from step to step; no split of the batch removes this wait
 //	communication  exposed communication: the wait of the rank that waits least
-//	imbalance the time that the best split of the batch would save: (1 - Split.Oracle) times the step time without
+//	imbalance      the time that the best split of the batch would save: (1 - Split.Oracle) times the step time without
 //	               noise
 //	data           the time by which the step would be shorter if no rank waited for data
 //	memory         the cost of full memory

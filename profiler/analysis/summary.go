@@ -62,7 +62,7 @@ type Summary struct {
 
 	// Throughput is samples per second of all ranks: samples / TrainingTime.
 	Throughput          Number `json:"throughput_images_per_sec"`
-	CommunicationTime   Number `json:"communication_time_per_step"`   // exposed (after the backward pass), mean over ranks
+	CommunicationTime   Number `json:"communication_time_per_step"`   // exposed, after the backward pass
 	CommunicationHidden Number `json:"communication_hidden_per_step"` // hidden time, during the backward pass
 	// bytes of gradients that each rank contributes, in the type of the transfer
 	CommunicationBytes Number `json:"communication_bytes_per_step"`

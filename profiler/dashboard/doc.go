@@ -7,9 +7,9 @@
 // # Interface
 //
 //	GET  /                          the page; its address contains the whole state: runs, view, range, fields of the charts
-//	GET /api/runs list of all runs
-//	GET /api/runs/NAME state of a run (runs.View); ?once: the client does not follow the run
-//	GET /api/runs/NAME/figures figures by step: columns=loss,own&from=1&to=0&points=800&ranks=0,3
+//	GET  /api/runs                  list of all runs
+//	GET  /api/runs/NAME             state of a run (runs.View); ?once: the client does not follow the run
+//	GET  /api/runs/NAME/figures     figures by step: columns=loss,own&from=1&to=0&points=800&ranks=0,3
 //	GET  /api/runs/NAME/config      settings, as text
 //	POST /api/compare               the tables of analyze --compare for the runs in the body, as a JSON list of names
 //	GET  /api/stream?run=A&run=B    server-sent events: the version of each run after a change, or a refusal

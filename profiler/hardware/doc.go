@@ -25,8 +25,8 @@
 // # Links
 //
 //	source, err := gpus.LinkSource(0, false)                          // PCIe and NVLink of a GPU
-//	links := hardware.NewLinks(source, system.NewLinkSampler()) // together with the networks of the machine
-//	defer links.Close() // before gpus.Close
+//	links := hardware.NewLinks(source, system.NewLinkSampler())       // together with the networks of the machine
+//	defer links.Close()                                               // before gpus.Close
 //	links.Sample(traffic)                                             // call it once per step
 //
 // [Links] measures the traffic of links in the background, at most twice a second, because a measurement of a GPU takes

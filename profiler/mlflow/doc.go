@@ -4,7 +4,7 @@
 //	w.Add(mlflow.Line{Step: 10, Time: now, Metrics: values})
 //	s := mlflow.StartSender(mlflow.SenderOptions{LogDir: logDir, Target: "http://127.0.0.1:5000"})
 //	w.Close()
-//	left := s.Close(10 * time.Second) // sends the rest of the spool, for at most 10 s
+//	left := s.Close(10 * time.Second)                          // sends the rest of the spool, for at most 10 s
 //
 //	err := mlflow.Sync(ctx, mlflow.SenderOptions{…})           // later, without a run
 //

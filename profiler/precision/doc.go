@@ -2,8 +2,7 @@
 // format for a short time, and caches the result.
 //
 //	seconds, err := precision.Time(ctx, dev, []tensor.DType{tensor.BF16, tensor.F32}) // on each rank
-//	best := precision.Fastest([][]float64{seconds, …}) // times of all ranks with equal devices; best is the same on all
-//	of these ranks
+//	best := precision.Fastest([][]float64{seconds, …})                             // times of all ranks with equal devices, which all get the same best
 //	err = cache.Store(key, precision.Choice{Type: "bf16", …})
 //
 // [Time] takes a few hundred milliseconds, and its result is noisy on a busy machine. Two rules keep runs reproducible.

@@ -17,7 +17,7 @@ import (
 // a new file.
 //
 //	1  a value that was not measured is 0
-//	2 a value that was not measured is null; all ranks with the same device type have the same score
+//	2  a value that was not measured is null; all ranks with the same device type have the same score
 const SchemaVersion = 2
 
 // Names of the files.

@@ -119,7 +119,7 @@ func (v *Bottleneck) Lost(cause Bound) float64 {
 //	b := runtime.NewBottlenecks(ranks)
 //	b.Add(seconds, times)      // once per step: no allocation
 //	b.Balanced(steps, split)   // after each decision of the balancer
-//	b.Noise(seconds, cause) // after each decision of the balancer
+//	b.Noise(seconds, cause)    // after each decision of the balancer
 //	if b.Full() {
 //		v := b.Verdict() // and starts the next window
 //	}

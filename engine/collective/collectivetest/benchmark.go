@@ -14,8 +14,8 @@ import (
 )
 
 // Benchmark times all-reduces (f32, sum) of 1 KiB to 256 MiB among ranks of this process. Each all-reduce starts after
-// the previous one has ended. The metric us/op-median is rank 0's median time in microseconds; bus-GB/s is the bus
-// bandwidth that follows from this time. Benchmark closes the communicators that open returns.
+// the end of the previous one. The metric us/op-median is the median time on rank 0 in microseconds; bus-GB/s is the
+// bus bandwidth that follows from this time. Benchmark closes the communicators that open returns.
 func Benchmark(b *testing.B, sizes []int, open func(b *testing.B, size int) []collective.Communicator) {
 	for _, size := range sizes {
 		for _, bytes := range []int64{1 << 10, 4 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20} {
@@ -69,7 +69,7 @@ func cpuSeconds(b *testing.B) float64 {
 	return took.Seconds()
 }
 
-// measure returns rank 0's median time of all-reduces of the given number of bytes.
+// measure runs all-reduces of the given number of bytes, and returns their median time on rank 0.
 func measure(b *testing.B, comms []collective.Communicator, bytes int64) (median time.Duration) {
 	var wg sync.WaitGroup
 	for rank, c := range comms {

@@ -34,7 +34,8 @@ func Connected[C collective.Communicator](t conformance.TB, size int,
 	return comms
 }
 
-// GroupOf returns a group of communicators. kill must end a rank as kill -9 does: the rank notifies no other rank.
+// GroupOf returns a group of communicators. The function kill must end a rank as kill -9 does: the rank notifies no
+// other rank.
 func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 	g := Group{Kill: kill}
 	for _, c := range comms {
@@ -43,8 +44,8 @@ func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 	return g
 }
 
-// Board is a key-value store for communicators that need one to connect. All its ranks are in one process. Each rank
-// has a [Seat].
+// Board is a key-value store for communicators that need such a store to connect. All ranks are in one process. Each
+// rank has a [Seat].
 type Board struct {
 	mu      sync.Mutex
 	values  map[string][]byte
@@ -76,7 +77,7 @@ type lostError struct {
 func (e *lostError) Error() string { return fmt.Sprintf("rank %d is lost: %v", e.rank, e.cause) }
 func (e *lostError) Unwrap() error { return e.cause }
 
-// LostRank returns the rank that a Board's error err names as lost; -1 if err is another error.
+// LostRank returns the lost rank that err names, if err is the error of a Board. For any other error, it returns -1.
 func LostRank(err error) int {
 	var lost *lostError
 	if errors.As(err, &lost) {
@@ -85,8 +86,8 @@ func LostRank(err error) int {
 	return -1
 }
 
-// Set stores value under key. Like rendezvous, it keeps the first value, and returns an error for a different second
-// one.
+// Set stores value under key. Like package rendezvous, it keeps the first value, and returns an error if a later value
+// differs.
 func (b *Board) Set(_ context.Context, key string, value []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +131,7 @@ func (b *Board) Err() error {
 	return b.err
 }
 
-// Lose marks a rank as lost, as rank discovery would. Only the first call has an effect.
+// Lose marks a rank as lost, as rank discovery does when a rank is gone. Only the first call has an effect.
 func (b *Board) Lose(rank int, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -35,8 +35,9 @@ func checkTimeout(t conformance.T, s suite) {
 	s.withLimits(t, 300*time.Millisecond, timesOut)
 }
 
-// withLimits calls f with the time-out shortest. If a busy machine caused an additional time-out, f returns a
-// description. withLimits then tries time-outs that are 10 and 100 times as long. The last one must be enough.
+// withLimits calls f with a time-out: first the one in shortest. If a busy machine causes an unexpected time-out, f
+// returns a description of it. withLimits then tries time-outs that are 10 and 100 times as long. With the longest one,
+// f must succeed.
 func (s suite) withLimits(t conformance.T, shortest time.Duration,
 	f func(t conformance.T, s suite, limit time.Duration) (late string)) {
 	for _, times := range []time.Duration{1, 10, 100} {
@@ -91,7 +92,7 @@ func timesOut(t conformance.T, s suite, limit time.Duration) (disturbed string) 
 			!slices.Contains(late.Missing, 1):
 			t.Errorf("rank %d: got %+v, want rank 1 missing in operation 2", rank, late)
 		case !slices.Equal(late.Missing, []int{1}):
-			// ranks 0 and 2 did not enter within one time-out, or the list is wrong
+			// either ranks 0 and 2 did not enter within one time-out, or the list is wrong
 			others[rank] = fmt.Sprintf("rank %d: got %+v, want only rank 1 missing in operation 2", rank, late)
 		}
 		if !done[rank].Done() {
@@ -129,7 +130,7 @@ func checkSlowProgram(t conformance.T, s suite) {
 	})
 }
 
-// died checks that every rank except dead reports that rank dead died.
+// died checks that all other ranks report the death of a rank. The parameter dead is that rank.
 func (r *rig) died(dead int) {
 	r.t.Helper()
 	r.each(func(rank int) {
@@ -147,8 +148,8 @@ func (r *rig) died(dead int) {
 	})
 }
 
-// forDead runs f once for each of the ranks 0, 1 and 2, which dies in f. If ranks are processes, forDead skips rank 1,
-// because restarting a process takes long.
+// forDead runs f once for each of the ranks 0, 1 and 2. f must let this rank die. If ranks are processes, forDead skips
+// rank 1, because restarting a process takes long.
 func forDead(t conformance.T, s suite, f func(t conformance.T, r *rig, dead int)) {
 	for dead, name := range []string{"rank 0 dies", "rank 1 dies", "rank 2 dies"} {
 		if s.Apart && dead == 1 {
@@ -263,7 +264,7 @@ func checkFailedProgram(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	op := r.sum(0, "of a program").(collective.AllReduce)
 	op.After = &brokenEvent{}
-	// enqueued before rank 0 fails: after the failure, Enqueue may return an error
+	// enqueue before rank 0 fails: after the failure, Enqueue may return an error
 	r.enqueue(1, r.sum(1, "of a program"))
 	r.enqueue(0, op)
 	if err := r.sync(0); !errors.Is(err, errWhim) {
@@ -356,7 +357,7 @@ func checkOrderlyClose(t conformance.T, s suite) {
 	}
 }
 
-// lingering is an event whose Complete returns long after other goroutines have seen the event as complete.
+// lingering is an event whose Complete method returns late: other goroutines see the event as complete long before.
 type lingering struct{ flag }
 
 func (l *lingering) Complete() error {

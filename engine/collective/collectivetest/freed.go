@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// largeBytes is so large that every implementation is still busy when the abort comes.
+	// largeBytes is so large that every implementation is still transferring data when the abort comes.
 	largeBytes = 48 << 20
 	// settle is how long the check waits for a late write to a buffer.
 	settle = 300 * time.Millisecond
@@ -34,7 +34,7 @@ func checkFreeAfterAbort(t conformance.T, s suite) {
 			return collective.AllReduce{Buffer: r.memory(rank, make([]byte, largeBytes)), DType: tensor.F32}
 		}},
 	} {
-		for _, part := range []time.Duration{3, 2} { // fractions 1/3 and 1/2 of the duration of one operation
+		for _, part := range []time.Duration{3, 2} { // abort after 1/3 and after 1/2 of the duration of an operation
 			t.Run(fmt.Sprintf("%s, 1/%d done", c.name, part), func(t conformance.T) {
 				r := newRig(t, s, size, 0)
 				ops := make([]collective.Op, size)
@@ -61,7 +61,7 @@ func (r *rig) stayFree(rank int, op collective.Op) {
 			r.t.Errorf("rank %d: the abort was never told", rank)
 			return
 		}
-		_ = r.Comms[rank].Enqueue(op) // after a failure, Enqueue returns an error too; Sync reports the failure
+		_ = r.Comms[rank].Enqueue(op) // after a failure, Enqueue also returns an error; Sync reports the failure
 	}
 	region, _, _ := op.Memory()
 	host, pattern := r.host(region), bytes.Repeat([]byte{0xa5}, 1<<20)

@@ -92,8 +92,8 @@ func checkEvents(t conformance.T, s suite) {
 	})
 }
 
-// checkProgram imitates a training step: a program writes a gradient, records an event, waits for the reduced gradient
-// and uses it.
+// checkProgram imitates a training step: a device program writes a gradient, records an event, waits for the reduced
+// gradient and uses it.
 func checkProgram(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	r.each(func(rank int) {
@@ -128,7 +128,7 @@ func checkProgram(t conformance.T, s suite) {
 			}
 			if err := r.Comms[rank].Enqueue(op); err != nil {
 				t.Errorf("rank %d, step %d: %v", rank, step, err)
-				return // the program would wait forever
+				return // otherwise the program would wait forever
 			}
 			if err := errors.Join(stream.Run(p), stream.Sync()); err != nil {
 				t.Error(err)
@@ -157,7 +157,7 @@ func checkUnequalSpeed(t conformance.T, s suite) {
 		r := newRig(t, s, size, 0)
 		results := make([][]byte, size)
 		r.each(func(rank int) {
-			list := rand.New(rand.NewPCG(1, 1)) // the same operations on all ranks and in both runs
+			list := rand.New(rand.NewPCG(1, 1)) // the same seed gives the same operations on all ranks and in both runs
 			data := rand.New(rand.NewPCG(2, uint64(rank)))
 			delays := rand.New(rand.NewPCG(run, uint64(rank)))
 			var buffers []device.Region
@@ -195,7 +195,7 @@ func checkUnequalSpeed(t conformance.T, s suite) {
 	}
 }
 
-// mixed returns a random operation that leaves the same bytes on all ranks.
+// mixed returns a random operation, one after which all ranks have the same bytes, and the region with these bytes.
 func (r *rig) mixed(rank int, list, data *rand.Rand) (collective.Op, device.Region) {
 	n := list.IntN(1 << list.IntN(17))
 	switch list.IntN(4) {
@@ -287,8 +287,8 @@ func checkProgress(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	r.do(func(rank int) collective.Op { return r.sum(rank, "first") })
 	r.enqueue(0, r.sum(0, "second"))
-	// positions collects the progress that each rank reports for itself. If rank 0 knows the progress of all ranks, the
-	// test also checks the list that rank 0 returns.
+	// positions collects the progress that each rank reports for itself. If rank 0 is a Watcher, which knows the
+	// progress of all ranks, the list that it returns is also checked.
 	positions := func() (list []collective.Progress) {
 		for _, c := range r.Comms {
 			list = append(list, c.(collective.Positioner).Position())
@@ -355,7 +355,7 @@ func checkAllocations(t conformance.T, s suite) {
 		}
 	}
 	allocs := conformance.AllocsPerRun(20, step)
-	for range 2 { // the counter covers the whole process, and other goroutines and the runtime may allocate
+	for range 2 { // the minimum of two counts: other goroutines and the runtime may also allocate
 		allocs = min(allocs, conformance.AllocsPerRun(20, step))
 	}
 	if allocs > s.Allocations {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// patience is longer than any check takes on a loaded machine.
+	// patience is longer than the time that any check takes on a loaded machine.
 	patience = 60 * time.Second
 	// moment is long enough for a fault to become visible, but short enough that checks without faults remain fast.
 	moment = 30 * time.Millisecond
@@ -34,17 +34,17 @@ type Group struct {
 	// It then reduces and rounds the results of the hosts, in order.
 	Hosts [][]int
 	// Unordered means that the group adds real numbers in an unspecified order and may round after every addition. The
-	// suite requires an exact sum only if all orders give bit-equal results. Otherwise it checks the rounding error
-	// against a bound.
+	// suite then requires an exact sum only if all orders give bit-equal results. For other sums, it checks the
+	// rounding error against a bound.
 	Unordered bool
-	// Device, if not nil, opens the device of a rank; otherwise the suite uses reference devices. Host, if not nil,
-	// returns the content of device memory that the host cannot access directly.
+	// Device opens the device of a rank; nil: the suite uses reference devices. Host returns the content of device
+	// memory that the host cannot access directly; nil: the host can access all memory.
 	Device func(rank int) device.Device
 	Host   func(device.Region) []byte
 }
 
-// Opener creates a group of size ranks whose operations time out after limit (0: never). The suite closes the
-// communicators.
+// Opener creates a group of size ranks. The parameter limit is the time limit of an operation (0: no limit). The suite
+// closes the communicators.
 type Opener func(t conformance.TB, size int, limit time.Duration) Group
 
 // Options describe an implementation. The zero value describes a fast implementation whose ranks are in this process.
@@ -52,19 +52,19 @@ type Options struct {
 	// Sizes are the group sizes for which every value is checked; nil: 1, 2, 3, 4 and 7. Some checks use up to 4 ranks
 	// regardless of Sizes.
 	Sizes []int
-	// Rounds is the number of repetitions of a check for a race; 0: 20.
+	// Rounds is the number of repetitions of checks for race conditions; 0: 20.
 	Rounds int
 	// Slower multiplies the time-outs of checks that must complete within a time-out; 0: 1.
 	Slower int
 	// Apart means that the ranks are separate processes. The suite then skips checks of the ranks' allocations and of
 	// late writes to their memory.
 	Apart bool
-	// Allocations is the largest permitted number of allocations in a step of 6 operations on all ranks; 0 for
+	// Allocations is the largest permitted number of allocations in a step of 6 operations, over all ranks. It is 0 for
 	// implementations that do not encrypt.
 	Allocations float64
 }
 
-// suite is the input of a check.
+// suite contains the input of a check.
 type suite struct {
 	open Opener
 	Options
@@ -75,7 +75,7 @@ func (s suite) limit(quick time.Duration) time.Duration {
 	return quick * time.Duration(max(s.Slower, 1))
 }
 
-// rounds returns the number of repetitions of a check for a race.
+// rounds returns the number of repetitions of a check for a race condition.
 func (s suite) rounds() int {
 	if s.Rounds > 0 {
 		return s.Rounds
@@ -111,7 +111,7 @@ func RunWith(t conformance.T, open Opener, o Options) {
 type check struct {
 	name string
 	run  func(conformance.T, suite)
-	near bool // requires that the ranks are in this process
+	near bool // the check requires that the ranks are in this process
 }
 
 // rig is a group with the devices and memory of its ranks.
@@ -230,7 +230,7 @@ func (r *rig) sum(rank int, name string) collective.Op {
 	return collective.AllReduce{Name: name, Buffer: r.memory(rank, make([]byte, 4*5)), DType: tensor.F32}
 }
 
-// failure waits until a rank's communicator has failed, at most limit, and returns the failure.
+// failure waits until a rank's communicator has failed, but at most for the time limit, and returns the failure.
 func (r *rig) failure(rank int, limit time.Duration) error {
 	for start := time.Now(); time.Since(start) < limit; time.Sleep(time.Millisecond) {
 		if err := r.Comms[rank].Err(); err != nil {

@@ -17,7 +17,7 @@ func (r *rig) unordered(dt tensor.DType) bool {
 
 func isReal(dt tensor.DType) bool { return dt == tensor.F32 || dt == tensor.BF16 || dt == tensor.F64 }
 
-// summands returns values of all ranks whose sums are bit-equal in every permitted order. For unordered groups, the
+// summands returns values for all ranks. Their sums are bit-equal in every permitted order. For unordered groups, the
 // values are integers up to 16. A sum of up to 16 such integers is exact in every type.
 func (r *rig) summands(seed uint64, dt tensor.DType, n int) [][]byte {
 	if !r.unordered(dt) {
@@ -33,8 +33,8 @@ func (r *rig) summands(seed uint64, dt tensor.DType, n int) [][]byte {
 	return all
 }
 
-// compareSums runs an all-reduce of arbitrary numbers. The results must be bit-equal on all ranks, and some order of
-// addition must be able to produce them.
+// compareSums runs an all-reduce of arbitrary numbers. The results must be bit-equal on all ranks, and must be possible
+// results of some order of addition.
 func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 	r.t.Helper()
 	out := r.reduced(dt, collective.Sum, in)
@@ -57,9 +57,10 @@ func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 	}
 }
 
-// possible reports whether got can be a sum of the summands in some order, if reference is a sum in another order. Each
-// of the n-1 additions has a relative error of at most u, and adds at most u times the sum of magnitudes to the error
-// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and reference may have such an error.
+// possible reports whether got can be a sum of the summands in some order. reference is their sum in another order.
+// Each of the n-1 additions has a relative error of at most u, and so adds at most u times the sum of magnitudes to the
+// total error (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and reference may have such an
+// error.
 func possible(dt tensor.DType, summands []float64, got, reference float64) bool {
 	u, largest := 0x1p-24, math.MaxFloat32
 	switch dt {

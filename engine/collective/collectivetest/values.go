@@ -95,8 +95,8 @@ func fold[T float32 | float64 | int32 | int64 | uint8](f collective.Reduce, rank
 	store(acc)
 }
 
-// random returns n elements. The magnitudes of real numbers vary so widely that another order of addition gives another
-// sum.
+// random returns n random elements. The magnitudes of real numbers vary so widely that another order of addition gives
+// another sum.
 func random(rng *rand.Rand, dt tensor.DType, n int) []byte {
 	b := make([]byte, n*int(dt.Size()))
 	for i := range n {
@@ -225,7 +225,8 @@ func checkSpecials(t conformance.T, s suite) {
 	})
 }
 
-// checkPart checks that memory around the region does not change, at any offset that is a multiple of the element size.
+// checkPart checks that the memory around the region does not change. The region starts at various offsets that are
+// multiples of the element size.
 func checkPart(t conformance.T, s suite) {
 	r := newRig(t, s, 3, 0)
 	for _, dt := range types {
@@ -316,7 +317,7 @@ func total(counts []int64) (n int64) {
 	return n
 }
 
-// gather runs an all-gather and compares all parts.
+// gather runs an all-gather and checks all parts.
 func (r *rig) gather(dt tensor.DType, counts []int64, seed uint64) {
 	r.t.Helper()
 	in := randoms(seed, dt, int(total(counts)), r.size)
@@ -340,7 +341,7 @@ func (r *rig) gather(dt tensor.DType, counts []int64, seed uint64) {
 	}
 }
 
-// scatter runs a reduce-scatter and compares each rank's own part.
+// scatter runs a reduce-scatter and checks each rank's own part.
 func (r *rig) scatter(dt tensor.DType, f collective.Reduce, counts []int64, in [][]byte) {
 	r.t.Helper()
 	out := make([][]byte, r.size)

@@ -14,33 +14,35 @@ import (
 )
 
 const (
-	// trialBytes is the buffer size of the all-reduces with which fastest compares shapes. It is about the size of a
-	// rank's report.
+	// trialBytes is the buffer size of the all-reduces with which the method fastest compares shapes. It is about the
+	// size of a rank's report.
 	trialBytes = 1 << 10
-	// trialRounds is the number of measured operations per shape. Larger: a longer start. Smaller: more noise.
+	// trialRounds is the number of measured operations per shape. A larger value makes the start longer, and a smaller
+	// one makes the times noisier.
 	trialRounds = 4
 	// fewRanks is the largest group in which direct messages are measured several times. In larger groups, one such
 	// operation takes up to a second if the ranks share few cores.
 	fewRanks = 16
 	// trialTime is the minimum time limit of a measured operation.
 	trialTime = 10 * time.Second
-	// firstTrial is the number of the first measured operation. It differs from the numbers of the queue, which start
-	// at 1.
+	// firstTrial is the number of the first measured operation. It is so large that these numbers differ from those of
+	// the queue, which start at 1.
 	firstTrial = 1 << 40
 )
 
-// treeBytes are the candidates for the largest size of small operations in a tree. Rank 0 receives the data of all
-// ranks, so larger operations are faster if each rank reduces a part.
+// treeBytes are the candidates for Shape.Bytes with a tree. In a tree, rank 0 receives the data of all ranks, so larger
+// operations are faster if each rank reduces a part.
 var treeBytes = []int64{256, 1 << 10, 4 << 10, maxTreeBytes}
 
-// trial measures operations before the communicator starts.
+// trial measures operations before the communicator starts its queue.
 type trial struct {
 	*transport
 	memory []byte
 	number uint64
 }
 
-// choose returns the shape for this group: Config.Shape, or the fastest shape. The result is the same on all ranks.
+// choose returns the shape for this group: Config.Shape if it is set, otherwise the fastest shape. The result is the
+// same on all ranks.
 func (t *transport) choose(ctx context.Context) (s Shape, err error) {
 	size := int64(t.config.Size)
 	direct := Shape{Bytes: max(directBytes/size, treeBytes[0])}
@@ -88,7 +90,7 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	}
 	rounds := trialRounds
 	if size > fewRanks {
-		rounds = 0 // only one operation, without a warm-up
+		rounds = 0 // measure only one operation, without a warm-up
 	}
 	var err error
 	if took[len(candidates)], err = m.measure(ctx, direct, min(trialBytes, direct.Bytes), rounds); err != nil {
@@ -104,7 +106,7 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 	if directTook <= took[best] {
 		s = direct
 	}
-	// All ranks use the choice of rank 0. Their own choices might differ, because times and rounding differ between
+	// All ranks use the choice of rank 0. Their own choices could differ, because times and rounding differ between
 	// machines.
 	if s, err = m.agree(ctx, candidates[0], s); err != nil || s.Radix == 0 {
 		return s, err
@@ -120,11 +122,11 @@ func (m *trial) fastest(ctx context.Context, direct Shape) (Shape, error) {
 
 // threshold returns the largest size for which operations are faster along the tree than with direct messages.
 //
-//	small, large  seconds of a tree operation on trialBytes, and on maxTreeBytes
+//	small, large  seconds of a tree operation on trialBytes and on maxTreeBytes
 //	direct        seconds of one direct exchange of messages between all ranks
 //
-// Above the threshold, each rank reduces one part of the buffer. Such an operation costs a small tree operation and two
-// direct exchanges.
+// Above the threshold, each rank reduces one part of the buffer. Such an operation takes the time of a small tree
+// operation and two direct exchanges.
 func threshold(small, large, direct float64) (bytes int64) {
 	bytes = treeBytes[0]
 	for _, b := range treeBytes[1:] {
@@ -177,7 +179,7 @@ func (m *trial) agree(ctx context.Context, s, choice Shape) (Shape, error) {
 }
 
 // limit returns the time limit of one operation. It is at least trialTime, because the first operation also waits for
-// ranks that are still connecting. The limit ends before ctx does, because an error of ctx would not name a rank.
+// ranks that are still connecting. The limit expires before ctx ends, because an error of ctx would not name a rank.
 func (m *trial) limit(ctx context.Context) time.Duration {
 	limit := m.config.Timeout
 	if limit > 0 {
@@ -192,7 +194,7 @@ func (m *trial) limit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// run performs one operation on all ranks. op states only the size of the buffer, which is in m.memory.
+// run performs one operation on all ranks. The buffer is m.memory; op determines only its size.
 func (m *trial) run(ctx context.Context, op collective.Op) error {
 	buffer, _, _ := op.Memory()
 	limit := m.limit(ctx)

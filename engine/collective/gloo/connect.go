@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Available returns nil if Connect can work in this program. Otherwise it returns an error with the reason.
+// Available returns nil if Connect can work in this program. Otherwise, the error states the reason.
 func Available() error {
 	_, err := openLibrary()
 	return err
@@ -88,7 +88,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	return &Communicator{t.queue, t}, nil
 }
 
-// Shape returns the path of small operations.
+// Shape returns the shape that the group uses: the path of small operations.
 func (c *Communicator) Shape() Shape { return c.transport.shape }
 
 // join connects to the other ranks and gives the sockets to Gloo. It fails when ctx ends or Control breaks.
@@ -140,8 +140,8 @@ func (c *connection) adoptConn(rank int, conn *net.TCPConn) error {
 	return c.adopt(rank, fd)
 }
 
-// reason returns the error that join reports after err. If Control is broken or ctx has ended, it returns this cause
-// instead of err.
+// reason returns the error that join reports after err. If Control is broken or ctx has ended, this is the cause of
+// err, so reason returns it instead.
 func (c Config) reason(ctx context.Context, err error) error {
 	select {
 	case <-c.Control.Broken():
@@ -163,5 +163,5 @@ func (c Config) broken() error {
 	return fmt.Errorf("gloo: rank %d: %w", c.Rank, errors.Join(collective.ErrAborted, err))
 }
 
-// Die simulates kill -9 for conformance suites: this rank stops without notifying the other ranks.
+// Die simulates kill -9 for conformance tests: this rank stops without notifying the other ranks.
 func (c *Communicator) Die() { c.transport.die() }

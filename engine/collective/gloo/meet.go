@@ -33,12 +33,12 @@ const (
 	helloTime = 5 * time.Second
 	// retryTime is the pause between two attempts to connect.
 	retryTime = 50 * time.Millisecond
-	// spareGuests is the number of concurrent handshakes in addition to one per rank. Above this number, package crowd
-	// selects the connection to close.
+	// spareGuests is the number of concurrent handshakes that are allowed in addition to one per rank. If there are
+	// more, package crowd selects the connection to close.
 	spareGuests = 64
 )
 
-// magic starts every connection; its last byte is the version of the protocol.
+// magic is sent at the start of every connection. Its last byte is the version of the protocol.
 var magic = [8]byte{'h', 't', 'r', 'p', 'e', 'e', 'r', 1}
 
 // endpoint is the address of a rank, with a key for connections to it. Ranks exchange endpoints through Control.
@@ -49,8 +49,8 @@ type endpoint struct {
 }
 
 // meeting connects one rank to all other ranks. Of two ranks, the rank with the higher number connects. Package
-// handshake identifies both sides, and one byte then commits the rank to this connection. Other connections to the port
-// get no proof and are closed.
+// handshake identifies both sides. With one further byte, the rank then commits itself to this connection. Other
+// connections to the port get no proof and are closed.
 type meeting struct {
 	config   Config
 	listener *net.TCPListener
@@ -67,7 +67,7 @@ type meeting struct {
 }
 
 // protocol returns the handshake with the rank of an endpoint. The secret depends on the token of the run and on the
-// endpoint's key, so a program must know both. The claim is the number of the connecting rank.
+// endpoint's key, so a program must know both. The claim in the handshake is the number of the connecting rank.
 func (c Config) protocol(p endpoint) handshake.Protocol {
 	mac := hmac.New(sha256.New, c.Secret)
 	mac.Write(p.Key)
@@ -96,7 +96,8 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	return m, nil
 }
 
-// listenHost returns the address of Interface, or of Host, or of this machine's host name, in this order.
+// listenHost returns the address of Interface. If that is not set, it returns the address of Host, or else of this
+// machine's host name.
 func (c Config) listenHost() (string, error) {
 	if c.Interface == "" {
 		if c.Host != "" {
@@ -139,7 +140,7 @@ func (m *meeting) receive() {
 			return // the listener is closed
 		}
 		guest := m.guests.Enter(conn)
-		if guest == nil { // there were too many, and Enter has closed this one
+		if guest == nil { // there were too many connections, and Enter has closed this one
 			m.mu.Lock()
 			m.refused++
 			m.mu.Unlock()
@@ -253,8 +254,8 @@ func (m *meeting) connect(ctx context.Context) error {
 			return fmt.Errorf("wait for the address of rank %d: %w", rank, c.reason(ctx, err))
 		}
 		if got, want := describe(theirs.Shape), describe(c.Shape); got != want {
-			// Otherwise the ranks would wait for messages that never arrive, or Gloo would end them at a message that
-			// is too long.
+			// With different shapes, the ranks would wait for messages that never arrive, or Gloo would end their
+			// processes at a message that is too long.
 			return fmt.Errorf("rank %d enters operations as: %s; this rank as: %s; want the same Config.Shape on all ranks",
 				rank, got, want)
 		}
@@ -265,8 +266,8 @@ func (m *meeting) connect(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the error for a rank that is not connected when ctx ends. After a time-out, the error includes found,
-// the error of the last attempt.
+// missing returns the error for a rank that is not connected when ctx ends. After a time-out, it includes the error of
+// the last attempt, which is the parameter found.
 func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 	reason := m.config.reason(ctx, context.Canceled)
 	if errors.Is(reason, context.DeadlineExceeded) {

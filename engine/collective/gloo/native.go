@@ -42,7 +42,7 @@ import (
 // library is an opened libhetero_gloo.so, which stays open until the program ends.
 type library struct{ api *C.hetero_gloo_api }
 
-// openLibrary opens the library. If it cannot, it returns ErrUnavailable with the reason.
+// openLibrary opens the library. If this fails, it returns ErrUnavailable with the reason.
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *connection) adopt(rank, socket int) error {
 	return nil
 }
 
-// shape sets how the ranks enter operations.
+// shape sets the path of the messages with which the ranks enter operations.
 func (c *connection) shape(s Shape) error {
 	var text [C.HETERO_GLOO_TEXT]C.char
 	if C.gloo_shape(c.api, c.ptr, C.int32_t(s.Radix), C.int64_t(s.Bytes), &text[0]) != 0 {
@@ -119,7 +119,7 @@ type result struct {
 	rank      int    // for peerGone: the lost rank; for mismatched: the rank with a different operation
 	text      string // for peerGone: Gloo's message
 	got, want string // for mismatched: texts of both operations
-	missing   []int  // for timedOut: ranks that have not entered the operation; in a tree: the awaited neighbour
+	missing   []int  // for timedOut: ranks that have not entered the operation; in a tree: only the awaited neighbour
 }
 
 // run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// relayBytes is the buffer size for each direction of a relay. Larger: fewer system calls, but more of the CPU's
-	// caches. Smaller: more system calls; TLS sends at most 16 KiB in a record.
+	// relayBytes is the buffer size for each direction of a relay. A larger value needs fewer system calls, but
+	// occupies more of the CPU's caches. A smaller value needs more system calls. TLS sends at most 16 KiB in a record.
 	relayBytes = 256 << 10
-	// drainTime limits how long a relay waits for the other rank after Gloo has closed its end. The relay still
-	// receives for this time, so that the other rank can send all its data. It still sends while the other rank accepts
-	// data at least once within this time.
+	// drainTime limits how long a relay waits for the other rank after Gloo has closed its end. For this time, the
+	// relay still receives, so that the other rank can send all its data. The relay still sends as long as the other
+	// rank accepts some data within each drainTime.
 	drainTime = 2 * time.Second
 )
 
-// relays connect Gloo, which sends unencrypted bytes, to encrypted connections. Gloo gets one end of a socket pair
+// relays connect Gloo, which sends unencrypted bytes, with encrypted connections. Gloo gets one end of a socket pair
 // within this process. A relay transfers bytes between the other end and the connection.
 type relays struct {
 	running sync.WaitGroup
@@ -38,7 +38,7 @@ type relays struct {
 type relay struct {
 	secure *tls.Conn
 	plain  *net.TCPConn // the other end of Gloo's socket
-	sent   atomic.Int64 // number of bytes
+	sent   atomic.Int64 // number of sent bytes
 	ended  chan struct{}
 }
 
@@ -72,7 +72,7 @@ func (o *relay) send() error {
 		o.secure.NetConn().Close()
 		return err
 	}
-	_ = o.secure.SetReadDeadline(time.Now().Add(drainTime)) // limits the wait of receive for the rest
+	_ = o.secure.SetReadDeadline(time.Now().Add(drainTime)) // limits the time for which receive waits for the rest
 	return nil
 }
 
@@ -88,8 +88,8 @@ func (o *relay) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// receive decrypts the data of the other rank until that rank closes the connection. It passes its error to note before
-// Gloo can detect the end.
+// receive decrypts the data of the other rank until that rank closes the connection. It passes its error to the
+// function note before Gloo can detect the end of the connection.
 func (o *relay) receive(note func(error)) {
 	defer close(o.ended)
 	defer o.secure.NetConn().Close()
@@ -156,11 +156,12 @@ func (r *relays) wait() {
 	r.running.Wait()
 }
 
-// onlyReader and onlyWriter hide other methods, because io.CopyBuffer would use them without the buffer.
+// onlyReader and onlyWriter hide all other methods of a connection, because io.CopyBuffer would call those and ignore
+// the buffer.
 type onlyReader struct{ io.Reader }
 type onlyWriter struct{ io.Writer }
 
-// socketPair returns two connected sockets of this process. They are TCP sockets, because Gloo needs such sockets.
+// socketPair returns two connected sockets of this process. They are TCP sockets, because Gloo requires TCP.
 func socketPair() (near, far *net.TCPConn, err error) {
 	listens := net.ListenConfig{KeepAlive: -1}
 	listener, err := listens.Listen(context.Background(), "tcp", "127.0.0.1:0")

@@ -10,33 +10,34 @@ import (
 	"time"
 )
 
-// rollTime is how long a rank whose operation has timed out waits for the answers of the other ranks. Larger: the error
-// comes later. Smaller: on a busy machine, ranks that have entered the operation are reported as missing.
+// rollTime is the time for which a rank whose operation has timed out waits for the answers of the other ranks. With a
+// larger value, the error comes later. With a smaller value, ranks on a busy machine may be reported as missing
+// although they have entered the operation.
 const rollTime = time.Second
 
-// answerRoll answers a roll call: it publishes the number of operations that this rank has entered. It waits for the
-// call until ctx ends or Control breaks. It does not run on the thread of the operations, which waits in the library. A
-// rank that computes too long therefore also answers, with the number of an older operation.
+// answerRoll waits for a roll call until ctx ends or Control breaks. It answers the call by publishing the number of
+// operations that this rank has entered. It does not run on the thread of the operations, which may be waiting in the
+// library. Therefore, a rank that computes for too long also answers: with the number of an earlier operation.
 func (t *transport) answerRoll(ctx context.Context) {
 	if _, err := t.config.Control.Get(ctx, t.config.key("roll")); err != nil {
 		return
 	}
-	// An error means that Control is broken, or that this communicator is closing. In both cases the operation fails
-	// anyway.
+	// An error of Set means that Control is broken, or that this communicator is closing. In both cases, the operation
+	// fails anyway.
 	_ = t.config.Control.Set(ctx, t.answerKey(t.config.Rank), binary.LittleEndian.AppendUint64(nil, t.entered.Load()))
 }
 
 func (t *transport) answerKey(rank int) string { return t.config.key("roll/" + strconv.Itoa(rank)) }
 
 // callTheRoll returns the ranks that have not entered the operation that timed out. In a tree, a rank does not know
-// whether the rank for which it waits is itself waiting. Only the first rank with a time-out calls the roll; other
-// ranks receive its result through Control. Before a time-out, the roll needs no messages. If another rank has reported
-// a failure, callTheRoll returns an error.
+// whether the rank for which it waits is itself waiting for another rank. Only the first rank with a time-out calls the
+// roll; the other ranks get the result through Control. Without a time-out, the roll causes no messages. If another
+// rank has reported a failure, callTheRoll returns an error.
 func (t *transport) callTheRoll(limit time.Duration) (missing []int, err error) {
 	c, patience := t.config, min(rollTime, limit/2)
 	if err := c.Control.Set(context.Background(), c.key("roll"), []byte(strconv.Itoa(c.Rank))); err != nil {
-		// Another rank calls the roll, or Control is broken. If the other rank fails before it has a result, this rank
-		// reads the answers.
+		// Either another rank has called the roll, or Control is broken. If the other rank fails before it has a
+		// result, this rank reads the answers itself.
 		select {
 		case <-c.Control.Broken():
 			return nil, c.broken()
@@ -71,17 +72,18 @@ func (t *transport) callTheRoll(limit time.Duration) (missing []int, err error) 
 	return missing, nil
 }
 
-// firstLost returns the rank that probably caused the broken connection to rank. The first rank that detects a broken
-// connection reports the rank at its other end, and firstLost returns this rank. A rank closes its own connections only
-// after its report, so later reports name ranks that only reacted to the failure.
+// firstLost returns the rank that probably caused the broken connection to the given rank. The first rank in the group
+// that detects a broken connection reports the rank at its other end. firstLost returns the reported rank. A rank
+// closes its own connections only after its report, so later reports name ranks that only reacted to the failure.
 func (t *transport) firstLost(ctx context.Context, rank int) int {
 	key := t.config.key("broke")
-	_ = t.config.Control.Set(ctx, key, []byte(strconv.Itoa(rank))) // an error if another rank was first
+	_ = t.config.Control.Set(ctx, key, []byte(strconv.Itoa(rank))) // an error means that another rank was first
 	word, err := t.config.Control.Get(ctx, key)
 	if err != nil {
 		return rank
 	}
-	// The two ranks of a broken connection report each other; this rank itself is not lost.
+	// The two ranks of a broken connection may report each other. If the report names this rank, ignore it, because
+	// this rank is not lost.
 	if first, err := strconv.Atoi(string(word)); err == nil && first >= 0 && first < t.config.Size &&
 		first != t.config.Rank {
 		return first

@@ -21,21 +21,21 @@ type transport struct {
 	queue      *queue.Queue
 	background sync.WaitGroup // watch, answerRoll, and the goroutine that disconnects
 	ended      chan struct{}  // closed by Close
-	relays     relays         // of encrypted connections
+	relays     relays         // relays of the encrypted connections
 	shape      Shape
-	entered    atomic.Uint64      // number of operations that this rank has entered, including measured ones
+	entered    atomic.Uint64      // number of operations that this rank has entered, including those of trial
 	endRoll    context.CancelFunc // stops answerRoll
 
-	// Threads other than the communicator's hold mu for reading while they use the connection. Close and die hold mu
-	// for writing.
+	// All threads except the communicator's own hold mu for reading while they use the connection. Close and die hold
+	// mu for writing.
 	mu     sync.RWMutex
 	conn   *connection
 	closed bool
 	silent bool // tests: the rank pretends to be dead, and notifies no other rank
 }
 
-// afterwards is how long a rank that lost a connection waits for the reason: a farewell of the other rank, or an error
-// of Control.
+// afterwards is the time for which a rank that has lost a connection waits for the reason: either the other rank has
+// left in order, or Control reports an error.
 const afterwards = 2 * time.Second
 
 // Do implements queue.Transport.
@@ -53,8 +53,7 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 		return 0, nil
 	}
 	err := t.failure(op, number, t.config.Timeout, r)
-	// Notify the other ranks before the connections close, so that the ranks first receive the reason. Closing takes
-	// some time.
+	// Notify the other ranks before closing the connections, which takes some time. They then receive the reason first.
 	t.queue.Fail(err)
 	t.background.Go(func() {
 		t.conn.disconnect()
@@ -96,8 +95,8 @@ func (t *transport) failure(op collective.Op, number uint64, limit time.Duration
 }
 
 // lost determines why a connection broke. Either the other rank left in order, or Control knows the lost rank and the
-// cause. A rank that fails closes its connections, even if another rank caused the failure. The first broken connection
-// is therefore not always that of the rank at fault.
+// cause. A rank that fails closes its connections, even if another rank caused the failure. Therefore, the first broken
+// connection need not be a connection to the rank that caused the failure.
 func (t *transport) lost(r result) error {
 	if r.rank == t.config.Rank {
 		return fmt.Errorf("gloo: rank %d: %s", r.rank, r.text)
@@ -133,7 +132,7 @@ func (t *transport) lost(r result) error {
 
 func (t *transport) leftKey(rank int) string { return t.config.key("left/" + strconv.Itoa(rank)) }
 
-// watch fails the communicator when Control breaks.
+// watch makes the communicator fail when Control breaks.
 func (t *transport) watch() {
 	select {
 	case <-t.config.Control.Broken():

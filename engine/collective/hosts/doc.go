@@ -6,14 +6,14 @@
 //
 // An operation has three stages. Each stage is an operation of an inner communicator. Events connect the stages:
 //
-//	Within   the ranks of a host           reduce, gather, or copy the root's bytes to the host's first rank
-//	Between  the first ranks of the hosts  reduce, gather or copy among hosts
+//	Within   the ranks of a host           reduce or gather, or copy the root's bytes to the host's first rank
+//	Between  the first ranks of the hosts  reduce, gather or copy between hosts
 //	Spread   the ranks of a host           the first rank broadcasts the result
 //
 // No thread of this package waits: each inner communicator runs its own operations in the order of Enqueue. While
 // Between runs one operation, Within already runs the next one. Within and Spread therefore use two communicators. In a
 // single communicator, a broadcast that waits for the network would delay the next reduction. A host with one rank has
-// only Between. If an operation uses memory of an earlier operation, it starts after the end of the earlier operation.
+// only Between. An operation that uses the memory of an earlier operation starts only after the end of that operation.
 //
 // # Order of sums
 //
@@ -24,8 +24,9 @@
 //
 // # Permitted hosts
 //
-// All-reduce, broadcast and barrier accept any division of the ranks into hosts. All-gather and reduce-scatter need
-// hosts whose ranks are consecutive: the concatenation of Hosts must be 0, 1, 2, …. Otherwise Enqueue returns an error.
+// All-reduce, broadcast and barrier accept any division of the ranks into hosts. All-gather and reduce-scatter require
+// that the ranks of each host are consecutive: the concatenation of Hosts must be 0, 1, 2, …. Otherwise Enqueue returns
+// an error.
 //
 // # Failure
 //
@@ -35,9 +36,10 @@
 // text of an error to other ranks, not its type. The package therefore encodes a failure as a line of text that the
 // receiver parses. While no operation runs, the package polls for failures every 20 ms.
 //
-// Inner communicators have their own time-outs. If a rank never arrives, the ranks of its host must report it before
-// the other hosts report that host's first rank as missing. [Timeouts] returns suitable limits.
+// Inner communicators have their own time-outs. If a rank never arrives, the other ranks of its host must report this
+// rank before the other hosts report the first rank of that host as missing. [Timeouts] returns suitable limits.
 //
-// The inner communicators detect differences between the ranks' operations, with one exception. If ranks of one host
-// pass different counts for the ranks of other hosts, there is no error. The counts of the host's first rank apply.
+// The inner communicators detect differences between the ranks' operations, with one exception: the ranks of one host
+// may pass different counts for the ranks of other hosts. This causes no error, and the counts of the host's first rank
+// apply.
 package hosts

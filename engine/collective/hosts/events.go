@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// start is the After event of the first stage. It is complete when the operation's After event is complete, and no
-// earlier operation uses the same memory.
+// start is the After event of the first stage. It is complete when two conditions hold: the operation's After event is
+// complete, and no earlier operation uses the same memory.
 type start struct{ f *inFlight }
 
 func (s *start) WaitHost(limit time.Duration) error {
@@ -48,16 +48,16 @@ func (s *start) CompletedAt() time.Duration {
 
 func (s *start) CompleteAt(time.Duration) error { return nil }
 
-// finish is the Done event of the last stage: the end of the operation.
+// finish is the Done event of the last stage. Its completion ends the operation.
 type finish struct{ f *inFlight }
 
 func (e *finish) CompleteAt(at time.Duration) error {
 	f := e.f
-	for i := range f.links { // after a failure, earlier stages may still run; Done must mean that the buffer is free
+	for i := range f.links { // Done means that the buffer is free, but after a failure, earlier stages may still run
 		f.links[i].settle()
 	}
 	f.comm.look() // so that Err returns the failure when the caller sees Done
-	f.comm.end(f) // the caller may now close, or enqueue the operation again
+	f.comm.end(f) // from now on, the caller may close, or enqueue the operation again
 	switch done := f.done.(type) {
 	case nil:
 		return nil
@@ -99,7 +99,7 @@ func (l *link) CompleteAt(at time.Duration) error {
 	return l.Link.Complete()
 }
 
-// settle returns when the previous stage, if there is one, has ended, with or without an error.
+// settle waits until the previous stage, if there is one, has ended with or without an error.
 func (l *link) settle() {
 	for l.Link != nil && !l.Done() {
 		time.Sleep(time.Millisecond)
@@ -111,7 +111,7 @@ func (l *link) WaitHost(limit time.Duration) error {
 		return err
 	}
 	if err := l.comm.Err(); err != nil {
-		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may send this before Abort does
+		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may send the error before Abort does
 	}
 	return nil
 }

@@ -132,7 +132,8 @@ func (c *Communicator) told(n notice) error {
 	return &collective.PeerError{Rank: n.rank, Cause: cause}
 }
 
-// notice is the transferable form of a failure: inner communicators may keep only its text.
+// notice is a failure in a form that can be sent as text, because inner communicators may transfer only the text of an
+// error.
 type notice struct {
 	rank            int    // the rank that failed or was lost
 	kind            string // died, closed, late, failed
@@ -151,7 +152,7 @@ func noticeOf(err error, own int) notice {
 	}
 	late, isLate := err.(*collective.TimeoutError) //nolint:errorlint // as above
 	switch {
-	case errors.Is(err, collective.ErrAborted): // ignore its cause, which belongs to another group
+	case errors.Is(err, collective.ErrAborted): // without its cause, which belongs to another group
 	case isLate:
 		n.kind, n.text, n.number, n.limit, n.missing, n.behind = "late", late.Op, late.Number, late.Limit, late.Missing,
 			late.Behind

@@ -18,18 +18,19 @@ type Options struct {
 	// Hosts lists the ranks of each host. It must contain each rank once and be equal on all ranks. The first rank of a
 	// host exchanges data with other hosts.
 	Hosts [][]int
-	// Within and Spread connect the ranks of this host, numbered by their position in Hosts; nil on a host with one
-	// rank.
+	// Within and Spread connect the ranks of this host, which are numbered in the order of Hosts. Both are nil on a
+	// host with one rank.
 	Within, Spread collective.Communicator
-	// Between connects the hosts' first ranks, numbered by the position of the host in Hosts; nil on all other ranks.
+	// Between connects the first ranks of the hosts, which are numbered in the order of Hosts. It is nil on all other
+	// ranks.
 	Between collective.Communicator
 	// RankOf returns the rank of the whole group that an error of an inner communicator concerns, or a negative number
 	// if it is unknown. nil: the package derives the rank from the type and the text of the error.
 	RankOf func(error) int
 }
 
-// ByHost groups ranks by the name of their host. The hosts are in the order of their first ranks, and ranks are
-// ascending.
+// ByHost groups ranks by the name of their host. In the result, hosts are sorted by their first rank, and the ranks of
+// a host are ascending.
 func ByHost(names []string) [][]int {
 	var hosts [][]int
 	at := map[string]int{}
@@ -56,7 +57,8 @@ func HostOf(hosts [][]int, rank int) (host, place int) {
 	return -1, -1
 }
 
-// Timeouts returns the time-outs of the inner communicators if an operation has time-out limit; 0: no time-out.
+// Timeouts returns the time limits of the inner communicators. The parameter limit is the time limit of an operation;
+// 0: no limit.
 func Timeouts(limit time.Duration) (within, between, spread time.Duration) {
 	return limit, 2 * limit, 3 * limit
 }
@@ -91,7 +93,7 @@ type Communicator struct {
 // inner is an inner communicator.
 type inner struct {
 	collective.Communicator
-	ranks []int // rank in the whole group, by rank of the inner communicator
+	ranks []int // rank in the whole group of each rank of the inner communicator
 }
 
 // New combines inner communicators and takes ownership of them: Close closes them.
@@ -202,7 +204,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// takes returns an error for operations that this division into hosts does not support.
+// takes returns an error if this division into hosts does not support the operation.
 func (c *Communicator) takes(op collective.Op) error {
 	if op.Parts() != nil && !c.ordered {
 		return fmt.Errorf("%s: option Hosts: got %v, want ascending hosts without gaps", collective.Describe(op),
@@ -241,7 +243,7 @@ func (c *Communicator) end(f *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.busy = false
-	if at := slices.Index(c.under, f); at >= 0 { // without a failure, f is the first element
+	if at := slices.Index(c.under, f); at >= 0 { // f is the first element, unless an operation has failed
 		c.under = slices.Delete(c.under, at, at+1)
 	}
 	c.ended = f.number
@@ -285,7 +287,7 @@ func (c *Communicator) Sync(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	for _, i := range c.inner { // wait for operations that remain after a failure, and for the last Done event
+	for _, i := range c.inner { // also waits for the rest of a failed operation, and for the last Done event
 		if err := i.Sync(ctx); err != nil && i.Err() == nil {
 			return err
 		}

@@ -22,12 +22,12 @@ type inFlight struct {
 
 	// The communicator's lock protects these fields.
 	number uint64
-	behind uint64 // number of an earlier operation that uses some of this operation's memory; 0: none
+	behind uint64 // number of the earlier operation that uses some of this operation's memory; 0: none
 	busy   bool
 	next   *inFlight // next state with the same key
 }
 
-// key identifies operations with the same stages, except for the counts.
+// key identifies operations whose stages are equal, except for the counts.
 type key struct {
 	kind, name  string
 	buffer      device.Region
@@ -48,7 +48,7 @@ func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	if b, rooted := op.(collective.Broadcast); rooted {
 		k.root = b.Root
 	}
-	// Values of other types may not be comparable.
+	// Only pointers are keys: values of other types may not be comparable.
 	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done)
 	if kept {
 		for f := c.kept[k]; f != nil; f = f.next {
@@ -107,8 +107,8 @@ type stages struct {
 }
 
 // stagesOf returns the operations of the three stages. Every stage has an operation, even if it only waits, so that all
-// inner communicators run the same number of operations. Different operations have different stages. A difference
-// between ranks is therefore detected in at least one stage.
+// inner communicators run the same number of operations. Different operations differ in at least one stage. If ranks
+// enqueue different operations, this stage detects the mismatch.
 func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	name := op.Tags().Name
 	barrier := func(after, done device.Event) collective.Op {
@@ -177,7 +177,8 @@ func (c *Communicator) partsOf(buffer device.Region, dt tensor.DType, parts []in
 	return there, parts[first : first+len(c.ranks)], hosts
 }
 
-// span is the memory [from, to), in bytes: addresses of the host, or offsets in a buffer that the host cannot access.
+// span is a range of memory [from, to), in bytes. The numbers are host addresses, or offsets in a buffer that the host
+// cannot access.
 type span struct {
 	buffer   device.Buffer // nil for host memory
 	from, to uintptr

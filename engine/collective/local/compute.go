@@ -52,7 +52,7 @@ func (g *group) compute() error {
 	return nil
 }
 
-// eachPart calls do with the bytes [from, to) of each rank's part.
+// eachPart calls the function do for each rank. The part of the rank consists of the bytes from to to-1.
 func eachPart(counts []int64, dt tensor.DType, do func(rank int, from, to int64)) {
 	var from int64
 	for rank, n := range counts {
@@ -119,7 +119,8 @@ func reduceBF16(f collective.Reduce, dst []byte, src [][]byte) {
 	}
 }
 
-// combine reduces v and acc, the reduction of the values of earlier ranks.
+// combine reduces two values. acc is the reduction of the values of all earlier ranks, and v the value of the next
+// rank.
 func combine[T number](f collective.Reduce, acc, v T) T {
 	switch {
 	case f == collective.Sum:

@@ -11,7 +11,7 @@ import (
 
 // Options of a group.
 type Options struct {
-	Timeout time.Duration // time limit of an operation, from when a rank enters it; 0: no limit
+	Timeout time.Duration // time limit of an operation, counted from the time at which a rank enters it; 0: no limit
 	Model   Model
 }
 
@@ -212,7 +212,7 @@ func (g *group) timeOut(m *member, number uint64) {
 	g.mu.Lock()
 	if m.finished >= number || g.broken != nil || g.busy {
 		g.mu.Unlock()
-		return // perform has sent, or is about to send, this rank's wake token
+		return // perform has sent the wake token of this rank, or is about to send it
 	}
 	err := &collective.TimeoutError{Op: collective.Describe(m.op), Number: number, Limit: g.opts.Timeout,
 		Ranks: g.progress()}
@@ -237,7 +237,7 @@ func (g *group) progress() []collective.Progress {
 // Fail implements queue.Transport.
 func (m *member) Fail(err error) { m.group.fail(m.rank, err) }
 
-// fail breaks the group and notifies every rank. Calls after the first have no effect.
+// fail breaks the group and notifies every rank. Only the first call has an effect.
 func (g *group) fail(rank int, err error) {
 	g.mu.Lock()
 	first := g.broken == nil
@@ -256,7 +256,7 @@ func (g *group) fail(rank int, err error) {
 	}
 }
 
-// errorFor returns the failure as rank m sees it.
+// errorFor returns the error with which member m reports the failure.
 func (g *group) errorFor(m *member) error {
 	rank, err := g.broken.rank, g.broken.err
 	switch e := err.(type) {

@@ -9,7 +9,7 @@ package native
 #include <stdlib.h>
 
 // Opens the library and asks it for its table; on failure returns NULL and sets *why to a text that is valid until the
-// next dl call.
+// next call of dlopen, dlsym or dlerror.
 static const void *open_table(const char *path, const char *symbol, uint32_t version, const char **why) {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL) {
@@ -41,8 +41,8 @@ var tables struct {
 }
 
 // Table returns the function table of a library such as "libhetero_shm.so". Package nativelib describes the search for
-// the library. The library stays open until the program ends. symbol is the library's exported function, and version is
-// the table version for which the caller was built.
+// the library. The library stays open until the program ends. The parameter symbol is the name of the library's
+// exported function. The parameter version is the table version for which the caller was built.
 func Table(library, symbol string, version uint32) (unsafe.Pointer, error) {
 	path, err := nativelib.Find(library)
 	if err != nil {

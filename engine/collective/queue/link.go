@@ -11,7 +11,7 @@ import (
 // it. After Clear, a Link can be reused without allocating.
 type Link struct {
 	over  atomic.Bool
-	token chan struct{} // contains a token from Complete until WaitHost takes it
+	token chan struct{} // Complete puts a token in, and WaitHost takes it out
 	timer *time.Timer
 }
 

@@ -1,6 +1,6 @@
-// Package queue contains the common code of host communicators: the order of operations, the thread that runs
-// operations, their events, and the first failure. An implementation adds a [Transport], which transfers the data of
-// one operation.
+// Package queue contains the common code of host communicators. It handles the order of operations, the thread that
+// runs them, their events, and the first failure. An implementation adds a [Transport], which transfers the data of one
+// operation.
 package queue
 
 import (
@@ -18,12 +18,13 @@ import (
 
 // Transport transfers the data of operations.
 type Transport interface {
-	// Do performs op on the communicator's thread. number is op's position in the communicator's sequence, counted from
+	// Do performs op on the communicator's thread. The parameter number is op's position in the communicator's
+	// sequence, which starts at
 	// 1. On devices that model time, at is the earliest start of the operation, and Do returns the time at which the
 	// operation ends.
 	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)
-	// Fail is called once, from any goroutine, with the communicator's first failure. It must make a running Do return.
-	// Unless err came from another rank, it must also notify the other ranks.
+	// Fail is called once, from any goroutine, with the communicator's first failure. If Do is running, Fail must make
+	// it return. Fail must also notify the other ranks, unless err came from another rank.
 	Fail(err error)
 	// Close is called once, after the last Do. orderly reports whether this rank has run all operations that it
 	// enqueued.
@@ -42,11 +43,11 @@ type Queue struct {
 	mu      sync.Mutex
 	work    sync.Cond       // signals that queued has grown or closing is set
 	queued  []collective.Op // ring buffer; the first operation is at head
-	head, n int             // n is the number of operations, including the running one
+	head, n int             // n is the number of operations in the buffer, including the running one
 	drained chan struct{}   // closed when n reaches 0; nil if no goroutine waits
 	at      collective.Progress
 	err     error
-	done    bool // the running operation has ended, and only its Done event is pending
+	done    bool // the running operation has ended, but its Done event is not complete yet
 	closing bool
 }
 
@@ -166,14 +167,14 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 		q.Fail(err)
 	}
 	q.mu.Lock()
-	q.done = true // once Done is complete, another goroutine may call Close
+	q.done = true // set before Done completes, because then another goroutine may call Close
 	q.mu.Unlock()
 	if err := complete(tags.Done, at); err != nil {
 		q.Fail(fmt.Errorf("collective: rank %d: %s: signal its completion: %w", q.rank, collective.Describe(op), err))
 	}
 }
 
-// enter returns false if the communicator has failed.
+// enter records that this rank has entered an operation. It returns false if the communicator has failed.
 func (q *Queue) enter(name string, number uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,8 +185,8 @@ func (q *Queue) enter(name string, number uint64) bool {
 	return true
 }
 
-// await returns when e is complete or the communicator has failed. at is the modelled time at which e was completed; 0
-// if e has no modelled time.
+// await returns when the event e is complete or the communicator has failed. The result at is the modelled time at
+// which e was completed; 0 if e has no modelled time.
 func (q *Queue) await(e device.Event) (at time.Duration, err error) {
 	if e == nil {
 		return 0, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Available returns nil if Connect can work on this machine. Otherwise it returns an error with the reason.
+// Available returns nil if Connect can work on this machine. Otherwise, the error states the reason.
 func Available() error {
 	_, err := openLibrary()
 	return err
@@ -25,7 +25,8 @@ type Communicator struct {
 }
 
 // Connect joins the group and returns when all ranks have joined. All ranks must call it. If ctx ends first, Connect
-// returns an error, which on rank 0 names the missing ranks. It returns ErrUnavailable if Available returns an error.
+// returns an error. On rank 0, this error names the missing ranks. It returns ErrUnavailable if Available returns an
+// error.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -64,5 +65,5 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 // Progress implements collective.Watcher.
 func (c *Communicator) Progress() []collective.Progress { return c.transport.Progress() }
 
-// Die simulates kill -9 for conformance suites: this rank stops without notifying the other ranks.
+// Die simulates kill -9 for conformance tests: this rank stops without notifying the other ranks.
 func (c *Communicator) Die() { c.transport.die() }

@@ -31,7 +31,7 @@ type peer struct {
 
 func closeAll(peers []peer) {
 	for _, p := range peers {
-		p.conn.Close() // the error is irrelevant: messages are single bytes
+		p.conn.Close() // an error does not matter: messages are single bytes
 	}
 }
 
@@ -65,8 +65,8 @@ type refusal struct {
 	fatal  bool
 }
 
-// gatherRanks performs the handshake on rank 0. It waits for all ranks, creates the memory and sends its descriptor to
-// the ranks.
+// gatherRanks performs the handshake on rank 0. It waits for all ranks, creates the memory and sends the memory's
+// descriptor to the ranks.
 func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, peers []peer, err error) {
 	defer func() {
 		if err != nil {
@@ -87,7 +87,7 @@ func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, 
 	rights := syscall.UnixRights(int(memory.Fd()))
 	for _, p := range peers {
 		if _, _, err := p.conn.WriteMsgUnix([]byte{sayStart}, rights, nil); err != nil {
-			memory.Close() // the memory is freed when its last user ends
+			memory.Close() // other ranks may have it: the memory is freed when its last user ends
 			return nil, peers, &collective.PeerError{Rank: p.rank, Cause: collective.ErrDied}
 		}
 	}
@@ -110,7 +110,8 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 	return acceptBy(ctx, c, l.AcceptUnix)
 }
 
-// acceptBy implements accept. next is a method of the listener, which the caller must close after acceptBy returns.
+// acceptBy implements accept. The function next is a method of the listener. The caller must close the listener after
+// acceptBy has returned.
 func acceptBy(ctx context.Context, c Config, next func() (*net.UnixConn, error)) ([]peer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -209,7 +210,7 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 	return a
 }
 
-// sameUser checks the user at the other end, as reported by the kernel. It also accepts root.
+// sameUser returns an error if the kernel reports another user at the other end. It also accepts root.
 func sameUser(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -231,7 +232,7 @@ func sameUser(conn *net.UnixConn) error {
 	return nil
 }
 
-// refuse sends the reason, if the other end still reads, and closes the connection.
+// refuse sends the reason, if the other end is still reading, and closes the connection.
 func refuse(conn *net.UnixConn, reason string) {
 	message := []byte{sayRefused}
 	message = append(message, reason...)

@@ -47,7 +47,7 @@ import (
 // library is an opened libhetero_shm.so, which stays open until the program ends.
 type library struct{ api *C.hetero_shm_api }
 
-// openLibrary opens the library. If it cannot, it returns ErrUnavailable with the reason.
+// openLibrary opens the library. If this fails, it returns ErrUnavailable with the reason.
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_shm_get_api", C.HETERO_SHM_VERSION)
 	if err != nil {

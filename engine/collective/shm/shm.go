@@ -13,7 +13,7 @@ var ErrUnavailable = errors.New("shared memory between ranks is unavailable")
 // LibraryName is the name of the library, for package nativelib.
 const LibraryName = "libhetero_shm.so"
 
-// DefaultStageBytes applies if Config.StageBytes is 0.
+// DefaultStageBytes is the value that is used if Config.StageBytes is 0.
 const DefaultStageBytes = 1 << 20
 
 // Config describes a group from the view of one rank.
@@ -24,10 +24,11 @@ type Config struct {
 	Address string
 	// Token is a secret of the job, equal on all ranks; "": none.
 	Token string
-	// Timeout limits the time from when a rank enters an operation; 0: no limit.
+	// Timeout is the time limit of an operation, counted from the time at which a rank enters it; 0: no limit.
 	Timeout time.Duration
 	// StageBytes is the number of bytes that a rank copies to shared memory in one turn. It must be a multiple of 64; 0
-	// means DefaultStageBytes. Each rank uses four times this amount of shared memory. The value of rank 0 applies.
+	// means DefaultStageBytes. Each rank uses four times this amount of shared memory. The value of rank 0 applies to
+	// all ranks.
 	StageBytes int64
 }
 

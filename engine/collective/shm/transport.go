@@ -20,7 +20,7 @@ type transport struct {
 	peers    []peer
 	watching sync.WaitGroup
 
-	// Threads other than the communicator's hold mu for reading while they use the group. Close and die hold mu for
+	// All threads except the communicator's own hold mu for reading while they use the group. Close and die hold mu for
 	// writing.
 	mu     sync.RWMutex
 	group  *group
@@ -28,11 +28,11 @@ type transport struct {
 	silent bool // tests: the rank pretends to be dead, and notifies no other rank
 
 	current sync.Mutex
-	op      collective.Op // the last operation that this rank entered
+	op      collective.Op // the operation that this rank entered last
 	number  uint64
 }
 
-// poke is the message that asks a rank to check the states.
+// poke is the message that asks a rank to check the states of all ranks.
 var poke = []byte{'P'}
 
 // Do implements queue.Transport.
@@ -71,8 +71,8 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	return fmt.Errorf("shm: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lateness returns a time-out error that names the ranks that have not entered an operation, and the ranks that are
-// behind others within it.
+// lateness returns a time-out error. It names the ranks that have not entered the operation, and those that have made
+// less progress in it than others.
 func (t *transport) lateness(op collective.Op, number uint64) *collective.TimeoutError {
 	ranks, steps := t.group.progress(t.config.Size)
 	err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Ranks: ranks}
@@ -98,7 +98,7 @@ func (t *transport) errorOf(rank int) error {
 	case stateDead:
 		err.Cause = collective.ErrDied
 	case stateTimedOut:
-		// If this rank waits in the same operation, its own time limit has expired too or is about to expire.
+		// If this rank waits in the same operation, its own time limit has also expired, or is about to expire.
 		t.current.Lock()
 		op, number := t.op, t.number
 		t.current.Unlock()
@@ -130,8 +130,8 @@ func (t *transport) watch(p peer) {
 	}
 }
 
-// heard checks the states after another rank sent poke or disconnected (gone). It returns false if this rank has
-// stopped listening.
+// heard checks the states after another rank has sent poke or has disconnected (gone). It returns false if this rank
+// has stopped listening.
 func (t *transport) heard(rank int, gone bool) bool {
 	t.mu.RLock()
 	if t.closed || t.silent {
@@ -144,13 +144,13 @@ func (t *transport) heard(rank int, gone bool) bool {
 	var err error
 	by := t.group.failed()
 	switch {
-	case by < 0 || t.queue.Err() != nil: // no failure, or a failure that this rank already knows
+	case by < 0 || t.queue.Err() != nil: // there is no failure, or this rank already knows it
 	case by == t.config.Rank:
 		err = fmt.Errorf("shm: rank %d: the connection to rank %d broke: %w", by, rank, collective.ErrDied)
 	default:
 		err = t.errorOf(by)
 		if t.config.Rank == 0 {
-			t.tell() // the other ranks have no connections to each other
+			t.tell() // on rank 0: the other ranks have no connections to each other
 		}
 	}
 	t.mu.RUnlock()
@@ -202,7 +202,7 @@ func (t *transport) Close(orderly bool) error {
 	return nil
 }
 
-// Progress returns one entry per rank; none after Close.
+// Progress returns one entry per rank. After Close, it returns none.
 func (t *transport) Progress() []collective.Progress {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

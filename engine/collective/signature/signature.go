@@ -1,5 +1,5 @@
-// Package signature describes an operation by numbers of fixed size. Ranks exchange signatures to check that they run
-// the same operation.
+// Package signature describes an operation by a fixed number of integers. Ranks exchange signatures to check that they
+// run the same operation.
 package signature
 
 import (
@@ -32,7 +32,7 @@ type Signature struct {
 	Parts    uint64 // hash of the counts; 0 if the operation has no counts
 }
 
-// Of returns the signature of an operation. Parts is 0, because the native libraries set it.
+// Of returns the signature of an operation, with Parts = 0. The native libraries set Parts.
 func Of(op collective.Op, number uint64) Signature {
 	buffer, dt, reduce := op.Memory()
 	s := Signature{Number: number, DType: dt, Reduce: reduce}

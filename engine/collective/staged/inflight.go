@@ -11,14 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// inFlight is the state of an in-flight operation: copy to page-locked memory, inner operation, and copy back. It is
-// kept with its page-locked memory, so that the next use of the operation can reuse both.
+// inFlight is the state of an in-flight operation: the copy to page-locked memory, the inner operation, and the copy
+// back. The state and its page-locked memory are kept, so that the next use of the operation can reuse both.
 type inFlight struct {
 	comm      *Communicator
 	op        collective.Op
 	parts     []int64 // parts of op when inFlight was created
 	pinned    device.Buffer
-	travel    collective.Op // op, on the page-locked memory
+	travel    collective.Op // op, but on the page-locked memory
 	out, back stage
 	arrived   *queue.Link // link from fetch to inner
 	returned  *queue.Link // link from inner to bring
@@ -110,7 +110,7 @@ func same(a, b any) bool {
 	return a == nil && b == nil || a != nil && reflect.TypeOf(a).Comparable() && a == b
 }
 
-// lay determines which regions to copy, and creates the operation on page-locked memory.
+// lay determines the regions to copy, and creates the operation on page-locked memory.
 func (f *inFlight) lay(region device.Region) {
 	rank := f.comm.Rank()
 	whole := []device.Region{{Bytes: region.Bytes}}
@@ -140,7 +140,8 @@ func (f *inFlight) lay(region device.Region) {
 	}
 }
 
-// parts returns the region of a rank's own part in a buffer of one part per rank, and the regions around it.
+// parts returns two lists of regions of a buffer with one part per rank: the rank's own part, and the regions before
+// and after it.
 func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region) {
 	counts := op.Parts()
 	if counts == nil {
@@ -156,7 +157,7 @@ func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region
 		[]device.Region{{Bytes: from}, {Offset: to, Bytes: bytes - to}}
 }
 
-// stage is an entry of a copier's queue: an operation with the events before and after its copy.
+// stage is an entry in the queue of a copier: an operation, with the events before and after its copy.
 type stage struct {
 	collective.Op
 	inFlight *inFlight

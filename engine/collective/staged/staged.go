@@ -22,7 +22,7 @@ type Communicator struct {
 	enqueuing sync.Mutex // all three queues must get their operations in the same order
 
 	mu    sync.Mutex
-	turn  sync.Cond   // signals that an operation has ended, or err is set
+	turn  sync.Cond   // signals that an operation has ended or err was set
 	kept  []*inFlight // kept for reuse
 	under []*inFlight // operations that are in flight, in the order of Enqueue
 	count uint64      // number of operations that have begun
@@ -69,7 +69,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	c.enqueuing.Lock()
 	defer c.enqueuing.Unlock()
 	if err := collective.Check(op, c.Size()); err != nil || seen(op) {
-		return c.inner.Enqueue(op) // inner.Enqueue returns the error, or the operation needs no copies
+		return c.inner.Enqueue(op) // the operation needs no copies, or is invalid and inner.Enqueue returns the error
 	}
 	f, err := c.begin(op)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// seen reports whether the host can access the memory of op.
+// seen reports whether the host can access the memory of op directly.
 func seen(op collective.Op) bool {
 	buffer, _, _ := op.Memory()
 	return buffer.Bytes == 0 || buffer.Host() != nil
@@ -128,7 +128,7 @@ func (c *Communicator) Close() error {
 	}
 	c.looking.Wait()
 	faults := []error{c.inner.Close()}
-	c.look() // operations that the inner communicator left unfinished have failed
+	c.look() // operations that the inner communicator has left unfinished have failed
 	faults = append(faults, c.fetch.Close(), c.bring.Close())
 	for _, f := range c.kept {
 		faults = append(faults, f.pinned.Free())
@@ -161,7 +161,8 @@ func (c *Communicator) fail(err error) {
 	}
 }
 
-// Needs reports whether a device needs this package: the device is not modelled, and the host cannot access its memory.
+// Needs reports whether communicators for a device need this package. They do if the device is not modelled and the
+// host cannot access its memory.
 func Needs(dev device.Device) (bool, error) {
 	if dev.Info().Modelled {
 		return false, nil

@@ -11,7 +11,7 @@
 // build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, or the CPU lacks
 // an instruction of level x86-64-v2, Open returns device.ErrUnavailable.
 //
-// Environment variables change the library's behaviour, for tests and benchmarks. If a value is wrong, Open returns
+// Environment variables change the library's behaviour, for tests and benchmarks. If a value is invalid, Open returns
 // device.ErrUnavailable.
 //
 //	HETERO_CPU_ISA      avx512_bf16, avx512, avx2 or generic: limit of the instruction set; avx512_bf16 excludes AMX; on
@@ -30,50 +30,51 @@
 //   - Convolutions, only on CPUs with AMX: kernels on AMX tile registers ("tiles") and those of oneDNN ("onednn").
 //
 // The first process of a machine that compiles such an op times both kernels. It stores the faster one in the folder
-// hetero-train/choices of the user's cache. All later processes use the stored choice. A kernel that fails while it is
-// timed is not used, and the choice is not stored.
+// hetero-train/choices of the user's cache. All later processes use the stored choice. If a kernel fails while it is
+// timed, it is not used, and the choice is not stored.
 //
-// Without a folder that can be written and locked, the device does not time kernels. On CPUs with AMX, it then uses
-// oneDNN for all ops except attention and convolutions. On other CPUs, it uses oneDNN for linear layers and gradients
-// of their input with at most 64 rows. For all other ops, it uses tiles. [device.Noting] reports a failed kernel, and
-// that choices are not stored.
+// If this folder cannot be written and locked, the device does not time kernels. On CPUs with AMX, it then uses oneDNN
+// for all ops except attention and convolutions. On other CPUs, it uses oneDNN for linear layers with at most 64 rows
+// and for the gradients of their input. For all other ops, it uses tiles. [device.Noting] reports failed kernels, and
+// reports if choices are not stored.
 //
-// HETERO_CPU_KERNELS selects kernels without timing. It is a list of the names above, separated by commas, or guess.
-// For each op, the first name in the list that has a kernel for it applies. A name that therefore never applies is an
-// error. Choices with HETERO_CPU_TIMES are stored in a separate file, which runs with measured times do not read.
+// HETERO_CPU_KERNELS selects kernels without timing. It is `guess` or a list of the names above, separated by commas.
+// For each op, the device uses the first name in the list that has a kernel for the op. A name that is never used
+// because of earlier names is an error. Choices that are made with HETERO_CPU_TIMES are stored in a separate file. Runs
+// with measured times do not read this file.
 //
 // # Threads
 //
 // A launch runs on the calling OS thread and a team of worker threads, one for each core that affinity and control
 // groups allow. OMP_NUM_THREADS lowers the number of threads; device.Options.Threads overrides it. The team belongs to
-// the OS thread. Call runtime.LockOSThread in a goroutine that runs a stream. Otherwise each call of Stream.Run may
-// create another team.
+// the OS thread. Call runtime.LockOSThread in a goroutine that runs a stream. Otherwise, each call of Stream.Run may be
+// on another OS thread and create another team.
 //
-// The worker pool is part of the library (src/team.h), and runs the library's kernels. It also runs oneDNN's parallel
-// regions, because it provides the functions of GCC's OpenMP library that oneDNN calls. The division of work, and
-// therefore the results, depend only on the size of the team. If other processes occupy CPUs, running threads take over
-// the work of threads that wait for a CPU. If a team gets less than half a CPU per thread, it tries half as many
+// The teams are part of the library (src/team.h), and run the library's kernels. They also run oneDNN's parallel
+// regions, because the library provides the functions of GCC's OpenMP library that oneDNN calls. The division of work,
+// and therefore the results, depend only on the size of the team. If other processes occupy CPUs, running threads take
+// over the work of threads that wait for a CPU. If a team gets less than half a CPU per thread, it tries half as many
 // threads.
 //
-// Idle threads spin, then sleep. The length of spinning is a trade-off: a spinning thread occupies a core that data
-// loading could use, but a sleeping thread takes microseconds to wake. A thread spins about as long as waking takes,
-// unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is set. Threads are not bound to cores: OMP_PROC_BIND and OMP_PLACES have no
-// effect.
+// Idle threads spin, then sleep. The time for which they spin is a trade-off: a spinning thread occupies a core that
+// data loading could use, but a sleeping thread takes microseconds to wake up. A thread spins for about the time that
+// waking up takes, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is set. Threads are not bound to cores: OMP_PROC_BIND and
+// OMP_PLACES have no effect.
 //
-// If the library was built with a compiler other than GCC, or if oneDNN was built for another OpenMP library, the
-// OpenMP libraries provide the threads. The results are the same, but on busy CPUs the threads of a team wait for each
-// other.
+// If the library was not built with GCC, or if oneDNN was built for another OpenMP library, the OpenMP libraries of the
+// compiler and of oneDNN provide the threads. The results are the same, but on busy CPUs the threads of a team wait for
+// each other.
 //
 // # Slowdown
 //
-// [device.Slowable] makes the device up to 1,000 times slower. The device adds idle time after each launch. Events are
-// therefore also late, and communication overlaps the backward pass as on a slow device. Copies are not slowed down. A
-// sleep lasts at least a millisecond; shorter idle times are accumulated until they reach a millisecond. While the
-// factor is 1, the only cost is one read of the factor per run.
+// [device.Slowable] makes the device up to 1,000 times slower. The device adds idle time after each launch. Events
+// therefore also complete later, and communication overlaps the backward pass as on a slow device. Copies are not
+// slowed down. A sleep lasts at least a millisecond; shorter idle times are accumulated until they reach a millisecond.
+// While the factor is 1, the only cost is one read of the factor per run.
 //
 // # Layouts
 //
 // The layout of images is plain (NCHW), nhwc, nChw8c or nChw16c. Weights have the layout that oneDNN's implementation
-// reads fastest. A parameter's state has the layout of the weight gradient. This layout does not depend on the batch
-// size.
+// reads fastest. The optimizer state of a parameter has the layout of the weight gradient. This layout does not depend
+// on the batch size.
 package cpu

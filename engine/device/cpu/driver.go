@@ -26,8 +26,8 @@ const (
 	threadLimit = "OMP_NUM_THREADS"
 	// spinCount is the number of iterations for which an idle OpenMP thread spins before it sleeps. This takes about
 	// 0.1 ms, at 25 ns per iteration (Zen 5), which is longer than the gaps between kernels. OpenMP's default is
-	// 300,000 iterations. With this default and one thread per core, if data loading uses a core for a moment, the
-	// other threads would spin for milliseconds.
+	// 300,000 iterations. With this default and one thread per core, the other threads would spin for milliseconds
+	// whenever data loading uses a core.
 	spinCount = "4000"
 )
 
@@ -64,10 +64,10 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 var opsOf = map[string][]string{"tiles": {"linear layers", "attention"}, "onednn": {"linear layers"},
 	"rows": {"attention"}}
 
-// checkKernels checks the value of HETERO_CPU_KERNELS. The first name with a kernel for an op applies, so a name is an
-// error if earlier names have kernels for all of its ops.
+// checkKernels checks the value of HETERO_CPU_KERNELS. For each op, the first name with a kernel is used. A name is
+// therefore an error if earlier names have kernels for all of its ops.
 func checkKernels(list string) error {
-	decidedBy := map[string]string{} // the name that applies to each kind of op
+	decidedBy := map[string]string{} // the name that is used for each kind of op
 	for name := range strings.SplitSeq(list, ",") {
 		if name == "" || name == "guess" {
 			continue
@@ -116,9 +116,9 @@ func checkEnvironment() error {
 	return nil
 }
 
-// ThreadLimit returns OMP_NUM_THREADS, the largest number of threads of a device that is opened without a count; 0
-// means no limit. The variable may be a list with a count for each level of nested regions. The first count applies,
-// because regions are not nested.
+// ThreadLimit returns the value of OMP_NUM_THREADS: the largest number of threads of a device that is opened without a
+// number of threads. 0 means no limit. The variable may be a list with one number for each level of nested parallel
+// regions. ThreadLimit returns the first number, because regions are not nested.
 func ThreadLimit(lookup func(string) (string, bool)) (int, error) {
 	text, ok := lookup(threadLimit)
 	if !ok || strings.TrimSpace(text) == "" {

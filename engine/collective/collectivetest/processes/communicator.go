@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// communicator forwards calls to the communicator in a rank's process. It implements collective.Communicator and
-// collective.Positioner.
+// communicator forwards calls to the real communicator in the process of a rank. It implements collective.Communicator
+// and collective.Positioner.
 type communicator struct {
 	worker     *worker
 	rank, size int
@@ -24,8 +24,8 @@ type communicator struct {
 	causes []error // causes whose texts were sent to the rank
 }
 
-// lookEvery is the interval at which follow checks whether an operation has failed. The operation waits for its After
-// event during this time.
+// lookEvery is the interval at which follow checks whether an operation has failed that still waits for its After
+// event.
 const lookEvery = 20 * time.Millisecond
 
 func (c *communicator) Rank() int { return c.rank }
@@ -42,7 +42,7 @@ func (c *communicator) ask(q *request) (*reply, error) {
 	return c.take(<-c.send(q, nil))
 }
 
-// take returns a reply with its error.
+// take returns a reply, together with the error that it contains.
 func (c *communicator) take(r *reply) (*reply, error) {
 	if r == nil {
 		return nil, fmt.Errorf("rank %d: %w", c.rank, c.worker.gone())
@@ -71,7 +71,7 @@ func (c *communicator) Enqueue(op collective.Op) error {
 		}
 		close(over)
 		if tags.Done != nil {
-			_ = tags.Done.Complete() // Complete of the suite's events never fails
+			_ = tags.Done.Complete() // the events of the test suite never fail
 		}
 	})
 	if _, err := c.take(<-to); err != nil {
@@ -84,7 +84,7 @@ func (c *communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// contentOf returns the bytes of a buffer of the suite; nil for a barrier, which has no buffer.
+// contentOf returns the bytes of a buffer of the test suite, or nil for a barrier, which has no buffer.
 func contentOf(r device.Region) []byte {
 	if r.Bytes == 0 {
 		return nil
@@ -106,15 +106,15 @@ func (c *communicator) follow(after device.Event, buffer device.Region, number u
 			return
 		}
 		select {
-		case <-over: // the operation failed earlier
+		case <-over: // the operation has failed before its After event
 			return
 		default:
 		}
 	}
 }
 
-// told keeps cause and returns its text, because only text can be sent to the process. If an error from the process
-// contains the text, errors.Is finds the kept cause.
+// told stores the error cause and returns its text, because only text can be sent to the process. If an error from the
+// process contains this text, errors.Is finds the stored error.
 func (c *communicator) told(cause error) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

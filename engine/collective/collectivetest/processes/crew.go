@@ -30,8 +30,8 @@ type Crew struct {
 	groups  uint64    // number of groups opened
 }
 
-// New returns a crew without processes. start returns the command of a rank's process, which must call Serve with files
-// 3 and 4. address returns a new address for a Group.
+// New returns a crew without processes. The function start returns the command of a rank's process, which must call
+// Serve with files 3 and 4. The function address returns a new address for each Group.
 func New(start func(rank int) *exec.Cmd, address func() string) *Crew {
 	return &Crew{start: start, address: address}
 }
@@ -66,7 +66,7 @@ func (c *Crew) Open(t conformance.TB, size int, limit time.Duration) collectivet
 	})
 }
 
-// all runs do for each rank. The calls run concurrently.
+// all calls the function do for each rank. The calls run concurrently.
 func all(t conformance.TB, size int, do func(rank int) error) {
 	t.Helper()
 	errs := make([]error, size)
@@ -102,7 +102,7 @@ type worker struct {
 
 	mu       sync.Mutex
 	waiting  map[uint64]chan *reply
-	complete map[uint64]func(*reply) // called when the operation that this request enqueued is complete
+	complete map[uint64]func(*reply) // by number of a request: called when the operation that it enqueued is complete
 	lost     error                   // reason why no further reply will arrive
 	over     chan struct{}           // closed when lost is set
 }
@@ -112,7 +112,7 @@ func newWorker(cmd *exec.Cmd, requests io.Writer) *worker {
 		complete: map[uint64]func(*reply){}, over: make(chan struct{})}
 }
 
-// hire starts a process. It returns when the process has opened its device.
+// hire starts a process, and waits until the process has opened its device.
 func hire(cmd *exec.Cmd) (*worker, error) {
 	there, requests, err := os.Pipe()
 	if err != nil {
@@ -148,7 +148,7 @@ func hire(cmd *exec.Cmd) (*worker, error) {
 	}
 }
 
-// expect registers a channel for a reply.
+// expect registers and returns a channel for the reply to a request.
 func (w *worker) expect(number uint64) chan *reply {
 	c := make(chan *reply, 1)
 	w.mu.Lock()
@@ -187,7 +187,7 @@ func (w *worker) listen(from io.Reader) {
 	w.lose(w.cmd.Wait())
 }
 
-// lose ends all waits for replies of this process. These waits return the reason.
+// lose ends all waits for replies of this process, which then return the reason.
 func (w *worker) lose(why error) {
 	w.mu.Lock()
 	if w.lost != nil { // already lost
@@ -222,7 +222,8 @@ func (w *worker) answered(r *reply) error {
 	return r.Fault.err(nil)
 }
 
-// send sends a request. complete, if not nil, is called when the operation that the request enqueues is complete.
+// send sends a request. If the request enqueues an operation, the function complete is called when the operation is
+// complete; it may be nil.
 func (w *worker) send(q *request, complete func(*reply)) chan *reply {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -236,7 +237,7 @@ func (w *worker) send(q *request, complete func(*reply)) chan *reply {
 		w.mu.Unlock()
 	}
 	to := w.expect(q.Number)
-	_ = w.requests.Encode(q) // if the process has ended, listen detects that
+	_ = w.requests.Encode(q) // an error means that the process has ended, which listen detects
 	return to
 }
 
@@ -254,8 +255,8 @@ func (w *worker) tell(q *request) {
 	_ = w.requests.Encode(q)
 }
 
-// kill ends the process as kill -9 does, and returns when it has ended. It waits at most limit, because a process that
-// is blocked in a driver may not end.
+// kill ends the process as kill -9 does, and returns when it has ended. The wait is at most limit, because a process
+// that is blocked in a driver may not end.
 func (w *worker) kill(limit time.Duration) error {
 	_ = w.cmd.Process.Kill() // it may have ended already
 	select {

@@ -65,10 +65,10 @@ type operation struct {
 	Root       int
 	Counts     []int64
 	Bytes      int64
-	Waits      bool // Data follows with the request ready
+	Waits      bool // the request ready will send the Data
 }
 
-// described returns the transferable description of an operation.
+// described returns the description of an operation that can be sent to a process.
 func described(op collective.Op) operation {
 	buffer, dtype, reduce := op.Memory()
 	tags := op.Tags()
@@ -100,12 +100,13 @@ func (o operation) on(buffer device.Region, after, done device.Event) (collectiv
 	return nil, fmt.Errorf("processes: got an operation of kind %q", o.Kind)
 }
 
-// fault is the transferable form of an error. The pointers and Is preserve its identity for errors.As and errors.Is.
+// fault is the form of an error that can be sent to another process. The pointers preserve its type for errors.As, and
+// Is preserves its identity for errors.Is.
 type fault struct {
 	Text     string
-	Is       []int // indices of sentinels
+	Is       []int // indices in sentinels
 	Rank     int
-	Peer     *fault // the cause of a PeerError of Rank
+	Peer     *fault // the cause, if the error is a PeerError of rank Rank
 	Late     *collective.TimeoutError
 	Mismatch *collective.MismatchError
 }
@@ -114,7 +115,7 @@ type fault struct {
 var sentinels = []error{collective.ErrAborted, collective.ErrClosed, collective.ErrDied, os.ErrDeadlineExceeded,
 	context.DeadlineExceeded, device.ErrDevice}
 
-// faultOf returns the fault of err; nil for nil.
+// faultOf returns the fault for an error, or nil if err is nil.
 func faultOf(err error) *fault {
 	if err == nil {
 		return nil
@@ -150,7 +151,7 @@ func (f *fault) err(causes []error) error {
 	return &farError{f, causes}
 }
 
-// farError is an error of a rank's process.
+// farError is an error that occurred in the process of a rank.
 type farError struct {
 	fault  *fault
 	causes []error

@@ -13,8 +13,8 @@ import (
 // rig holds a rank's device, and buffers that operations reuse because page-locked memory is slow to allocate.
 type rig struct {
 	dev device.Device
-	in  device.Stream // copies to the device
-	out device.Stream // copies to the host
+	in  device.Stream // stream that copies to the device
+	out device.Stream // stream that copies to the host
 
 	mu    sync.Mutex
 	spare map[int][]*inFlight // free memory and events, by size class
@@ -37,7 +37,7 @@ type inFlight struct {
 	done      device.Event // the operation's Done event
 }
 
-// gate is an event that can fail.
+// gate is an event that can be made to fail.
 type gate struct {
 	device.Event
 	failed atomic.Pointer[error]

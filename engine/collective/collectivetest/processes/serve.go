@@ -31,7 +31,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 	go s.land()
 	todo := make(chan *request, queued)
-	go func() { // separate, so that Serve detects the end of its input even if a request blocks
+	go func() { // its own goroutine, so that Serve detects the end of its input even if a request blocks
 		for q := range todo {
 			s.do(q)
 		}
@@ -61,7 +61,7 @@ type server struct {
 	out     *gob.Encoder
 
 	groups  map[uint64]*member
-	starts  map[uint64]*inFlight // operations that wait for ready, by the number of their request
+	starts  map[uint64]*inFlight // operations that wait for the request ready, by the number of their enqueue request
 	landing chan landing         // operations of all groups, in order
 }
 
@@ -72,15 +72,15 @@ type member struct {
 	left   atomic.Bool
 }
 
-// reply sends a reply. It ignores write errors: if the reader is gone, the process is about to end.
+// reply sends a reply. It ignores write errors: they mean that the reader is gone and this process is about to end.
 func (s *server) reply(r reply) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	_ = s.out.Encode(&r)
 }
 
-// do serves a request. A request that waits for other ranks runs in a goroutine, because the next request may end this
-// wait.
+// do serves a request. A request that waits for other ranks runs in its own goroutine, because the next request may be
+// the one that ends this wait.
 func (s *server) do(q *request) {
 	comm := s.groups[q.Group.Number]
 	if comm == nil && q.Do != join && q.Do != ready { // ready refers to an operation, not to a group
@@ -89,7 +89,7 @@ func (s *server) do(q *request) {
 	}
 	switch q.Do {
 	case join:
-		// A closed communicator still reports its state until the next group joins.
+		// Closed communicators are removed only now, because they must report their state until the next group joins.
 		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() })
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -124,7 +124,7 @@ func (s *server) do(q *request) {
 	case drain:
 		go func() {
 			err := comm.Sync(context.Background())
-			comm.flying.Wait() // send the results before the reply
+			comm.flying.Wait() // the results must be sent before the reply
 			s.reply(reply{Number: q.Number, Fault: faultOf(err)})
 		}()
 	case leave:
@@ -179,7 +179,7 @@ func (s *server) land() {
 			r.Data = data
 		}
 		s.reply(r)
-		if good { // after a failure, a pending request ready may still use this memory
+		if good { // not after a failure: a pending request ready may still use this memory
 			s.rig.giveBack(l.inFlight)
 		}
 		l.comm.flying.Done()

@@ -32,8 +32,9 @@ constexpr int communication_lost = 5;
 
 std::terminate_handler terminate_before;
 
-// end_in_order ends the process when an exception leaves a thread of Gloo. Gloo throws one if a message is invalid, and
-// no code can catch it. Otherwise the process would end with SIGABRT and the stacks of all goroutines.
+// end_in_order ends the process when an exception leaves a thread of Gloo. Gloo throws such an exception if a message
+// is invalid, and no code can catch it. Without end_in_order, the process would end with SIGABRT and print the stacks
+// of all goroutines.
 [[noreturn]] void end_in_order() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
@@ -41,7 +42,7 @@ std::terminate_handler terminate_before;
     end_process(e.what());
   } catch (const gloo::Exception &e) {
     end_process(e.what());
-  } catch (...) { // an exception of another library
+  } catch (...) { // an exception of unknown type
   }
   if (terminate_before) terminate_before();
   std::abort();
@@ -55,8 +56,8 @@ void catch_gloo() {
   (void)done;
 }
 
-// guarded catches exceptions. It also blocks signals in the threads that Gloo starts, because signal handlers of Go's
-// runtime need Go's stacks. Signals for faults remain unblocked.
+// guarded calls f and returns its exception as an error code with a text. It also blocks signals in the threads that
+// Gloo starts, because signal handlers of Go's runtime need Go's stacks. Signals that report faults remain unblocked.
 template <class F> int32_t guarded(char *error, F f) {
   sigset_t blocked, before;
   sigfillset(&blocked);
@@ -76,11 +77,11 @@ template <class F> int32_t guarded(char *error, F f) {
   return status;
 }
 
-// kept catches exceptions in functions that cannot report errors.
+// kept calls f and ignores its exceptions, for functions that cannot report errors.
 template <class F> void kept(F f) noexcept {
   try {
     f();
-  } catch (...) { // nothing more can be done
+  } catch (...) { // there is no way to report the exception
   }
 }
 

@@ -18,10 +18,11 @@ namespace hetero {
 
 namespace {
 
-// A piece is sent in messages of at most this many bytes. An aborted rank waits for the end of the current message.
+// A piece is sent in messages of at most this many bytes. A larger value delays an abort, because an aborted rank waits
+// for the end of the current message.
 constexpr size_t message_bytes = 4 << 20;
 
-// for_messages calls f with the offset and the bytes of every message of a piece.
+// for_messages calls f with the offset and the number of bytes of every message of a piece.
 template <class Piece, class F> void for_messages(const Piece &piece, F f) {
   for (size_t from = 0; from < piece.bytes; from += message_bytes) f(from, std::min(message_bytes, piece.bytes - from));
 }
@@ -35,13 +36,13 @@ std::string private_address() {
 }
 
 // If the watcher has not read the clock for this long, the process or the machine was stopped. Such a pause does not
-// count towards the time limit. Larger: shorter pauses count towards the time limit. Smaller: a busy machine extends
-// the limit.
+// count towards the time limit. With a larger value, longer pauses count towards the time limit. With a smaller value,
+// delays on a busy machine extend the limit.
 constexpr std::chrono::milliseconds slept{1000};
-// Interval at which the watcher reads the clock. Larger: time-outs are detected later.
+// Interval at which the watcher reads the clock. With a larger value, time-outs are detected later.
 constexpr std::chrono::milliseconds look_every{100};
-// Interval at which the watcher aborts waits until the operation has ended. It repeats the abort because a wait may
-// begin just after an abort.
+// Interval at which the watcher aborts all waits, until the operation has ended. It repeats the abort because a wait
+// may begin just after an abort.
 constexpr std::chrono::milliseconds abort_every{5};
 
 } // namespace
@@ -76,8 +77,8 @@ Context::~Context() {
   disconnect();
 }
 
-// withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses the memory,
-// at most until the end of one message.
+// withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses the memory.
+// This takes at most until the end of one message.
 void Context::withdraw() noexcept {
   std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed after the lock is released
   Shape shape;
@@ -145,7 +146,7 @@ void Context::look() {
 
 void Context::begin_watch(int64_t timeout_ms) {
   std::lock_guard<std::mutex> lock(watch_mutex_);
-  look(); // so that a pause before the operation does not extend its limit
+  look(); // reads the clock, so that a pause before the operation does not extend its limit
   limited_ = timeout_ms > 0;
   deadline_ = looked_ + std::chrono::milliseconds(timeout_ms);
   expired_ = false;

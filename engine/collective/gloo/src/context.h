@@ -29,16 +29,17 @@ public:
 
   // Takes ownership of the connected socket to another rank.
   void adopt(int rank, int socket);
-  // Sets how the ranks enter operations (enter.h). All ranks call it between the same operations.
+  // Sets the path on which the ranks enter operations (enter.h). All ranks must call it between the same two
+  // operations.
   void shape(int radix, size_t part_bytes);
   // Performs one operation and returns a hetero_gloo_status. After the return, nothing accesses the buffer.
   int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
-  // Closes the connections, which takes some 10 ms each.
+  // Closes the connections. Each takes some 10 ms.
   void disconnect() noexcept;
 
 private:
-  // Gloo has no wait without a time limit.
+  // A time limit that never expires, because Gloo has no wait without a limit.
   static constexpr std::chrono::hours without_limit{24 * 365};
   using Clock = std::chrono::steady_clock;
   struct Failure {
@@ -46,7 +47,7 @@ private:
     int rank;
     std::string text;
   };
-  // Bytes to send to or receive from a rank; none if bytes is 0.
+  // A range of memory to send to a rank or to receive from it; nothing if bytes is 0.
   struct Piece {
     std::byte *data = nullptr;
     size_t bytes = 0;
@@ -111,7 +112,7 @@ private:
   std::vector<const void *> sources_;
 
   // State of the watcher, a thread that aborts waits when the operation's time limit expires. Gloo's own time-out
-  // cannot be used, because it includes time in which this process was stopped, and closes all connections.
+  // cannot be used: it includes time in which this process was stopped, and it closes all connections.
   std::mutex watch_mutex_;
   std::condition_variable closed_;
   bool closing_ = false;

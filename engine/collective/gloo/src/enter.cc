@@ -34,7 +34,7 @@ Shape::Shape(gloo::transport::Context &context, int rank, int size, int radix, s
     for (Message &m : below) m.reply = up.another(context);
     return;
   }
-  int64_t digit = 1; // the weight of the rank's lowest nonzero digit; for rank 0 at least size
+  int64_t digit = 1; // place value of the lowest nonzero digit of rank in base radix; for rank 0, at least size
   for (; digit < size && rank % (digit * radix) == 0; digit *= radix)
     for (int64_t child = rank + digit; child < size && child < rank + digit * radix; child += digit)
       listen(static_cast<int>(child), static_cast<int>(std::min<int64_t>(size, child + digit)));
@@ -89,8 +89,8 @@ size_t Context::part_bytes(int first, int last) const {
   return bytes;
 }
 
-// combine computes the result of a small operation, in the order of ranks, from the messages of the ranks below this
-// one.
+// combine computes the result of a small operation from the messages of the ranks below this one, in the order of
+// ranks.
 void Context::combine(std::byte *result, std::byte *buffer, Part wanted) {
   const bool reduces = call_->op.kind == HETERO_ALL_REDUCE || call_->op.kind == HETERO_REDUCE_SCATTER;
   sources_.assign(static_cast<size_t>(size_), nullptr);
@@ -127,7 +127,7 @@ void Context::send(Buffer &buffer, int rank, size_t data_bytes) {
   }
 }
 
-// await waits for the message of a rank, or until a message to the rank was sent.
+// await waits until the message of a rank has arrived or, if sent is true, until a message to the rank was sent.
 void Context::await(Buffer &buffer, int rank, bool sent) {
   try {
     // If a buffer was aborted before the wait, the wait does not detect the abort.
@@ -222,8 +222,8 @@ void Context::enter_tree(std::byte *buffer, const int64_t *counts, bool small, u
   if (wanted.bytes) std::memcpy(buffer + wanted.offset, down.payload() + wanted.offset, wanted.bytes);
 }
 
-// note_missing determines which ranks had not sent when the time limit expired. The messages before the i-th have
-// arrived.
+// note_missing determines the ranks whose messages had not arrived when the time limit expired. All messages before the
+// i-th one have arrived.
 void Context::note_missing(size_t i, uint8_t *missing) {
   end_watch(); // otherwise the watcher would abort the waits below
   missing[shape_.below[i].rank] = 1;
@@ -231,10 +231,10 @@ void Context::note_missing(size_t i, uint8_t *missing) {
     if (!has_arrived(*shape_.below[k].buffer)) missing[shape_.below[k].rank] = 1;
 }
 
-// has_arrived reports whether a message has arrived. If it has not, Gloo closes all connections.
+// has_arrived reports whether a message has arrived. If the message has not arrived, Gloo closes all connections.
 bool Context::has_arrived(gloo::transport::UnboundBuffer &buffer) {
   try {
-    // The watcher may have aborted one more wait.
+    // Try again, because the watcher may have aborted one more wait.
     for (int turn = 0; turn < 3; turn++)
       if (buffer.waitRecv(std::chrono::milliseconds(1))) return true;
   } catch (const std::exception &) { // not arrived, or the connection is broken

@@ -15,7 +15,7 @@ namespace hetero {
 
 // The start of each message of the first phase. If the signatures agree, the data of a small operation follows.
 struct Head {
-  hetero_signature op;     // signature of the sender; on the way down the tree: of rank 0
+  hetero_signature op;     // signature of the sender or, on the way down the tree, of rank 0
   int64_t other;           // rank whose signature differs from op, or -1
   hetero_signature theirs; // signature of rank other
 };
@@ -27,13 +27,13 @@ struct Message {
   int rank = -1;                     // the neighbour
   int first = 0, last = 0;           // the message contains data of the ranks from first to last-1
   size_t bytes = 0;                  // size of the memory
-  std::unique_ptr<std::byte[]> data; // freed after buffer, which refers to the memory
+  std::unique_ptr<std::byte[]> data; // must be freed after buffer, which refers to this memory
   Buffer buffer;
-  Buffer reply; // to the neighbour, in the memory of Shape::up or Shape::down; errors concern only this rank
+  Buffer reply; // message to the neighbour, in the memory of Shape::up or Shape::down; errors concern only this rank
 
   void open(gloo::transport::Context &context, size_t data_bytes) {
     bytes = sizeof(Head) + data_bytes;
-    data.reset(new std::byte[bytes]); // not initialised, so that pages that no message reaches use no memory
+    data.reset(new std::byte[bytes]); // not initialised, so that pages that no message reaches are never allocated
     buffer = another(context);
   }
   Buffer another(gloo::transport::Context &context) { return context.createUnboundBuffer(data.get(), bytes); }
@@ -43,15 +43,16 @@ struct Message {
 
 // The neighbours of a rank in the first phase.
 //
-// radix 0: every rank sends its signature and data to all other ranks, which are all in below. radix k: a tree with
-// rank 0 as the root. To get the parent of a rank, set the lowest nonzero digit of the rank in base k to 0. Each
-// subtree therefore has consecutive ranks. Signatures and data go up, and the result comes down. There are 2·(n-1)
-// messages in all, on 2·log_k n hops with up to k-1 messages each.
+// With radix 0, every rank sends its signature and data to all other ranks. The list `below` then contains all other
+// ranks. With radix k, the ranks form a tree with rank 0 as the root. To get the number of a rank's parent, write the
+// rank's number in base k and replace the lowest nonzero digit by 0. Each subtree therefore has consecutive ranks.
+// Signatures and data go up, and the result comes down. There are 2·(n-1) messages in total, on 2·log_k n hops with up
+// to k-1 messages each.
 struct Shape {
   int radix = 0;
   size_t part_bytes = 0;      // maximum contribution of a rank to a small operation
   Message up;                 // to the parent; with radix 0: to all other ranks
-  Message down;               // from the parent, and to the ranks below; unused with radix 0
+  Message down;               // from the parent, then to the ranks below; unused with radix 0
   std::vector<Message> below; // from the ranks that send to this rank; freed first, because replies use up and down
 
   Shape() = default;

@@ -1,7 +1,7 @@
 // opened.h: gives a pair of Gloo a socket that is already connected.
 //
-// The build compiles this file to decide whether it can use the system's Gloo (third_party/cmake/probes/gloo.cc). The
-// version number does not help, because all versions of Gloo have the same one.
+// The build compiles this file to find out whether the system's Gloo can be used (third_party/cmake/probes/gloo.cc). It
+// cannot check the version number, because all versions of Gloo have the same one.
 #pragma once
 
 #include <netinet/in.h>
@@ -35,8 +35,8 @@ struct Socket {
 };
 
 // Opened gives a pair a socket that is already connected. Gloo itself would accept any connection to its port as the
-// other rank. Opened accesses protected members, through a class derived from Gloo's. Old versions of Gloo, such as
-// that of Debian 11, declare these members as private, so this file does not compile.
+// other rank. Opened accesses protected members, through a class derived from Gloo's. With old versions of Gloo, such
+// as that of Debian 11, this file does not compile, because these members are private.
 struct Opened : gloo::transport::tcp::Pair {
   using Pair = gloo::transport::tcp::Pair;
   static void adopt(Pair &pair, gloo::transport::tcp::Device &device, Socket &&socket) {
@@ -49,7 +49,7 @@ struct Opened : gloo::transport::tcp::Pair {
     if (state == CONNECTING || state == CONNECTED || state == CLOSED)
       throw gloo::IoException("the rank is already connected");
     int &own = pair.*(&Opened::fd_);
-    if (own >= 0) { // Gloo before May 2023 opens a listening socket for each pair, not for each device
+    if (own >= 0) { // versions of Gloo before May 2023 open one listening socket per pair, not per device
       device.unregisterDescriptor(own, &pair);
       ::close(own);
       own = -1;

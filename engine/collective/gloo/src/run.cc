@@ -1,7 +1,7 @@
-// run.cc: operations that are not small (enter.cc). Every rank sends directly to every other rank. A rank sends as many
-// bytes as on a ring, in one or two hops. The rank that reduces a part has the values of all ranks, and combines them
-// in the order of ranks. Gloo's own all-reduce adds along the ring, in a different order for each chunk, and rounds
-// bf16 at every hop.
+// run.cc: operations that are not small; enter.cc performs the small ones. Every rank sends directly to every other
+// rank. A rank sends as many bytes as on a ring, but in one or two hops. The rank that reduces a part has the values of
+// all ranks, and combines them in the order of ranks. Gloo's own all-reduce adds along the ring, in a different order
+// for each chunk, and rounds bf16 at every hop.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace hetero {
 
 namespace {
 
-// Number of bytes that a rank receives from each other rank at a time. It is large enough to amortise the cost of a
+// Number of bytes that a rank receives at a time from each other rank. It is large enough to amortise the cost of a
 // message, and small enough for the caches. Scratch memory is twice this size for every rank.
 constexpr size_t block_bytes = 1 << 20;
 
@@ -20,7 +20,7 @@ constexpr size_t block_bytes = 1 << 20;
 // perform runs an operation that is not small.
 void Context::perform(std::byte *buffer, const int64_t *counts) {
   const hetero_signature &op = call_->op;
-  if (!op.elements || size_ == 1) return; // the values of one rank are the result
+  if (!op.elements || size_ == 1) return; // with one rank, its values are already the result
   if (op.kind == HETERO_ALL_REDUCE || op.kind == HETERO_REDUCE_SCATTER)
     reduce_parts(buffer, counts);
   else
@@ -38,9 +38,9 @@ void Context::gather(std::byte *buffer, const int64_t *counts) {
   exchange(std::move(send), std::move(receive));
 }
 
-// reduce_parts implements reduce-scatter and all-reduce, block by block. All ranks send each rank a block of that
-// rank's part. The owner reduces the block; in an all-reduce, it then sends the result to all ranks. While one block is
-// reduced, the values of the next block and the results of the previous one are in transit.
+// reduce_parts implements reduce-scatter and all-reduce, block by block. For each block of a part, all ranks send their
+// values to the rank that owns the part. The owner reduces the block; in an all-reduce, it then sends the result to all
+// ranks. While one block is reduced, the values of the next block and the results of the previous one are in transit.
 void Context::reduce_parts(std::byte *buffer, const int64_t *counts) {
   bool give_back = call_->op.kind == HETERO_ALL_REDUCE;
   auto ranks = static_cast<size_t>(size_);

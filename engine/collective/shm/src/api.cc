@@ -16,7 +16,7 @@ namespace {
 
 using hetero::isa_name;
 
-// guarded catches exceptions and returns an errno, or 0.
+// guarded calls f. It returns 0, or the errno of an exception.
 template <class F> int32_t guarded(char *error, F f) {
   try {
     f();
@@ -69,7 +69,7 @@ void progress(hetero_shm_group *g, int32_t rank, hetero_shm_progress *p) {
   p->finished = r.finished.load();
   p->entered = r.entered.load();
   std::memcpy(p->name, r.name[p->entered % 2],
-              sizeof p->name); // the entry may already contain the name of the operation after next
+              sizeof p->name); // the entry may be overwritten by the name of the operation after the next one
   p->name[sizeof p->name - 1] = 0;
 }
 

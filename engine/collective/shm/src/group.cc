@@ -13,12 +13,12 @@ namespace hetero {
 
 namespace {
 
-// Maximum time that a waiting rank sleeps before it checks the states.
+// Maximum time for which a waiting rank sleeps before it checks the states of the other ranks.
 constexpr int64_t slice_ns = 100'000'000;
 
 // If a rank has not read the clock for this long, its process or the machine was stopped. Such a pause does not count
-// towards the time limit. Larger: a shorter pause can exceed an operation's time limit. Smaller: the delays of a busy
-// machine extend the limit.
+// towards the time limit. With a larger value, longer pauses count and can exceed an operation's time limit. With a
+// smaller value, delays on a busy machine extend the limit.
 constexpr int64_t slept_ns = 1'000'000'000;
 
 int64_t now_ns() {
@@ -53,8 +53,8 @@ void Group::enter() {
   r.entered.store(call_->op.number);
 }
 
-// await_all waits until every rank has raised a counter to this turn. After the first wait of an operation, all ranks
-// have entered the operation.
+// await_all waits until every rank has raised a counter to the number of this turn. After the first wait in an
+// operation, all ranks have entered the operation.
 void Group::await_all(Counter RankHead::*counter) {
   for (int i = 1; i < size_; i++) {
     int rank = (me_ + i) % size_;
@@ -74,9 +74,9 @@ void Group::check_agreement() {
   agreed_ = true;
 }
 
-// await waits until one rank has raised a counter to this turn. If the rank has raised it, await succeeds even if a
-// rank was lost later. await never spins. In measurements with at least as many ranks as cores, a spin of 5 us cost
-// more time than it saved.
+// await waits until one rank has raised a counter to the number of this turn. If the rank has done this, await succeeds
+// even if a rank was lost later. await never spins. In measurements with at least as many ranks as cores, a spin of 5
+// us cost more time than it saved.
 void Group::await(int rank, Counter &counter) {
   if (counter.reached(turn_)) return;
   counter.waiters++;
@@ -90,7 +90,7 @@ void Group::await(int rank, Counter &counter) {
     if (stopped_) throw Failure{HETERO_SHM_STOPPED, -1};
     int gone = segment.failed();
     if (gone < 0 && segment.rank_head(rank).state.load() == HETERO_SHM_LEFT) gone = rank;
-    // The rank may have raised the counter and left since the check above.
+    // Check again: since the check above, the rank may have raised the counter and left.
     if (gone >= 0 && counter.reached(turn_)) return;
     if (gone >= 0) throw Failure{HETERO_SHM_PEER, gone};
     int64_t rest = slice_ns;

@@ -1,5 +1,5 @@
 // parts.h: the part of a buffer that each rank owns in an operation. All libraries that add in the order of ranks use
-// it.
+// this header.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ inline Part part_of(const hetero_signature &op, int rank, int size, const int64_
   return {from, rank == size - 1 ? all - from : std::min(each, all - from)};
 }
 
-// hash_of returns the FNV-1a hash of the counts; 0 without counts.
+// hash_of returns the FNV-1a hash of the counts, or 0 if counts is null.
 inline uint64_t hash_of(const int64_t *counts, int size) {
   uint64_t h = 14695981039346656037u;
   for (int r = 0; counts && r < size; r++)

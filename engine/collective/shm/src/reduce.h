@@ -7,8 +7,8 @@
 
 namespace hetero {
 
-// dst[i] = src[0][i] op src[1][i] op … for n elements. also, unless nullptr, receives the same values. dst and also may
-// each be one of the sources. Addresses need only the alignment of the element.
+// dst[i] = src[0][i] op src[1][i] op … for n elements. The parameter also is a second destination for the same values,
+// or nullptr. Each destination may be one of the sources. Addresses need only the alignment of an element.
 using ReduceKernel = void (*)(void *dst, void *also, const void *const *src, int sources, size_t n);
 
 constexpr int reduce_types = 6, reduce_functions = 3;
@@ -17,8 +17,8 @@ struct ReduceTable {
   ReduceKernel kernel[reduce_types][reduce_functions];
 };
 
-// Returns the kernel for the CPU, or nullptr for a type that cannot be reduced. dtype has the values of tensor.DType,
-// function those of collective.Reduce.
+// Returns the kernel for the CPU, or nullptr for a type that cannot be reduced. The values of dtype are those of
+// tensor.DType, and the values of function those of collective.Reduce.
 ReduceKernel reduce_kernel(int dtype, int function);
 
 const ReduceTable *reduce_table_generic();

@@ -13,7 +13,7 @@ namespace {
 // Elements per block. Each source is read once, and the sums of a block stay in the L1 cache.
 constexpr size_t block = 1024;
 
-// Plain describes an element type. Memory: the type in the buffer. Value: the type of the computation.
+// Plain describes an element type. Memory is the type in the buffer, and Value the type of the computation.
 template <class T> struct Plain {
   using Memory = T;
   using Value = T;
@@ -32,7 +32,8 @@ struct BF16 {
     memcpy(&v, &bits, sizeof v);
     return v;
   }
-  // Rounds to nearest, ties to even; a NaN stays a quiet NaN. The CPU's own instruction would flush denormal numbers.
+  // Rounds to nearest, ties to even; a NaN stays a quiet NaN. The CPU's own instruction cannot be used, because it
+  // would flush denormal numbers.
   static Memory store(Value v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -46,7 +47,7 @@ struct BF16 {
 struct Sum {
   template <class V> static V of(V acc, V v) { return static_cast<V>(acc + v); }
 };
-// Keeps the earlier of equal values; a NaN wins over every number.
+// Of two equal values, keeps the earlier one. If a value is NaN, the result is NaN.
 struct Max {
   template <class V> static V of(V acc, V v) { return ((v > acc) | (v != v)) ? v : acc; }
 };
@@ -54,8 +55,8 @@ struct Min {
   template <class V> static V of(V acc, V v) { return ((v < acc) | (v != v)) ? v : acc; }
 };
 
-// Reduces two sources directly, without an intermediate block in the L1 cache. dst may equal a or b, but must not
-// overlap them otherwise. The pragmas state that no iteration depends on another one.
+// Reduces two sources directly, without an intermediate block in the L1 cache. dst may be a or b, but must not overlap
+// them in any other way. The pragmas state that no iteration depends on another one.
 template <class T, class F> void reduce_two(T *dst, T *also, const T *a, const T *b, size_t n) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)

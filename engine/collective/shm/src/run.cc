@@ -8,8 +8,8 @@ namespace hetero {
 
 namespace {
 
-// In all-reduces of at most this many bytes over all ranks, every rank computes the whole result: one synchronization
-// instead of two.
+// In all-reduces of at most this many bytes in total over all ranks, every rank computes the whole result. This needs
+// one synchronization instead of two.
 constexpr size_t small_bytes = 256 << 10;
 
 } // namespace
@@ -29,15 +29,15 @@ void Group::perform(std::byte *buffer, const int64_t *counts) {
     reduce_parts(buffer, nullptr);
 }
 
-// piece returns the block of a part that begins at byte first of the part.
+// piece returns the block of a rank's part that begins at byte number first of the part.
 Part Group::piece(int rank, const int64_t *counts, size_t first, size_t block) const {
   Part p = part(rank, counts);
   first = std::min(first, p.bytes);
   return {p.offset + first, std::min(block, p.bytes - first)};
 }
 
-// gather implements all-gather, broadcast and barrier. Every rank stages the next block of its part and reads the other
-// ranks' blocks. It stages its following block only after it has read these blocks.
+// gather implements all-gather, broadcast and barrier. In a turn, every rank stages the next block of its part and
+// reads the blocks of the other ranks. It stages a further block only after it has read them.
 void Group::gather(std::byte *buffer, const int64_t *counts) {
   size_t block = segment.stage_bytes(), longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
@@ -90,8 +90,8 @@ void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
     }
     if (give_back) mine().reduced.raise(turn_);
     bool more = first + block < longest;
-    // Fill the next stage while other ranks still reduce: the last readers of this stage finished before they raised
-    // `staged` to this turn.
+    // Fill the next stage while other ranks still reduce. This is safe: the last readers of that stage finished before
+    // they raised `staged` to this turn.
     if (more) {
       next_turn();
       stage_parts(buffer, counts, first + block, block);

@@ -56,7 +56,7 @@ int take_pages(int fd, size_t bytes) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  // A sandbox or an old kernel has no fallocate. A written page is allocated, too.
+  // In a sandbox or on an old kernel, fallocate is not available. Writing a page also allocates it.
   if (error == ENOSYS || error == EPERM || error == EOPNOTSUPP) error = write_pages(fd, bytes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return error;
@@ -65,8 +65,8 @@ int take_pages(int fd, size_t bytes) {
 } // namespace
 
 void Counter::raise(uint32_t turn) {
-  // These accesses, and those of a waiting rank, are sequentially consistent. Either this rank sees the waiting rank,
-  // or the waiting rank sees the new value.
+  // These accesses and those of a waiting rank are sequentially consistent. Therefore, either this rank sees the
+  // waiting rank, or the waiting rank sees the new value.
   value.store(turn);
   if (waiters.load() > 0) futex_wake(value);
 }
@@ -77,7 +77,8 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (size < 1 || stage_bytes < 64 || stage_bytes % 64 != 0 || stage_bytes > (int64_t{1} << 40) / size)
     refuse(EINVAL, "got " + std::to_string(size) + " ranks and stages of " + std::to_string(stage_bytes) +
                        " bytes, want at least 1 rank, stages of a multiple of 64 bytes, and at most 1 TiB in total");
-  // Some systems refuse memory that could be executed. Kernels before 6.3 lack the flag that excludes execution.
+  // Some systems refuse memory that could be executed, so a flag excludes this. Kernels before 6.3 do not know the
+  // flag.
   constexpr unsigned never_executed = 8; // MFD_NOEXEC_SEAL
   auto make = [](unsigned more) {
     return static_cast<int>(syscall(SYS_memfd_create, "hetero-train", MFD_CLOEXEC | MFD_ALLOW_SEALING | more));
@@ -86,7 +87,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (fd < 0 && errno == EINVAL) fd = make(0);
   if (fd < 0) refuse(errno, "create shared memory (memfd_create)");
   size_t bytes = total_bytes(size, stage_bytes);
-  // Allocate the pages now: a lack of memory is then an error here, not a fatal signal in the middle of a step.
+  // Allocate the pages now, so that a lack of memory is an error here and not a fatal signal in the middle of a step.
   int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : take_pages(fd, bytes);
   // Seal the file, so that no rank can shrink it while others use it.
   if (!error && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) error = errno;

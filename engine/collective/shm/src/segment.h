@@ -2,11 +2,11 @@
 //
 // Layout: a head, one RankHead per rank, then for each rank two stages and two results of stage_bytes each.
 //
-// All ranks go through the same turns, numbered from 1 since the creation of the group. In a turn, a rank fills its
-// stage (turn % 2) and raises `staged` to the turn's number. It reads another rank's stage after that rank has raised
-// `staged`. To distribute sums, a rank then fills its result (turn % 2) and raises `reduced` in the same way. Two
-// stages and two results are enough, because run.cc follows a rule: a rank that raises `staged` to t + 1 has read all
-// data of turn t - 1.
+// All ranks go through the same turns. Turns are numbered from 1, from the creation of the group. In a turn, a rank
+// fills its stage (turn % 2) and raises `staged` to the turn's number. It reads another rank's stage after that rank
+// has raised `staged`. To distribute sums, a rank then fills its result (turn % 2) and raises `reduced` in the same
+// way. Two stages and two results are enough, because run.cc follows a rule: a rank that raises `staged` to t + 1 has
+// read all data of turn t - 1.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct alignas(64) Counter {
 
   bool reached(uint32_t turn) const { return static_cast<int32_t>(value.load(std::memory_order_acquire) - turn) >= 0; }
   void raise(uint32_t turn);
-  void wake(); // without a new value: waiting ranks check the states
+  void wake(); // wakes the waiting ranks without a new value, so that they check the states
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "futexes need plain words");
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "another process cannot take a lock of this one");
@@ -51,7 +51,7 @@ struct alignas(64) Head {
 // One rank's mapping. Throws std::system_error if a system call fails.
 class Segment {
 public:
-  static int create(int size, int64_t stage_bytes); // returns the file descriptor
+  static int create(int size, int64_t stage_bytes); // returns the descriptor of the memory file
   Segment(int fd, int rank, int size);
   ~Segment();
   Segment(const Segment &) = delete;

@@ -32,7 +32,7 @@ struct ht_stream {
 
 namespace {
 
-// Each OS thread has its own team size. A primitive takes the size of the team when it is created.
+// Each OS thread has its own team size. A oneDNN primitive uses the team size at the time of its creation.
 void use_team(const ht_device *d) { hetero::use_team(d->threads); }
 
 // --- the functions of the table -----------------------------------------------------------------

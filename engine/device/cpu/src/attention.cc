@@ -24,14 +24,14 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less packing, fewer balance the load better
+constexpr int64_t kQueries = 256; // queries of a forward task: more save packing, fewer balance the load better
 constexpr int64_t kKeys = 256;    // keys of a backward block: a multiple of 64, the unit of the dropout mask
 constexpr int64_t kRows = 16;     // queries of a backward block
 
 struct RowKernel : AttentionKernel {
   using AttentionKernel::AttentionKernel;
 
-  // Copies rows, multiplied by f, to f32 rows of dp elements. Padding is zero.
+  // Copies rows to f32 rows of dp elements, multiplied by f. Padding is zero.
   void take(const char *rows, int64_t row_bytes, int64_t count, float f, float *to) const {
     const auto widen = transformer().widen[bf16];
     for (int64_t i = 0; i < count; i++, to += dp) {
@@ -73,7 +73,7 @@ struct RowKernel : AttentionKernel {
 };
 
 struct Attention final : RowKernel {
-  int64_t tp, pieces, floats; // keys, rounded up to 64; tasks per head; scratch of a part, floats
+  int64_t tp, pieces, floats; // keys, rounded up to 64; tasks per head; scratch of a part in floats
 
   explicit Attention(const Request &request) : RowKernel(request, 0, request.threads) {
     tp = up(t, 64);
@@ -126,7 +126,7 @@ struct Attention final : RowKernel {
 };
 
 struct AttentionDiff final : RowKernel {
-  int64_t sums, floats; // keys whose gradients a task holds; scratch of a part, floats
+  int64_t sums, floats; // keys whose gradients a task holds; scratch of a part in floats
 
   explicit AttentionDiff(const Request &request) : RowKernel(request, 3, request.threads) {
     want_f32(in[2]);

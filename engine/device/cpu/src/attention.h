@@ -20,7 +20,7 @@ struct AttentionKernel : Kernel {
   ht_attention_params p;
   bool bf16;
   int64_t n, t, c, d, dp, heads, size, sources, parts;
-  int64_t shared, group, stride, kv_stride; // heads of k and v; heads of q for each of them; elements of a row
+  int64_t shared, group, stride, kv_stride; // heads of k and v; heads of q per head of k; elements per row: q, k/v
   size_t first;                             // index of q among the inputs
   float scale, factor = 1;
   uint64_t threshold = 0;
@@ -58,7 +58,7 @@ struct AttentionKernel : Kernel {
     }
   }
 
-  // Elements from one row of q (0), k (1) or v (2) to the next.
+  // Distance in elements from one row of q (0), k (1) or v (2) to the next row.
   int64_t step(int which) const { return which == 0 ? stride : kv_stride; }
 
   // The offset in bytes of row i of q, k or v of sample s, for head h of q.
@@ -69,12 +69,12 @@ struct AttentionKernel : Kernel {
     const void *base = p.packed ? a.in[first] : a.in[first + size_t(which)];
     return static_cast<const char *>(base) + offset(which, s, h, i);
   }
-  char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const { // of a gradient
+  char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const { // address of a row of a gradient
     return static_cast<char *>(p.packed ? a.out[0] : a.out[which]) + offset(which, s, h, i);
   }
 
-  // Sets the gradients of q of head h to zero, from row `from` on. If h is the first head of its group, does the same
-  // for k and v.
+  // Sets the gradients of q to zero, for head h and from row number `from` on. If h is the first head of its group,
+  // does the same for k and v.
   void clear(const Args &a, int64_t s, int64_t h, int64_t from) const {
     for (int which = 0; which < (h % group == 0 ? 3 : 1); which++)
       for (int64_t i = from; i < t; i++) std::memset(result(a, which, s, h, i), 0, size_t(d * size));
@@ -96,7 +96,8 @@ struct AttentionKernel : Kernel {
     simd().dropout.keep(sample, i * 65536 + from, count, to);
   }
 
-  // Calls f(task, memory) for all tasks. memory is the scratch of the thread's part of the tasks.
+  // Calls f(task, memory) for all tasks. Each thread processes a part of the tasks; memory is the scratch memory of
+  // this part.
   template <class F> void each(const Args &a, int64_t tasks, int64_t bytes, F f) const {
 #pragma omp parallel for schedule(static)
     for (int64_t part = 0; part < parts; part++)

@@ -1,6 +1,6 @@
 // attention_step.cc: attention of the next position of each sample, with cached keys and values.
 //
-// A task is one head of one sample and belongs to one thread, so results do not depend on threads.
+// A task is one head of one sample and belongs to one thread, so results do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 

@@ -68,8 +68,8 @@ struct BatchNorm : Kernel {
     return {group, part, {unit, units, begin + n * part / parts, begin + n * (part + 1) / parts}};
   }
 
-  // Returns the number of elements per channel of a group. If the op states the total over all ranks (p.count), this
-  // total is the number for a full group.
+  // Returns the number of elements per channel in a group. If the op states the total number over all ranks (p.count),
+  // a full group has this number.
   double full_count(int64_t group) const {
     const int64_t n = std::min(group_samples, samples - group * group_samples);
     if (p.count > 0 && n == group_samples) return double(p.count);
@@ -82,7 +82,7 @@ struct BatchNorm : Kernel {
     return c < rows.channels ? c : -1;
   }
 
-  // Returns whether the images exceed the caches and their rows are full and contiguous.
+  // Returns whether the images do not fit into the caches and their rows are full and contiguous.
   bool far() const {
     return units_a_block == 1 && rows.tail_lanes == 16 && rows.last_unit_lanes == 16 && rows.row_stride == 16 &&
            in[0].bytes > kFarBytes;
@@ -142,8 +142,8 @@ struct Stats final : BatchNorm {
       combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
-  // Merges the moments of the parts in order. The mean is weighted by the counts of the parts, and squared deviations
-  // include the differences of the means.
+  // Merges the moments of the parts in order. Means are weighted by the counts of the parts, and the squared deviations
+  // take the differences of the means into account.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
     Moments all{};
     for (int64_t part = 0; part < parts; part++) {
@@ -294,7 +294,7 @@ struct DiffApply final : BatchNorm {
 
 // --- the statistics of several ranks -------------------------------------------------------------
 
-// The op defines the order of operations, because results must be bit-equal on all ranks.
+// The definition of the op fixes the order of operations, because results must be bit-equal on all ranks.
 struct Merge final : Kernel {
   explicit Merge(const Request &request) {
     want_operands(request, 2, 2);

@@ -1,8 +1,8 @@
 // batchnorm_simd.h: the loops of batchnorm_table.h, on vectors of sixteen lanes.
 //
 // f32 sums cover tiles of kTileRows rows. The sums of tiles are added in f64, so the error does not grow with the
-// batch. Moments are sums of deviations from a pivot, which is the mean of the previous rows. The pivot is close to the
-// mean of the tile, so the variance loses few digits by cancellation.
+// batch. Moments are sums of deviations from a pivot: the mean of the previous rows. This pivot is close to the mean of
+// the tile, so that the variance loses few digits by cancellation.
 #pragma once
 
 #include "batchnorm_table.h"
@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t kFirstTileRows = 64; // the first tile is read twice, because no mean is known yet for its pivot
 
-// Prefetches a row some KiB ahead, for tensors that exceed the caches (far), because hardware prefetchers handle two
-// streams badly. Results of such tensors bypass the caches, so that the CPU does not read their cache lines first.
+// Prefetches a row some KiB ahead, for tensors that do not fit into the caches (far), because hardware prefetchers
+// handle two streams badly. Stores to such tensors bypass the caches, so that the CPU does not read the cache lines
+// first.
 template <bool far, class T> SIMD_INLINE void ahead(const T *a) {
   if (far) __builtin_prefetch(a + 4096 / sizeof(T));
 }
@@ -115,7 +116,7 @@ void norm_lanes(const Rows &r, int64_t unit, const NormVectors &v, double eps, d
     if (v.diff_beta) diff_beta[l] = v.diff_beta[c];
   }
   for (int l = 0; l < 16; l++) {
-    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // double: only the stored products are rounded
+    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // in double, so that only the stored products are rounded
     out->inverse[l] = float(inverse);
     out->scale[l] = float(gamma[l] * inverse);
     out->slope[l] = float(diff_gamma[l] / n * inverse);

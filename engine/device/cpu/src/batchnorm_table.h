@@ -47,7 +47,8 @@ struct NormLanes {
 enum ReluMask { kNoRelu, kRecomputed, kStored }; // source of z > 0 in the backward pass
 
 struct BatchNormTable {
-  // Computes the lanes of a unit. n is the number of elements per channel, and is used only in the backward pass.
+  // Computes the lanes of a unit. The parameter n is the number of elements per channel, which only the backward pass
+  // uses.
   using Lanes = void (*)(const Rows &, int64_t unit, const NormVectors &, double eps, double n, NormLanes *);
   // Adds the elements of some rows to the moments of each unit.
   using Stats = void (*)(const Rows &, const Piece &, const void *x, Moments *);
@@ -61,7 +62,8 @@ struct BatchNormTable {
   using DiffApply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *dz,
                              void *diff_x);
 
-  // Index bf16: 0 for f32, 1 for bf16. Index far: operands exceed the caches, and results bypass them.
+  // The index bf16 is 0 for f32 and 1 for bf16. The index far is 1 if operands do not fit into the caches; results then
+  // bypass the caches.
   Lanes lanes;
   Stats stats[2][2];                // [bf16][far]
   Apply apply[2][2][2][2];          // [bf16][relu][add][far]

@@ -1,8 +1,8 @@
 // bf16.h: bfloat16, the upper half of an f32, one element at a time. simd.h converts vectors.
 //
-// The bits equal those of tensor.BF16FromF32. The instruction vcvtneps2bf16, which simd.h uses if available, differs
-// only for numbers below 2^-126: it rounds them to zero. All functions are static, because source files for several
-// instruction sets include this header.
+// The bits equal those of tensor.BF16FromF32. The instruction vcvtneps2bf16, which simd.h uses if available, gives
+// other bits only for numbers below 2^-126: it rounds them to zero. All functions are static, because source files for
+// several instruction sets include this header.
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// block_conv.cc: decides which small convolutions the kernels of block_conv.h compute instead of oneDNN, and loops over
-// their register tiles.
+// block_conv.cc: decides whether the kernels of block_conv.h or those of oneDNN compute a small convolution, and loops
+// over register tiles.
 #include "block_conv.h"
 
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
@@ -21,7 +21,7 @@ constexpr uint32_t kChannelsLast = HT_LAYOUT_FIRST_PRIVATE + dnnl_BAcd16a16b;   
 constexpr uint32_t kOutputsLastPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd8b16a2b;  // (O, C, taps, 8 c, 16 o, 2 c)
 constexpr uint32_t kChannelsLastPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_BAcd8a16b2a; // (C, O, taps, 8 o, 16 c, 2 o)
 
-// A pair of a dst pixel and the src pixel that it reads through one tap.
+// A dst pixel, and the src pixel that it reads through one tap.
 struct Sight {
   int32_t tap, src, dst;
 };
@@ -92,7 +92,7 @@ struct GatherConv : Kernel {
 };
 
 // Computes diff_weights. The samples are processed in chunks. A chunk is so small that one block of src and two blocks
-// of diff_dst fit into the second-level cache. Chunks are packed, so that the samples are the innermost dimension. f32
+// of diff_dst fit into the second-level cache. Chunks are packed such that the samples are the innermost dimension. f32
 // images with long enough rows are read without packing.
 struct OuterConv : Kernel {
   BlockKernels tiles;
@@ -103,13 +103,13 @@ struct OuterConv : Kernel {
   int64_t image_pixels;
   std::vector<int32_t> all; // all pixels of diff_dst
   std::vector<Run> runs;
-  std::vector<int64_t> first; // index of the first run of each tap; the last entry is the end
+  std::vector<int64_t> first; // index of the first run of each tap; the last entry is the number of runs
 
   int64_t chunks() const { return (samples + chunk - 1) / chunk; }
   int64_t chunk_samples(int64_t i) const { return std::min(chunk, samples - i * chunk); }
   int64_t vectors(int64_t i) const { return (chunk_samples(i) + tiles.group - 1) / tiles.group; }
   int64_t vector_bytes() const { return kBlock * tiles.group * element; }
-  // Returns the bytes of the packed images of all chunks before chunk i.
+  // Returns the number of bytes of the packed images of all chunks before chunk i.
   int64_t packed_before(int64_t i, int64_t blocks, int64_t pixels) const {
     return i * (chunk / tiles.group) * blocks * pixels * vector_bytes();
   }
@@ -283,13 +283,13 @@ bool fits(const Request &r, const Operands &o) {
 }
 
 // Returns whether these kernels are faster than oneDNN 3.2. The limits were measured on Zen 5 with the images of
-// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. For equal times, the result is true, because
-// the threads of oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier
-// can block for a scheduler tick.
+// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. If both are equally fast, the result is true.
+// In oneDNN's weight gradients, threads wait in spinning barriers, which can block for a scheduler tick if another
+// process needs a core.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;
-  if (o.src.dims[0] < 8) return false; // rows of a register tile would be unused
+  if (o.src.dims[0] < 8) return false; // a register tile would have unused rows
   int64_t limit;                       // largest number of dst pixels
   switch (r.op) {
   case HT_CONV2D: limit = window ? 4 : 1; break;

@@ -1,10 +1,10 @@
-// block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels. On a CPU with AMX, images have
-// layout nhwc, and tile_conv.h computes them.
+// block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels. On a CPU with AMX, images have the
+// layout nhwc, and the kernels of tile_conv.h are used instead.
 //
 // oneDNN's convolutions are optimised for images with many pixels. On the small images of a network's late layers (4x4,
-// 2x2, 1x1), they reach only a fraction of the machine's FLOP rate, and they multiply taps that read only padding. In
-// the kernels of this file, the samples of the batch are the long dimension, and each output pixel has a list of its
-// taps:
+// 2x2, 1x1), they reach only a fraction of the machine's FLOP rate, and they also compute the products of taps that
+// read only padding. In the kernels of this file, the samples of the batch are the long dimension, and each output
+// pixel has a list of its taps:
 //
 //   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o),
 //                       one output pixel at a time
@@ -46,13 +46,13 @@ struct GatherTile {
 using Gather = void (*)(const GatherTile &);
 
 // The weight gradient of one tap, for a block of 16 input channels and one or two blocks of output channels. a, b0 and
-// b1 point to vectors of kBlock channels: `vectors` vectors per pixel, in the order of pixels. Samples are `a_sample`
-// and `b_sample` vectors apart. A run is a sequence of pixels that are contiguous in both images.
+// b1 point to vectors of kBlock channels: `vectors` vectors per pixel, in the order of pixels. The distance between
+// samples is `a_sample` or `b_sample` vectors. A run is a sequence of pixels that are contiguous in both images.
 struct Run {
   int32_t a, b, pixels;
 };
 struct OuterTile {
-  const void *a, *b0, *b1; // b1 is nullptr if there is one output block
+  const void *a, *b0, *b1; // b1 is nullptr if there is only one output block
   int64_t samples, a_sample, b_sample, vectors;
   const Run *runs;
   int64_t num_runs;
@@ -73,7 +73,7 @@ BlockKernels avx512_block_kernels();     // kernels for f32
 BlockKernels avx512bf16_block_kernels(); // kernels for bf16
 
 // Returns the kernel for a request of HT_CONV2D, _DIFF_SRC or _DIFF_WEIGHTS. Returns nullptr if oneDNN is faster, or if
-// an operand is bound to another layout. The caller has checked the shapes.
+// an operand is bound to another layout. The caller must check the shapes first.
 std::unique_ptr<Kernel> make_block_conv(const Request &r);
 
 } // namespace hetero

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostRows = 512;       // most rows of a sample for 8 threads: fewer would not occupy all threads
 constexpr int64_t kMostClasses = 4096;   // several chunks of each kernel; packing takes the same time for any number
-constexpr int64_t kMostPositions = 1024; // time per pair of positions hardly changes beyond
+constexpr int64_t kMostPositions = 1024; // with more positions, the time per pair of positions hardly changes
 
 // Returns the smallest power of two that is at least n.
 int64_t power(int64_t n) {
@@ -25,7 +25,7 @@ int64_t power(int64_t n) {
 int64_t most_rows(int threads) { return std::clamp(power(64 * int64_t(threads)), kMostRows, 16 * kMostRows); }
 int64_t row_class(int64_t rows, int threads) { return std::min(power(rows), most_rows(threads)); }
 
-// Returns the class of a number of images. All numbers of images with thousands of pixels in total are one class.
+// Returns the class of a number of images. All numbers of images that have thousands of pixels in total are one class.
 int64_t image_class(int64_t images, int64_t pixels) {
   constexpr int64_t most_pixels = 8192, least = 32;
   return std::min(power(images), std::max(power(most_pixels / pixels), least));
@@ -84,8 +84,8 @@ Sample sample_of(const Request &r) {
   case HT_ATTENTION_DIFF: {
     const auto &p = *static_cast<const ht_attention_params *>(r.params);
     const size_t first = first_source(r.op), sources = p.packed ? 1 : 3;
-    // A task is one head of one sample (for a gradient, one key/value head). More samples than the threads need take
-    // longer at the same speed.
+    // A task is one head of one sample (for a gradient, one key/value head). More samples than the threads need would
+    // only take longer, at the same speed.
     const int64_t heads = r.op == HT_ATTENTION ? p.heads : std::max(1, p.kv_heads);
     const int64_t n = std::min(in[first].dims[0], (2 * int64_t(r.threads) + heads - 1) / heads);
     const int64_t t = std::min(power(in[first].dims[1]), kMostPositions);
@@ -118,8 +118,8 @@ Sample sample_of(const Request &r) {
   }
   default: throw std::logic_error("sample of " + op_name(r.op) + ": this op has one kernel");
   }
-  // All layouts of an operand give the same sample, so that the choice does not depend on the layouts that follow from
-  // it.
+  // All layouts of an operand give the same sample, because the layouts follow from the choice, so the choice must not
+  // depend on them.
   const bool open_weight =
       r.op == HT_LINEAR || r.op == HT_LINEAR_DIFF_SRC || r.op == HT_CONV2D || r.op == HT_CONV2D_DIFF_SRC;
   for (size_t i = 0; i < in.size(); i++) {

@@ -7,7 +7,8 @@
 
 namespace hetero {
 
-// A request like that of the op, but with fewer samples, rows or classes if this hardly affects the comparison.
+// A request like that of the op. It has fewer samples, rows or classes if this hardly affects the comparison of the
+// kernels.
 struct Sample {
   Request request;
   double flops; // floating-point operations of a launch

@@ -28,12 +28,12 @@
 namespace hetero {
 namespace {
 
-constexpr int kVersion = 1;        // of this library's candidates; increase it if their speed changes
-constexpr double kFlops = 1e7;     // an op with less work takes microseconds, so its kernel hardly matters
-constexpr int kLeastTurns = 3;     // timed launches of each candidate, at least
-constexpr int kMostTurns = 9;      // and at most
+constexpr int kVersion = 1;        // version of this library's candidates; increase it if their speed changes
+constexpr double kFlops = 1e7;     // an op with less work takes microseconds, so the choice of its kernel hardly matters
+constexpr int kLeastTurns = 3;     // minimum number of timed launches of each candidate
+constexpr int kMostTurns = 9;      // maximum number
 constexpr double kBudget = 20'000; // us: time of the launches of a comparison, unless kLeastTurns take longer
-constexpr double kFar = 8;         // a candidate whose least time is this many times that of another is not timed again
+constexpr double kFar = 8;         // a candidate that is slower than another by this factor is not timed again
 constexpr double kMargin = 0.9;    // another candidate must take at most this fraction of the first one's time
 
 // --- timing ---------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ public:
   }
 
   const char *const name;
-  double least = std::numeric_limits<double>::infinity(); // us: other programs only lengthen a launch
+  double least = std::numeric_limits<double>::infinity(); // us: other programs can only lengthen a launch
 
 private:
   void *take(int64_t bytes) {
@@ -88,8 +88,8 @@ Notes &notes() {
 
 enum class Outcome { done, unsupported, failed };
 
-// Runs work of a candidate. The candidate is removed if it does not support the op, or if it fails. A failure is noted
-// once. Lack of memory is not a fault of the candidate.
+// Calls work, which runs a candidate. The candidate is removed if it does not support the op, or if it fails. A failure
+// is noted once. Lack of memory does not count as a failure of the candidate.
 template <class Work> Outcome attempt(ht_op op, const char *name, Work work) {
   try {
     work();
@@ -120,7 +120,8 @@ std::map<std::string, double> given_times() {
 
 // Sets the least time of each candidate, and removes candidates that do not support the op or that fail. Returns
 // whether a candidate failed. The candidates alternate, so that a change of load or clock affects all of them. The
-// first launch also touches the memory; a candidate that is far slower than the others even then is not timed again.
+// first launch of each candidate also touches the memory. A candidate that is far slower than the others is not timed
+// again.
 bool time_all(Benches &benches, ht_op op) {
   if (const auto given = given_times(); !given.empty()) {
     for (const auto &b : benches)
@@ -236,12 +237,12 @@ bool prepare(const Sample &sample, const Candidates &candidates, Benches &benche
   return failed;
 }
 
-// Returns the name of the fastest candidate. A choice after a fault or without enough memory is not stored in the file.
-// It applies to this process, so that equal ops have equal kernels.
+// Returns the name of the fastest candidate. If a candidate failed or there was not enough memory, the choice is not
+// stored in the file. It applies only to this process, so that equal ops have equal kernels.
 std::string choose(const Sample &sample, const Candidates &candidates) {
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // choices that this process has read or stored, by file
-  static std::map<std::string, std::map<std::string, std::string>> unstored; // other choices, by file and key
+  static std::map<std::string, std::map<std::string, std::string>> unstored; // choices not in a file, by file and key
   static std::set<std::string> refused;                                      // files that cannot be written
   const std::lock_guard<std::mutex> hold(one_at_a_time);
 
@@ -272,8 +273,8 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
     notes().add("a kernel is not chosen by timing, because there is not enough memory: " + key);
     return own[key] = guess;
   };
-  // Choices of this process take precedence, because a user may have deleted the file, and equal ops of a process must
-  // have equal kernels.
+  // Choices of this process take precedence: a user may have deleted the file, but equal ops in a process must have
+  // equal kernels.
   const auto read_stored = [&] {
     const Choices stored = read_choices(path);
     mine.insert(stored.begin(), stored.end());
@@ -289,7 +290,7 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
     Benches benches;
     bool failed = prepare(sample, candidates, benches);
     failed |= time_all(benches, sample.request.op);
-    if (benches.empty()) return guess; // the kernel of the request reports the failure
+    if (benches.empty()) return guess; // making the kernel of the request reports the failure
     if (failed) {
       notes().add("a choice after a failure is not stored, so another process can make another one: " + key);
       return own[key] = winner(benches).name;

@@ -1,24 +1,26 @@
-// choices.h: chooses between kernels of several origins for one op, by timing.
+// choices.h: chooses the kernel of an op by timing candidates: kernels of this library and of oneDNN.
 //
 // The first process of this machine that compiles such an op times the candidates on a sample of the op
 // (choice_sample.h). It stores the choice on disk (choice_file.h). Later processes use the stored choice, so repeated
 // runs are bit-equal. If the choice cannot be stored, the candidates are not timed, and the first one is used. The
-// times do not include waiting for a CPU (Meter in team.h), so load hardly affects them.
+// times do not include waiting for a CPU (see Meter in team.h), so other load on the machine hardly affects them.
 //
 // A choice depends on the op, the type, the dimensions, the number of threads, the CPU, and the versions of the
-// kernels. Instead of the number of rows, it depends on the class of this number. The limits of classes are powers of
-// two, and all large numbers are one class, so that a new share of the batch rarely needs a timing. The weight gradient
-// of a linear layer has only one class. Its layout is that of optimizer state, so it must not depend on the share.
+// kernels. It does not depend on the exact number of rows, but on the class of this number. The limits of classes are
+// powers of two, and all large numbers are one class, so that new candidates are rarely timed when the share changes.
+// For the weight gradient of a linear layer, there is only one class. The layout of this gradient is also that of
+// optimizer state, so it must not depend on the share.
 //
 // A candidate that fails on the sample is removed, with a note. If the file of choices cannot be locked, the first
 // candidate is used, because two processes that start at the same time could otherwise make different choices.
 //
 // HETERO_CPU_KERNELS selects kernels without timing, for tests and benchmarks. It is a list of names, separated by
-// commas. The first name with a kernel for the op applies. Other ops are chosen as usual; with the name `guess` in the
-// list they use the first candidate.
+// commas. An op uses the first name in the list that has a kernel for it. For an op without such a name, the kernel is
+// chosen as usual or, if the list contains the name `guess`, the first candidate is used.
 //
 // HETERO_CPU_TIMES replaces the measured times, for tests: "tiles=5,onednn=3", in microseconds. A candidate without a
-// time counts as slowest. These choices are stored in a separate file, which runs with measured times do not read.
+// time counts as the slowest one. These choices are stored in a separate file. Runs with measured times do not read
+// this file.
 #pragma once
 
 #include <memory>
@@ -40,15 +42,15 @@ constexpr const char *kLibrary =
     "onednn"; // oneDNN's products and convolutions; plain kernels in a build without oneDNN
 constexpr const char *kFloatRows = "rows"; // attention with products of f32
 
-// Returns the faster kernel of two candidates, or nullptr if neither has a kernel. The best guess is own, or other if
-// other_first is set. The op is a linear layer, the loss over a vocabulary, attention, or one of their gradients. If
-// own does not support the request, nothing is timed.
+// Returns the faster kernel of two candidates, or nullptr if neither has a kernel. Without timing, it returns the
+// kernel of own, or of other if other_first is set. The op is a linear layer, the loss over a vocabulary, attention, or
+// one of their gradients. If own does not support the request, nothing is timed.
 std::unique_ptr<Kernel> fastest(const Request &r, Candidate own, Candidate other, bool other_first = false);
 
 // Returns whether oneDNN computes the products of the request with AMX, which cannot multiply f32 numbers.
 bool library_has_amx(const Request &r);
 
-// Returns the reason why choices of this process are not timed, or "".
+// Returns the reason why this process does not time candidates, or "".
 std::string choice_notes();
 
 } // namespace hetero

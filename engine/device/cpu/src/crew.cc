@@ -7,14 +7,14 @@ namespace hetero {
 
 namespace {
 
-// A comparison has kTurns turns per thread count, of kTurn windows each. The first window of a turn does not count,
-// because the scheduler takes about this time to divide the CPUs again among groups of processes.
+// A comparison has kTurns turns per thread count. A turn consists of kTurn windows, of which the first one is ignored:
+// during this time, the scheduler divides the CPUs again among groups of processes.
 constexpr int kTurns = 2, kTurn = 3;
 // Seconds between two comparisons. The pause grows while the outcome stays the same, so that comparisons take a
 // decreasing part of the time.
 constexpr double kShortestPause = 2, kLongestPause = 8;
-// Seconds of measured regions, outside of a comparison, before each decision about a new comparison. A short burst of
-// load must not start a comparison.
+// Seconds of measured parallel regions before each decision on whether to start a comparison. They are so long that a
+// short burst of load does not start a comparison.
 constexpr double kRecent = 0.4;
 
 } // namespace
@@ -33,7 +33,7 @@ void Crew::judge(double now, double window, double work) {
   if (recent_.window < kRecent) return;
   const double reached = recent_.reached();
   recent_ = {};
-  const bool fewer = active_ > 1 && reached < 0.5 * active_; // else half as many threads cannot get more CPU time
+  const bool fewer = active_ > 1 && reached < 0.5 * active_; // otherwise, half as many threads cannot get more CPU time
   const bool more = active_ < size_;
   contended_ = fewer || more;
   if (!contended_ || now < next_) return;

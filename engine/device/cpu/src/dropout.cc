@@ -1,8 +1,8 @@
 // dropout.cc: dst = src·factor if an element of src (N, …) is kept, else 0.
 //
-// Which elements are kept depends only on (key, stream, sample id, row-major position in the sample). The op is
-// therefore its own gradient, and no mask is stored. In image layouts, the positions of a channel are processed in
-// order, at their addresses in the layout. The generator is in dropout_simd.h.
+// Whether an element is kept depends only on (key, stream, sample id, row-major position in the sample). The gradient
+// is therefore the same op, and no mask is stored. In image layouts, the positions of a channel are processed in order,
+// at their addresses in the layout. The generator is in dropout_simd.h.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kChunk = 8192; // positions per thread and chunk: a multiple of 64
+constexpr int64_t kChunk = 8192; // positions of a chunk, which one thread processes: a multiple of 64
 
 struct Dropout final : Kernel {
   bool bf16;

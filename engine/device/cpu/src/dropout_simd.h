@@ -54,10 +54,10 @@ SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[6
     pairs[2 * i] = front[i];
     pairs[2 * i + 1] = back[i];
   }
-  memcpy(words, pairs, sizeof pairs); // little-endian order puts the low half first
+  memcpy(words, pairs, sizeof pairs); // in little-endian order, the low half comes first
 }
 
-// Computes the multipliers of elements from … from + 63: factor for a kept element, else 0.
+// Computes the multipliers of the 64 elements that start at number `from`: factor for a kept element, else 0.
 SIMD_INLINE void keep_factors(const DropoutSample &s, int64_t from, float factor, float *out) {
   uint32_t words[64];
   philox(s, uint32_t(from / 4), words);
@@ -75,7 +75,7 @@ template <class T> void dropout(const DropoutSample &s, int64_t from, int64_t n,
     each_vector(n - block < 64 ? n - block : 64, [&](int64_t i, auto full, int lanes) {
       const F32 f = load(factors + i);
       const F32 x = load_row<full.value>(src + block + i, lanes);
-      // A select and not a product, so that a dropped element is 0 even if it was infinite.
+      // Use a select and not a product, so that a dropped element becomes 0 even if it is infinite.
       store_row<full.value>(dst + block + i, select(f > zero(), x * f, zero()), lanes);
     });
   }

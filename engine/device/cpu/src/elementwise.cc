@@ -18,7 +18,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kChunk = 16384; // elements per thread and chunk: a multiple of sixteen
+constexpr int64_t kChunk = 16384; // elements of a chunk, which one thread processes: a multiple of sixteen
 
 // Returns the number of elements in memory, including padding.
 int64_t memory_elements(const ht_spec &spec) { return spec.bytes / dtype_size(spec.dtype); }
@@ -33,7 +33,7 @@ template <class F> void chunks(int64_t n, bool threads, F f) {
 
 // Ops on operands of one shape and layout. dst may replace any operand in place.
 struct Elementwise : Kernel {
-  bool bf16, clears = false; // clears: the function does not map zero to zero
+  bool bf16, clears = false; // clears: the padding must be cleared, because the function does not map zero to zero
   int64_t n, size;
 
   Elementwise(const Request &request, const Positions &images, bool zero_to_zero) : bf16(is_bf16(request.in[0])) {
@@ -76,7 +76,7 @@ struct Unary final : Elementwise {
 struct UnaryDiff final : Elementwise {
   ElementwiseTable::Binary f;
 
-  UnaryDiff(const Request &request, int func) // 1/0 and 1/sqrt(0) times a zero gradient are NaN, not zero
+  UnaryDiff(const Request &request, int func) // in the padding, 1/0 or 1/sqrt(0) times a zero gradient is NaN
       : Elementwise(request, {0, 1}, func != HT_LOG && func != HT_SQRT), f(simd().elementwise.unary_diff[bf16][func]) {}
 
   void run(const Args &a) override {
@@ -101,7 +101,8 @@ struct Binary final : Elementwise {
   }
 };
 
-// Binary with a broadcast b, in plain layouts. A run of a is combined with a run of b, or with one element of b.
+// Binary op with a broadcast operand b, in plain layouts. A run of elements of a is combined with a run of elements of
+// b, or with one element of b.
 struct BinaryRepeated final : Kernel {
   ElementwiseTable::Binary f;
   int64_t size, run_length, runs;
@@ -191,7 +192,7 @@ struct Fill final : Kernel {
     chunks(memory_elements(out[0]), worth_threads(out[0].bytes), [&](int64_t i, int64_t count) {
       char *dst = static_cast<char *>(at(a.out[0], i, size));
       std::memcpy(dst, element, size_t(size));
-      for (int64_t done = 1; done < count; done *= 2) // each copy doubles the part that is written
+      for (int64_t done = 1; done < count; done *= 2) // each copy doubles the part that is already written
         std::memcpy(dst + done * size, dst, size_t(std::min(done, count - done) * size));
     });
     clear_padding(out[0], a.out[0]);

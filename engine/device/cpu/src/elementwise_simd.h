@@ -7,7 +7,7 @@
 namespace hetero {
 namespace {
 
-// Calls step(i, Bool<full>, lanes) for sixteen elements from i at a time; the last step has the remainder.
+// Calls step(i, Bool<full>, lanes) for each sixteen elements, starting at element i. The last call gets the remainder.
 template <class Step> SIMD_INLINE void each_vector(int64_t n, Step step) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) step(i, Bool<true>{}, kLanes);
@@ -84,7 +84,7 @@ template <class T, int func> void unary_diff(int64_t n, const void *diff_dst_, c
   });
 }
 
-// If repeat is set, b is one element.
+// If repeat is set, b is a single element.
 template <class T, int func, bool repeat> void binary(int64_t n, const void *a_, const void *b_, void *dst_) {
   const T *a = static_cast<const T *>(a_), *b = static_cast<const T *>(b_);
   T *dst = static_cast<T *>(dst_);

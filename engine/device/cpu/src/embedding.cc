@@ -1,8 +1,8 @@
 // embedding.cc: Embedding, whose dst (N, T, C) is the sum of one row of each table, and the gradient of a table.
 //
-// The gradient sorts the rows of diff_dst by id. The counting sort keeps the order of rows with the same id. A row of
-// the table is the sum of the rows with its id in this order, for any number of threads. Threads divide ids and
-// channels.
+// The gradient sorts the rows of diff_dst by id. The counting sort keeps the order of rows with the same id. The
+// gradient of a table row is the sum of the rows with its id, added in this order for any number of threads. Ids and
+// channels are divided among the threads.
 #include <algorithm>
 #include <cstring>
 

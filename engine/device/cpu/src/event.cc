@@ -48,7 +48,7 @@ Event::State Event::wait(int64_t timeout_ns) {
     syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAIT_PRIVATE, seen, limit, nullptr, 0);
   }
   waiters_--;
-  // If the count of resets differs, the event was settled and then made pending again before this thread read it.
+  // If the count of resets has changed, the event was settled and then made pending again before this thread read it.
   return (word ^ seen) >> state_bits ? complete : state_of(word);
 }
 

@@ -6,9 +6,9 @@
 
 namespace hetero {
 
-// An event is pending until it is first recorded. It is also pending from the announcement of a recording until the
-// stream reaches the recording. If a failure prevents the recording, the event has failed. Waiting threads sleep on a
-// futex. All functions are safe for concurrent use.
+// An event is pending until a stream first reaches its recording. When a new recording is announced, the event is
+// pending again until the stream reaches this recording. If a failure prevents the recording, the event has failed.
+// Waiting threads sleep on a futex. All functions are safe for concurrent use.
 class Event {
 public:
   enum State : uint32_t { complete, pending, failed };

@@ -46,7 +46,7 @@ void tile_f32(int64_t k, const void *a_, const void *b_, float *c, int64_t c_row
   }
 }
 
-// Divides n into equal blocks of at most `most` and of a multiple of `unit`.
+// Divides n into equal blocks and returns their size: a multiple of `unit`, and at most `most`.
 static int64_t block_of(int64_t n, int64_t most, int64_t unit) {
   const int64_t blocks = std::max<int64_t>(1, (n + most - 1) / most);
   return up(std::max<int64_t>(1, (n + blocks - 1) / blocks), unit);
@@ -56,8 +56,8 @@ Gemm::Gemm(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16, int thread
     : batch_(batch), m_(m), n_(n), k_(k), threads_(threads), bf16_(bf16), split_(split),
       rows_(block_of(m, kBlockRows, kTileRows)) {
   row_blocks_ = (m + rows_ - 1) / rows_;
-  // A block has fewer columns than kBlockColumns if there were too few blocks for the threads otherwise, but enough
-  // that packing a takes little time.
+  // A block has fewer columns than kBlockColumns if there would otherwise be too few blocks for the threads. It has
+  // enough columns that packing the operand a takes little time in comparison.
   const int64_t wanted = (2 * threads_ + batch * row_blocks_ - 1) / (batch * row_blocks_);
   columns_ = block_of(n, std::clamp<int64_t>(n / wanted, 4 * kTileColumns, kBlockColumns), kTileColumns);
   column_blocks_ = (n + columns_ - 1) / columns_;

@@ -3,8 +3,8 @@
 //   c (m, n) = a (m, k) · b (k, n)      for each product of a batch; the batch has the groups of a convolution
 //
 // A task computes a block of c. For each kDepth products, it packs its rows of a and its columns of b into panels, so
-// that tiles read both in sequence. The sums of a task stay in its scratch memory until the owner of the operands
-// stores them. One thread computes each task.
+// that tiles read both in sequence. The sums of a task stay in its scratch memory until the operands' owner stores them
+// (GemmOperands). One thread computes each task.
 //
 // Panels hold f32, or bf16 where the CPU has bfmmla:
 //
@@ -22,8 +22,8 @@ constexpr int64_t kDepth = 256;      // products of a block; a panel of b then f
 constexpr int64_t kBlockRows = 192; // a block of a has 192 KiB, and one of b 240 KiB, for a second-level cache of 1 MiB
 constexpr int64_t kBlockColumns = 240;
 
-// How the sums of a tile begin. Continued sums are one chain of fused multiply-adds in the order of k, as in
-// TransformerTable.chain. Added sums are more exact if k is large.
+// How the sums of a tile begin. With `continued`, a sum is one chain of fused multiply-adds in the order of k, as in
+// TransformerTable.chain. With `added`, the sums of blocks are added, which is more exact if k is large.
 enum class Start { zero, continued, added };
 
 // Computes a tile of c from a panel of a and a panel of b with k products; for bf16, k is a multiple of 4.
@@ -47,9 +47,9 @@ struct GemmOperands {
 // The division of a batch of products into tasks.
 class Gemm {
 public:
-  // own_scratch is the number of bytes that pack_b needs. If split is set, sums are added, and few but long products
-  // are divided along k; the results then depend on the number of threads. Otherwise sums are continued, and the
-  // results depend only on the operands.
+  // own_scratch is the number of bytes of scratch memory that pack_b needs. If split is set, sums are `added`, and a
+  // product with a large k but few blocks is divided along k; the results then depend on the number of threads.
+  // Otherwise, sums are `continued`, and the results depend only on the operands.
   Gemm(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16, int threads, bool split, int64_t own_scratch = 0);
   int64_t workspace() const { return threads_ * scratch_ + (splits_ > 1 ? splits_ * batch_ * m_ * n_ * 4 : 0); }
   void run(const GemmOperands &operands, void *workspace) const;
@@ -60,11 +60,11 @@ private:
 
   int64_t batch_, m_, n_, k_, threads_;
   bool bf16_, split_;
-  int64_t rows_, columns_; // of a block
+  int64_t rows_, columns_; // size of a block
   int64_t row_blocks_, column_blocks_;
   int64_t splits_ = 1;                   // parts of k
-  int64_t a_bytes_, b_bytes_, sums_row_; // of a task; sums_row_ in elements
-  int64_t scratch_;                      // bytes of a thread
+  int64_t a_bytes_, b_bytes_, sums_row_; // sizes for a task; sums_row_ in elements
+  int64_t scratch_;                      // scratch memory of a thread, bytes
 };
 
 } // namespace hetero

@@ -13,7 +13,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kPixels = 4096; // pixels per thread and chunk
+constexpr int64_t kPixels = 4096; // pixels of a chunk, which one thread processes
 
 struct ImageNormalize final : Kernel {
   bool bf16;
@@ -34,7 +34,7 @@ struct ImageNormalize final : Kernel {
     Request plain = request;
     plain.out[0].layout = HT_LAYOUT_PLAIN;
     take_plain(*this, plain);
-    // No input has a preferred layout: dst is plain unless it is bound to another layout.
+    // There is no input whose layout dst could follow, so dst is plain unless it is bound to another layout.
     if (request.out[0].layout != HT_LAYOUT_ANY) choose_image_layout(*this, request, {}, {0});
     image_layout(out[0], &image);
     table.resize(size_t(channels) * 256);

@@ -1,4 +1,4 @@
-// images.h: checks and layouts of image specs for this device's factories, in addition to operands.h.
+// images.h: checks and layouts of image specs for this device's kernel factories, in addition to operands.h.
 #pragma once
 
 #include "operands.h"

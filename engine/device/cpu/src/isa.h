@@ -1,4 +1,4 @@
-// isa.h: the instruction set of the kernels, determined once at the first query. Only the exclusion of AMX follows
+// isa.h: the instruction set of the kernels. It is determined once, at the first query. Only the limits for AMX follow
 // later changes of the environment variable.
 //
 // HETERO_CPU_ISA limits the instruction set, for tests. It cannot select instructions that the CPU lacks.

@@ -11,7 +11,7 @@
 namespace hetero {
 
 bool has_bfmmla() {
-  constexpr unsigned long bf16 = 1ul << 14; // HWCAP2_BF16; the headers of older systems lack the name
+  constexpr unsigned long bf16 = 1ul << 14; // HWCAP2_BF16; older headers do not define this name
   static const bool has = [] {
     const char *limit = std::getenv("HETERO_CPU_ISA");
     return (getauxval(AT_HWCAP2) & bf16) && !(limit && !std::strcmp(limit, "generic"));

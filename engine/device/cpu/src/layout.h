@@ -55,10 +55,10 @@ struct ImageLayout {
 // Sets *out for a 4-d spec in one of the four layouts. Returns false for any other spec, including HT_LAYOUT_ANY.
 bool image_layout(const ht_spec &spec, ImageLayout *out);
 
-// Returns the layout of images that suits the vector length in use: nChw16c, nChw8c, or plain without vectors.
+// Returns the layout of images that suits the vector length in use: nChw16c, nChw8c, or plain if there are no vectors.
 uint32_t preferred_image_layout();
 
-// Rounds n up to a multiple of to.
+// Rounds n up to a multiple of `to`.
 inline int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 } // namespace hetero

@@ -65,7 +65,7 @@ std::unique_ptr<Kernel> make(const Request &, Pass) { return nullptr; }
 
 #endif
 
-// Products of rows by panels pack the weight for each panel, which takes most of the time if there are few rows. The
+// The kernels of panel_linear.h pack the weight for each panel, which takes most of the time if there are few rows. The
 // limit is a power of two, like the limits of the classes of numbers of rows, so that all requests of a class have the
 // same best guess.
 constexpr int64_t kFewRows = 64;

@@ -10,7 +10,7 @@
 
 namespace hetero {
 
-// The shapes of the request have been checked.
+// The caller must check the shapes of the request first.
 std::unique_ptr<Kernel> make_library_linear(const Request &r);
 std::unique_ptr<Kernel> make_library_linear_diff_src(const Request &r);
 std::unique_ptr<Kernel> make_library_linear_diff_weights(const Request &r);

@@ -27,10 +27,10 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kClasses = 2048; // classes of a chunk: more need a larger block of logits, fewer read src more often
-constexpr int64_t kBlock = 256; // rows of a block: more need a larger block of logits and waste more of the last block
+constexpr int64_t kClasses = 2048; // classes of a chunk: more enlarge the block of logits; with fewer, src is read more often
+constexpr int64_t kBlock = 256; // rows of a block: more enlarge the block of logits and the unused rest of the last block
 
-// A product. Its weight is reordered to the layout that its kernel needs.
+// A matrix product. Its weight is reordered to the layout that the kernel needs.
 struct Product {
   std::unique_ptr<Kernel> kernel, reorder; // reorder is null if the kernel needs a plain weight
   int64_t packed = 0, scratch = 0;         // offsets of the packed weight and of the scratch
@@ -66,7 +66,7 @@ struct Product {
   }
 };
 
-// The origin of the products.
+// The library that computes the products.
 struct Products {
   Factory linear, diff_weights;
 };
@@ -74,7 +74,7 @@ constexpr Products kLibraryProducts = {make_library_linear, make_library_linear_
 constexpr Products kPanelProducts = {make_panel_linear, make_panel_linear_diff_weights};
 
 struct Forward final : LinearLoss {
-  std::vector<Product> products; // products of a full chunk, and of the last chunk
+  std::vector<Product> products; // of a full chunk, and of the last chunk
   int64_t logits_at, stats_at, own_at;
 
   Forward(const Request &request, const Products &origin) : LinearLoss(request, 3, kBlock) {

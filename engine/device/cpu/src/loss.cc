@@ -5,7 +5,7 @@
 //
 // With m the largest logit and e = sum exp(logits - m) the loss is
 //   log(e) - (1 - s)·(logits_label - m) - s/C·sum(logits - m)
-// It uses only differences from m, so that a common offset of the logits costs no accuracy. For a mixed sample,
+// This form uses only differences from m, so that a common offset of the logits costs no accuracy. For a mixed sample,
 // lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label). Threads divide the samples; the loops
 // are in loss_simd.h.
 #include <cmath>
@@ -47,7 +47,7 @@ struct Loss : Kernel {
   }
 
   struct Labels {
-    const int32_t *first, *second; // first and second labels; second and lambda are null unless samples are mixed
+    const int32_t *first, *second; // first and second labels; second and lambda are null if samples are not mixed
     const float *lambda;
 
     // Returns the label with the larger weight.

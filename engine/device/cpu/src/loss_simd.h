@@ -6,7 +6,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kLossTile = 4096; // classes whose exponentials are summed in f32; tiles are added in f64
+constexpr int64_t kLossTile = 4096; // classes whose exponentials are summed in f32; the sums of tiles are added in f64
 
 // Returns the number of elements of x[0..n) above (or equal to) limit.
 template <bool or_equal, class T> SIMD_INLINE int64_t count_above(int64_t n, const T *x, float limit) {
@@ -49,7 +49,7 @@ void loss_diff(int64_t classes, const void *x_, const LossTable::Target &target,
   const T *x = static_cast<const T *>(x_);
   T *diff = static_cast<T *>(diff_);
   const F32 vlse = all(lse), vbase = all(target.base), vscale = all(scale);
-  const auto at = [&](int64_t label, float hot) { // reads x before the loop, because diff may be x
+  const auto at = [&](int64_t label, float hot) { // reads x before the loop, because diff may be the same memory as x
     return (exp(all(to_f32(x[label])) - vlse) - all(target.base + hot)) * vscale;
   };
   const F32 first = at(target.label, target.hot), second = at(target.second, target.second_hot);

@@ -82,7 +82,7 @@ std::string cpu_model() {
 }
 
 int usable_cores() {
-  std::set<std::string> cores; // one name per core: SMT siblings have the same name
+  std::set<std::string> cores; // one name per core, which its SMT siblings share
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0)

@@ -1,5 +1,6 @@
-// move.cc: transpose, reshape, concat, slice, pad, broadcast and reduce. All but reduce copy between two strided views
-// of the same extents. reduce computes a sum, mean or maximum over some dimensions. All operands are plain (row-major).
+// move.cc: transpose, reshape, concat, slice, pad, broadcast and reduce. All of these except reduce copy between two
+// strided views with the same extents. reduce computes a sum, mean or maximum over some dimensions. All operands are
+// plain (row-major).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,7 +13,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kPiece = 16384; // approximate number of elements per thread and chunk
+constexpr int64_t kPiece = 16384; // approximate number of elements of a chunk, which one thread processes
 
 const ht_move_params &params_of(const Request &request) { return *static_cast<const ht_move_params *>(request.params); }
 
@@ -27,7 +28,7 @@ Strides row_major(const ht_spec &spec) {
   return s;
 }
 
-// A copy with extents (E0, E1, …). It copies the element of index i from src + sum of i·src stride to dst + sum of
+// A copy with extents (E0, E1, …). The element with index i is copied from src + sum of i·src stride to dst + sum of
 // i·dst stride.
 struct Copy {
   int ndim = 0; // dimensions with extents > 1, merged where strides match; the last is the inner loop
@@ -49,8 +50,8 @@ struct Copy {
       ndim = 1;
       extent[0] = dst_stride[0] = src_stride[0] = 1;
     }
-    // If src and dst have different innermost dimensions (a transpose), these two become the inner dimensions, and are
-    // processed in squares.
+    // If src and dst have different innermost dimensions (a transpose), these two dimensions become the inner ones.
+    // They are processed in squares.
     for (int d = 0; d < ndim - 1; d++) {
       if (src_stride[d] != 1 || src_stride[ndim - 1] == 1) continue;
       std::rotate(extent + d, extent + d + 1, extent + ndim - 1);
@@ -155,7 +156,7 @@ struct Move final : Kernel {
 struct Reduce final : Kernel {
   bool bf16;
   int func;
-  int64_t lines = 1, line = 1; // reduced elements: number of lines, and contiguous elements per line
+  int64_t lines = 1, line = 1; // reduced elements of a result: number of lines, and contiguous elements per line
   int64_t width = 1, rows = 1; // results: contiguous elements per row (adjacent in src, too), and rows
   int kept = 0, folded = 0;    // number of dimensions of the rows, and of the lines
   int64_t kept_extent[HT_MAX_DIMS], kept_stride[HT_MAX_DIMS], folded_extent[HT_MAX_DIMS], folded_stride[HT_MAX_DIMS];

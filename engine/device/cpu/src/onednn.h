@@ -18,7 +18,7 @@ using Desc = dnnl::memory::desc;
 const dnnl::engine &cpu_engine();
 const dnnl::stream &cpu_stream();
 
-dnnl::memory::data_type dnnl_type(int32_t dtype); // throws Unsupported for types that oneDNN lacks
+dnnl::memory::data_type dnnl_type(int32_t dtype); // throws Unsupported for types that oneDNN does not support
 
 // Returns a tensor's dims in oneDNN: the dims of the spec, or 5-d (groups, …) for a 4-d weight with groups > 1.
 dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups = 0);
@@ -26,14 +26,14 @@ dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups = 0);
 // Returns the descriptor of a spec with a known layout. groups > 1 means that the spec is a weight of a grouped
 // convolution; its layout number then also contains groups, unless it is plain.
 Desc desc_of(const ht_spec &spec, int64_t groups = 0);
-// The same, with a format that oneDNN chooses.
+// The same as desc_of, but with a format that oneDNN chooses.
 Desc any_desc(const ht_spec &spec, int64_t groups = 0);
 
 // Returns the layout number of a descriptor that oneDNN chose.
 uint32_t layout_of(const Desc &desc, int64_t groups = 0);
 // Returns the spec in the layout of desc, with its bytes set.
 ht_spec spec_in(const ht_spec &spec, const Desc &desc, int64_t groups = 0);
-// Returns the groups in a layout number; 0 for none.
+// Returns the number of groups in a layout number, or 0 if it contains none.
 int64_t layout_groups(uint32_t layout);
 
 // Returns the quality of an implementation, according to its name: 2 optimised, 1 im2col with GEMM, 0 reference.
@@ -54,7 +54,7 @@ public:
     Operand operand;
   };
 
-  // Reserves bytes of workspace and returns their offset.
+  // Reserves the given number of bytes in the workspace and returns their offset.
   int64_t reserve(int64_t bytes);
   Operand reserve(const Desc &desc) { return {Operand::scratch, reserve(static_cast<int64_t>(desc.get_size())), desc}; }
   // Appends a primitive, whose scratchpad is in the workspace.
@@ -80,13 +80,13 @@ private:
   };
   std::vector<Link> links_;
   int64_t workspace_ = 0;
-  std::mutex mutex_; // a run sets the memory objects, and two streams may run one kernel concurrently
+  std::mutex mutex_; // held during a run: it sets the memory objects, and two streams may run one kernel concurrently
 };
 
 // A kernel that consists of a chain.
 struct ChainKernel : Kernel {
   PrimitiveChain chain;
-  bool together = false; // whether the threads of a primitive may wait for each other
+  bool together = false; // whether the threads may wait for each other within a primitive
   void run(const Args &args) override {
     Together all(together);
     chain.run(args);

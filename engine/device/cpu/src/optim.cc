@@ -87,7 +87,7 @@ struct Optimizer : Kernel {
     }
   }
 
-  // Calls step(factors, first, count) for each piece of a segment, in parallel. factors(segment, f) sets the factors f
+  // Calls step(factors, first, count) for each piece of a segment, in parallel. The function factors sets the factors
   // of a segment.
   template <class Factors, class Step> void each_piece(const Args &a, Factors factors, Step step) const {
     const auto *control = static_cast<const float *>(a.in[1]);

@@ -1,6 +1,6 @@
 // optim_simd.h: the arithmetic of the optimizers. Each operation below is one correctly rounded f32 operation, in the
-// order of engine/device/op_optim.go. The library is compiled without contraction, so a product and a sum are rounded
-// separately.
+// order of engine/device/op_optim.go. The library is compiled without contraction to fused multiply-adds, so a product
+// and a sum are rounded separately.
 #pragma once
 
 #include "elementwise_simd.h"

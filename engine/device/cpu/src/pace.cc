@@ -12,8 +12,8 @@ namespace hetero {
 namespace {
 
 constexpr double chunk_ns = 1e6;
-// The largest excess of a sleep that is deducted from later sleeps. It is limited because the process may have been
-// stopped during the sleep.
+// The largest excess time of a sleep that is deducted from later sleeps. There is a limit because the process may have
+// been stopped during the sleep.
 constexpr double most_credit_ns = 20e6;
 
 } // namespace

@@ -26,7 +26,7 @@ private:
 class Pace {
 public:
   explicit Pace(Slowdown &slowdown) : slowdown_(slowdown) {}
-  // At a factor of 1, no time is measured and no idle time is owed.
+  // The current factor. If it is 1, the caller need not measure the launch, and no idle time is owed.
   double factor() const { return slowdown_.factor(); }
   // Call this after a launch of ns nanoseconds.
   void worked(int64_t ns, double factor);

@@ -21,12 +21,12 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less packing, fewer balance the load better
+constexpr int64_t kQueries = 256; // queries of a forward task: more save packing, fewer balance the load better
 constexpr int64_t kKeys = 192;    // keys of a backward block: whole panels, and a multiple of 64 for the dropout mask
 constexpr int64_t kRows = 64;     // queries of a backward block: its scores stay in the second-level cache
 constexpr int64_t kWide = 32;     // columns of a tile of Dp
 
-// Allocates parts of a task's memory. Without memory, it only counts bytes.
+// Allocates the parts of a task's memory. If the base address is null, it only counts bytes.
 struct Memory {
   char *memory = nullptr;
   int64_t bytes = 0;
@@ -147,14 +147,14 @@ struct PairAttentionDiff final : PairKernel {
   }
 
   struct Parts {
-    float *dq, *inner;                   // of all queries
-    uint32_t *q, *dy;                    // of all queries, pairs of rows
+    float *dq, *inner;                   // for all queries
+    uint32_t *q, *dy;                    // for all queries, as pairs of rows
     uint32_t *k_panels, *v_panels, *k;   // of a block's keys
-    float *dk, *dv;                      // of a block's keys; with several heads of q, of all keys
+    float *dk, *dv;                      // for a block's keys; with several heads of q, for all keys
     float *scores, *diff;                // (queries, keys) of a block
-    uint32_t *probabilities, *gradients; // the same, pairs of queries
+    uint32_t *probabilities, *gradients; // the same, as pairs of queries
     uint16_t *gradient_rows;             // the same
-    uint8_t *mask;                       // of two queries
+    uint8_t *mask;                       // for two queries
   };
   Parts parts_of(Memory &m) const {
     const int64_t tp = up(t, 2);
@@ -225,7 +225,7 @@ struct PairAttentionDiff final : PairKernel {
   void block(const Args &a, int64_t s, int64_t h, const char *dy, int64_t len, int64_t from, int64_t count, int64_t i,
              int64_t rows, const Parts &w) const {
     const auto *lse = static_cast<const float *>(a.in[2]) + (s * heads + h) * t;
-    // Keys that the queries up to row r see.
+    // Returns the number of keys that the queries up to row r see.
     const auto seen = [&](int64_t r) {
       return std::clamp<int64_t>(keys(len, i + std::min(r, rows) - 1) - from, 0, count);
     };

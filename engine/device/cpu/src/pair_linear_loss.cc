@@ -48,7 +48,7 @@ struct PairLoss : LinearLoss {
     return reinterpret_cast<uint32_t *>(memory + src_at + p * panel_bytes());
   }
 
-  // Gathers the rows that are not ignored, packs them to panels, and returns their number.
+  // Gathers the rows that are not ignored, packs them into panels, and returns their number.
   int64_t pack(const Args &a, char *memory) const {
     const int64_t count = gather(a, memory), wanted = panels(count);
     const auto *used = reinterpret_cast<int32_t *>(memory + used_at);

@@ -1,4 +1,4 @@
-// pair_product.h: the loops for bf16 between matrix products (panel_product.h), for AVX-512 BF16.
+// pair_product.h: loops for bf16 that run between the matrix products of panel_product.h, for AVX-512 BF16.
 #pragma once
 
 #include <stdint.h>
@@ -49,9 +49,9 @@ struct PairTable : PanelTable {
   // and columns are zero. width is a multiple of 16.
   void (*pair_rows)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t width, uint32_t *dst);
   float (*dot)(int64_t n, const void *a, const void *b); // returns the sum of the products of n bf16 elements
-  // Computes dst[i] = exp((scores[i] - largest)·scale) for n scores, rounded to bf16. dst[i] is 0 where keep[i] is 0,
-  // and from n up to `padded`, a multiple of 16. keep may be null. sum is the sum of all exponentials, including those
-  // that keep removes. scale is positive.
+  // Computes dst[i] = exp((scores[i] - largest)·scale) for n scores, rounded to bf16. dst[i] is 0 if keep[i] is 0. It
+  // is also 0 for i from n up to `padded`, a multiple of 16. keep may be null. The result sum is the sum of all
+  // exponentials, including those that keep removes. scale must be positive.
   void (*exponentials)(int64_t n, int64_t padded, const float *scores, float scale, const uint8_t *keep, uint16_t *dst,
                        float *largest, float *sum);
   // Computes the probabilities of two rows from their scores, and the gradients of the scores.

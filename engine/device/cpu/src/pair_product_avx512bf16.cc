@@ -13,7 +13,7 @@ namespace {
 // exp(x) = 2^n·exp(r), |r| <= ln(2)/2, by the series up to r^7/7!, with fused multiply-adds. The error is at most two
 // units in the last place. Infinities and NaN give the results of <math.h>.
 SIMD_INLINE F32 fast_exp(F32 x_) {
-  // Each returns its second operand if that is NaN.
+  // Both instructions return their second operand if it is NaN.
   const __m512 x = _mm512_min_ps(_mm512_set1_ps(100.0f), _mm512_max_ps(_mm512_set1_ps(-104.0f), (__m512)x_.p[0]));
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
@@ -66,7 +66,8 @@ void interleave(const void *src_, int64_t src_row, int64_t rows, int64_t columns
 
 // --- classifier ----------------------------------------------------------------------------------
 
-// Counts the classes that rank before each label: those with a score > own, or earlier ones with a score >= own.
+// Counts the classes that rank before each label: those with a score > own, and those with a lower number and a score
+// >= own.
 template <bool whole> SIMD_INLINE void stats_of(const LogitTile &t, int64_t r, const float *own, LogitPanel *s) {
   const int64_t classes = whole ? kTileRows : t.classes;
   const __m512 mine = _mm512_loadu_ps(own + r);

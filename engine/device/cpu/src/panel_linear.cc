@@ -24,14 +24,14 @@ namespace hetero {
 namespace {
 
 constexpr int64_t kUnit = 4;           // bytes of a unit
-constexpr int64_t kCache = 640 * 1024; // bytes of panels that leave room for rows in a second-level cache of 1 MiB
+constexpr int64_t kCache = 640 * 1024; // bytes of panels: they leave room for rows in a second-level cache of 1 MiB
 
-// Returns how many panels a task multiplies at a time, such that each part has tasks.
+// Returns the number of panels that a task multiplies at a time. It is so small that there are tasks for each part.
 int64_t panels_at_once(int64_t units, int64_t panels, int64_t parts) {
   return std::clamp<int64_t>(kCache / (units * kPanel * kUnit), 1, std::max<int64_t>(1, panels / (2 * parts)));
 }
 
-// Runs f(task, memory) for all tasks. Each part has consecutive tasks and its own memory.
+// Calls f(task, memory) for all tasks. Each part has consecutive tasks and its own memory.
 template <class F> void each(int64_t parts, int64_t tasks, void *workspace, int64_t part_bytes, F f) {
 #pragma omp parallel for schedule(static)
   for (int64_t part = 0; part < parts; part++)
@@ -49,8 +49,8 @@ struct RowsByPanels : Kernel {
   const PanelTable &loops;
   bool transposed; // the weight is (columns, K), else (K, columns)
   int64_t parts, rows, sum, columns, splits, part_bytes;
-  int64_t units;        // of K
-  int64_t wide, groups; // panels of a task, and their number
+  int64_t units;        // number of units in K
+  int64_t wide, groups; // panels of a task; number of such groups of panels
   bool bf16;            // type of dst: bf16, else f32
 
   RowsByPanels(const Request &r, bool forward)
@@ -116,7 +116,7 @@ struct DiffWeights : Kernel {
     groups = up(outputs, kPanel) / kTileRows;
     panel = block / loops.elements * kPanel;
     group = block / loops.elements * kTileRows +
-            16; // one additional cache line; otherwise all groups would compete for the same cache lines
+            16; // one additional cache line, so that the groups do not compete for the same lines of the cache
     workspace = (panels * panel + groups * group) * kUnit;
     workspace += parts * kTileRows * kPanel * int64_t(sizeof(float));
   }
@@ -157,7 +157,7 @@ struct DiffWeights : Kernel {
                  float *to = weights + o * inputs + at;
                  const bool whole = n % 16 == 0, add = from > 0;
                  PanelTile t{units, lines + g * group, 1, kTileRows, columns + p * panel, kPanel, to, inputs, add};
-                 if (!whole) { // the tile writes whole vectors, so it must write to sums first
+                 if (!whole) { // the tile writes whole vectors, so it must write to a buffer of sums first
                    t.out = sums, t.out_row = kPanel, t.add = false;
                  }
                  loops.tile[height - 1][vectors(n) - 1](t);

@@ -21,8 +21,8 @@ constexpr int64_t kTileRows = 8; // rows of a tile: 8 x 3 vectors of sums fill 2
 inline int vectors(int64_t columns) { return int(((columns < kPanel ? columns : kPanel) + 15) / 16); }
 
 struct PanelTile {
-  int64_t units; // of a row of a
-  const void *a; // unit (row, k) is at a_row*row + a_step*k, counted in units
+  int64_t units; // number of units in a row of a
+  const void *a; // unit (row, k) is at a_row*row + a_step*k, in units
   int64_t a_row, a_step;
   const void *panel; // row k is at panel_row*k, in units
   int64_t panel_row;
@@ -33,7 +33,7 @@ struct PanelTile {
 
 // The loops for f32 or bf16.
 struct PanelTable {
-  int64_t elements; // of a unit: 1 for f32, 2 for bf16
+  int64_t elements; // elements of a unit: 1 for f32, 2 for bf16
 
   void (*tile[kTileRows][3])(const PanelTile &); // [rows - 1][vectors of columns - 1]
 

@@ -64,7 +64,7 @@ void finish(int64_t rows, int64_t columns, const float *src, const float *bias, 
     }
 }
 
-// Returns the loops for a unit of some elements.
+// Returns the loops for a unit with the given number of elements.
 template <class Unit> constexpr PanelTable panels_of(int64_t elements, decltype(PanelTable::interleave) interleave) {
 #define ROW(r)                                                                                                         \
   { tile<Unit, r, 1>, tile<Unit, r, 2>, tile<Unit, r, 3> }
