@@ -18,8 +18,8 @@ var (
 	ErrUnavailable = errors.New("device unavailable")
 )
 
-// AbsentError is an ErrUnavailable that does not report a fault: this machine has no such hardware, or the hardware is
-// hidden on purpose. The text states the reason.
+// AbsentError is an ErrUnavailable that does not indicate a fault: this machine has no such hardware, or the hardware
+// is hidden on purpose. The text states the reason.
 type AbsentError string
 
 func (e AbsentError) Error() string { return string(e) }
@@ -27,13 +27,14 @@ func (e AbsentError) Error() string { return string(e) }
 // Is reports that every AbsentError is an ErrUnavailable.
 func (AbsentError) Is(target error) bool { return target == ErrUnavailable }
 
-// Device computes. The package comment states the duties of callers.
+// Device is an open computing device. The package comment states the duties of callers.
 type Device interface {
 	Info() Info
-	// Compile chooses an algorithm and layouts for one op. out are the specs that op.Infer(in) returns. The Layout of
-	// an input is its current layout, or Any if the caller has no preference. Kernel.In may return another layout; the
-	// caller must then reorder the input. The Layout of an output is the required layout, or Any. All layouts must be
-	// plain or belong to this device. Compile returns ErrUnsupported if the device lacks the op.
+	// Compile chooses an algorithm and layouts for one op. The parameter in lists the specs of the inputs, and out the
+	// specs that op.Infer returns for them. The Layout of an input is its current layout, or Any if the caller has no
+	// preference. Kernel.In may return another layout; the caller must then reorder the input. The Layout of an output
+	// is the required layout, or Any. All other layouts must be Plain or belong to this device. Compile returns
+	// ErrUnsupported if the device has no kernel for the op.
 	Compile(op Op, in, out []TensorSpec) (Kernel, error)
 	// NewProgram binds kernels to memory. Buffers and kernels must outlive the program.
 	NewProgram(steps []Step) (Program, error)
@@ -57,11 +58,11 @@ type Info struct {
 	Threads     int    // worker threads of a CPU device, 0 elsewhere
 	MemoryBytes int64  // total memory
 	FreeBytes   int64  // free part of MemoryBytes when the device was opened; 0 if unknown
-	UUID        string // unique identifier of the device across machines; "" if it exists once per process
+	UUID        string // unique identifier of the device across machines; "" if each process has its own device
 	BusID       string // address on the bus, "00000000:65:00.0"; "" for devices without a bus
-	FastBF16    bool   // bf16 matrix products in hardware
-	Behind      bool   // streams run asynchronously, so the host's clock cannot time them; they are MarkingStreams
-	Modelled    bool   // computes no values: times are modelled, and every result is zero
+	FastBF16    bool   // the hardware supports bf16 matrix products
+	Behind      bool   // streams run asynchronously, so the host's clock cannot measure them; they are MarkingStreams
+	Modelled    bool   // the device computes no values: times are modelled, and every result is zero
 }
 
 // Driver opens devices of one kind. The program holds the list of drivers.
@@ -71,8 +72,7 @@ type Driver interface {
 	Open(index int, opts Options) (Device, error)
 }
 
-// Counter is a Driver for a kind of device of which a machine may have several. A process may see only some of these
-// devices.
+// Counter is a Driver for a kind of device of which a machine may have several. A process may see only some of them.
 type Counter interface {
 	Driver
 	// Count returns the number of devices that this process sees, without opening one. If there is none, it returns
@@ -84,8 +84,8 @@ type Counter interface {
 // other processes need.
 type Describer interface {
 	Driver
-	// Describe returns the Info of the index-th device without UUID, BusID and FreeBytes, or the error that Open would
-	// return, if known.
+	// Describe returns the Info of the index-th device, without UUID, BusID and FreeBytes. If Describe can determine
+	// that Open would fail, it returns the error of Open.
 	Describe(index int) (Info, error)
 }
 
@@ -102,8 +102,8 @@ type Kernel interface {
 	Out() []TensorSpec
 	// Workspace returns the size of the scratch memory of a launch, in bytes.
 	Workspace() int64
-	// InPlace returns (output, input) pairs that may share memory if the input has no later readers. It omits pairs
-	// that op.Aliases requires.
+	// InPlace returns (output, input) pairs that may share memory if the input has no later readers. It omits the pairs
+	// that the op requires (see Aliases).
 	InPlace() []Alias
 	Close() error
 }
@@ -148,8 +148,8 @@ type StepInfo struct {
 // Stream runs work in order. A stream may run asynchronously (GPU) or finish before the call returns (CPU).
 type Stream interface {
 	Run(p Program) error
-	// RunTimed runs p like Run, synchronises, and adds the time of step i to elapsed[i]. len(elapsed) is the number of
-	// steps.
+	// RunTimed runs p like Run, synchronises, and adds the time of step i to elapsed[i]. The length of elapsed must be
+	// the number of steps.
 	RunTimed(p Program, elapsed []time.Duration) error
 	// Copy copies src.Bytes bytes; host regions must come from AllocHost.
 	Copy(dst, src Region) error
@@ -160,18 +160,20 @@ type Stream interface {
 	Close() error
 }
 
-// Event marks a point in a stream, or the end of work on the host that streams wait for. An event is pending until a
+// Event marks a point in a stream, or the end of work on the host for which streams wait. An event is pending until a
 // stream reaches the step that records it, or until Complete is called. It is then complete until Reset is called, or
-// until a run begins that will record it. If this run fails before the recording, the event has failed: Done returns
+// until a run begins that will record it. If such a run fails before the recording, the event has failed: Done returns
 // true, and waits return an error. All methods except Close are safe for concurrent use.
 type Event interface {
 	// Done reports, without waiting, whether the event is no longer pending.
 	Done() bool
-	// WaitHost blocks the calling OS thread until the event is no longer pending or limit has passed. It returns
-	// os.ErrDeadlineExceeded after limit, and ErrDevice if the recording run failed.
+	// WaitHost blocks the calling OS thread until the event is no longer pending or the time limit has expired. It
+	// returns os.ErrDeadlineExceeded when the limit has expired, and ErrDevice if the run that should record the event
+	// has failed.
 	WaitHost(limit time.Duration) error
-	// Reset makes a complete event pending: Done returns false, and later waits of streams and hosts block. If a wait
-	// may start before the recording run begins, call Reset before each step. Reset of a pending event has no effect.
+	// Reset makes a complete event pending: Done returns false, and later waits of streams and hosts block. Call Reset
+	// before each step if a wait may start before the run that records the event. Reset of a pending event has no
+	// effect.
 	Reset() error
 	// Complete completes the event from the host. Waiting steps and calls of WaitHost then continue.
 	Complete() error
@@ -184,11 +186,12 @@ type ClockedEvent interface {
 	Event
 	// CompletedAt returns the time of the last completion. Time 0 is the time at which the device was opened.
 	CompletedAt() time.Duration
-	// CompleteAt is Complete with a modelled time of completion. Complete uses time 0, which does not delay any stream.
+	// CompleteAt is like Complete, but sets the modelled time of completion. Complete uses time 0, which does not delay
+	// any stream.
 	CompleteAt(at time.Duration) error
 }
 
-// WaitingStream is a Stream that measures how long it was blocked.
+// WaitingStream is a Stream that measures the time for which it was blocked.
 type WaitingStream interface {
 	Stream
 	// Waited returns the total time for which programs on the stream were blocked at steps that wait for events. known
@@ -206,16 +209,16 @@ const MaxMarks = 1024
 // MarkingStream is an asynchronous Stream that measures the time between points in it.
 type MarkingStream interface {
 	Stream
-	// Mark sets a mark, numbered from 0 to MaxMarks-1, after all work that is enqueued so far. A second call with the
-	// same number moves the mark.
+	// Mark sets a mark after all work that is enqueued so far. The number of the mark is from 0 to MaxMarks-1. A second
+	// call with the same number moves the mark.
 	Mark(mark int) error
 	// Between returns the time between two marks. The stream must have passed both marks, which is certain after Sync.
 	Between(from, to int) (time.Duration, error)
 }
 
 // Slowable is a device that can be slowed down, for experiments with unequal workers on equal machines. After each
-// launch, the device idles until the launch has taken a multiple of its own time. Info().Model states that the device
-// is slowed down. Both methods are safe for concurrent use.
+// launch, the device idles, so that the launch takes a multiple of its own time. Info().Model states that the device is
+// slowed down. Both methods are safe for concurrent use.
 type Slowable interface {
 	// SetSlowdown sets the factor of later launches; 1 is full speed. It returns ErrUnsupported if this device cannot
 	// be slowed down.
@@ -223,8 +226,8 @@ type Slowable interface {
 	Slowdown() Slowdown
 }
 
-// Slowdown describes a slowed device. Factor is the current factor. Worked is the time of launches while the factor was
-// above 1. Idle is the idle time that was added to these launches.
+// Slowdown describes how a device was slowed down. Factor is the current factor. Worked is the total time of launches
+// while the factor was above 1. Idle is the idle time that was added to these launches.
 type Slowdown struct {
 	Factor       float64
 	Worked, Idle time.Duration
@@ -233,7 +236,7 @@ type Slowdown struct {
 // Buffer is a contiguous block of memory.
 type Buffer interface {
 	Bytes() int64
-	// Host returns the memory for access by the CPU, nil if the CPU cannot access it.
+	// Host returns the memory as bytes for the CPU, or nil if the CPU cannot access it.
 	Host() []byte
 	// Free frees the memory; a second Free is an error.
 	Free() error
@@ -249,7 +252,7 @@ type Region struct {
 // Whole returns the region that covers b.
 func Whole(b Buffer) Region { return Region{Buffer: b, Bytes: b.Bytes()} }
 
-// Host returns the region for access by the CPU, nil if the CPU cannot access it.
+// Host returns the region as bytes for the CPU, or nil if the CPU cannot access it.
 func (r Region) Host() []byte {
 	h := r.Buffer.Host()
 	if h == nil {
@@ -276,7 +279,7 @@ type Layout uint32
 // Layouts of all devices.
 const (
 	Plain        Layout = 0 // row-major
-	Any          Layout = 1 // only in requests: the device chooses
+	Any          Layout = 1 // only in requests: the device chooses the layout
 	FirstPrivate Layout = 16
 )
 
@@ -289,14 +292,14 @@ type TensorSpec struct {
 	DType  tensor.DType
 	Layout Layout
 	// Bytes is the size in memory including padding. Devices set it for private layouts and opaque tensors; 0 means the
-	// plain size.
+	// size in the plain layout.
 	Bytes int64
 }
 
 // Spec returns the plain spec of a shape and type.
 func Spec(dt tensor.DType, shape ...int) TensorSpec { return TensorSpec{Shape: shape, DType: dt} }
 
-// Size returns the bytes in memory, including padding.
+// Size returns the number of bytes in memory, including padding.
 func (s TensorSpec) Size() int64 {
 	if s.Bytes > 0 {
 		return s.Bytes
@@ -307,7 +310,7 @@ func (s TensorSpec) Size() int64 {
 	return s.Shape.Elements() * s.DType.Size()
 }
 
-// With returns the spec in another layout. The size is unset, because the device determines it.
+// With returns the spec with another layout. It leaves the size unset, because the device determines the size.
 func (s TensorSpec) With(l Layout) TensorSpec {
 	s.Layout, s.Bytes = l, 0
 	return s

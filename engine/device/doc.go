@@ -1,5 +1,5 @@
-// Package device is the contract between the engine and computing devices. The devices are a CPU with oneDNN, a GPU,
-// the plain-Go reference, and the null device, which only models time.
+// Package device defines the contract between the engine and computing devices. These are CPUs (with oneDNN), GPUs, the
+// reference device in plain Go, and the null device, which only models time.
 //
 // # Use
 //
@@ -7,7 +7,7 @@
 // is a list of launches, which are kernels bound to memory. A [Stream] runs a program in one call. A [Buffer] is
 // memory; a [Region] is a part of a buffer.
 //
-//	k, err := dev.Compile(op, in, out) // out from op.Infer(in), layouts Plain, Any or pinned
+//	k, err := dev.Compile(op, in, out) // out: the specs of op.Infer(in), with the layout Plain, Any or a required one
 //	p, err := dev.NewProgram([]device.Step{{Launch: &device.Launch{Kernel: k, In: …, Out: …}}})
 //	err = stream.Run(p)
 //	err = stream.Sync()
@@ -21,8 +21,9 @@
 //
 // # Values that change from step to step
 //
-// The learning rate, 1/count, dropout keys and sample ids are operands in device memory. A compiled program (or a
-// captured graph) therefore never changes. The fields of an op are fixed when the op is compiled.
+// Values that change in every step, such as the learning rate, 1/count, dropout keys and sample ids, are operands in
+// device memory. A compiled program (or a captured graph) therefore never changes. The fields of an op are fixed when
+// the op is compiled.
 //
 // # Duties of the caller
 //
@@ -33,7 +34,7 @@
 //
 // # Errors
 //
-//   - [ErrUnsupported] from Compile: the device has no such kernel. The planner tries the op's decomposition.
+//   - [ErrUnsupported] from Compile: the device has no kernel for the op. The planner tries the op's decomposition.
 //   - [ErrOutOfMemory] from an allocation.
 //   - [ErrDevice]: the device failed (exit code 6).
 //   - Other errors report a wrong argument. They name the operand, the value that was passed and the value that was

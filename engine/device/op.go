@@ -7,26 +7,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one computation as plain data. Compile fixes the values of its fields. The comment of each type lists the
+// Op is one computation as plain data. Compile fixes the values of its fields. The comment of each op type lists the
 // operands.
 //
 // In operand lists, "[x]" is an operand that exists only under the stated condition. Legend: N samples, C channels, H
 // and W height and width, O output channels, K kernel extent, G statistics groups of a BatchNorm.
 type Op interface {
-	// Kind returns the op's name, unique among op types: "conv2d".
+	// Kind returns the name of the op type, such as "conv2d". It is unique.
 	Kind() string
 	// Infer returns the plain output specs for input specs, or an error that names the wrong operand.
 	Infer(in []TensorSpec) ([]TensorSpec, error)
 }
 
-// MaxOperands is the largest number of inputs of a kernel, and of outputs.
+// MaxOperands is the largest number of inputs of a kernel, and also the largest number of outputs.
 const MaxOperands = 16
 
 // Aliaser is implemented by ops that update an operand in place. Output Out of each pair must be bound to the memory of
 // input In.
 type Aliaser interface{ Aliases() []Alias }
 
-// Aliases returns the pairs that op requires, nil for most ops.
+// Aliases returns the pairs that op requires to share memory. For most ops, it returns nil.
 func Aliases(op Op) []Alias {
 	if a, ok := op.(Aliaser); ok {
 		return a.Aliases()
@@ -36,7 +36,8 @@ func Aliases(op Op) []Alias {
 
 // Coster is implemented by ops with significant arithmetic.
 type Coster interface {
-	// FLOPs returns the nominal count: a multiply-add counts 2, and taps in the padding count.
+	// FLOPs returns the nominal number of floating-point operations. A multiply-add counts as 2, and taps in the
+	// padding count like all others.
 	FLOPs(in, out []TensorSpec) int64
 }
 
@@ -60,11 +61,12 @@ func MovedBytes(in, out []TensorSpec) int64 {
 	return n
 }
 
-// Parametric is implemented by ops whose parameters differ from their fields. Parameters returns a struct with the
-// parameters. Its fields have the same names as those of the parameter struct in engine/device/native/hetero_device.h.
+// Parametric is implemented by ops whose parameters for native libraries differ from their fields. Parameters returns a
+// struct with the parameters. The fields of this struct have the same names as those of the parameter struct in
+// engine/device/native/hetero_device.h.
 type Parametric interface{ Parameters() any }
 
-// Parameters returns the parameters of op, a struct. For most ops, it is the op.
+// Parameters returns the struct with the parameters of op. For most ops, this is the op itself.
 func Parameters(op Op) any {
 	if p, ok := op.(Parametric); ok {
 		return p.Parameters()
@@ -72,7 +74,7 @@ func Parameters(op Op) any {
 	return op
 }
 
-// Builtin reports whether op is an op of this package. Devices have kernels for such ops.
+// Builtin reports whether op is defined in this package. Devices have kernels for such ops only.
 func Builtin(op Op) bool { return reflect.TypeOf(op).PkgPath() == reflect.TypeFor[Op]().PkgPath() }
 
 // Computer is implemented by ops from outside this package that have a kernel in Go. The reference device runs it.
@@ -136,7 +138,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// weightType returns the type of parameter gradients: f64 for f64 activations, else f32.
+// weightType returns the type of parameter gradients for a type of activations: f64 for f64, else f32.
 func weightType(activation tensor.DType) tensor.DType {
 	if activation == tensor.F64 {
 		return tensor.F64

@@ -77,8 +77,8 @@ func (op Attention) inputs() int {
 	return n
 }
 
-// check checks the operands of the forward op and returns the shape of dst. of is the forward or the backward op, which
-// errors name.
+// check checks the operands of the forward op and returns the shape of dst. Errors name the op in the parameter of,
+// which is the forward or the backward op.
 func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	if !(op.P >= 0 && op.P < 1) {
 		return nil, fmt.Errorf("%s: probability: got %g, want 0 <= p < 1", of.Kind(), op.P)
@@ -131,7 +131,8 @@ func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	return tensor.Shape{n, t, c}, nil
 }
 
-// wantGroups checks the number of query heads, and of key/value heads, where 0 means the number of query heads.
+// wantGroups checks the number of query heads and the number of key/value heads. If kvHeads is 0, there are as many as
+// query heads.
 func wantGroups(of Op, heads, kvHeads int) error {
 	if heads < 1 {
 		return fmt.Errorf("%s: heads: got %d, want at least 1", of.Kind(), heads)

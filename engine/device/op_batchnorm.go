@@ -36,8 +36,8 @@ type BatchNormStats struct{ Group int }
 //	    t = n + k;  d = stats[r, 0] - mean;  mean = mean + d·k/t;  m2 = (m2 + stats[r, 1]·k) + d·d·n·k/t;  n = t
 //	var = m2/n
 //
-// Products are evaluated from left to right. Rows of a rank without samples are ignored. The formula does not need the
-// number of pixels, because every sample has the same number.
+// Products are evaluated from left to right. The row of a rank without samples is ignored. The formula does not need
+// the number of pixels, because every sample has the same number of pixels.
 //
 //	in   stats (R, 2, C): mean and biased variance of each rank; samples (R), i32, not all 0
 //	out  mean (1, C); var (1, C), biased
@@ -53,7 +53,7 @@ type BatchNormApply struct {
 	ReLU, Add bool
 }
 
-// BatchNormDiffReduce sums the gradients of a group.
+// BatchNormDiffReduce computes the gradients of gamma and beta as sums over each group.
 //
 //	in   x (N, C, H, W); mean (G, C); var (G, C); gamma (C); beta (C); diff_y; [diff_y2] if Two; [mask of BatchNormApply] if ReLU and Add
 //	out  diff_gamma (G, C); diff_beta (G, C); [dz (N, C, H, W)] if Add or Two
@@ -72,8 +72,8 @@ type BatchNormDiffReduce struct {
 //	out  diff_x (N, C, H, W)
 //
 // If ReLU is set, the caller passes diff_y as dz, because BatchNormDiffReduce returned no dz; this op then applies the
-// ReLU mask. If the sums include other ranks, Count is n of a full group, over all ranks. If Count is 0, n is computed
-// from the shape of x.
+// ReLU mask. If diff_gamma and diff_beta are sums over several ranks, Count is n of a full group over these ranks. If
+// Count is 0, n is computed from the shape of x.
 type BatchNormDiffApply struct {
 	Group int
 	Eps   float64
@@ -83,8 +83,8 @@ type BatchNormDiffApply struct {
 
 // BatchNormRunning updates running statistics r from the statistics of the batch: r += Momentum·(batch - r). The
 // variance is unbiased (n/(n-1) if n > 1), and groups are averaged with equal weight. A channel whose batch statistics
-// are not finite stays unchanged, because a step that is skipped because of a NaN must not change it. The results must
-// be bit-equal on all kinds of devices. The op therefore uses only f64 operations, in the order written here, and
+// are not finite stays unchanged: a step with a NaN is skipped and must not change the running statistics. The results
+// must be bit-equal on all kinds of devices. The op therefore uses only f64 operations, in the order written here, and
 // rounds only the result to f32. Let u(n) = n/(n-1), and u(1) = 1. For each channel:
 //
 //	m = v = 0;  for each group g from 0 on: m = m + mean[g];  v = v + var[g]·u(Counts[g])
@@ -117,7 +117,7 @@ func (BatchNormDiffApply) Kind() string { return "batch_norm_diff_apply" }
 // Kind implements Op.
 func (BatchNormRunning) Kind() string { return "batch_norm_running" }
 
-// Groups returns the number of statistics groups of n samples.
+// Groups returns the number of statistics groups of n samples, for groups of the given size (0: one group).
 func Groups(n, group int) int {
 	if group <= 0 || group >= n {
 		return 1

@@ -47,7 +47,7 @@ type Conv2D struct {
 //	out  diff_src (N, C, H, W)
 type Conv2DDiffSrc struct {
 	Conv2D
-	Height, Width int // size of src, which OH and OW do not determine
+	Height, Width int // size of src, which cannot be derived from OH and OW
 }
 
 // Conv2DDiffWeights computes the gradient of Conv2D's parameters.
@@ -143,7 +143,8 @@ func (op Conv2DDiffWeights) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return out, wantShape(op, "diff_dst", diff, dst[0].Shape...)
 }
 
-// convFLOPs counts a multiply-add as 2, and counts taps in the padding. Forward and both gradients have the same count.
+// convFLOPs returns the number of FLOPs of the forward pass, which is also that of each gradient. It counts a
+// multiply-add as 2, and also counts taps in the padding.
 func convFLOPs(dst, weight tensor.Shape) int64 {
 	return 2 * dst.Elements() * weight[1:].Elements()
 }

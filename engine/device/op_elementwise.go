@@ -60,8 +60,8 @@ type Unary struct{ Func UnaryFunc }
 // For ReLU, src may be the forward dst, because both have the same sign pattern.
 type UnaryDiff struct{ Func UnaryFunc }
 
-// Binary combines two tensors element by element. b is broadcast to a: its extents may be 1, and it may have fewer
-// leading dimensions.
+// Binary combines two tensors element by element. b is broadcast to the shape of a: extents of b may be 1, and leading
+// dimensions may be missing.
 //
 //	in   a; b, of a's type
 //	out  dst, of a's shape and type
@@ -86,7 +86,8 @@ type Fill struct {
 // Dropout zeroes elements with probability P and scales the others by 1/(1-P). The mask depends only on (key, Stream,
 // sample id, position in the sample). An element uses word position%4 of Philox4x32-10 with key (key[0], key[1]) and
 // counter (position/4, Stream, low half of the id, high half of the id). An element is kept if this word is at least
-// round(P·2³²). position is the row-major index of the element within the sample. The op is its own gradient.
+// round(P·2³²). position is the row-major index of the element within the sample. The gradient is the same op, applied
+// to the gradient of dst.
 //
 //	in   src (N, …); ids (N), i64; key (2), u32
 //	out  dst

@@ -14,8 +14,8 @@ import (
 //	in   tokens (N, T), i32; weight (V, C), f32; [positions (P, C), f32, P >= T; [segments (N, T), i32; kinds (S, C), f32]]
 //	out  dst (N, T, C), of type To
 //
-// Position t uses row t of positions. A run fails if an id is outside its table; the kernel reads no memory outside the
-// table.
+// Position t uses row t of positions. If an id is outside its table, the run fails; the kernel reads no memory outside
+// the table.
 type Embedding struct {
 	To tensor.DType // type of dst; the tables are f64 if To is f64, else f32
 }

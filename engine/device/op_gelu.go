@@ -2,7 +2,7 @@ package device
 
 import "fmt"
 
-// BiasGELU adds a bias to each row and applies GELU (erf) or GELUTanh. The sum is not rounded before the function.
+// BiasGELU adds a bias to each row and applies GELU (erf) or GELUTanh. The sum is not rounded before GELU is applied.
 //
 //	in   src (…, C); bias (C), f32
 //	out  dst (…, C), of src's type

@@ -5,7 +5,7 @@ import "github.com/hetero-train/hetero-train/engine/tensor"
 // LayerNorm normalises each row of x: dst = (x - mean)·inverse·gamma + beta, inverse = 1/sqrt(variance + Eps). variance
 // is the mean of (x - mean)². With Add, x is the sum of src and residual, rounded to src's type.
 //
-// Legend: R rows, which is the product of all dimensions but the last; C the last dimension.
+// Legend: R is the number of rows: the product of all dimensions except the last one. C is the last dimension.
 //
 //	in   src (…, C); gamma (C), f32; beta (C), f32; [residual (…, C), of src's type, if Add]
 //	out  dst (…, C), of src's type; mean (R), f32; inverse (R), f32; [sum (…, C): x, if Add]

@@ -2,8 +2,9 @@ package device
 
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
-// LinearCrossEntropy is a Linear over a large vocabulary and the softmax cross-entropy of its result. A device computes
-// the logits in parts and does not keep them. Rows with a label < 0 are ignored and not computed.
+// LinearCrossEntropy is a Linear over a large vocabulary, followed by the softmax cross-entropy of its result. A device
+// computes the logits in parts and does not store them. Rows with a label < 0 are ignored; their logits are not
+// computed.
 //
 // Legend: R rows, C channels, V classes.
 //
@@ -29,7 +30,7 @@ type Counted struct {
 	Fraction float64
 }
 
-// of returns the number of FLOPs for the counted rows, given the number for all rows.
+// of returns the number of FLOPs for the counted rows. The parameter flops is the number for all rows.
 func (c Counted) of(flops int64) int64 {
 	if c.Fraction == 0 {
 		return flops
@@ -43,7 +44,7 @@ func (LinearCrossEntropy) Kind() string { return "linear_cross_entropy" }
 // Kind implements Op.
 func (LinearCrossEntropyDiff) Kind() string { return "linear_cross_entropy_diff" }
 
-// checkLinearLoss checks the operands that both ops have. The last operand is the bias if bias is set.
+// checkLinearLoss checks the operands that both ops have. If the parameter bias is true, the last operand is the bias.
 func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
 	src, weight := in[0], in[1]
 	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", weight, 2),

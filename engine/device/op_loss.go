@@ -10,8 +10,8 @@ import (
 // (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A sample with a label < 0 is ignored: loss 0, position -1.
 //
 // Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, lambda·one_hot(label) + (1-lambda)·one_hot(second)
-// replaces one_hot(label) in q. position is then that of the label with the larger weight; for equal weights, it is
-// that of the first label. second is not read if the label is ignored; otherwise it must be a class.
+// replaces one_hot(label) in q. The output position then belongs to the label with the larger weight or, if the weights
+// are equal, to the first label. If the first label is ignored, second is not read; otherwise second must be a class.
 //
 //	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; lambda (N), f32
 //	out  loss (N), f32

@@ -66,7 +66,7 @@ type Reduce struct {
 	Axes []int
 }
 
-// Broadcast repeats src along the dimensions Axes of Shape, which src lacks. It is the gradient of a sum.
+// Broadcast repeats src along the dimensions Axes of Shape, which src does not have. It is the gradient of a sum.
 //
 //	in   src
 //	out  dst (Shape)
@@ -110,7 +110,7 @@ func (op Reorder) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return []TensorSpec{Spec(op.To, in[0].Shape...)}, nil
 }
 
-// along holds the parameters of an op along some dimensions.
+// along holds the parameters of ops that work along some dimensions.
 type along struct {
 	Axes        []int
 	Start, Size int

@@ -17,7 +17,7 @@ import (
 
 // Segment is a range of the flat buffer with its own factors.
 type Segment struct {
-	Offset, Length int64 // elements
+	Offset, Length int64 // in elements
 	WeightDecay    float32
 	LRScale        float32
 }

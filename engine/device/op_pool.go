@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MaxPool2D computes the maximum of each window. Padding is never the maximum.
+// MaxPool2D computes the maximum of each window. Elements of the padding are never the maximum.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C, OH, OW); [argmax, opaque] if Train
@@ -16,7 +16,8 @@ type MaxPool2D struct {
 	Train  bool
 }
 
-// MaxPool2DDiff adds each gradient to the pixel with the maximum (the first of equal ones, row by row).
+// MaxPool2DDiff adds each gradient to the pixel that was the maximum of its window. Among equal pixels, this is the
+// first one, row by row.
 //
 //	in   diff_dst (N, C, OH, OW); argmax
 //	out  diff_src (N, C, Height, Width)

@@ -13,18 +13,19 @@ const (
 	PeakF32   Peak = iota + 1 // fused multiply-adds in registers, FLOP/s
 	PeakBF16                  // bf16 dot products with f32 sums, FLOP/s; ErrUnsupported without such an instruction
 	PeakRead                  // reading memory far larger than the caches, bytes/s
-	PeakCopy                  // copying such memory, bytes read and written/s
+	PeakCopy                  // copying such memory; (bytes read + bytes written)/s
 	PeakWrite                 // writing such memory, bytes/s
 	PeakF16                   // like PeakBF16, for f16
 	// Matrix products of a vendor's library, FLOP/s. They check PeakF32 and PeakBF16, whose loops may not use the best
-	// instruction. MeasurePeak returns ErrUnsupported if it already measures the peak of the type with such a product.
+	// instruction. If MeasurePeak already measures PeakF32 or PeakBF16 with such a product, it returns ErrUnsupported
+	// here.
 	PeakF32Product
 	PeakBF16Product
 )
 
 // PeakMeasurer is implemented by devices that can measure their own limits, with all their threads.
 type PeakMeasurer interface {
-	// MeasurePeak measures for about limit, and returns the best of several passes.
+	// MeasurePeak measures for about the time limit, and returns the best of several passes.
 	MeasurePeak(what Peak, limit time.Duration) (perSecond float64, err error)
 }
 
@@ -32,15 +33,15 @@ type PeakMeasurer interface {
 type Reached struct {
 	PerSecond float64 // FLOP/s or bytes/s
 	By        string  // method that reached it
-	Repeats   int     // number of measurements, from which this is the best one
+	Repeats   int     // number of measurements, of which this is the best one
 }
 
 // products maps a limit of arithmetic to the matrix product that checks it.
 var products = map[Peak]Peak{PeakF32: PeakF32Product, PeakBF16: PeakBF16Product}
 
-// MeasureBest measures a hardware limit repeats times with both methods of the device, a loop in registers and a matrix
-// product. It returns the largest value. The methods alternate, so that other processes affect both. The measurement
-// takes about limit in total.
+// MeasureBest measures a hardware limit with both methods of the device: a loop in registers and a matrix product. It
+// uses each method `repeats` times and returns the largest value. The methods alternate, so that other processes affect
+// both. The total time is about limit.
 func MeasureBest(m PeakMeasurer, what Peak, repeats int, limit time.Duration) (best Reached, err error) {
 	product, two := products[what]
 	one := limit / time.Duration(repeats)

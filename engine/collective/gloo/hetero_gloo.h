@@ -62,7 +62,7 @@ typedef struct hetero_gloo_api {
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);
-  /* Closes the connections after a failed run, which takes some 10 ms each. The other ranks then also fail, so the
+  /* Closes the connections after a failed run. Each takes some 10 ms. The other ranks then also fail, so the
    * caller must first notify them of the reason. */
   void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);

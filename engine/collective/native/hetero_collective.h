@@ -21,7 +21,7 @@ typedef struct hetero_signature {
   uint64_t number;                   /* position of the operation in the communicator's sequence, from 1 */
   int32_t kind, dtype, reduce, root; /* kind is a hetero_kind */
   int64_t elements;
-  uint64_t parts; /* hash of the counts, 0 without counts */
+  uint64_t parts; /* hash of the counts, or 0 if there are none */
 } hetero_signature;
 
 #endif

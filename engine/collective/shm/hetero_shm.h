@@ -49,7 +49,7 @@ typedef struct hetero_shm_call {
 
 typedef struct hetero_shm_progress {
   uint64_t entered, finished;
-  int64_t steps; /* within operations, relative to this rank: negative means behind */
+  int64_t steps; /* steps within operations, relative to this rank; negative: behind this rank */
   char name[HETERO_SHM_NAME];
 } hetero_shm_progress;
 

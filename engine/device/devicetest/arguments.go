@@ -38,7 +38,7 @@ func (foreignEvent) Close() error                      { return nil }
 func f32(shape ...int) device.TensorSpec               { return device.Spec(tensor.F32, shape...) }
 func specs(s ...device.TensorSpec) []device.TensorSpec { return s }
 
-// badCompile is a request that every device must refuse. The error must contain every word in says.
+// badCompile is a compile request that every device must refuse. The error must contain every word in says.
 type badCompile struct {
 	name    string
 	op      device.Op
@@ -191,7 +191,7 @@ func runArguments(t conformance.T, open Opener, caps Caps) {
 	}
 	t.Run("program", func(t conformance.T) { badPrograms(t, dev, caps) })
 	t.Run("stream", func(t conformance.T) { badCalls(t, dev) })
-	if !caps.NoValues { // an asynchronous device returns the error when the host waits for the stream
+	if !caps.NoValues { // asynchronous devices return the error only when the host waits for the stream
 		t.Run("ids", func(t conformance.T) { badIDs(t, dev, caps) })
 	}
 }

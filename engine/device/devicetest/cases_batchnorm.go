@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// normShape describes images (n, c, h, w) with statistics over groups of group samples; 0: all samples.
+// normShape describes images (n, c, h, w). The field group is the number of samples in a statistics group; 0: all
+// samples.
 type normShape struct{ n, c, h, w, group int }
 
 var normShapes = []normShape{
@@ -16,7 +17,7 @@ var normShapes = []normShape{
 	{2, 3, 5, 7, 0},
 	{4, 17, 3, 3, 2},
 	{5, 35, 2, 3, 2}, // the last group has one sample
-	{7, 16, 4, 4, 3}, // the last group has one sample, too
+	{7, 16, 4, 4, 3}, // the last group also has one sample
 	{3, 32, 1, 1, 0},
 	{8, 64, 4, 4, 4},
 	{3, 5, 9, 8, 1},
@@ -30,7 +31,7 @@ func (s normShape) String() string {
 	return fmt.Sprintf("n%d c%d %dx%d group %d", s.n, s.c, s.h, s.w, s.group)
 }
 
-// images, normInputs and so on return the operands of the BatchNorm ops.
+// images and the functions below return the operands of the BatchNorm ops.
 func (s normShape) images(gen Generator) input { return floats(gen, s.n, s.c, s.h, s.w) }
 func (s normShape) normInputs() []input {
 	g := device.Groups(s.n, s.group)
@@ -65,7 +66,7 @@ func batchNormCases() []valueCase {
 			}
 		}
 		cases = append(cases, runningCase(s))
-		if s.n*s.h*s.w > 1 { // with one value per channel the exact gradient is 0, so rounding errors dominate
+		if s.n*s.h*s.w > 1 { // with one value per channel, the exact gradient is 0, so rounding errors would dominate
 			cases = append(cases, trainingNormCase(s))
 		}
 	}
@@ -104,12 +105,12 @@ func mergeCases() []valueCase {
 var merged = tolerance{
 	exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
 
-// running is exact for the same reason: every rank updates its own copy of the running statistics, and all copies must
-// be bit-equal.
+// Running statistics must be exact for the same reason as merged ones: every rank updates its own copy, and all copies
+// must be bit-equal.
 var running = merged
 
-// mergeRows generates means by the generator mean, and variances in [0, 1). Rows of ranks without samples hold NaN,
-// because the op must not read these rows.
+// mergeRows generates rows of means and variances. The means come from the generator mean, and the variances are in [0,
+// 1). Rows of ranks without samples contain NaN, because the op must not read these rows.
 func mergeRows(mean Generator, samples []int32, channels int) Generator {
 	return func(seed, i uint64) float64 {
 		row := i / uint64(channels)

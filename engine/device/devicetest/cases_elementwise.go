@@ -37,7 +37,7 @@ func elementwiseCases() []valueCase {
 			if u.f == device.Sqrt {
 				back.gen = Uniform(0.1, 10) // the derivative at 0 is infinite
 			}
-			// GELU and its derivative add 1 to a function that approaches -1.
+			// The terms of GELU and of its derivative can cancel: 1 is added to a function that approaches -1.
 			var terms func(in []Tensor, i int) float64
 			if u.f == device.GELU || u.f == device.GELUTanh {
 				terms = func(in []Tensor, _ int) float64 { return norm(in[0].Values, nil) }
@@ -73,8 +73,8 @@ func fillCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// dropoutCases returns cases of dropout. All devices must keep exactly the same elements; the factor adds one rounding.
-// The ids need more than 32 bits.
+// dropoutCases returns cases of dropout. All devices must keep exactly the same elements, and only the multiplication
+// by the factor is rounded. The ids have more than 32 bits.
 func dropoutCases(shape tensor.Shape) []valueCase {
 	ids := fixedType(tensor.I64, Uniform(0, 1<<40), shape[0])
 	key := fixedType(tensor.U32, Uniform(0, 1<<32), 2)

@@ -25,7 +25,7 @@ func linearCases() []valueCase {
 		src, weight, bias := floats(symmetric, n, i), floats(symmetric, o, i), params(symmetric, o)
 		diff := floats(symmetric, n, o)
 		// A device may round the gradient of f32 logits to the type of the other factor. Its values are therefore
-		// chosen so that 16 bits represent them.
+		// chosen such that 16-bit types represent them exactly.
 		wideDiff := params(eighths, n, o)
 		wide := func(r *Runner, in []Operand) []Operand { return r.Do(device.Linear{To: r.Param}, in...) }
 		diffWeights, withBias := device.LinearDiffWeights{}, device.LinearDiffWeights{Bias: true}

@@ -20,7 +20,7 @@ func lossCases() []valueCase {
 		{7, 10, 4, 0.1, true},
 		{33, 1000, 6, 0, true},
 		{5, 100, 6, 0.1, false},
-		{3, 17, 90, 0, false}, // exp overflows an f32 unless the largest logit is subtracted
+		{3, 17, 90, 0, false}, // with such logits, exp overflows in f32 unless the largest logit is subtracted
 		{3, 17, 90, 0.2, true},
 		{4, 35, 1e-3, 0.99, false},
 	} {
@@ -63,7 +63,8 @@ func lossCases() []valueCase {
 	return cases
 }
 
-// mixedCases returns cases of samples with two labels: lambdas of 0 and 1, equal labels, ignored labels.
+// mixedCases returns cases with two labels per sample. They include lambdas of 0 and 1, equal labels and ignored
+// labels.
 func mixedCases() []valueCase {
 	var cases []valueCase
 	for _, s := range []struct {
@@ -74,7 +75,7 @@ func mixedCases() []valueCase {
 		labels := func(salt uint64) input {
 			return fixedType(tensor.I32, func(seed, i uint64) float64 {
 				if i%5 == 4 {
-					return -1 // ignored, for any second label
+					return -1 // an ignored label, regardless of the second label
 				}
 				return label(seed+salt, i)
 			}, s.n)

@@ -16,7 +16,7 @@ func oneNaN(seed, i uint64) float64 {
 }
 
 // nanCases returns cases with a NaN in an operand. The NaN must reach every output that depends on it, so that the
-// engine detects a broken run. No maximum, ReLU or mask may turn it into a number.
+// engine detects a diverged run. No maximum, ReLU or mask may turn it into a number.
 func nanCases() []valueCase {
 	window := device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 	images := floats(oneNaN, 2, 17, 4, 5)
@@ -37,7 +37,7 @@ func nanCases() []valueCase {
 		{name: "batch_norm apply with relu", inputs: append([]input{images}, norm...), run: one(apply(false))},
 		{name: "batch_norm apply with relu and a residual", inputs: append(append([]input{clean}, norm...), images),
 			run: first(apply(true))},
-		// Only running statistics ignore a NaN, because a step that is skipped because of a NaN must not change them.
+		// Only running statistics ignore a NaN: a step with a NaN is skipped and must not change them.
 		{name: "batch_norm running", inputs: []input{params(symmetric, 17), params(Uniform(0.5, 1), 17),
 			params(oneNaN, 2, 17), params(Uniform(0.5, 1), 2, 17)},
 			run: one(device.BatchNormRunning{Momentum: 0.1, Counts: []int64{20, 20}})},

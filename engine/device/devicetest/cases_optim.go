@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// f32Only is the type list of optimizers and norms, which use f32 state for any type of activations.
+// f32Only is the list of types for optimizers and norms. Their state is f32 for every type of activations.
 var f32Only = []tensor.DType{tensor.F32}
 
 // segmentsOf divides n elements into three segments with different factors. The gaps at both ends of the second segment
@@ -25,7 +25,7 @@ func segmentsOf(n int64) []device.Segment {
 	}
 }
 
-// listed generates the values of list in turn.
+// listed returns a generator that repeats the values in list.
 func listed(list ...float64) Generator {
 	return func(_, i uint64) float64 { return list[i%uint64(len(list))] }
 }

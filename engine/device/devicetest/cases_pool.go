@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// poolShape describes windows over (n, c, h, w) images; a zero dilated means 1.
+// poolShape describes windows over (n, c, h, w) images. If the field dilated is zero, the dilation is 1.
 type poolShape struct {
 	n, c, h, w                       int
 	kernel, stride, padding, dilated [2]int
@@ -69,8 +69,8 @@ func poolCases() []valueCase {
 	return cases
 }
 
-// maxPoolCases returns cases with few different values, so that windows contain equal values. Some inputs are all
-// negative, so that zero padding would wrongly be the maximum.
+// maxPoolCases returns cases with few different values, so that windows contain equal values. In some cases, all inputs
+// are negative, so that a padding of zeros would wrongly be the maximum.
 func maxPoolCases(s poolShape, diff input, images func(Generator) input) []valueCase {
 	train := device.MaxPool2D{Window: s.window(), Kernel: s.kernel, Train: true}
 	predict := train

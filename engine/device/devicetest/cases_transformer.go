@@ -11,13 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// scores is the tolerance of ops that exponentiate sums. The absolute error of a score becomes the relative error of
+// scores is the tolerance of ops that exponentiate sums: the absolute error of a score becomes the relative error of
 // its probability.
 var scores = tolerance{
 	floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}
 
-// probabilities is the tolerance of attention. Tensor units and bf16 instructions multiply 16-bit probabilities. Their
-// rounding errors are independent of the output's, so that both together are up to sqrt(2) times as large.
+// probabilities is the tolerance of attention. Tensor units and bf16 instructions multiply 16-bit probabilities. The
+// rounding errors of these probabilities are independent of the output's rounding error, so that both together are up
+// to sqrt(2) times as large.
 var probabilities = tolerance{floor: scores.floor, inner: 0.5,
 	reason: scores.reason + "; probabilities are rounded to the type of the operands"}
 
@@ -197,8 +198,8 @@ func attentionCases() []valueCase {
 }
 
 // singleKeyTerms returns the terms of the gradients of q and k for samples of one token, without dropout; nil for other
-// samples. A token that attends to itself alone has probability 1, so the gradient of its score is diff·v - diff·dst =
-// 0. The two dot products have equal terms, but a device may add them in different orders, in f32. Their difference is
+// samples. A token that attends only to itself has probability 1, so the gradient of its score is diff·v - diff·dst =
+// 0. The two dot products have equal terms, but a device may add them in different orders, in f32. The difference is
 // then as large as a rounding error of the products. It is multiplied by k or q, and by the scale of the scores.
 func singleKeyTerms(op device.Attention, t, d int) func(in []Tensor, i int) float64 {
 	if t != 1 || op.P > 0 || op.Packed {

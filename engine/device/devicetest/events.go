@@ -36,7 +36,7 @@ func checkFreshEvent(t conformance.T, r *Runner) {
 	}
 }
 
-// checkRerecord requires that an event recorded in one step is not complete in the next step before it is recorded
+// checkRerecord requires that an event that one step has recorded is not complete in the next step until it is recorded
 // again.
 func checkRerecord(t conformance.T, r *Runner) {
 	gate, again := r.event(t), r.event(t)

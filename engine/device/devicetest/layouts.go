@@ -84,8 +84,8 @@ func fromTo(t conformance.T, dev device.Device, from, to device.TensorSpec) {
 	}
 }
 
-// retype converts the element type of a tensor within its layout. The values are small integers, which every type
-// represents.
+// retype converts the element type of a tensor without changing the layout. The values are small integers, which every
+// type can represent.
 func retype(t conformance.T, dev device.Device, caps Caps, s device.TensorSpec) {
 	r := NewRunner(t, dev)
 	defer r.Close()

@@ -24,10 +24,10 @@ const (
 	Carried
 	// Pinned requires plain outputs.
 	Pinned
-	// Settled compiles with free layouts, then again with exactly the returned layouts. If all layouts are plain, it
-	// also compiles the request of Carried.
+	// Settled compiles with free layouts, and then again with exactly the layouts that were returned. If all of these
+	// are plain, it also compiles the request of the policy Carried.
 	Settled
-	// Shared is Free, with outputs in the memory of inputs if the kernel allows it.
+	// Shared is like Free, but outputs use the memory of inputs if the kernel allows it.
 	Shared
 	numPolicies
 )
@@ -58,7 +58,7 @@ type Runner struct {
 	Lacks []string
 	// NoValues states that the device computes no values, so the runner does not check memory.
 	NoValues bool
-	// AnyPadding disables the check of padding, because operands contain NaN, and NaN·0 may reach the padding.
+	// AnyPadding disables the check of padding. Set it if operands contain NaN, because NaN·0 may reach the padding.
 	AnyPadding bool
 
 	t        conformance.TB
@@ -67,7 +67,7 @@ type Runner struct {
 	buffers  []device.Buffer
 	kernels  []device.Kernel
 	programs []device.Program
-	// elsewhere states that a kernel has a tensor in another layout than plain.
+	// elsewhere is true if a kernel had a tensor in another layout than plain.
 	elsewhere bool
 }
 
@@ -142,7 +142,7 @@ func (r *Runner) Bytes(src device.Region) []byte {
 	return data
 }
 
-// staged runs f with page-locked memory and synchronises.
+// staged calls f with page-locked memory and synchronises.
 func (r *Runner) staged(bytes int64, f func(host device.Region) error) {
 	r.t.Helper()
 	host, err := r.dev.AllocHost(bytes)
@@ -259,7 +259,7 @@ func (r *Runner) hint(l device.Layout) device.Layout {
 	return device.Any
 }
 
-// bring converts an operand to the layout that the kernel requires.
+// bring returns an operand in the layout that the kernel requires.
 func (r *Runner) bring(op device.Op, i int, o Operand, want device.TensorSpec) Operand {
 	r.t.Helper()
 	if o.Spec.DType != tensor.Opaque {
@@ -335,7 +335,7 @@ func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kerne
 }
 
 // answers compares the specs that a kernel returns with the requested specs. If binding is set, the kernel must have
-// the requested layouts that are not Any.
+// the requested layouts, except for Any.
 func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	if len(asked) != len(got) {
 		return fmt.Errorf("got %d %ss, want %d", len(got), side, len(asked))
@@ -390,7 +390,7 @@ func (r *Runner) RunSteps(steps ...device.Step) {
 	}
 }
 
-// checkPadding requires that the memory of o contains the elements of its plain form, and zeros in all other places.
+// checkPadding requires that the memory of o contains exactly the elements of its plain form, and otherwise only zeros.
 func (r *Runner) checkPadding(what string, o Operand) {
 	r.t.Helper()
 	if r.NoValues || r.AnyPadding || o.Spec.DType == tensor.Opaque ||

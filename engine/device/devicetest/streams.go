@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// patience is longer than any operation of these tests, even on a loaded machine.
+// patience is longer than the time that any operation of these tests takes, even on a loaded machine.
 var patience = 30 * time.Second
 
 // moment is long enough to expose a fault, and short enough for fast tests.
@@ -253,7 +253,7 @@ func checkMarks(t conformance.T, r *Runner) {
 	}
 	_, step := r.prepare(device.Unary{Func: device.Square}, r.Upload(Of(tensor.F32, tensor.Shape{1}, 1)))
 	p := r.program(t, step)
-	for range 2 { // the second pass moves the marks
+	for range 2 { // the second iteration moves the marks
 		must(t, s.Mark(0))
 		must(t, s.Run(p))
 		must(t, s.Mark(3))
@@ -271,13 +271,13 @@ func checkMarks(t conformance.T, r *Runner) {
 	time.Sleep(moment)
 	must(t, gate.Complete())
 	must(t, s.Sync())
-	// The host's time includes the time until the stream was blocked, so the device's time may be shorter.
+	// The time on the host includes the time before the stream was blocked, so the time on the device may be shorter.
 	if took, err := s.Between(0, 1); err != nil || took < moment/10 || took > patience {
 		t.Errorf("standing at an event for %v took %v, %v", moment, took, err)
 	}
 }
 
-// checkDescribed checks the description of a program's steps, if programs of the device have one.
+// checkDescribed checks the description of a program's steps, if the device provides descriptions.
 func checkDescribed(t conformance.T, r *Runner) {
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
 	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)

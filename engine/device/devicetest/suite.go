@@ -15,17 +15,19 @@ import (
 type Caps struct {
 	// Types lists the activation types that every op must support. The suite does not run cases of other types.
 	Types []tensor.DType
-	// Brief lists types of Types whose cases run only once, under policy Free, to save time: a device whose kernels of
-	// two types differ only in the conversion of values has the same layouts for both, and repeats both alike.
+	// Brief lists those types in Types whose cases run only once, under policy Free, to save time. It is for devices
+	// whose kernels for two types differ only in the conversion of values: the second type has the same layouts, so
+	// further runs would test the same code.
 	Brief []tensor.DType
 	// Lacks lists kinds of ops that the device leaves to the planner's decomposition. If the device returns
-	// ErrUnsupported for such an op, the suite skips its cases with a log line. ErrUnsupported for another op is a
-	// failure.
+	// ErrUnsupported for such an op, the suite skips the cases of the op with a log line. ErrUnsupported for another op
+	// is a failure.
 	Lacks []string
-	// NoValues states that the device computes no values (the null device), so the suite checks only shapes, events and
-	// errors.
+	// NoValues is true for a device that computes no values (the null device). The suite then checks only shapes,
+	// events and errors.
 	NoValues bool
-	// Threads states that the device uses Options.Threads, so the suite compares the results of several thread counts.
+	// Threads is true for a device that uses Options.Threads. The suite then compares the results with several thread
+	// counts.
 	Threads bool
 }
 
@@ -34,8 +36,8 @@ type Opener func(t conformance.TB, opts device.Options) device.Device
 
 // Run checks a device.
 func Run(t conformance.T, open Opener, caps Caps) {
-	// The suite allocates many short-lived buffers. With a heap of a few MB, garbage collection would take a third of
-	// its time.
+	// The suite allocates many short-lived buffers. With the default setting and a heap of a few MB, garbage collection
+	// would take a third of the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	t.Run("values", func(t conformance.T) { runValues(t, open, caps) })
 	t.Run("memory", func(t conformance.T) { runMemory(t, open, caps) })
@@ -98,14 +100,14 @@ type valueCase struct {
 	tolerance tolerance
 	types     []tensor.DType // types that the case runs with; nil: every type
 	chain     bool           // tensors of type Types.Float are stored between ops
-	nan       bool           // inputs hold NaN
-	// terms returns the norm of the terms whose sum is output i; nil: the terms cannot cancel. A sum that is smaller
-	// than its terms has the rounding errors of the terms.
+	nan       bool           // inputs contain NaN
+	// terms returns the norm of the terms whose sum is output i; nil: terms cannot cancel. It is necessary because a
+	// sum that is smaller than its terms still has the rounding errors of the terms.
 	terms func(in []Tensor, i int) float64
 	large bool // runs only under policy Free, to save time; smaller cases of the op run under every policy
 }
 
-// one returns the computation of a single op that is the same for all types.
+// one returns the computation of a single op. The op is the same for all types.
 func one(op device.Op) func(*Runner, []Operand) []Operand {
 	return func(r *Runner, in []Operand) []Operand { return r.Do(op, in...) }
 }
@@ -141,7 +143,7 @@ func (c valueCase) on(t conformance.T, dev device.Device, caps Caps, ty Types, p
 	return out
 }
 
-// observed is on, and returns whether a kernel had a tensor in another layout than plain.
+// observed is like on, and also reports whether a kernel had a tensor in another layout than plain.
 func (c valueCase) observed(t conformance.T, dev device.Device, caps Caps, ty Types, policy Policy,
 	values []Tensor) (out []Tensor, elsewhere bool) {
 	t.Helper()
@@ -188,11 +190,11 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 }
 
 // check runs one case with one type under every policy, and compares the results of Free with those of a second run. A
-// type of Caps.Brief has neither other policies nor a second run.
+// type in Caps.Brief has neither other policies nor a second run.
 //
-// If a device leaves all tensors in plain layout under Free and Settled, the requests of Settled are those of Pinned,
-// and the kernels for the requests of Carried are compiled, but do not run. Kernels of equal layouts usually have equal
-// results, so Settled is then also the second run.
+// If all tensors have the plain layout under Free, the requests of Settled are those of Pinned, and the kernels for the
+// requests of Carried are only compiled. Kernels with equal layouts usually have equal results, so the run of Settled
+// then also serves as the second run.
 func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
 	values, policies, brief := c.materialize(typesFor(dt)), numPolicies, slices.Contains(caps.Brief, dt)
 	if c.large || brief {

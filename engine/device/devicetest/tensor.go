@@ -10,8 +10,8 @@ import (
 // Tensor is a tensor on the host.
 type Tensor struct {
 	Spec   device.TensorSpec // spec with plain layout
-	Values []float64         // elements in row-major order; for every type except opaque
-	Raw    []byte            // bytes of the device, for opaque tensors
+	Values []float64         // elements in row-major order; unused for opaque tensors
+	Raw    []byte            // bytes in device memory, only for opaque tensors
 }
 
 // Of returns a tensor. Values that dt cannot represent are rounded when the tensor is used.
@@ -28,7 +28,7 @@ func Random(dt tensor.DType, shape tensor.Shape, seed uint64, gen Generator) Ten
 	return t
 }
 
-// Generator returns the value of element i of stream seed.
+// Generator returns the value of element i in the random stream that seed selects.
 type Generator func(seed, i uint64) float64
 
 // Uniform returns a generator of values in [low, high).

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// runThreads requires bit-equal results with different thread counts. Ranks with different CPUs depend on this.
+// runThreads requires bit-equal results with different thread counts. Training with ranks on different CPUs depends on
+// this.
 func runThreads(t conformance.T, open Opener, caps Caps) {
 	s := normShape{n: 13, c: 35, h: 9, w: 7, group: 4}
 	g := device.Groups(s.n, s.group)

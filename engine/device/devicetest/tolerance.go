@@ -10,9 +10,9 @@ import (
 
 // tolerance limits the error of an output; the package comment gives the formula.
 type tolerance struct {
-	exact bool    // the output must equal that of the reference device with the same types; floor is unused
-	floor float64 // part of the tolerance that does not depend on plain, in units of u·‖truth‖
-	// for outputs of 16 bits: error of roundings to 16 bits inside the op, in units of the rounding error of the output
+	exact bool    // the output must equal that of the reference device with the same types; floor is then unused
+	floor float64 // part of the tolerance that does not depend on the plain run, in units of u·‖truth‖
+	// for 16-bit outputs: error from roundings to 16 bits within the op, in units of the output's rounding error
 	inner  float64
 	reason string
 }
@@ -23,20 +23,20 @@ const roundoff = 1.0 / (1 << 24) // u, the largest relative error of one roundin
 var (
 	exact = tolerance{
 		exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
-	// sums is for sums: the order of additions of a device differs from that of the plain run, whose result may be
-	// exact by chance.
+	// sums is the tolerance for sums. A device adds in another order than the plain run, whose result may be exact by
+	// chance.
 	sums = tolerance{floor: 2, reason: "one unit in the last place: a short sum may be exact in the plain run by luck"}
-	// functions is for library functions: those of the plain run are correctly rounded, but vectorised ones need not
-	// be.
+	// functions is the tolerance for library functions. In the plain run they are correctly rounded, but vectorised
+	// functions need not be.
 	functions = tolerance{
 		floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
-	// statistics is for long sums that are followed by a few roundings.
+	// statistics is the tolerance for long sums that are followed by a few roundings.
 	statistics = tolerance{
 		floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
 )
 
-// expected are results of the reference device for one output. judge computes only those that its rule uses, because
-// they take most of the time of the suite on a fast device.
+// expected are results of the reference device for one output. judge computes only the results that its rule uses,
+// because they take most of the suite's time on a fast device.
 type expected struct {
 	typed func() Tensor // with the types under test
 	plain func() Tensor // with f32
@@ -44,10 +44,10 @@ type expected struct {
 }
 
 // judge compares an output with the truth. For a chain, it uses typed instead of plain. terms is the norm of the terms
-// whose sum is the output; 0 if they do not cancel.
+// whose sum is the output; 0 if terms cannot cancel.
 func (tol tolerance) judge(got Tensor, want expected, chain bool, terms float64) error {
 	if got.Spec.DType == tensor.Opaque {
-		return nil // the suite cannot read opaque tensors; the cases of ops that read such tensors test the content
+		return nil // the suite cannot read opaque tensors; ops that read such tensors test the content
 	}
 	if tol.exact || !got.Spec.DType.IsFloat() {
 		typed := want.typed()
@@ -57,7 +57,7 @@ func (tol tolerance) judge(got Tensor, want expected, chain bool, terms float64)
 		return equal(got, typed)
 	}
 	truth := want.truth()
-	// The runner compares the type of each output with that of the op.
+	// Only the shape is compared here: the runner has already compared the type of each output with that of the op.
 	if !got.Spec.Shape.Equal(truth.Spec.Shape) {
 		return fmt.Errorf("got %v, want %v", got.Spec, truth.Spec)
 	}

@@ -34,7 +34,7 @@ func (d *Device) StopActivity() (out device.Activities, err error) {
 		return out, err
 	}
 	defer C.ht_do_activity_free(d.api, d.ptr)
-	names := map[*C.char]string{} // converts each name only once, because there are few different names
+	names := map[*C.char]string{} // each name is converted only once, because there are few different names
 	zero := time.Now().Add(-time.Duration(C.ht_monotonic_ns()))
 	out = device.Activities{List: make([]device.Activity, a.count), Zero: zero, Lost: int64(a.lost)}
 	for i, v := range unsafe.Slice(a.list, a.count) {
@@ -47,7 +47,7 @@ func (d *Device) StopActivity() (out device.Activities, err error) {
 		*one = device.Activity{Kind: device.ActivityKind(v.kind), Name: name, Lane: int(v.lane),
 			Begin: time.Duration(v.begin_ns), End: time.Duration(v.end_ns), Bytes: int64(v.bytes)}
 		if p, ok := d.programs.Load(v.program); ok && p.(*program).born <= int64(v.begin_ns) {
-			// otherwise the record belongs to a closed program that had the same address
+			// a record from before p was created belongs to a closed program that had the same address
 			one.Program, one.Step = p.(*program), int(v.step)
 		}
 	}

@@ -22,7 +22,7 @@ type Device struct {
 	ptr    *C.ht_device
 	index  int
 	info   device.Info
-	slowed atomic.Pointer[device.Info] // info while the device is slowed down, else nil
+	slowed atomic.Pointer[device.Info] // the device's info while it is slowed down, else nil
 	// counts buffers, kernels, programs, streams and events of the device, and calls in progress
 	holds   holds
 	compile sync.Mutex
@@ -74,7 +74,8 @@ func (l *Library) info(name string, info *C.ht_info) device.Info {
 }
 
 // Describe returns the Info of the index-th device without opening the device. The Info does not contain UUID, BusID
-// and FreeBytes. The error is that of Open, or device.ErrUnsupported if the library cannot describe devices.
+// and FreeBytes. Describe returns the same errors as Open, or device.ErrUnsupported if the library cannot describe
+// devices.
 func (l *Library) Describe(index int) (device.Info, error) {
 	name := fmt.Sprintf("%s:%d", l.Kind(), index)
 	if index < 0 || index > math.MaxInt32 {
@@ -95,7 +96,7 @@ func (l *Library) Count() (int, error) {
 	return int(n), check(r, l.Kind())
 }
 
-// hold keeps the device open until holds.release.
+// hold keeps the device open until holds.release is called.
 func (d *Device) hold() error {
 	if !d.holds.acquire() {
 		return fmt.Errorf("%s: device is closed", d.info.Name)
@@ -255,7 +256,7 @@ func (b *buffer) Free() error {
 	return nil
 }
 
-// at returns the address of a region of this device, and holds its buffer.
+// at returns the address of a region of this device, and holds the region's buffer.
 func (d *Device) at(r device.Region) (*buffer, unsafe.Pointer, error) {
 	if r.Buffer == nil {
 		return nil, nil, r.Check()

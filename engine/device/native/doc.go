@@ -11,10 +11,10 @@
 //
 // # Duties of the caller
 //
-// The duties of package device apply. A violation causes an error, never a crash, because each object counts its users.
-// The following actions return an error with the reason:
+// The caller has the duties that package device lists. A violation causes an error, never a crash, because each object
+// counts its users. The following actions return an error with the reason:
 //
-//   - closing a kernel or freeing a buffer that a program is bound to
+//   - closing a kernel, or freeing a buffer, to which a program is bound
 //   - closing a device with open objects
 //   - using a closed object
 //   - using a stream from two goroutines concurrently

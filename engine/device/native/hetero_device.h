@@ -48,13 +48,13 @@ extern "C" {
 
 typedef enum ht_status {
   HT_OK = 0,
-  HT_UNSUPPORTED = 1, /* no such kernel: the planner decomposes the op */
+  HT_UNSUPPORTED = 1, /* no kernel for this op: the planner decomposes it */
   HT_INVALID = 2,     /* wrong argument */
   HT_OUT_OF_MEMORY = 3,
   HT_DEVICE_FAILURE = 4,
   HT_TIMEOUT = 5,
   HT_UNAVAILABLE = 6, /* no such device on this machine */
-  HT_ABSENT = 7,      /* like HT_UNAVAILABLE, but no failure: hardware is absent or hidden; the text is complete */
+  HT_ABSENT = 7,      /* like HT_UNAVAILABLE, but not a fault: hardware is absent or hidden, as text states */
 } ht_status;
 
 typedef struct ht_error {
@@ -170,7 +170,7 @@ typedef struct ht_batch_norm_params {
   int32_t group; /* number of samples in a statistics group; 0 = the whole batch */
   int32_t relu, add, two;
   double eps;
-  int64_t count; /* DIFF_APPLY: n of a full group over all ranks; 0 = n of this operand */
+  int64_t count; /* DIFF_APPLY: n of a full group over all ranks; 0 = n from the shape of x */
 } ht_batch_norm_params;
 
 typedef struct ht_batch_norm_running_params {
@@ -228,7 +228,7 @@ typedef struct ht_move_params {
 /* HT_SOFTMAX_CROSS_ENTROPY, _DIFF */
 typedef struct ht_loss_params {
   double label_smoothing;
-  int32_t mixed; /* two labels per sample: second labels and lambdas follow the other inputs */
+  int32_t mixed; /* two labels per sample; second labels and lambdas are then the last inputs */
 } ht_loss_params;
 
 typedef struct ht_image_normalize_params {
@@ -255,8 +255,8 @@ typedef struct ht_optim_params {
 /* HT_EMBEDDING_DIFF */
 typedef struct ht_embedding_params {
   int64_t rows;       /* number of rows of the table */
-  int32_t positions;  /* row t belongs to position t, and there are no ids */
-  int32_t accumulate; /* the result is added to the last input, in place */
+  int32_t positions;  /* whether row t belongs to position t; there are then no ids */
+  int32_t accumulate; /* whether the result is added to the last input, in place */
 } ht_embedding_params;
 
 /* HT_LAYER_NORM: eps, add. HT_LAYER_NORM_DIFF: plus. */
@@ -306,7 +306,7 @@ typedef struct ht_device_calls {
   void (*info)(const ht_device *, ht_info *);
   void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
   /* Writes unusual behaviour and its cause, for the log: for example, that a slower code path is used. Writes "" if
-   * there is none. NULL: the library has no notes. */
+   * there is none. The entry is NULL if the library has no notes. */
   void (*notes)(const ht_device *, char *text, size_t text_bytes);
 } ht_device_calls;
 
@@ -393,7 +393,8 @@ typedef struct ht_stream_calls {
   ht_status (*record)(ht_stream *, ht_event *, ht_error *);
   ht_status (*wait)(ht_stream *, ht_event *, ht_error *);
   ht_status (*sync)(ht_stream *, ht_error *);
-  /* Returns the time for which WAIT steps have blocked programs since the stream was created, in ns. NULL: unknown. */
+  /* Returns the time for which WAIT steps have blocked programs since the stream was created, in ns. The entry is NULL
+   * if the library cannot measure this time. */
   int64_t (*waited)(const ht_stream *);
   void (*free)(ht_stream *);
 } ht_stream_calls;

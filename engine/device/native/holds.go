@@ -8,7 +8,7 @@ import (
 )
 
 // holds counts the users of an object: programs that are bound to it, and calls in progress. An object can be closed
-// only without users, and a closed object accepts no users.
+// only while it has no users, and a closed object accepts no further users.
 type holds struct{ n atomic.Int64 } // number of users; -1: closed
 
 // acquire adds a user. It returns false if the object is closed.
@@ -24,7 +24,7 @@ func (h *holds) acquire() bool {
 	}
 }
 
-// acquireAlone is acquire for an object that allows one user at a time.
+// acquireAlone is like acquire, but for an object that allows only one user at a time.
 func (h *holds) acquireAlone(what string) error {
 	if h.n.CompareAndSwap(0, 1) {
 		return nil

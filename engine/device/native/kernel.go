@@ -36,7 +36,7 @@ func toSpec(s device.TensorSpec) (C.ht_spec, error) {
 	return c, nil
 }
 
-var _ = [1]struct{}{}[device.MaxOperands-C.HT_MAX_OPERANDS] // the two are equal
+var _ = [1]struct{}{}[device.MaxOperands-C.HT_MAX_OPERANDS] // fails to compile unless both are equal
 
 func toSpecs(a *arena, side string, specs []device.TensorSpec) (*C.ht_spec, C.int32_t, error) {
 	if len(specs) > C.HT_MAX_OPERANDS {

@@ -79,8 +79,8 @@ var sentinels = map[C.ht_status]error{
 	C.HT_UNAVAILABLE:    device.ErrUnavailable,
 }
 
-// check converts a result to an error, or to nil for success. The error contains what, which names the object or the
-// call.
+// check converts a result to an error, or to nil for success. The error contains the text what: the name of the object
+// or of the call.
 func check(r C.ht_result, what string) error {
 	if r.status == C.HT_OK {
 		return nil
@@ -103,7 +103,7 @@ func check(r C.ht_result, what string) error {
 // arena owns blocks of C memory that are freed together.
 type arena struct{ blocks []unsafe.Pointer }
 
-// alloc returns zeroed memory, never nil.
+// alloc returns zeroed memory. It never returns nil.
 func (a *arena) alloc(bytes uintptr) unsafe.Pointer {
 	p := C.calloc(1, C.size_t(max(bytes, 1)))
 	a.blocks = append(a.blocks, p)
@@ -131,7 +131,7 @@ func put[T any](a *arena, v T) *T {
 	return p
 }
 
-// array allocates n values in the arena; nil for none.
+// array allocates n values in the arena. For n = 0, it returns nil.
 func array[T any](a *arena, n int) []T {
 	if n == 0 {
 		return nil

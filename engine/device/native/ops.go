@@ -18,7 +18,7 @@ import (
 // nativeOp is a row of HT_OPS in hetero_device.h.
 type nativeOp struct {
 	code   C.int32_t
-	params reflect.Type // a C struct
+	params reflect.Type // the type of the C struct
 }
 
 // nativeOps maps kinds of ops to their rows.
@@ -31,7 +31,7 @@ var nativeOps = func() map[string]nativeOp {
 	return ops
 }()
 
-// The last constants of the functions have the same values in Go and in C.
+// Fails to compile unless the last constants of the functions have the same values in Go and in C.
 var (
 	_ = [1]struct{}{}[device.Abs-C.HT_ABS]
 	_ = [1]struct{}{}[device.Min-C.HT_MIN]
@@ -53,8 +53,8 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 }
 
 // encode copies the fields of a Go struct to a C struct in the arena, by name. Fields of the C struct without a
-// counterpart stay zero. A Go field without a counterpart is an error, unless the specs of the operands contain its
-// value.
+// counterpart stay zero. A Go field without a counterpart in C is an error, unless the specs of the operands contain
+// its value.
 func encode(a *arena, to reflect.Value, params any) error {
 	fields, sent := map[string]reflect.Value{}, map[string]bool{}
 	from := reflect.ValueOf(params)
@@ -65,7 +65,7 @@ func encode(a *arena, to reflect.Value, params any) error {
 	}
 	for i := range to.NumField() {
 		name := lettersOf(to.Type().Field(i).Name)
-		// C's fields are not exported
+		// the fields of C structs are not exported, so Set needs this detour
 		dst := reflect.NewAt(to.Field(i).Type(), to.Field(i).Addr().UnsafePointer()).Elem()
 		if list := fields[strings.TrimPrefix(name, "num")]; list.IsValid() && list.Kind() == reflect.Slice &&
 			strings.HasPrefix(name, "num") {
@@ -85,7 +85,7 @@ func encode(a *arena, to reflect.Value, params any) error {
 	return nil
 }
 
-// lettersOf returns a name in the form in which corresponding names of Go and C are equal.
+// lettersOf returns a name in lower case without underscores. In this form, corresponding names of Go and C are equal.
 func lettersOf(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
 // inSpecs reports whether the specs of an op's operands contain the value of a field, which is the type or an extent of

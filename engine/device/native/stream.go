@@ -17,7 +17,7 @@ import (
 type stream struct {
 	dev   *Device
 	ptr   *C.ht_stream
-	holds holds // counts the call in progress, at most one
+	holds holds // counts calls in progress: at most one
 }
 
 // NewStream implements device.Device.
@@ -73,7 +73,7 @@ func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
 			return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps",
 				s.dev.info.Name, len(elapsed), len(prog.steps))
 		}
-		// A time.Duration is an int64 of nanoseconds.
+		// A time.Duration is an int64 with nanoseconds, so C can write to elapsed directly.
 		r := C.ht_do_stream_run_timed(s.dev.api, s.ptr, prog.ptr,
 			(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(elapsed))))
 		return check(r, s.dev.info.Name)
@@ -171,7 +171,7 @@ func (s *stream) Close() error {
 type event struct {
 	dev   *Device
 	ptr   *C.ht_event
-	holds holds // counts programs that record the event or wait for it, and waits in progress
+	holds holds // counts programs that record the event or wait for it, and calls that are waiting
 }
 
 // NewEvent implements device.Device.
@@ -209,7 +209,7 @@ func (e *event) Done() bool {
 	return C.ht_do_event_done(e.dev.api, e.ptr) != 0
 }
 
-// held runs call, and prevents that the event is closed during the call.
+// held runs call, and keeps the event open during the call.
 func (e *event) held(call func() C.ht_result) error {
 	if !e.holds.acquire() {
 		return fmt.Errorf("%s: event is closed", e.dev.info.Name)

@@ -26,13 +26,13 @@ type Model struct {
 var Typical = Model{FLOPS: 10e12, BytesPerSecond: 400e9, CopyBytesPerSecond: 12e9, LaunchSeconds: 5e-6,
 	MemoryBytes: 16 << 30}
 
-// Driver opens null devices. The zero value opens devices with the model Typical.
+// Driver opens null devices. With the zero value, they have the model Typical.
 type Driver struct{ Model Model }
 
 // Kind implements device.Driver.
 func (Driver) Kind() string { return Kind }
 
-// Open implements device.Driver. Every index from 0 on is valid, and gives another device.
+// Open implements device.Driver. Every index from 0 on is valid, and each call opens another device.
 func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("null: index: got %d, want at least 0", index)
@@ -82,7 +82,7 @@ func (d *Device) Model() Model {
 	return d.model
 }
 
-// SetModel changes the speed of later work, like a device that throttles. The memory limit does not change.
+// SetModel changes the speed of later work, as when a device throttles. The memory limit does not change.
 func (d *Device) SetModel(m Model) error {
 	for _, f := range []struct {
 		name  string
@@ -114,7 +114,7 @@ func (d *Device) SetModel(m Model) error {
 	return nil
 }
 
-// Now returns the latest time that any stream of the device has reached; 0 is when the device was opened.
+// Now returns the latest time that any stream of the device has reached. Time 0 is the opening of the device.
 func (d *Device) Now() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

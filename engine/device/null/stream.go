@@ -51,7 +51,7 @@ func (c *clock) Copy(dst, src device.Region) {
 	c.now += c.dev.Model().copyTime(src.Bytes)
 }
 
-// Settle sleeps for the time that the clock has advanced, and advances the device's clock.
+// Settle sleeps for the time by which the clock has advanced, and advances the device's clock.
 func (c *clock) Settle() {
 	if scale := c.dev.Model().RealTime; scale > 0 && c.now > c.slept {
 		time.Sleep(time.Duration(float64(c.now-c.slept) * scale))
@@ -60,7 +60,7 @@ func (c *clock) Settle() {
 	c.dev.reached(c.now)
 }
 
-// Passed counts the time until the completion of the event as slept, because the stream has really waited for this
+// Passed counts the time until the completion of the event as slept, because the stream has actually waited during this
 // time.
 func (c *clock) Passed(at time.Duration) {
 	c.now = max(c.now, at)

@@ -19,7 +19,7 @@ type attentionInputs[T real] struct {
 	q, k, v    []T // row r of q starts at element r·stride, those of k and v at r·shared
 	stride     int
 	shared     int
-	group      int // query heads per key/value head
+	group      int // number of query heads per key/value head
 	n, t, c, d int // samples, positions, channels, channels of a head
 	lengths    []int32
 	ids        []int64
@@ -85,10 +85,10 @@ func (a *attentionInputs[T]) mask(n, h, i, j int) T {
 	return 0
 }
 
-// at returns the offset of head h in row i of sample n of q.
+// at returns the offset in q of head h, in row i of sample n.
 func (a *attentionInputs[T]) at(n, h, i int) int { return (n*a.t+i)*a.stride + h*a.d }
 
-// of returns the offset, in row i of k and v, of the key/value head of query head h.
+// of returns the offset in k and v of the key/value head that query head h uses, in row i of sample n.
 func (a *attentionInputs[T]) of(n, h, i int) int { return (n*a.t+i)*a.shared + h/a.group*a.d }
 
 // query returns row i of q.

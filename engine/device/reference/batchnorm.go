@@ -18,8 +18,8 @@ func init() {
 
 func squareRoot[T real](x T) T { return T(math.Sqrt(float64(x))) }
 
-// norm holds the operands that all BatchNorm ops have: x (N, C, H, W), gamma and beta (C), and the statistics, (G, C)
-// or, if running, (C).
+// norm holds the operands that all BatchNorm ops have: x (N, C, H, W), gamma and beta (C), and the statistics. The
+// statistics have shape (G, C), or (C) if they are running statistics.
 type norm[T real] struct {
 	planes
 	x               []T
@@ -31,7 +31,7 @@ type norm[T real] struct {
 type planes struct {
 	shape    tensor.Shape
 	group    int  // samples per group
-	perGroup bool // statistics are (G, C), not (C)
+	perGroup bool // statistics have shape (G, C), not (C)
 }
 
 // each calls f for each plane: its channel, the index of its statistics, and the range of its elements.
@@ -225,7 +225,7 @@ func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 			v += float64(float64(variance[g*channels+c]) * unbias)
 		}
 		if !finite(m) || !finite(v) {
-			continue // a skipped step changes nothing
+			continue // a step with non-finite statistics is skipped, so it must change nothing
 		}
 		runningMean[c], runningVar[c] = moved(runningMean[c], m), moved(runningVar[c], v)
 	}

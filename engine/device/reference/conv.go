@@ -16,9 +16,9 @@ func init() {
 type products struct{ s, step, w, d, n int }
 
 // eachProduct calls f once for all products of a convolution. Both gradients are sums over the same products, so one
-// loop nest serves all three ops. The products of an element of dst are in the order of the weights. If backwards is
-// set, the products of an element of src are in the order of dst instead. The products of an element of weight are
-// always in the order of dst.
+// loop nest serves all three ops. For each element of dst, its products come in the order of the weights. If backwards
+// is set, the products of each element of src come in the order of dst instead. For each element of weight, the
+// products always come in the order of dst.
 //
 //	src (N, C, H, W)   weight (O, C/Groups, KH, KW)   dst (N, O, OH, OW)
 func eachProduct(op device.Conv2D, src, weight, dst tensor.Shape, backwards bool, f func(products)) {
@@ -48,7 +48,7 @@ func eachProduct(op device.Conv2D, src, weight, dst tensor.Shape, backwards bool
 	}
 }
 
-// inside returns the range of i, below count, for which start + i·stride is at least 0 and below size.
+// inside returns the range of i in [0, count) for which start + i·stride is in [0, size).
 func inside(start, stride, size, count int) (first, end int) {
 	if start < 0 {
 		first = (stride - 1 - start) / stride

@@ -20,7 +20,7 @@ type Driver struct {
 // Kind implements device.Driver.
 func (Driver) Kind() string { return Kind }
 
-// Open implements device.Driver. Every index from 0 on is valid, and gives another device.
+// Open implements device.Driver. Every index from 0 on is valid, and each call opens another device.
 func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("reference: index: got %d, want at least 0", index)

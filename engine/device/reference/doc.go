@@ -3,17 +3,17 @@
 //
 // # Numbers
 //
-// An op with f64 operands is computed in f64; its result is the truth. An op with f32, bf16 or f16 operands is computed
-// in f32, and sums are accumulated in f32 in row-major order. This is the plain f32 run: tests compare the errors of
-// faster devices with the error of this run. Operands are converted to the computing type when a launch starts. Results
-// are rounded once, to nearest even, when the launch ends.
+// An op with f64 operands is computed in f64. Tests use its result as the true value. An op with f32, bf16 or f16
+// operands is computed in f32, and sums are accumulated in f32 in row-major order. Tests compare the errors of faster
+// devices with the error of this plain f32 run. Operands are converted to the computing type when a launch starts.
+// Results are rounded once, to nearest even, when the launch ends.
 //
 // # Strictness
 //
 // All layouts are Plain. The device also refuses four mistakes that other devices may accept:
 //
 //   - operands that overlap without permission
-//   - kernels bound to host memory
+//   - kernels that are bound to host memory
 //   - labels above the last class
 //   - closing a device while memory is allocated
 //

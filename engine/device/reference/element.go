@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// real is the type in which ops compute. Write a product that is added to a value as T(a*b), because the conversion
+// real is the type in which ops compute. A product that is added to a value must be written as T(a*b): the conversion
 // prevents a fused multiply-add, which would round only once.
 type real interface{ float32 | float64 }
 
@@ -108,9 +108,10 @@ func encodeSmall(x float64, exponentBits int) uint16 {
 	exponent := max(e, 1-bias)
 	shift := 52 - fractionBits + exponent - e
 	if shift > 54 {
-		return sign // less than half of the smallest number
+		return sign // rounds to 0: less than half of the smallest number
 	}
-	// units is |x| in units of the last fraction bit. Rounding up to the next power of two carries into the exponent.
+	// The variable units is |x| in units of the last fraction bit. If rounding gives the next power of two, it carries
+	// into the exponent.
 	units, half := significand>>shift, uint64(1)<<(shift-1)
 	if rest := significand & (1<<shift - 1); rest > half || rest == half && units%2 == 1 {
 		units++
@@ -141,7 +142,7 @@ func decodeF16(h uint16) float32 {
 }
 
 // Encode rounds values to elements of type dt in plain memory. It rounds real numbers to nearest even, and integers
-// towards zero. Opaque state is bytes.
+// towards zero. Each value of opaque state is one byte.
 func Encode(dt tensor.DType, values []float64) []byte {
 	spec := device.Spec(dt, len(values))
 	o := operand{spec: spec, mem: make([]byte, int64(len(values))*dt.Size())}
@@ -155,7 +156,7 @@ func Encode(dt tensor.DType, values []float64) []byte {
 	return o.mem
 }
 
-// Decode is the inverse of Encode; 64-bit integers above 2⁵³ lose bits.
+// Decode is the inverse of Encode, except that 64-bit integers above 2⁵³ lose bits.
 func Decode(dt tensor.DType, mem []byte) []float64 {
 	o := operand{spec: device.Spec(dt, len(mem)/int(dt.Size())), mem: mem}
 	if dt.IsFloat() {

@@ -144,7 +144,7 @@ func combine[T real](f device.BinaryFunc, a, b T) T {
 func binaryOp[T real](op device.Binary, in, out []operand) {
 	a, b := load[T](in[0]), load[T](in[1])
 	full, part := in[0].shape(), in[1].shape()
-	strides := make([]int, len(full)) // strides of b; 0 in broadcast dimensions
+	strides := make([]int, len(full)) // strides of b in the dimensions of a; 0 in broadcast dimensions
 	for i, s := range part.Strides() {
 		if part[i] > 1 {
 			strides[len(full)-len(part)+i] = int(s)

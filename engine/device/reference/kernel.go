@@ -35,8 +35,8 @@ func operands(side string, regions []device.Region, specs []device.TensorSpec) (
 	return out, nil
 }
 
-// computesWide reports whether an op is computed in f64. The element type of the principal operand (the first input for
-// most ops) decides.
+// computesWide reports whether an op is computed in f64. This depends on the element type of the principal operand,
+// which is the first input for most ops.
 func computesWide(k *bookkeeping.Kernel) bool {
 	in, out := k.In(), k.Out()
 	switch k.Op.(type) {
@@ -73,7 +73,7 @@ type kernel struct {
 // with add or addChecked.
 var kernels = map[string]kernel{}
 
-// addChecked adds to kernels the kernel of an op whose operands may have wrong values.
+// addChecked adds the kernel of an op to the map kernels. It is for ops whose operands may contain invalid values.
 func addChecked[Op device.Op](narrow, wide func(op Op, in, out []operand) error) {
 	var op Op
 	of := func(f func(op Op, in, out []operand) error) func(device.Op, []operand, []operand) error {
@@ -82,7 +82,7 @@ func addChecked[Op device.Op](narrow, wide func(op Op, in, out []operand) error)
 	kernels[op.Kind()] = kernel{of(narrow), of(wide)}
 }
 
-// add adds the kernel of an op to kernels.
+// add adds the kernel of an op to the map kernels.
 func add[Op device.Op](narrow, wide func(op Op, in, out []operand)) {
 	of := func(f func(op Op, in, out []operand)) func(Op, []operand, []operand) error {
 		return func(op Op, in, out []operand) error {

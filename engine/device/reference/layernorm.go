@@ -17,7 +17,7 @@ func layerNorm[T real](op device.LayerNorm, in, out []operand) {
 			x[i] += r
 		}
 		store(out[3], x)
-		x = load[T](out[3]) // use the rounded sum, because the gradient reads it
+		x = load[T](out[3]) // the rounded sum, because the gradient reads it
 	}
 	channels := len(gamma)
 	means, inverses := make([]T, len(x)/channels), make([]T, len(x)/channels)

@@ -55,7 +55,7 @@ func loadTargets[T real](op device.Op, in []operand, mixed bool) (targets[T], er
 	return t, nil
 }
 
-// of returns q of a class for sample n.
+// of returns the target probability q of a class for sample n.
 func (t targets[T]) of(n, class, classes int, smoothing float64) T {
 	q := T(smoothing / float64(classes))
 	first, second := T(1), T(0)

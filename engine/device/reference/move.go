@@ -64,8 +64,8 @@ func pad(op device.Pad, in, out []operand) {
 	}
 }
 
-// keptStrides returns, for each dimension of full, its stride in a tensor that lacks the dimensions axes; 0 for these
-// dimensions.
+// keptStrides returns the strides of a tensor that has the dimensions of full except axes. The result has one stride
+// per dimension of full, which is 0 for the dimensions in axes.
 func keptStrides(full tensor.Shape, axes []int) []int {
 	strides := make([]int, len(full))
 	step := 1

@@ -3,7 +3,7 @@
 //
 //	Element                        float or uint16_t
 //	Vector                         16 lanes of `group` elements
-//	group number of adjacent elements in a lane: the inputs that one instruction multiplies
+//	group                          number of adjacent elements in a lane: the inputs that one instruction multiplies
 //	load(p), spread(p)             16 lanes from p; one lane from p, in all lanes
 //	add_product(sum, a, b)         sum + a · b in every lane, in f32
 //	store(p, sum)                  rounds 16 sums to 16 elements

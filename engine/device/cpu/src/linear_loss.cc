@@ -27,8 +27,8 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kClasses = 2048; // classes of a chunk: more enlarge the block of logits; with fewer, src is read more often
-constexpr int64_t kBlock = 256; // rows of a block: more enlarge the block of logits and the unused rest of the last block
+constexpr int64_t kClasses = 2048; // classes of a chunk: more enlarge the block of logits, fewer read src more often
+constexpr int64_t kBlock = 256; // rows of a block: more enlarge the block of logits and waste more of the last one
 
 // A matrix product. Its weight is reordered to the layout that the kernel needs.
 struct Product {

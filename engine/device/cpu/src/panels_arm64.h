@@ -1,5 +1,5 @@
-// panels_arm64.h: writes the panels of gemm_arm64.h. P is the element type of a panel, float or Bf16; S is that of the
-// operand; W is the panel's width.
+// panels_arm64.h: writes the panels of gemm_arm64.h. P is the element type of a panel, float or Bf16. S is the element
+// type of the operand. W is the panel's width.
 #pragma once
 
 #include <arm_neon.h>
@@ -36,8 +36,8 @@ inline void convert(const float *from, uint16_t *to, int n) {
 }
 inline void convert(const Bf16 *from, uint16_t *to, int n) { std::memcpy(to, from, size_t(n) * 2); }
 
-// Writes a panel, one product after another. row(k, buffer) returns the W elements of product k, in place or in buffer;
-// it is called for k = 0, 1 … depth-1.
+// Writes a panel, one product after another. The function row(k, buffer) returns the W elements of product k, in place
+// or in buffer. It is called for k = 0, 1 … depth-1.
 template <int W, class P, class S, class Row> void pack_rows(P *panel, int64_t depth, Row row) {
   S buffer[W];
   if constexpr (std::is_same_v<P, float>) {
@@ -53,8 +53,8 @@ template <int W, class P, class S, class Row> void pack_rows(P *panel, int64_t d
   }
 }
 
-// Writes products [at, at + count) of a panel. Column i < valid has its products at from + i*stride, one after another;
-// the other columns are zero.
+// Writes products [at, at + count) of a panel. The products of column i < valid start at from + i*stride and are
+// adjacent. All other columns are zero.
 template <int W, class P, class S>
 void pack_columns(P *panel, int64_t at, int64_t count, int64_t valid, const S *from, int64_t stride) {
   int64_t k = 0;
@@ -80,7 +80,7 @@ void pack_columns(P *panel, int64_t at, int64_t count, int64_t valid, const S *f
       put(panel + panel_index<P, W>(at + k, i), i < valid ? to_f32(from[i * stride + k]) : 0.0f);
 }
 
-// Returns the number of products that a panel of `depth` products holds.
+// Returns the number of products in a panel for `depth` products, including the zeros of the last group.
 template <class P> int64_t packed(int64_t depth) { return (depth + kGroup<P> - 1) / kGroup<P> * kGroup<P>; }
 
 } // namespace

@@ -1,4 +1,4 @@
-// peak.cc: times the inner loops on all threads at the same time.
+// peak.cc: measures the inner loops while they run on all threads at the same time.
 #include "peak.h"
 
 #include <omp.h>
@@ -84,8 +84,8 @@ struct alignas(64) Sink {
 };
 
 // The length of a pass in seconds. It is long compared with the start of a team, which takes microseconds. It is
-// shorter than the scheduler's time slice of about 3 ms, because other processes on a busy machine would interrupt a
-// longer pass.
+// shorter than the scheduler's time slice of about 3 ms: on a busy machine, other processes would interrupt a longer
+// pass.
 constexpr double pass_seconds = 0.002;
 
 // Returns the sum over threads of each thread's best pass. On a busy machine, hardly any pass is undisturbed on all
@@ -109,8 +109,8 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
 }
 
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
-  // The buffer must exceed the caches. A virtual machine may report too large caches, but a larger buffer only costs
-  // page faults.
+  // The buffer must exceed the caches. A virtual machine may report caches that are too large, but a larger buffer only
+  // costs page faults.
   int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) /
                  threads / 4096 * 4096;

@@ -6,13 +6,14 @@
 
 namespace hetero {
 
-// Returns the highest rate of several passes. All passes together take about the given seconds. The argument what is a
-// value of enum ht_peak, and selects the rate. Throws Invalid or Unsupported.
+// Returns the highest rate of several passes. All passes together take about the given number of seconds. The argument
+// what selects the rate; it is a value of enum ht_peak. Throws Invalid or Unsupported.
 double measure_peak(int32_t what, double seconds);
 
-// The inner loops for one instruction set. Each writes a value that depends on all its results to sink (64 bytes).
+// The inner loops for one instruction set. So that the compiler keeps the computation, each loop writes a value that
+// depends on all its results to sink (64 bytes).
 struct PeakLoops {
-  int64_t (*f32)(int64_t turns, void *sink);  // returns the number of FLOPs done
+  int64_t (*f32)(int64_t turns, void *sink);  // returns the number of executed FLOPs
   int64_t (*bf16)(int64_t turns, void *sink); // nullptr if the CPU lacks the instruction
   // Memory loops: addresses are multiples of 64, and n is a multiple of 1024 bytes.
   void (*read)(const char *p, size_t n, void *sink);

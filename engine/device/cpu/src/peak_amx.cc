@@ -26,7 +26,7 @@ int64_t amx_bf16_peak(int64_t turns, void *sink) {
   }
   alignas(64) unsigned short operand[512];
   for (int i = 0; i < 512; i++) operand[i] = 0x3a83; // 1e-3 in bf16
-  // The compiler does not know that the instructions below read both.
+  // The compiler does not know that the instructions below read both objects.
   __asm__ volatile("" : : "r"(&tiles), "r"(operand) : "memory");
   _tile_loadconfig(&tiles);
   _tile_zero(0);

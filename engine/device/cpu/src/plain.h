@@ -1,5 +1,5 @@
-// plain.h: convolutions and linear layers over plain tensors in plain C++. Builds without oneDNN use them, and so do
-// ops that oneDNN does not implement (bf16 without AVX-512). They use all threads, but are many times slower than
+// plain.h: convolutions and linear layers over plain tensors in plain C++. They are used in builds without oneDNN, and
+// for ops that oneDNN does not implement (bf16 without AVX-512). They use all threads, but are many times slower than
 // oneDNN.
 #pragma once
 

@@ -6,8 +6,8 @@
 //   diff_src       diff_src (I, pixels)    = weight (I, O·taps)     · diff_dst through the taps (O·taps, pixels)
 //   diff_weights   diff_weight (O, I·T)    = diff_dst (O, N·OH·OW)  · src through the taps (N·OH·OW, I·T)
 //
-// With strides (sy, sx), the pixels of diff_src are divided into sy·sx lattices, and each tap affects the pixels of
-// only one lattice. Each lattice is a separate product, so no product multiplies zeros between the pixels of diff_dst.
+// With strides (sy, sx), the pixels of diff_src form sy·sx lattices, and each tap affects the pixels of only one
+// lattice. Each lattice has a separate product, so that no product multiplies the zeros between the pixels of diff_dst.
 #include <algorithm>
 #include <vector>
 
@@ -43,7 +43,7 @@ struct Offset {
 struct Lattice {
   int64_t rows, columns;     // extents
   int64_t first[2], step[2]; // pixel (y, x) is (first + step·(y, x)) of the output
-  int64_t reads[2];          // and reads the pixel (reads·(y, x) + offset) of the input
+  int64_t reads[2];          // pixel (y, x) reads pixel (reads·(y, x) + offset) of the input
   std::vector<Offset> taps;
 };
 

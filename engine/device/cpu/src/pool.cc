@@ -1,5 +1,6 @@
 // pool.cc: max and average pooling of images (N, C, H, W) to (N, C, OH, OW), global average pooling of images to (N,
-// C), and all gradients. A thread processes planes: up to 16 channels of one image. The loops are in pool_simd.h.
+// C), and all gradients. Each thread processes whole planes; a plane consists of up to 16 channels of one image. The
+// loops are in pool_simd.h.
 #include <algorithm>
 
 #include "bf16.h"

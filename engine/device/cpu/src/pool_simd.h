@@ -63,7 +63,8 @@ template <class Tap> SIMD_INLINE void each_tap(const PoolPlane &p, int oy, int o
   }
 }
 
-// Calls source(output pixel, tap number, oy, ox) for every window over each input pixel, then done(input pixel).
+// For each input pixel, calls source(output pixel, tap number, oy, ox) for every window that contains the pixel, then
+// done(input pixel).
 template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane &p, Source source, Done done) {
   const PoolAxis &y = p.y, &x = p.x;
   for (int iy = 0; iy < y.in; iy++) {
@@ -76,8 +77,8 @@ template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane
   }
 }
 
-// Prefetches the pixels that the window below (oy, ox) adds, because rows are too far apart for the hardware
-// prefetcher.
+// Prefetches the pixels that the window below window (oy, ox) reads in addition. Rows are too far apart for the
+// hardware prefetcher.
 template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, int oy, int ox) {
   const PoolAxis &y = p.y, &x = p.x;
   const int64_t row = int64_t(oy * y.stride - y.padding + (y.kernel - 1) * y.dilation + 1);
@@ -87,9 +88,9 @@ template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, 
 
 // --- max -----------------------------------------------------------------------------------------
 
-// The maximum is the first of equal values. A NaN counts as larger than any number, so that it is not lost.
+// Of equal values, the first one is the maximum. A NaN counts as larger than any number, so that it is not lost.
 template <class T, class Index> void max_pool(const PoolPlane &plane, const void *src_, void *dst_, void *argmax_) {
-  const PoolPlane p = plane; // a local copy, because stores of one-byte entries may alias any object, including plane
+  const PoolPlane p = plane; // a local copy: stores of one-byte entries may alias any object, including plane
   const T *src = static_cast<const T *>(src_);
   T *dst = static_cast<T *>(dst_);
   Index *argmax = static_cast<Index *>(argmax_);

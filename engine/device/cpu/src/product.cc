@@ -40,8 +40,8 @@ Choice attempt(const Builder &build, const Product &p, const Formats &wanted) {
 bool is_private(const ht_spec &s) { return s.layout >= HT_LAYOUT_FIRST_PRIVATE; }
 bool is_bound(const ht_spec &output) { return output.layout != HT_LAYOUT_ANY; }
 
-// Returns the best choice. Among equal choices, it returns the first one, which suits the layouts of the neighbouring
-// ops best.
+// Returns the best choice. Among equally good choices, it returns the first one, which suits the layouts of the
+// neighbouring ops best.
 Choice choose(const Builder &build, const Product &p) {
   Formats any = any_formats(p);
   bool src_given = p.pass == Pass::diff_src ? is_bound(p.src) : is_private(p.src);
@@ -55,7 +55,7 @@ Choice choose(const Builder &build, const Product &p) {
   auto add_given = [&](bool src, bool dst) { add(src ? desc_of(p.src) : any.src, dst ? desc_of(p.dst) : any.dst); };
   if (src_given || dst_given) add_given(src_given, dst_given);
   if (src_given && dst_given && p.pass != Pass::diff_weights)
-    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // a reorder in the workspace gives the output
+    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // a reorder from the workspace then writes the output
   if (p.pass != Pass::forward) {
     Product forward = forward_of(p);
     Choice f = attempt(build, forward, any_formats(forward));
@@ -157,14 +157,14 @@ static void want_countable(const Request &r) {
     }
 }
 
-// A weight gradient whose samples are divided among the threads. Each thread runs its own primitive on its samples;
+// The weight gradient, with the samples divided among the threads. Each thread runs its own primitive on its samples;
 // then the sums of the parts are added in order. oneDNN divides the samples in the same way, but its threads wait for
 // each other in a spinning barrier. While one thread waits for a CPU, the others waste CPU time that this thread needs.
 struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;
     int64_t first;         // index of the part's first sample
-    int64_t sums, scratch; // workspace offsets: of the sums (not for the first part), and of the chain
+    int64_t sums, scratch; // offsets in the workspace: sums (not for the first part), scratch of the chain
   };
   std::vector<std::unique_ptr<Part>> parts;
   int64_t sample_bytes[2]; // bytes of one sample of src and of diff_dst
@@ -208,7 +208,7 @@ Product samples_of(Product p, int64_t n) {
   return p;
 }
 
-// Returns the kernel for a weight gradient in parts of the batch. Returns nullptr if the division is not worthwhile or
+// Returns the kernel for a weight gradient in parts of the batch. Returns nullptr if dividing is not worthwhile, or if
 // oneDNN's formats do not allow it.
 std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Choice &c, const Builder &build) {
   if (p.pass != Pass::diff_weights || r.threads < 2 || c.priority < 2) return nullptr;
@@ -294,11 +294,11 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
     int64_t groups = is_weight ? p.groups : 1;
     Specs &side = o.output ? k->out : k->in;
     ht_spec spec = o.spec;
-    // Inputs must have the primitive's format. An output also has this format, unless it is bound to another layout.
+    // Inputs must have the primitive's format. Outputs also have it, unless they are bound to another layout.
     if (!o.output || spec.layout == HT_LAYOUT_ANY) spec.layout = layout_of(o.desc, groups);
     if ((spec.layout & kRegistered) &&
         spec.dtype != static_cast<int32_t>(o.desc.get_data_type() == dnnl::memory::data_type::f32 ? HT_F32 : HT_BF16))
-      spec.layout = HT_LAYOUT_PLAIN; // a registered layout supports one type only
+      spec.layout = HT_LAYOUT_PLAIN; // a registered layout belongs to one type only
     Desc lies = desc_of(spec, groups);
     spec.bytes = static_cast<int64_t>(lies.get_size());
     arguments.push_back({o.name,

@@ -2,12 +2,12 @@
 //
 // oneDNN offers several formats for each operand. These rules determine the choice:
 //   - An image keeps its private layout, or the layout to which it is bound, if an optimised implementation accepts it.
-//   - Other gradients use the image formats of the forward pass. For some shapes, only backward-data prefers nhwc, and
-//     every neighbouring op would then need a reorder.
-//   - Weights keep a private layout that the request offers if that costs nothing; otherwise the implementation
-//     chooses.
-//   - One batch size determines the format of the weight gradient for all batch sizes, because optimizer state uses
-//     this format.
+//   - Gradients of images use the formats of the forward pass. For some shapes, only backward-data prefers nhwc, and
+//     with this format every neighbouring op would need a reorder.
+//   - Weights keep a private layout that the request offers, if this costs no speed. Otherwise, the implementation
+//     chooses the layout.
+//   - The weight gradient has the format for one certain batch size, whatever the actual batch size, because optimizer
+//     state uses this format.
 //   - If an output is bound to another layout than that of the best implementation, a reorder follows.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace hetero {
 
 enum class Pass { forward, diff_src, diff_weights };
 
-// src, weight and dst of the forward pass. For a gradient, diff_src, diff_weight or diff_dst takes the place of its
-// tensor.
+// The tensors src, weight and dst of the forward pass. In a gradient, diff_src, diff_weight or diff_dst takes the place
+// of the corresponding tensor.
 struct Product {
   Pass pass;
   ht_spec src, weight, dst;
@@ -36,18 +36,18 @@ struct Formats {
 
 using PrimitiveDesc = dnnl::primitive_desc_base;
 
-// Creates the primitive descriptor of p with these formats, some of which may be `any`. The descriptor is empty if
+// Creates the primitive descriptor of p with the given formats, some of which may be `any`. The descriptor is empty if
 // oneDNN has no implementation.
 using Builder = std::function<PrimitiveDesc(const Product &p, const Formats &)>;
 
-// Assigns roles to the operands of a request.
+// Returns the operands of a request by their roles: src, weight and dst.
 Product product_of(const Request &r, Pass pass, int64_t groups);
 
-// Binds the weight gradient of a request of pass diff_weights to a layout, unless it is already bound. For every batch
-// size, this is the layout that oneDNN chooses for canonical_batch.
+// Binds the weight gradient of a diff_weights request to a layout, unless it is already bound. The layout is the one
+// that oneDNN chooses for the batch size canonical_batch, whatever the actual batch size.
 void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int64_t canonical_batch);
 
-// Returns the kernel for p = product_of(r, …), or nullptr if oneDNN has none.
+// Returns the kernel for p, which must be product_of(r, …), or nullptr if oneDNN has no kernel.
 std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build);
 
 // Returns the forward pass that belongs to gradient p, with formats left open. Backward descriptors need it as a hint.

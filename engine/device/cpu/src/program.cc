@@ -34,7 +34,7 @@ void Program::run_step(const Step &step, int64_t &waited_ns) {
 }
 
 void Program::run(int64_t *elapsed_ns, Pace &pace, int64_t &waited_ns) {
-  // A waiter for an event of this run must not see the completion of the previous run.
+  // Make all events of this run pending, so that a waiter does not see the completion of the previous run.
   for (const Step &s : steps_.list)
     if (s.kind == HT_STEP_RECORD) s.event->impl.announce();
   double slowdown = pace.factor();

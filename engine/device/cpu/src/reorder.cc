@@ -1,8 +1,9 @@
 // reorder.cc: Reorder, between layouts and element types.
 //
 // If types and layouts are equal, the bytes are copied. Special kernels make working copies of weights
-// (weight_reorder.h). All other cases use oneDNN's reorder primitive. If oneDNN is missing or lacks the primitive (bf16
-// without AVX-512), only plain tensors and images are supported; this file converts them element by element.
+// (weight_reorder.h). All other cases use oneDNN's reorder primitive. If oneDNN is missing or does not have the
+// primitive (bf16 without AVX-512), only plain tensors and images are supported; this file converts them element by
+// element.
 #include <algorithm>
 #include <cstring>
 
@@ -87,8 +88,8 @@ std::unique_ptr<Kernel> make_reorder(const Request &r) {
   if (!same_dims(from, to))
     throw Invalid("reorder: " + describe(from) + " to " + describe(to) + ": want the same shape");
   if (from.dtype == HT_OPAQUE) throw Invalid("reorder: got an opaque tensor, want an element type");
-  // If one side leaves the layout open, both sides get the same layout, provided that this layout supports the other
-  // type. Then no elements move.
+  // If one side leaves the layout open, both sides get the same layout, so that no elements move. This requires that
+  // the layout supports the other type.
   auto alike = [&](uint32_t l) {
     return l == HT_LAYOUT_ANY || (l & kRegistered && from.dtype != to.dtype) ? HT_LAYOUT_PLAIN : l;
   };

@@ -3,8 +3,8 @@
 // A unit is the set of channels in one vector: 16 channels (nChw16c, nhwc), 8 (nChw8c) or 1 (plain). A row is 16
 // elements of a unit: one pixel, 2 pixels or 16 pixels; lane i belongs to channel unit*unit_channels + i%unit_channels.
 // The rows of a unit are numbered through all samples: sample n has rows [n*rows_per_sample, (n+1)*rows_per_sample).
-// Statistics over consecutive samples are therefore sums over a range of rows, and code for rows is the same for all
-// layouts.
+// Therefore, statistics over consecutive samples are sums over a range of rows, and the same code for rows works with
+// all layouts.
 #pragma once
 
 #include <stdint.h>

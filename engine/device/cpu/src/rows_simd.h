@@ -7,7 +7,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kTileRows = 256; // number of rows that are summed in f32; these sums are added in f64
+constexpr int64_t kTileRows = 256; // number of rows whose sum is computed in f32; these sums are then added in f64
 
 // Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit. Row i begins at
 // element at + i*row_stride and has word number word + i*word_row. If not full, only the first lanes exist.
@@ -29,8 +29,8 @@ template <class Span> SIMD_INLINE void walk(const Rows &r, int64_t unit, int64_t
   }
 }
 
-// Calls row(chain, at, word, Bool<full>, lanes) for rows [from, to) of a unit. Consecutive rows belong to four chains
-// of sums in turn, because each addition of a single chain would have to wait for the previous one.
+// Calls row(chain, at, word, Bool<full>, lanes) for rows [from, to) of a unit. Consecutive rows are assigned to four
+// chains of sums in turn, because in a single chain, each addition would have to wait for the previous one.
 template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int64_t from, int64_t to, Row row) {
   walk(r, unit, from, to, [&](auto full, int64_t at, int64_t word, int64_t n, int lanes) {
     int64_t i = 0;
@@ -46,8 +46,8 @@ template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int6
   });
 }
 
-// The same for interleaved units: calls row(u, at, word, Bool<full>, lanes) for units [unit, unit + units) of a row,
-// then for the next row. Memory is thus accessed in order.
+// Like each_row, but for interleaved units: calls row(u, at, word, Bool<full>, lanes) for units [unit, unit + units) of
+// a row, then for the next row. Memory is thus accessed in order.
 template <class Row>
 SIMD_INLINE void each_row_of_units(const Rows &r, int64_t unit, int64_t units, int64_t from, int64_t to, Row row) {
   const bool last = unit + units == r.units && r.last_unit_lanes < 16;

@@ -3,7 +3,7 @@
 // A vector is one register with AVX-512, two with AVX2, and four otherwise (SSE2, NEON). Kernels are written once on
 // these types. They are compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. Kernels do
 // not use fused multiply-adds or approximate operations. Every lane has the result of IEEE f32 arithmetic, so results
-// are bit-equal for all instruction sets. There is one exception: the bf16 instruction of AVX-512 stores denormal
+// are bit-equal for all instruction sets. The only exception is the bf16 instruction of AVX-512, which stores denormal
 // numbers as zeros.
 //
 // All code is in unnamed namespaces and includes only C headers. If a function had external linkage, the linker could
@@ -15,7 +15,8 @@
 #include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC warns about passing vectors to functions. All functions here are inlined, so no call passes a vector.
+// GCC warns about functions with vectors as arguments. All functions in this file are inlined, so no call passes a
+// vector.
 #pragma GCC diagnostic ignored "-Wpsabi"
 // GCC 12 warns about undefined values inside its own AVX-512 intrinsics, which are deliberate.
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -212,7 +213,8 @@ SIMD_INLINE Mask mask_of(uint16_t bits) {
 
 SIMD_INLINE Mask first_lanes(int n) { return mask_of(uint16_t((1u << n) - 1)); }
 
-// Returns the larger (smaller) value of each lane; b if one of them is NaN or both are equal.
+// max returns the larger and min the smaller value of each lane. Both return b if a value is NaN or both values are
+// equal.
 SIMD_INLINE F32 max(F32 a, F32 b) {
 #if SIMD_AVX512
   return {{(PartF)_mm512_max_ps((__m512)a.p[0], (__m512)b.p[0])}};
@@ -362,7 +364,7 @@ SIMD_INLINE float lane(F32 v, int i) {
   return t[i];
 }
 
-// Returns the sum (the largest) of the lanes, in a fixed order.
+// sum_of returns the sum and largest_of the largest value of the lanes, in a fixed order.
 SIMD_INLINE float sum_of(F32 v) {
   float t[kLanes];
   store(t, v);

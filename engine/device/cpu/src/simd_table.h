@@ -1,7 +1,7 @@
 // simd_table.h: the vectorised loops of the library, compiled once per instruction set. simd() returns the set in use.
 //
-// Each loop works in one thread on a piece of a tensor; the .cc file of each op divides the work. Index bf16 is 0 for
-// f32 tensors and 1 for bf16 tensors. Arithmetic is in f32. Operands need no alignment, and results may replace
+// Each loop processes a piece of a tensor in one thread; the .cc file of each op divides the work. The index bf16 is 0
+// for f32 tensors and 1 for bf16 tensors. Arithmetic is in f32. Operands need no alignment, and results may replace
 // operands in place.
 #pragma once
 
@@ -40,16 +40,17 @@ struct OptimTable {
 
 // Loops over the logits x[0..classes) of a sample.
 struct LossTable {
-  // largest = max(x), sum_exp = sum exp(x - largest), sum = sum (x - largest). higher is the number of classes that
-  // score above class label, plus the number of earlier classes with an equal score; 0 if label < 0.
+  // largest = max(x), sum_exp = sum exp(x - largest), sum = sum (x - largest). higher is the number of classes with a
+  // higher score than the class label, plus the number of lower-numbered classes with an equal score. It is 0 if label
+  // < 0.
   struct Row {
     float largest;
     double sum_exp, sum;
     int64_t higher;
   };
   Row (*row[2])(int64_t classes, const void *x, int64_t label);
-  // The labels of a sample. The target probability q of a class is base; for the label it is base + hot, for the second
-  // label base + second_hot.
+  // The labels of a sample. The target probability q of a class is base. For the label it is base + hot, and for the
+  // second label base + second_hot.
   struct Target {
     int64_t label, second; // second = label if there is one label
     float hot, second_hot, base;
@@ -69,8 +70,8 @@ struct DropoutSample {
 
 struct DropoutTable {
   void (*apply[2])(const DropoutSample &, int64_t from, int64_t n, const void *src, void *dst);
-  // Writes one byte per position: 1 if the element is kept, else 0. It rounds n up to a multiple of 64, so it may write
-  // up to 63 bytes beyond n.
+  // Writes one byte per position: 1 if the element is kept, else 0. keep rounds n up to a multiple of 64, so it may
+  // write up to 63 bytes beyond n.
   void (*keep)(const DropoutSample &, int64_t from, int64_t n, uint8_t *keep);
 };
 
@@ -83,7 +84,7 @@ struct PoolAxis {
   const int32_t *begin, *window, *tap;
 };
 
-// One plane of a pooling: up to 16 channels of an image. Pixels of src and dst are `step` elements apart.
+// One plane of a pooling: up to 16 channels of an image. The distance between pixels of src and dst is `step` elements.
 struct PoolPlane {
   PoolAxis y, x;
   int64_t step;
@@ -91,9 +92,9 @@ struct PoolPlane {
 };
 
 struct PoolTable {
-  // Argmax entries have the arrangement of dst's elements. An entry is the number of the maximum's tap in its window,
-  // ky*kernel + kx. An entry has one byte for windows of at most 255 taps, else four bytes. For a window entirely in
-  // the padding, all bits of the entry are set.
+  // Argmax entries are arranged like the elements of dst. An entry is the number of the tap with the maximum in its
+  // window: ky*kernel + kx. An entry has one byte for windows of at most 255 taps, else four bytes. For a window
+  // entirely in the padding, all bits of the entry are set.
   using Max = void (*)(const PoolPlane &, const void *src, void *dst, void *argmax); // argmax may be null
   using MaxDiff = void (*)(const PoolPlane &, const void *diff_dst, const void *argmax, void *diff_src);
   using Avg = void (*)(const PoolPlane &, bool count_padding, const void *from, void *to);

@@ -1,5 +1,5 @@
-// spread_bf16.h: SPREAD_BF16(pair) is a __m512bh with the same two bf16 elements, an int32_t, in all 16 lanes. Clang 16
-// and 17 crash on _mm512_set1_epi32 here.
+// spread_bf16.h: SPREAD_BF16(pair) is a __m512bh with the same pair of bf16 elements in all 16 lanes. The argument pair
+// is an int32_t. Clang 16 and 17 crash on _mm512_set1_epi32 here.
 #pragma once
 
 #include <immintrin.h>

@@ -47,14 +47,14 @@ int64_t clock_ns(clockid_t c) {
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
-// Takes one turn of spinning. kSpin assumes that a turn takes tens of cycles. During a turn, the core does not disturb
-// the memory system and the other threads of the core.
+// Takes one turn of spinning. kSpin assumes that a turn takes tens of cycles. During a turn, the thread does not
+// disturb the memory system and the core's other threads.
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();
 #elif defined(__aarch64__)
-  // yield takes one cycle on cores with one thread, so a thread would sleep after a few microseconds. isb empties the
-  // pipeline, which takes about as long as pause.
+  // The instruction yield takes one cycle on cores with one thread, so the thread would sleep after a few microseconds.
+  // The instruction isb empties the pipeline, which takes about as long as pause on x86.
   __asm__ volatile("isb" ::: "memory");
 #endif
 }
@@ -68,9 +68,9 @@ void futex_wake(std::atomic<uint32_t> &word, uint32_t bits) {
   syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
 }
 
-// Returns the number of turns that a thread spins before it sleeps, from the variables of GCC's OpenMP library. The
-// default is about 0.1 ms at 25 ns per turn (Zen 5), which is the time that waking a thread takes. The gaps between
-// kernels are shorter.
+// Returns the number of turns for which a thread spins before it sleeps. It is determined by the environment variables
+// of GCC's OpenMP library. The default takes about 0.1 ms at 25 ns per turn (Zen 5), which is about the time to wake a
+// thread. The gaps between kernels are shorter.
 int64_t spin_turns() {
   if (const char *s = std::getenv("GOMP_SPINCOUNT")) {
     char *end = nullptr;
@@ -147,7 +147,7 @@ public:
     data_ = data;
     number_++;
     measured_ = metered_ || last_region_ >= kShortRegion;
-    counts_ = measured_ && !all; // with all threads called, the thread counts cannot be compared
+    counts_ = measured_ && !all; // if all threads are called, thread counts cannot be compared
     region_work_ns_.store(0, std::memory_order_relaxed);
     began_ = clock_ns(CLOCK_MONOTONIC);
     if (measured_) own_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -196,7 +196,8 @@ public:
   }
 
   void barrier(int parts) {
-    // If parts are unclaimed, call all threads, because the threads called so far may already wait at this barrier.
+    // If there are unclaimed parts, call all threads, because all threads called so far may already be waiting at this
+    // barrier.
     if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) {
       counts_ = false;
       word_.store(Word::of(number_, size_, parts));
@@ -232,7 +233,7 @@ private:
     return nullptr;
   }
 
-  // Each thread has a bit, by which it is woken. Threads that are not called continue to sleep.
+  // Returns the bit of a thread in the mask of threads to wake. Threads that are not called continue to sleep.
   uint32_t bit(int index) const { return 1u << (int64_t(index) * 32 / (size_ > 32 ? size_ : 32)); }
 
   void wake(int called) {
@@ -254,8 +255,8 @@ private:
   }
   static constexpr uint64_t number_of_none() { return 1; } // not a valid word, because regions have more than one part
 
-  // Waits for a word other than seen, and returns this word. If no thread takes some parts of the region for the time
-  // of a nap, it sets needed and returns seen.
+  // Waits for a word other than seen, and returns this word. If some parts of the region have not been taken by any
+  // thread for the time of a nap, it sets needed and returns seen.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
@@ -323,8 +324,8 @@ private:
   std::atomic<int64_t> spin_{kSpin}; // turns of spinning
   std::vector<pthread_t> threads_;
 
-  // The region in progress. The caller writes these fields before word_. Threads read them after they have claimed a
-  // part: until this part is finished, the region cannot end.
+  // The region in progress. The caller writes these fields before word_. Threads read them only after claiming a part,
+  // because the region cannot end until this part is finished.
   Body body_ = nullptr;
   void *data_ = nullptr;
   bool measured_ = false;
@@ -415,8 +416,8 @@ extern "C" {
 void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads) {
   outer.push_back(place);
   const int n = threads ? int(threads) : wanted;
-  // A nested region runs on this thread alone, and so does a region that requests more threads than the team has. Only
-  // code from outside this library requests more threads.
+  // A nested region runs on this thread alone. So does a region that requests more threads than the team has, as only
+  // code from outside this library does.
   if (n == 1 || place.team || !own || n > own->size()) {
     Team *team = place.team;
     place = {};
@@ -507,7 +508,7 @@ Together::~Together() {}
 Alone::Alone() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
 Alone::~Alone() { omp_set_num_threads(before_); }
 
-// These threads do not report CPU time, so the meter is a clock.
+// The threads of other OpenMP libraries do not report CPU time, so the meter uses a clock.
 static int64_t clock_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,11 +1,11 @@
-// team.h: the threads of a launch; other processes on the CPUs delay them little.
+// team.h: the threads of a launch, organised such that other processes on the CPUs delay them little.
 //
 // A parallel region has a fixed number of parts, one for each thread of the team, so results depend only on the size of
 // the team. Each thread starts with its own part, and then takes any part that no thread has started. A thread that
 // waits for a CPU therefore delays a region by at most one part.
 //
-// If the threads of a team get less than half of a CPU each, half as many threads may be faster, with two parts each
-// (Crew).
+// If each thread of a team gets less than half a CPU, half as many threads may be faster, with two parts each (see
+// Crew).
 //
 // The kernels of this library and oneDNN use the team through the interface of GCC's OpenMP library, which team.cc
 // implements. If the kernels or oneDNN were compiled for another OpenMP library, HT_OWN_TEAM is 0, and that library
@@ -16,14 +16,14 @@
 
 namespace hetero {
 
-// Gives the calling OS thread a team of n threads, including itself. Throws std::runtime_error if the system refuses a
-// thread, and Unavailable if oneDNN would use another OpenMP library's threads.
+// Gives the calling OS thread a team of n threads, including itself. Throws std::runtime_error if the system refuses to
+// create a thread, and Unavailable if oneDNN would use the threads of another OpenMP library.
 void use_team(int n);
 int most_threads(); // largest size of a team
 
 // While an object of this class exists on the calling OS thread, all threads of its team take part in each region at
-// the same time. Use it for code whose parts wait for each other without GOMP_barrier, as some code of oneDNN does.
-// Without this object, such a region also ends, but possibly only after a nap (team.cc).
+// the same time. Use it for code whose parts wait for each other without GOMP_barrier, such as some code of oneDNN.
+// Without this object, such a region also ends, but possibly only after a nap (see team.cc).
 class Together {
 public:
   explicit Together(bool wanted = true);
@@ -69,8 +69,8 @@ private:
 // Decides how many threads of a team compute, from the CPU time that the threads used. It does not read a clock: the
 // caller passes the times.
 //
-// If the active threads get less than half of a CPU each, Crew compares their number with half of it. The two thread
-// counts alternate, so that changing load affects both. The faster count is used until the next comparison.
+// If each active thread gets less than half a CPU, Crew compares the present number of threads with half of it. The two
+// thread counts alternate, so that a change of load affects both. The faster count is used until the next comparison.
 class Crew {
 public:
   explicit Crew(int size) : size_(size), active_(size) {}

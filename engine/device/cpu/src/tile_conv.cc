@@ -63,11 +63,11 @@ struct TileGather : Kernel {
   const TileTable &tiles = *tile_table();
   int64_t samples, in_pixels, in_channels, out_pixels, out_channels, num_taps;
   int64_t weight_next, weight_pair, weight_block; // elements
-  std::vector<TileTap> taps;                      // of all output pixels, in the order of pixels
+  std::vector<TileTap> taps;                      // taps of all output pixels, in the order of pixels
   std::vector<int64_t> first;                     // index of the first tap of each output pixel; the last is the end
   int64_t strip, strips, bands, groups;           // samples of a strip; numbers of strips, bands, groups of outputs
 
-  bool few_weights; // whether the weights of a task fit in the second-level cache
+  bool few_weights; // whether the weights of a task fit into the second-level cache
 
   // A task computes some samples, pixels and outputs. If its weights fit in the second-level cache, they are read once
   // for each pair of row tiles. Otherwise its part of the input fits in the cache, and is read once for each pair of
@@ -132,9 +132,9 @@ struct TileGather : Kernel {
   }
 };
 
-// Computes diff_weights. Both images are packed, so that samples are the innermost dimension. A step processes a chunk
-// of samples and a band of dst pixels. Its images of two src tiles and two dst tiles fit into the second-level cache.
-// If there are few tiles, the steps are divided into parts, whose sums are added in order.
+// Computes diff_weights. Both images are packed such that samples are the innermost dimension. A step processes a chunk
+// of samples and a band of dst pixels. The parts of the images for two src tiles and two dst tiles fit into the
+// second-level cache. If there are few tiles, the steps are divided into parts, whose sums are added in order.
 struct TileOuter : Kernel {
   const TileTable &tiles = *tile_table();
   int64_t samples, image_pixels, src_channels, dst_channels, src_pixels, dst_pixels, num_taps;
@@ -146,7 +146,7 @@ struct TileOuter : Kernel {
   int64_t chunks() const { return ceil(samples, chunk); }
   int64_t chunk_samples(int64_t c) const { return std::min(chunk, samples - c * chunk); }
   int64_t vectors(int64_t c) const { return ceil(chunk_samples(c), kTileSum); }
-  // Elements of the packed images before chunk c.
+  // Returns the number of elements of the packed images before chunk c.
   int64_t packed_before(int64_t c, int64_t channels, int64_t pixels) const {
     return std::min(c * chunk, up(samples, kTileSum)) * channels * pixels;
   }
@@ -331,7 +331,7 @@ std::unique_ptr<Kernel> make_tile_conv(const Request &r) {
   const Operands o = operands_of(r);
   if (!fits(r, o)) return nullptr;
   const Geometry g(r, o);
-  if (g.samples < kTileSide) return nullptr; // rows of a tile would be unused
+  if (g.samples < kTileSide) return nullptr; // a tile would have unused rows
   return r.op == HT_CONV2D_DIFF_WEIGHTS ? make_outer(r, g) : make_gather(r, g);
 }
 

@@ -17,7 +17,7 @@ constexpr int64_t kTileSum = 32;       // elements of the summed dimension in a 
 constexpr int64_t kTileElements = 512; // bf16 elements of a tile: 1 KiB
 constexpr int64_t kPair = 32;          // rows or columns of two tiles
 
-// One place from which rows are read, and the weights that they are multiplied with.
+// One place from which rows are read, and the weights with which they are multiplied.
 struct TileTap {
   int64_t in, weight; // distances from GatherTiles.in and .weight, elements
 };
@@ -26,7 +26,7 @@ struct TileTap {
 struct GatherTiles {
   const uint16_t *in; // first row
   int64_t in_row;     // distance between rows, elements
-  int64_t blocks;     // of 32 elements, contiguous in each row
+  int64_t blocks;     // number of blocks of 32 elements, contiguous in each row
   const TileTap *taps;
   int64_t num_taps;
   const uint16_t *weight;            // right tiles of the first 16 columns
@@ -53,12 +53,12 @@ struct OuterTiles {
 };
 
 struct TileTable {
-  void (*begin)();                        // configures the tiles of the calling thread; the functions below need it
+  void (*begin)();                        // configures the tiles of the calling thread; call it before those below
   void (*end)();                          // returns the tiles to their initial state
   void (*gather[2])(const GatherTiles &); // [row_tiles - 1]
   void (*outer)(const OuterTiles &);
-  // Pack 32 channels of up to 32 samples, `stride` elements apart. The results for channels 0-15 go to dst[0], those
-  // for channels 16-31 to dst[1]. Missing samples are zero.
+  // Pack 32 channels of up to 32 samples. The distance between samples is `stride` elements. The results for channels
+  // 0-15 go to dst[0], those for channels 16-31 to dst[1]. Missing samples are zero.
   void (*pack_left)(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *const dst[2]);  // rows: channels
   void (*pack_right)(const uint16_t *src, int64_t stride, int64_t samples, uint16_t *const dst[2]); // columns: channels
 };

@@ -10,7 +10,7 @@ namespace hetero {
 namespace {
 
 // The configuration of palette 1: eight tiles of 16 rows of 64 bytes. It must be constant data, because the compiler
-// does not know that ldtilecfg reads 64 bytes.
+// does not know that the instruction ldtilecfg reads 64 bytes.
 struct alignas(64) Configuration {
   unsigned char palette, start_row, reserved[14];
   unsigned short row_bytes[16];

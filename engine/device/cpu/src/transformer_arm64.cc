@@ -1,5 +1,5 @@
-// transformer_arm64.cc: the loops of transformers on arm64: those of transformer_generic.cc, which the compiler turns
-// into NEON, with fused multiply-adds in the products.
+// transformer_arm64.cc: the loops of transformers on arm64. They are those of transformer_generic.cc, which the
+// compiler turns into NEON, but products use fused multiply-adds.
 #include <arm_neon.h>
 
 #include <algorithm>

@@ -45,14 +45,14 @@ struct TransformerTable {
   void (*widen[2])(int64_t n, const void *src, float factor, float *dst);  // dst = src·factor
   void (*narrow[2])(int64_t n, const float *src, float factor, void *dst); // dst = src·factor
 
-  // Computes one row of LayerNorm. residual and sum are null unless the op has them.
+  // Computes one row of LayerNorm. residual and sum are null if the op does not have them.
   void (*normalize[2])(int64_t c, const void *src, const void *residual, const float *gamma, const float *beta,
                        float eps, void *dst, void *sum, float *mean, float *inverse);
   // Computes one row of LayerNormDiff, and adds to diff_gamma and diff_beta. plus may be null.
   void (*normalize_diff[2])(int64_t c, const void *diff, const void *x, float mean, float inverse, const float *gamma,
                             const void *plus, void *diff_x, float *diff_gamma, float *diff_beta);
 
-  // Compute one row of BiasGELU and of its gradient, which adds to diff_bias. The second index is 1 for the tanh
+  // Compute one row of BiasGELU and of its gradient. The gradient adds to diff_bias. The second index is 1 for the tanh
   // approximation.
   void (*bias_gelu[2][2])(int64_t n, const void *src, const float *bias, void *dst);
   void (*bias_gelu_diff[2][2])(int64_t n, const void *diff, const void *src, const float *bias, void *diff_src,
@@ -75,8 +75,8 @@ struct TransformerTable {
   // Adds to sum (d) the rows of n values, each multiplied by its element of p.
   void (*add_values[2])(int64_t n, int64_t d, const float *p, const void *rows, int64_t row_bytes, float *sum);
 
-  // Adds n <= 32 logits to the statistics of a row. own is the label's logit, and label is its position among these
-  // logits, which may be negative, or n or more. bias may be null.
+  // Adds n <= 32 logits to the statistics of a row. own is the logit of the row's label. label is its position among
+  // these n logits, which may also be negative, or n or more. bias may be null.
   void (*logit_stats)(int n, const float *logits, const float *bias, float own, int64_t label, LogitStats *);
   // Replaces n <= 32 logits by (exp(logit + bias - lse) - (1 at label))·scale.
   void (*logit_diff)(int n, float *logits, const float *bias, float lse, float scale, int64_t label);

@@ -1,4 +1,5 @@
-// unroll.h: HT_UNROLL(n) before a loop tells the compiler to unroll it n times. Clang 11 does not know GCC's pragma.
+// unroll.h: HT_UNROLL(n) before a loop tells the compiler to unroll it n times. A macro is necessary because Clang 11
+// does not know GCC's pragma.
 #pragma once
 
 #define HT_PRAGMA(text) _Pragma(#text)

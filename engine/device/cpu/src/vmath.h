@@ -1,6 +1,6 @@
 // vmath.h: exp, tanh, the logistic function and the normal distribution, on sixteen lanes.
 //
-// Errors are a few units in the last place. For normal().below, the error is the larger of this and 1e-7. Infinities
+// Errors are a few units in the last place; for normal().below, at most this or 1e-7, whichever is larger. Infinities
 // and NaN give the results of <math.h>. Polynomials that are not series were fitted at Chebyshev nodes, to 4e-9 or
 // better.
 #pragma once

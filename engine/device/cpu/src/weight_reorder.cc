@@ -20,7 +20,7 @@ struct Rule {
   int64_t width;  // W
   bool exchanged; // whether inputs are the outer dimension in dst's blocks
   Block block;
-  int64_t join_outputs = 1, join_inputs = 1; // blocks of outputs and of inputs that are adjacent in dst
+  int64_t join_outputs = 1, join_inputs = 1; // number of blocks of outputs, and of inputs, that are adjacent in dst
 };
 
 constexpr Rule kRules[] = {

@@ -2,8 +2,8 @@
 //
 // Parameters have the layout of oneDNN's weight gradients: blocks of (16 inputs, W outputs) in f32, where W is 16 for
 // convolutions and 16 to 64 for linear layers. The forward pass needs bf16 blocks with adjacent pairs of inputs.
-// diff_src needs blocks with inputs and outputs exchanged, plain or in pairs. oneDNN's reorders reach a fifth of the
-// memory's speed.
+// diff_src needs blocks with inputs and outputs exchanged, plain or in pairs. These kernels exist because oneDNN's
+// reorders reach only a fifth of the memory's speed.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct BlockReorder {
 
 BlockReorder avx512_block_reorder();
 
-// Returns the kernel for a reorder, nullptr for other reorders. Specs and bytes are final.
+// Returns the kernel for a reorder, or nullptr if these kernels do not support it. Specs and bytes must be final.
 std::unique_ptr<Kernel> make_weight_reorder(const ht_spec &from, const ht_spec &to);
 
 } // namespace hetero

@@ -20,7 +20,7 @@ int main(int, char **arguments) {
     constexpr double window = 0.1;
     int last = 0, same = 0;
     for (double end = now + 20; now < end || (same < 15 && now < end + 20);
-         now += window) { // a period ends only after the comparison in progress
+         now += window) { // a period ends only after the end of a comparison
       size_t i = 0;
       while (1 << (i + 1) <= crew.active()) i++;
       crew.judge(now, window, window * gets[i]);

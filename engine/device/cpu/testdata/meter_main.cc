@@ -10,8 +10,8 @@
 #include "team.h"
 
 namespace {
-std::atomic<int> reads{0}; // of a thread's CPU time
-std::atomic<int> parts{0}; // that ran
+std::atomic<int> reads{0}; // number of reads of a thread's CPU time
+std::atomic<int> parts{0}; // number of parts that ran
 
 void region() {
 #pragma omp parallel

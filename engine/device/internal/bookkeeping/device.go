@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Device holds the state that all objects of a device use. Set the exported fields before use.
+// Device holds the state that all objects of a device use. The exported fields must be set before the first use.
 type Device struct {
 	Name       string
-	LimitBytes int64 // largest device and host memory together, bytes
+	LimitBytes int64 // limit of device and host memory together, bytes
 	// Backing allocates the bytes of device memory; nil: device memory has no contents.
 	Backing func(bytes int64) []byte
 
 	mu              sync.Mutex
-	allocated, peak int64 // bytes, device memory
-	host            int64 // bytes, host memory
+	allocated, peak int64 // device memory, bytes
+	host            int64 // host memory, bytes
 	closed          bool
 }
 

@@ -16,7 +16,7 @@ type Event struct {
 
 	mu     sync.Mutex
 	now    outcome
-	over   *settled // shares the outcome with waiters; nil without waiters
+	over   *settled // shares the outcome with waiters; nil if there are none
 	closed bool
 }
 

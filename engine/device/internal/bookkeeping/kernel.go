@@ -84,8 +84,8 @@ func plain(specs []device.TensorSpec, side string) ([]device.TensorSpec, error) 
 	return out, nil
 }
 
-// sizeOpaque sets the bytes of opaque operands. Saved state belongs to an image, which is the first operand on either
-// side.
+// sizeOpaque sets the sizes of opaque operands. Opaque state belongs to an image, which is the first input or the first
+// output.
 func (k *Kernel) sizeOpaque() error {
 	var elements, width int64 // number of entries of the saved state, and bytes per entry
 	switch op := k.Op.(type) {
@@ -116,8 +116,8 @@ func (k *Kernel) sizeOpaque() error {
 	return nil
 }
 
-// supported returns an error for element types that the device cannot compute. op.Infer has checked the operands whose
-// type the op determines.
+// supported returns an error for element types that the device cannot compute. It need not check operands whose type
+// the op determines, because op.Infer has checked them.
 func supported(op device.Op, in, out []device.TensorSpec) error {
 	var fixed []int // positions of inputs that are not real numbers
 	switch op := op.(type) {
@@ -181,8 +181,8 @@ func contains(list []int, n int) bool {
 	return false
 }
 
-// inPlace returns the pairs that may share memory. A device of this package decodes operands before it writes outputs,
-// so it could allow any pair of equal size. inPlace returns only the pairs that other devices usually allow.
+// inPlace returns the pairs that may share memory. Devices of this package decode operands before they write outputs,
+// so they could allow any pair of equal size. But inPlace returns only the pairs that other devices usually allow.
 func inPlace(op device.Op, in, out []device.TensorSpec) []device.Alias {
 	var inputs []int // inputs whose memory one output may use
 	output := 0

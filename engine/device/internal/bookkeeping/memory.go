@@ -13,14 +13,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/platform"
 )
 
-// fallbackBytes replaces the machine's memory if it cannot be read.
+// fallbackBytes is used as the size of the machine's memory if that cannot be read.
 const fallbackBytes = 8 << 30
 
 // MachineBytes returns the physical memory of this machine.
 func MachineBytes() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
-		if m, _ := platform.Describe(); m.MemoryBytes > 0 { // no other part of the description matters
+		if m, _ := platform.Describe(); m.MemoryBytes > 0 { // the error does not matter if MemoryBytes is known
 			return m.MemoryBytes
 		}
 		return fallbackBytes

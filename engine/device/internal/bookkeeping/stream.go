@@ -17,7 +17,8 @@ type Work interface {
 	Now() time.Duration
 	// Settle blocks until all submitted work is complete.
 	Settle()
-	// Passed reports that the stream waited for an event that was complete at the given time on the device's clock.
+	// Passed tells the Work that the stream has waited for an event. The event was complete at the given time on the
+	// device's clock.
 	Passed(at time.Duration)
 }
 

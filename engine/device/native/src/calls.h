@@ -12,15 +12,15 @@
 
 namespace hetero {
 
-// Checks a request, compiles it and checks the kernel, for ht_kernel_calls.compile. use selects the device for the
-// calling thread. Throws the exceptions of factories; their text begins with the op's name.
+// Checks a request, compiles it and checks the kernel, for ht_kernel_calls.compile. The function use selects the device
+// for the calling thread. Throws the exceptions of factories; their text begins with the op's name.
 ht_kernel *compiled(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                     const ht_spec *out, int32_t num_out, int threads, const std::function<void()> &use);
 
 // Describes a kernel, as ht_kernel_calls.desc.
 void described(const ht_kernel *, ht_kernel_desc *);
 
-// Copies a text to room, truncated to room_bytes bytes including the final NUL.
+// Copies a text to the buffer room, truncated to room_bytes bytes including the final NUL.
 inline void copy_text(const std::string &text, char *room, size_t room_bytes) {
   if (room_bytes > 0) std::snprintf(room, room_bytes, "%s", text.c_str());
 }
@@ -33,7 +33,7 @@ inline void check_alloc(const Account &account, int64_t bytes, int64_t limit) {
                       " more, of " + std::to_string(limit));
 }
 
-// Returns the device memory in use and its peak, in bytes, from the device's member account.
+// Returns the device memory in use and its peak, in bytes. Both come from the device's member `account`.
 template <class Device> void memory_used(const Device *d, int64_t *allocated, int64_t *peak) {
   *allocated = d->account.allocated();
   *peak = d->account.peak();

@@ -10,7 +10,7 @@
 namespace hetero {
 
 struct StoredChoice {
-  std::string name, times; // name of the candidate; its time, for people
+  std::string name, times; // name of the candidate; its times, only for human readers
 };
 
 // Keys, names and times contain no tabs and no line ends.
@@ -29,9 +29,9 @@ Choices read_choices(const std::string &path);
 // Replaces the file atomically. Returns false if the system refuses.
 bool write_choices(const std::string &path, const Choices &choices);
 
-// Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so that a
-// process that hangs does not block other processes forever. The lock is not held if the wait was too long, if the
-// folder is "" or cannot be written, or if its file system has no locks.
+// Prevents other processes of this machine from timing kernels at the same time. The wait for the lock is limited, so
+// that a process that hangs does not block other processes forever. The lock is not held if the wait was too long, if
+// the folder is "" or cannot be written, or if the file system does not support locks.
 class ChoiceLock {
 public:
   explicit ChoiceLock(const std::string &folder);

@@ -29,7 +29,7 @@ struct Args {
   void *const *in;
   void *const *out;
   void *workspace;
-  void *queue; // the queue for the launch, on an asynchronous device
+  void *queue; // the queue of the launch; only on an asynchronous device
 };
 
 struct Kernel {

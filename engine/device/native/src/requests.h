@@ -16,8 +16,8 @@ std::string op_name(int32_t op);
 Request checked_request(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                         const ht_spec *out, int32_t num_out, int threads);
 
-// Throws std::logic_error if a kernel lacks a required value or has changed a fixed value. Such a kernel is a fault of
-// the library.
+// Throws std::logic_error if a kernel has not set a required value, or has changed a fixed value. Such a kernel is a
+// bug in the library.
 void check_kernel(const Kernel &k, const Request &r);
 
 } // namespace hetero

@@ -14,7 +14,7 @@ int64_t elements(const ht_spec &spec); // product of the dims, without padding
 int64_t
 bytes_in_memory(const ht_spec &spec);  // bytes with padding; throws Invalid if the layout does not match the dims
 void set_bytes(ht_spec &spec);         // spec.bytes = bytes_in_memory(spec); does not change opaque specs
-bool has_padding(const ht_spec &spec); // whether the tensor has more bytes in memory than its elements need
+bool has_padding(const ht_spec &spec); // whether the tensor occupies more bytes in memory than its elements need
 ht_spec with_layout(ht_spec spec, uint32_t layout);                    // the same tensor in another layout, bytes set
 ht_spec make_spec(int32_t dtype, std::initializer_list<int64_t> dims); // a plain spec, bytes set
 ht_spec opaque_spec(int64_t bytes);

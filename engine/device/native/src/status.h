@@ -18,7 +18,7 @@ struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct Absent : Unavailable { // no hardware on this machine, which is not a fault
+struct Absent : Unavailable { // this machine has no such hardware, which is not a fault
   using Unavailable::Unavailable;
 };
 

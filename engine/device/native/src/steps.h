@@ -22,7 +22,7 @@ struct Steps {
   std::vector<Step> list;
   std::vector<void *> addresses;
 
-  // Copies the steps with their address lists. Throws Invalid with the number of a wrong step.
+  // Copies the steps with their address lists. Throws Invalid, with the number of the step, if a step is wrong.
   Steps(const ht_step *steps, int32_t count);
 
   void launch(const Step &step, void *queue) const {
