@@ -27,10 +27,9 @@
 // graph, for three reasons. A captured collective could not be stopped when a rank ends. It would also tie every plan
 // to one communicator. A change of shares would require new graphs on all ranks.
 //
-// The stream also does not wait for After on the GPU, because a collective could not be aborted if it waited on the GPU
-// for an event that never completes. Instead, the communicator's thread polls the event and then launches the
-// collective. This costs some microseconds per operation. Transfers of other buckets hide this cost, except for the
-// last bucket.
+// The stream also does not wait for After on the GPU: a collective that waits there for an event that never completes
+// could not be aborted. Instead, the communicator's thread polls the event and then launches the collective. This costs
+// some microseconds per operation. Transfers of other buckets hide this cost, except for the last bucket.
 //
 // MaxCTAs limits the number of multiprocessors that NCCL takes from the backward pass. NCCL's stream has the highest
 // priority, so that NCCL's blocks start before other waiting blocks.

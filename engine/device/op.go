@@ -74,7 +74,7 @@ func Parameters(op Op) any {
 	return op
 }
 
-// Builtin reports whether op is defined in this package. Devices have kernels for such ops only.
+// Builtin reports whether op is an op of this package. Devices have kernels for such ops.
 func Builtin(op Op) bool { return reflect.TypeOf(op).PkgPath() == reflect.TypeFor[Op]().PkgPath() }
 
 // Computer is implemented by ops from outside this package that have a kernel in Go. The reference device runs it.

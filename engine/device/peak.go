@@ -39,9 +39,9 @@ type Reached struct {
 // products maps a limit of arithmetic to the matrix product that checks it.
 var products = map[Peak]Peak{PeakF32: PeakF32Product, PeakBF16: PeakBF16Product}
 
-// MeasureBest measures a hardware limit with both methods of the device: a loop in registers and a matrix product. It
-// uses each method `repeats` times and returns the largest value. The methods alternate, so that other processes affect
-// both. The total time is about limit.
+// MeasureBest measures a hardware limit several times and returns the largest value; repeats is the number of
+// measurements. For PeakF32 and PeakBF16, it uses two methods in turn, so that other processes affect both: a loop in
+// registers and a matrix product. The total time is about limit.
 func MeasureBest(m PeakMeasurer, what Peak, repeats int, limit time.Duration) (best Reached, err error) {
 	product, two := products[what]
 	one := limit / time.Duration(repeats)

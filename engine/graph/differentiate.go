@@ -150,7 +150,7 @@ func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
 		own := len(contributions) > 2 || ownsGradient(contributions[0])
 		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own &&
 			rest.DType == last.DType {
-			// No node reads the former last contribution any more, so plans do not run the node that computes it.
+			// No node reads the value last any more, so plans do not run the node that computes it.
 			total := g.one(last.Node.Name, op.Accumulating(), append(slices.Clone(last.Node.In), rest)...)
 			total.Follows = p
 			return total

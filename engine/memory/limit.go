@@ -115,7 +115,7 @@ func ReadLimit(root fs.FS, s Sharers) Limit {
 func ReadAddressLimit(root fs.FS, o Own) (lowest Limit, limited bool) {
 	own, _ := Resident(root, 0)
 	for _, a := range ListAddresses(root, o) {
-		// Reserved but unused addresses count against these limits, too.
+		// Reserved but unused addresses also count against these limits.
 		bytes := max(a.Limit-a.Held+own-a.Later, 1)
 		if o.Tensors {
 			bytes -= bytes / tensorSpread
@@ -211,8 +211,8 @@ func resourceLimit(root fs.FS, name string) (int64, bool) {
 }
 
 // meminfo returns the bytes of the machine's memory that are available without swapping and with swapping. With
-// swapping, these are free swap space and all memory except that of processes. They include caches that MemAvailable
-// does not count, such as the cache of ZFS.
+// swapping, these are the free swap space and all memory that processes do not use. They include caches that
+// MemAvailable does not count, such as the cache of ZFS.
 func meminfo(root fs.FS) (available, swappable int64, ok bool) {
 	m := keyed(root, "proc/meminfo")
 	available, ok = m["MemAvailable"]

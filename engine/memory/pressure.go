@@ -27,8 +27,8 @@ type Gauge struct {
 // NewGauge returns a gauge of this process. root contains proc and sys.
 func NewGauge(root fs.FS) Gauge { return Gauge{root, cgroup.Read(root)} }
 
-// Pressure returns the pressure of the limit with the least memory left: that of a control group, or the memory of the
-// machine. ok is false if neither is known.
+// Pressure returns the pressure for the limit with the least memory left. This is the limit of a control group, or the
+// memory of the machine. ok is false if neither is known.
 func (g Gauge) Pressure() (p Pressure, ok bool) {
 	root := g.root
 	machine := keyed(root, "proc/meminfo")

@@ -24,8 +24,8 @@ type Split struct {
 	// Oracle is the time of a step with the best shares divided by the time with the shares in use, 0…1. Both times
 	// include exposed communication and exclude noise. NaN: unknown.
 	Oracle float64
-	// Granularity is the time by which a step would be shorter if samples could be divided, as a fraction of the step
-	// time with the shares in use. NaN: unknown.
+	// Granularity is the time that a step loses because samples cannot be divided, as a fraction of the step time with
+	// the shares in use. NaN: unknown.
 	Granularity float64
 }
 

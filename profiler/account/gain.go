@@ -91,7 +91,7 @@ type Outcomes struct {
 	step      int64
 	before    measured
 	last      measured  // newest window
-	shares    []int     // of the newest window
+	shares    []int     // shares in the newest window
 	varied    []float64 // absolute log speed-ups between successive windows with the same shares; the newest mostVaried
 }
 

@@ -246,7 +246,7 @@ func knownMax(a, b float64) float64 {
 	return a
 }
 
-// whole returns the steps without the last ones, if these lack records of some ranks, as after a kill.
+// whole returns the steps, without the last ones for which not all ranks have records, as after a kill.
 func (c *collector) whole() []stepTotal {
 	ranks := int32(0)
 	for i := range c.steps {

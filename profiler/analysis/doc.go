@@ -27,7 +27,7 @@
 //
 // # A single run
 //
-//	summary, err := analysis.Summarize("experiments/resnet50", "")   // of a finished, killed or running run
+//	summary, err := analysis.Summarize("experiments/resnet50", "") // the run may be finished, killed or running
 //
 // # Runs side by side
 //

@@ -236,7 +236,7 @@ type Decision struct {
 	Noise         runtime.Cause
 
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN if not recorded
-	EqualLow, EqualHigh                 float64 // 90 % interval of EqualSeconds; NaN likewise
+	EqualLow, EqualHigh                 float64 // 90 % interval of EqualSeconds; NaN if not recorded
 }
 
 // readDecisions reads logs/balance.jsonl. The file is optional.

@@ -1,6 +1,6 @@
 package analysis
 
-// Sheet contains the tables that Print writes, as texts. The dashboard shows these tables, too.
+// Sheet contains the tables that Print writes, as texts. The dashboard also shows these tables.
 type Sheet struct {
 	Runs     []string   `json:"runs"`     // names
 	Labels   []string   `json:"labels"`   // labels of the runs in legends

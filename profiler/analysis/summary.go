@@ -393,7 +393,8 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	}
 }
 
-// whyNoGain returns why the gain of a run is unknown. part is the fraction of the steps with a known gain.
+// whyNoGain returns why the gain of a run is unknown. The parameter part is the fraction of the steps whose gain is
+// known.
 func whyNoGain(decisions []Decision, part float64) string {
 	if len(decisions) == 0 {
 		return "the balancer made no decision on measured times"

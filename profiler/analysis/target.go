@@ -72,7 +72,7 @@ func smoothed(c *Curve) []TrialPoint {
 	return means
 }
 
-// ceil rounds up to a number of significant digits, so that a run that reaches v reaches the rounded number, too.
+// ceil rounds up to a number of significant digits, so that a run that reaches v also reaches the rounded number.
 func ceil(v float64, digits int) float64 {
 	if v == 0 {
 		return 0

@@ -308,7 +308,8 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 	return points, nil
 }
 
-// addMLflowCurve adds a curve and its last value. times are the points of the training time; they may be empty.
+// addMLflowCurve adds a curve and its last value. The parameter times contains the points of the training time; it may
+// be empty.
 func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, times []mlflow.Point) {
 	points = slices.DeleteFunc(slices.Clone(points), func(p mlflow.Point) bool {
 		return math.IsNaN(p.Value) || math.IsInf(p.Value, 0)

@@ -348,7 +348,7 @@ type answers struct {
 	mu     sync.Mutex
 	bytes  int
 	all    map[string]*answer
-	builds map[buildKey]*build // in progress
+	builds map[buildKey]*build // answers that are being built
 }
 
 type buildKey struct {

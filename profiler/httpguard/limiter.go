@@ -33,8 +33,8 @@ type attempts struct {
 	over  bool // Wrong has reported that the address has sent too many wrong secrets
 }
 
-// Wrong counts a wrong secret in a request. over reports that the address has sent too many wrong secrets. first is
-// true only for the first request with this result.
+// Wrong counts a wrong secret in a request. The result over reports that the address has sent too many wrong secrets.
+// first is true only for the first request with this result.
 func (l *Limiter) Wrong(r *http.Request) (from string, over, first bool) {
 	from = crowd.Address(r.RemoteAddr)
 	l.mu.Lock()

@@ -87,7 +87,7 @@ func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(
 	return slowest(ctx, g, times[len(times)/2])
 }
 
-// slowest returns the longest of the times of all ranks, at least 1 ns. own is the time of this rank.
+// slowest returns the longest of the times of all ranks, at least 1 ns. The parameter own is the time of this rank.
 func slowest(ctx context.Context, g Group, own time.Duration) (time.Duration, error) {
 	words, err := g.Gather(ctx, "all-reduce: times", binary.LittleEndian.AppendUint64(nil, uint64(own)))
 	if err != nil {

@@ -231,7 +231,7 @@ func (d *entrance) close() {
 }
 
 // serve serves the partner of a round until the partner is done or the slot has ended. If this rank cannot accept
-// connections, serve returns the reason. It ignores other errors, because the partner detects them, too.
+// connections, serve returns the reason. It ignores other errors, because the partner also detects them.
 func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) error {
 	if d.listener == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // Limits of a reader.
 const (
-	readTimeout    = 30 * time.Second // of one request
+	readTimeout    = 30 * time.Second // time limit of one request
 	mostReadReply  = 64 << 20         // bytes of a reply
 	historyPage    = 10_000           // points of a page
 	mostEmptyPages = 100              // empty pages after which a search for a run ends

@@ -350,7 +350,8 @@ func StartSender(o SenderOptions) *Sender {
 	return s
 }
 
-// send sends until the spool is complete and sent. left is true if a part of the spool was not sent.
+// send sends the spool until it is complete and completely sent. The result left is true if a part of the spool was not
+// sent.
 func (s *Sender) send(ctx context.Context, o SenderOptions) (left bool) {
 	var g *sending
 	defer func() {

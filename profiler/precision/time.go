@@ -79,8 +79,8 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	return seconds, nil
 }
 
-// Fastest returns the index of the chosen format. times contains the seconds of each format, for one or more ranks
-// with equal devices.
+// Fastest returns the index of the chosen format. times[rank] contains the step time of each format in seconds, for one
+// or more ranks with equal devices.
 func Fastest(times [][]float64) int {
 	best, least := 0, 0.0
 	for i := range times[0] {

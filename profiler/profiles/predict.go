@@ -22,8 +22,8 @@ type PredictedRank struct {
 	Predicted        float64 `json:"predicted_relative_time"`
 }
 
-// Predict compares scores with measured seconds per sample. All values must be above 0. It returns nil if a rank
-// lacks a value. It also returns nil for a single rank, because scores only compare ranks.
+// Predict compares scores with measured seconds per sample. All values must be above 0. It returns nil if a value of a
+// rank is missing. It also returns nil for a single rank, because scores only compare ranks.
 func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	n := len(scores)
 	if n < 2 || len(secondsPerSample) != n {

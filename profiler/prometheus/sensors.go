@@ -10,7 +10,7 @@ import (
 // exported describes the metric of a sensor.
 type exported struct {
 	name, kind, help string
-	factor           float64 // by which a value of the sensor is multiplied to get a value of the metric
+	factor           float64 // factor by which values of the sensor are multiplied
 }
 
 // units maps the units of sensors to suffixes of metrics. Prometheus uses base units, and ratios instead of percent.

@@ -20,8 +20,8 @@ const (
 	mostConnections = 64
 	mostScrapes     = 4
 	mostHeaderBytes = 16 << 10
-	headerTime      = 5 * time.Second  // to receive a request
-	answerTime      = 10 * time.Second // to send a response; the default time-out of a scrape
+	headerTime      = 5 * time.Second  // time limit to receive a request
+	answerTime      = 10 * time.Second // time limit to send a response; equal to the default time-out of a scrape
 	idleTime        = 90 * time.Second // between two requests on a connection; scrapes are usually at most 60 s apart
 )
 

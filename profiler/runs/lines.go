@@ -44,15 +44,15 @@ type Decision struct {
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
 	EqualWhy  string              `json:"equal_step_unknown,omitempty"` // why Equal is unknown
 	Predicted *float64            `json:"predicted_step_seconds"`       // step time with Next, from the fitted curves
-	// Outcome is that of the previous change of shares. In View.Changes, it is that of the change that this Decision
-	// made.
+	// Outcome is the outcome of the previous change of shares. In View.Changes, it is the outcome of the change that
+	// this Decision made.
 	Outcome *Outcome       `json:"outcome"`
 	Ranks   []DecisionRank `json:"ranks,omitempty"`
 }
 
 // ParseDecision reads a line of logs/balance.jsonl. It reports false for a damaged line. A line also counts as damaged
-// if a time or a share is negative, if a fraction is not from 0 to 1, or if an interval's low end is above its high
-// end.
+// in these cases: a time or a share is negative, a fraction is not from 0 to 1, or an interval's low end is above its
+// high end.
 func ParseDecision(line []byte) (d Decision, ok bool) {
 	if json.Unmarshal(line, &d) != nil || d.Step < 1 || d.Step > runtime.MostStep {
 		return Decision{}, false
@@ -133,8 +133,8 @@ const (
 
 // Limits of alerts.
 const (
-	// A cause gives an alert if it is the verdict of lastingWindows successive windows, and costs more than the
-	// fraction mostLost of a step in the newest of them.
+	// A cause gives an alert if two conditions hold: it is the verdict of lastingWindows successive windows, and in the
+	// newest of them it costs more than the fraction mostLost of a step.
 	lastingWindows = 3
 	mostLost       = 0.2
 )

@@ -38,8 +38,8 @@ func ranksOfRun(e evidence, start, decision recorded) int {
 
 // lackOf compares the files of records with the number of ranks of the run, which is the parameter of (0: unknown).
 // found is the number of ranks that are known to have files, counted from rank 0. lackOf returns the number of ranks,
-// and the ranks without a file. If ranks with higher numbers also have files, it counts these ranks, too. If no rank
-// has a file, it returns 0 and no ranks.
+// and the ranks without a file. If ranks with higher numbers have files, it also counts these ranks. If no rank has a
+// file, it returns 0 and no ranks.
 func lackOf(logs *os.Root, found, of int) (ranks int, missing []int) {
 	for ; found < mostRanks; found++ {
 		if _, err := logs.Stat(runtime.FileName(found)); err != nil {

@@ -120,7 +120,8 @@ func (r *Run) Version() int64 {
 	return r.version
 }
 
-// Update reads records that were added since the last call, about limit bytes. more means that further records remain.
+// Update reads records that were added since the last call, about limit bytes. The result more means that further
+// records remain.
 func (r *Run) Update(limit int64) (more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

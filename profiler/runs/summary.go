@@ -14,7 +14,7 @@ const (
 )
 
 // Account contains the parts of a step, as means over the steps From to To; see package account. It comes from
-// logs/summary.json, so its figures are those of the final table and of the command analyze.
+// logs/summary.json, so it has the same figures as the final table and the command analyze.
 type Account struct {
 	From    int64              `json:"from"`
 	To      int64              `json:"to"`

@@ -11,8 +11,8 @@ import (
 // object.
 const CommunicationFile = "communication.jsonl"
 
-// Communication is a line of CommunicationFile. It describes the steps after those of the previous line. When a run
-// resumes or rolls back, the lines of steps after the checkpoint are removed.
+// Communication is a line of CommunicationFile. It describes the steps since the previous line. When a run resumes or
+// rolls back, the lines of steps after the checkpoint are removed.
 type Communication struct {
 	Step    int64               `json:"step"` // last step
 	Steps   int64               `json:"steps"`

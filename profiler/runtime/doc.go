@@ -31,7 +31,7 @@
 // Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
 // evaluations, saves and other pauses ([train.Trained] lists them). If every step is recorded, step_time is at least
 // the iteration_time of rank 0. If not every step is recorded, step_time is a mean, and the other times are those of
-// one step. If a record lacks step_time and training_time, [StepTimes] estimates both from timestamps.
+// one step. If a record contains neither step_time nor training_time, [StepTimes] estimates both from timestamps.
 //
 // If not every step is recorded (profile.interval), throughput is the batch_size of the recorded step divided by the
 // mean step_time. It is inexact if the rank's share has changed since the previous record.

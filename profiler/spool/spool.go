@@ -116,7 +116,7 @@ func (s *Spool) SyncSoon() {
 func (s *Spool) unlessClosed(do func() error) {
 	_ = s.tell(func() error { // OnFault receives the error
 		if s.closed {
-			return s.fault // no new records: the result of the last write still holds
+			return s.fault // after Close, the result of the last write remains
 		}
 		return do()
 	})

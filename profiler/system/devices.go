@@ -28,7 +28,8 @@ type Network struct {
 	MTU        int
 }
 
-// readDisks lists the block devices, except loop devices, RAM disks, and devices that belong to other devices.
+// readDisks lists the block devices, without virtual ones (loop, RAM, device mapper, RAID, network block devices) and
+// without CD and floppy drives.
 func readDisks(root fs.FS) ([]Disk, error) {
 	folders, err := fs.Glob(root, "sys/block/*")
 	if err != nil {

@@ -50,7 +50,7 @@ func NewLinkSampler() *LinkSampler {
 	return newLinkSampler(os.DirFS("/"), ownInterfaces(), func() time.Duration { return time.Since(begin) })
 }
 
-// newLinkSampler finds the links in root. own contains the interfaces of the network namespace; nil means the
+// newLinkSampler finds the links in root. The list own contains the interfaces of the network namespace; nil means the
 // interfaces in root/sys.
 func newLinkSampler(root fs.FS, own []net.Interface, now func() time.Duration) *LinkSampler {
 	s := &LinkSampler{root: root, now: now, ports: append(findRDMA(root), findInterfaces(root, own)...)}

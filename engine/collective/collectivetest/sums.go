@@ -58,9 +58,9 @@ func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 }
 
 // possible reports whether got can be a sum of the summands in some order. reference is their sum in another order.
-// Each of the n-1 additions has a relative error of at most u, and so adds at most u times the sum of magnitudes to the
-// total error (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and reference may have such an
-// error.
+// Each of the n-1 additions has a relative error of at most u. It thus adds at most u times the sum of magnitudes to
+// the total error (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and reference may have such
+// an error.
 func possible(dt tensor.DType, summands []float64, got, reference float64) bool {
 	u, largest := 0x1p-24, math.MaxFloat32
 	switch dt {

@@ -24,8 +24,8 @@
 // engine/cluster/rendezvous.Group. Of two ranks, the one with the higher number connects. Both prove that they know the
 // key and the token of the run (package handshake). Only then does Gloo get the socket. Other connections to the port,
 // such as those of a port scan or a health check, are counted. They are closed after at most a few seconds. The package
-// does not let Gloo connect by itself. Gloo would accept the first connection to its port as the other rank, and a
-// reset of this connection would end the process.
+// does not use Gloo's own functions for connecting. Gloo would accept the first connection to its port as the other
+// rank, and a reset of this connection would end the process.
 //
 // Gloo detects the death of a rank only during communication with this rank. Therefore the communicator also fails if
 // Control breaks, with a PeerError whose cause is the error of Control. If an operation fails, the rank notifies the

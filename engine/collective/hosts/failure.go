@@ -120,7 +120,7 @@ func (c *Communicator) told(n notice) error {
 		late := &collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing,
 			Behind: n.behind}
 		if c.Position().Entered >= n.number {
-			return late // the operation timed out here, too
+			return late // the operation has also timed out on this rank
 		}
 		cause = late
 	default:

@@ -24,6 +24,6 @@
 //
 // # Duties of the caller
 //
-// The duties are those of package collective. The device must stay open until the communicator is closed. Close also
-// closes the inner communicator.
+// The caller has the duties that package collective lists. The device must stay open until the communicator is closed.
+// Close also closes the inner communicator.
 package staged

@@ -61,9 +61,8 @@
 // waking up takes, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is set. Threads are not bound to cores: OMP_PROC_BIND and
 // OMP_PLACES have no effect.
 //
-// If the library was not built with GCC, or if oneDNN was built for another OpenMP library, the OpenMP libraries of the
-// compiler and of oneDNN provide the threads. The results are the same, but on busy CPUs the threads of a team wait for
-// each other.
+// If the library was not built with GCC, or oneDNN for another OpenMP library, the OpenMP libraries of the compiler and
+// of oneDNN provide the threads. The results are the same, but on busy CPUs the threads of a team wait for each other.
 //
 // # Slowdown
 //

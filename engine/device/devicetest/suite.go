@@ -192,9 +192,9 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 // check runs one case with one type under every policy, and compares the results of Free with those of a second run. A
 // type in Caps.Brief has neither other policies nor a second run.
 //
-// If all tensors have the plain layout under Free, the requests of Settled are those of Pinned, and the kernels for the
-// requests of Carried are only compiled. Kernels with equal layouts usually have equal results, so the run of Settled
-// then also serves as the second run.
+// If all tensors have the plain layout under Free and Settled, the policies Carried and Pinned do not run. The requests
+// of Settled are then those of Pinned, and Settled also compiles the kernels for the requests of Carried. Kernels with
+// equal layouts usually have equal results, so the run of Settled then also serves as the second run.
 func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
 	values, policies, brief := c.materialize(typesFor(dt)), numPolicies, slices.Contains(caps.Brief, dt)
 	if c.large || brief {

@@ -40,7 +40,7 @@ const (
 type request struct {
 	Number    uint64
 	Do        verb
-	Group     Group     // for join; other requests set only its Number
+	Group     Group     // for join: the group; for other requests: only its Number is set
 	Operation operation // for enqueue: the operation
 	Of        uint64    // for ready: number of the request that enqueued the operation
 	Data      []byte    // content of the operation's buffer

@@ -7,7 +7,7 @@
 //   backward  A task is one head of k and v of one sample, and the heads of q that read it, one after another. For each
 //             block of kKeys keys, blocks of 16 queries compute the scores again. The gradients of the block's keys and
 //             values stay in the cache; the gradients of queries are summed in f32. With several heads of q, the
-//             gradients of all keys and values are summed in f32, too.
+//             gradients of all keys and values are also summed in f32.
 //
 // One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types;
 // the kernels in pair_attention.cc multiply in bf16.

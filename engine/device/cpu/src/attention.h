@@ -87,8 +87,9 @@ struct AttentionKernel : Kernel {
 
   int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
 
-  // Writes one byte for each of the keys from … from+count-1: 1 if dropout keeps the pair of query i and this key, else
-  // 0. from is a multiple of 64.
+  // Writes one byte for each of `count` keys, starting with key number from: 1 if dropout keeps the pair of query i and
+  // the key, else
+  // 0. The parameter from is a multiple of 64.
   void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
     const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
     const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);

@@ -2,9 +2,9 @@
 // layout nhwc, and the kernels of tile_conv.h are used instead.
 //
 // oneDNN's convolutions are optimised for images with many pixels. On the small images of a network's late layers (4x4,
-// 2x2, 1x1), they reach only a fraction of the machine's FLOP rate, and they also compute the products of taps that
-// read only padding. In the kernels of this file, the samples of the batch are the long dimension, and each output
-// pixel has a list of its taps:
+// 2x2, 1x1), they reach only a fraction of the machine's FLOP rate. They also compute the products of taps that read
+// only padding. In the kernels of this file, the samples of the batch are the long dimension, and each output pixel has
+// a list of its taps:
 //
 //   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o),
 //                       one output pixel at a time

@@ -74,7 +74,7 @@ constexpr Products kLibraryProducts = {make_library_linear, make_library_linear_
 constexpr Products kPanelProducts = {make_panel_linear, make_panel_linear_diff_weights};
 
 struct Forward final : LinearLoss {
-  std::vector<Product> products; // of a full chunk, and of the last chunk
+  std::vector<Product> products; // for a full chunk, and for the last chunk
   int64_t logits_at, stats_at, own_at;
 
   Forward(const Request &request, const Products &origin) : LinearLoss(request, 3, kBlock) {

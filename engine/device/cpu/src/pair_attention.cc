@@ -149,7 +149,7 @@ struct PairAttentionDiff final : PairKernel {
   struct Parts {
     float *dq, *inner;                   // for all queries
     uint32_t *q, *dy;                    // for all queries, as pairs of rows
-    uint32_t *k_panels, *v_panels, *k;   // of a block's keys
+    uint32_t *k_panels, *v_panels, *k;   // for a block's keys
     float *dk, *dv;                      // for a block's keys; with several heads of q, for all keys
     float *scores, *diff;                // (queries, keys) of a block
     uint32_t *probabilities, *gradients; // the same, as pairs of queries

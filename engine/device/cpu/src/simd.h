@@ -364,7 +364,7 @@ SIMD_INLINE float lane(F32 v, int i) {
   return t[i];
 }
 
-// sum_of returns the sum and largest_of the largest value of the lanes, in a fixed order.
+// sum_of returns the sum of the lanes, added in a fixed order, and max_of the largest value.
 SIMD_INLINE float sum_of(F32 v) {
   float t[kLanes];
   store(t, v);

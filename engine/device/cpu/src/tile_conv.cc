@@ -283,7 +283,7 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Geometry &g) {
       k->seen.push_back(p);
     }
   k->src_pixels = static_cast<int64_t>(k->seen.size());
-  const int64_t vector = 2 * (k->src_pixels + k->dst_pixels) * kTileBytes; // of two src tiles and two dst tiles
+  const int64_t vector = 2 * (k->src_pixels + k->dst_pixels) * kTileBytes; // bytes of two src tiles and two dst tiles
   k->chunk = std::clamp<int64_t>(kCache / vector, 1, ceil(g.samples, kTileSum)) * kTileSum;
   k->bands = std::clamp<int64_t>(ceil(vector, kCache), 1, g.dst_h);
   for (int64_t band = 0; band < k->bands; band++)

@@ -30,8 +30,8 @@ Choices read_choices(const std::string &path);
 bool write_choices(const std::string &path, const Choices &choices);
 
 // Prevents other processes of this machine from timing kernels at the same time. The wait for the lock is limited, so
-// that a process that hangs does not block other processes forever. The lock is not held if the wait was too long, if
-// the folder is "" or cannot be written, or if the file system does not support locks.
+// that a process that hangs does not block other processes forever. The lock is not held in these cases: the wait was
+// too long, the folder is "" or cannot be written, or the file system does not support locks.
 class ChoiceLock {
 public:
   explicit ChoiceLock(const std::string &folder);
