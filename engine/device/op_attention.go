@@ -77,8 +77,8 @@ func (op Attention) inputs() int {
 	return n
 }
 
-// check checks the operands of the forward op and returns the shape of dst. Errors name the op in the parameter of,
-// which is the forward or the backward op.
+// check checks the operands of the forward op and returns the shape of dst. The parameter of is the op that errors
+// name: the forward or the backward op.
 func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	if !(op.P >= 0 && op.P < 1) {
 		return nil, fmt.Errorf("%s: probability: got %g, want 0 <= p < 1", of.Kind(), op.P)

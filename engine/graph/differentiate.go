@@ -101,8 +101,8 @@ func isCopyOfParam(n *Node) bool {
 }
 
 // contribute appends the nodes that compute the gradients of n's inputs, and records these gradients as contributions.
-// These nodes read the values of the parameter again: n itself or the node that recomputes n. contribute appends
-// nothing if the loss does not depend on n.
+// The parameter again is the node whose values these nodes read: n itself or the node that recomputes n. contribute
+// appends nothing if the loss does not depend on n.
 func (g *Graph) contribute(n, again *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
 	d, reached := make([][]*Value, len(n.Out)), false
 	for j, out := range n.Out {

@@ -312,7 +312,8 @@ func (x bin) high() float64 {
 	return x.max
 }
 
-// shrink merges cells until the grid has at most most cells, which is its new limit.
+// shrink merges cells until the grid is within its new limit. The parameter most is this limit: the largest number of
+// cells.
 func (g *grid) shrink(most int) {
 	g.most = max(2, min(g.most, most&^1))
 	for len(g.place) > g.most {

@@ -52,7 +52,7 @@ func (g *group) compute() error {
 	return nil
 }
 
-// eachPart calls the function do for each rank. The part of the rank consists of the bytes from to to-1.
+// eachPart calls the function do for each rank. The part of the rank consists of the bytes [from, to).
 func eachPart(counts []int64, dt tensor.DType, do func(rank int, from, to int64)) {
 	var from int64
 	for rank, n := range counts {

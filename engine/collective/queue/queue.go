@@ -18,10 +18,9 @@ import (
 
 // Transport transfers the data of operations.
 type Transport interface {
-	// Do performs op on the communicator's thread. The parameter number is op's position in the communicator's
-	// sequence, which starts at
-	// 1. On devices that model time, at is the earliest start of the operation, and Do returns the time at which the
-	// operation ends.
+	// Do performs op on the communicator's thread. The parameter number is op's position in the communicator's sequence;
+	// the first operation has position 1. On devices that model time, the parameter at is the earliest start of the
+	// operation, and Do returns the time at which the operation ends.
 	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)
 	// Fail is called once, from any goroutine, with the communicator's first failure. If Do is running, Fail must make
 	// it return. Fail must also notify the other ranks, unless err came from another rank.

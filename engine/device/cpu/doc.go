@@ -38,10 +38,11 @@
 // and for the gradients of their input. For all other ops, it uses tiles. [device.Noting] reports failed kernels, and
 // reports if choices are not stored.
 //
-// HETERO_CPU_KERNELS selects kernels without timing. It is `guess` or a list of the names above, separated by commas.
-// For each op, the device uses the first name in the list that has a kernel for the op. A name that is never used
-// because of earlier names is an error. Choices that are made with HETERO_CPU_TIMES are stored in a separate file. Runs
-// with measured times do not read this file.
+// HETERO_CPU_KERNELS selects kernels without timing. It is a list of the names above, separated by commas. For each op,
+// the device uses the first name in the list that has a kernel for the op. A name that is never used because of earlier
+// names is an error. The list may also contain `guess`: ops for which no name has a kernel then use the kernel that is
+// used without timing. Choices that are made with HETERO_CPU_TIMES are stored in a separate file. Runs with measured
+// times do not read this file.
 //
 // # Threads
 //
