@@ -106,8 +106,8 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 
 func bySteps(a, b *Trial) int { return cmp.Compare(a.Steps, b.Steps) }
 
-// sameMeasure returns an error if two of the runs are the same, if their units differ, or if there is no curve that all
-// runs have.
+// sameMeasure returns an error in these cases: two of the runs are the same, units differ, or there is no curve that
+// all runs have.
 func sameMeasure(trials []*Trial) error {
 	var seen places
 	var first *Trial // the first run whose unit is known

@@ -5,8 +5,8 @@
 // machine can take turns. Values that were not measured are null in JSON.
 //
 // Every function takes a context and a budget, which is the time that it may use. It starts with a small amount of
-// work. It increases the amount as long as the next step is expected to fit into the budget, so it uses most of its
-// budget on any hardware.
+// work. It increases the amount as long as the next step is expected to fit into the budget. It therefore uses most of
+// its budget on any hardware.
 //
 // For arithmetic and memory, the result is the best of several passes, because other work may have disturbed some of
 // them. For all-reduces, the result is the median, because disturbances by other work are part of the result.

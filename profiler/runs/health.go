@@ -63,8 +63,8 @@ func (e evidence) quiet() (age time.Duration, known bool) {
 }
 
 // Unhealthy returns why the run is not healthy, or "" if it is. A run is healthy if it is finished. A run is also
-// healthy if its process is running, or cannot be checked from this machine or container, and its Age is at most
-// oldest. Age is ignored if the process is running and writes no records.
+// healthy if its Age is at most oldest, and its process is running or cannot be checked from this machine or container.
+// Age is ignored if the process is running and writes no records.
 func (h Health) Unhealthy(oldest time.Duration) string {
 	switch {
 	case h.State.Kind == Finished:

@@ -17,8 +17,8 @@ const mostMemory = 16 << 20
 // mostBytes is larger than any memory.
 const mostBytes = 1 << 60
 
-// MemoryView is the memory of a rank. It contains the account for the largest share of the rank, which the command plan
-// also prints, and the memory in use at the step of the record.
+// MemoryView is the memory of a rank. It contains the account for the largest share of the rank, as the command plan
+// prints it. It also contains the memory in use at the step of the record.
 type MemoryView struct {
 	Samples     int           `json:"samples"`
 	Unified     bool          `json:"unified"` // the device computes in host memory, so Limit applies to both lists

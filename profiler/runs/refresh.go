@@ -5,7 +5,7 @@ import "time"
 // refreshPause is the shortest time between two checks by Refresh. It limits the cost if many clients call Refresh.
 const refreshPause = 20 * time.Millisecond
 
-// Refresh calls Update if a process of the run has begun or ended since the last Update, so that the state is out of
+// Refresh calls Update if a process of the run has begun or ended since the last Update. The state is therefore out of
 // date by at most refreshPause.
 func (r *Run) Refresh() {
 	r.mu.Lock()

@@ -32,8 +32,8 @@ func (g *growing) Mark() Mark {
 // file no longer matches the mark: it is missing or shorter, the text before the mark differs, or the file was written
 // since then without becoming longer. If a longer file has the same text before the mark, Resume assumes that the file
 // was only extended. A Writer that replaces a file writes other times, so the text would differ. Resume does not detect
-// two kinds of changes: a change before Mark.Text in a file that has also become longer, and a change by a tool that
-// keeps size and time of the file, such as rsync -t.
+// two kinds of changes. One is a change before Mark.Text in a file that has also become longer. The other is a change
+// by a tool that keeps size and time of the file, such as rsync -t.
 func (g *growing) Resume(m Mark) bool {
 	if m.Offset == 0 && m.Size == 0 {
 		return true // in this case, Next reads the file from its start

@@ -36,8 +36,9 @@
 // text of an error to other ranks, not its type. The package therefore encodes a failure as a line of text that the
 // receiver parses. While no operation runs, the package polls for failures every 20 ms.
 //
-// Inner communicators have their own time-outs. If a rank never arrives, the other ranks of its host must report this
-// rank before the other hosts report the first rank of that host as missing. [Timeouts] returns suitable limits.
+// Inner communicators have their own time-outs. If a rank never arrives, the other ranks of its host must report it
+// first. Only later may the other hosts report the first rank of that host as missing. [Timeouts] returns suitable
+// limits.
 //
 // The inner communicators detect differences between the ranks' operations, with one exception: the ranks of one host
 // may pass different counts for the ranks of other hosts. This causes no error, and the counts of the host's first rank

@@ -18,7 +18,7 @@ import (
 
 // Transport transfers the data of operations.
 type Transport interface {
-	// Do performs op on the communicator's thread. The parameter number is op's position in the communicator's sequence;
+	// Do performs op on the communicator's thread. The parameter number is op's position in the communicator's order;
 	// the first operation has position 1. On devices that model time, the parameter at is the earliest start of the
 	// operation, and Do returns the time at which the operation ends.
 	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)

@@ -26,8 +26,8 @@ const cpuKernels = "HETERO_CPU_KERNELS"
 
 // Need returns the absolute path of the folder with the libraries. For the test and the processes that it starts, Need
 // sets HETERO_LIB_DIR to this folder, and makes the CPU device choose kernels without timing. files are paths relative
-// to the folder. The test skips or fails, as package needtest decides for the part group ("cpu", "gloo"), if a file is
-// missing or this build loads no libraries. If group is "", the test fails.
+// to the folder. If a file is missing, or this build loads no libraries, the test skips or fails. Package needtest
+// decides this for the part group ("cpu", "gloo"). If group is "", the test fails.
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()

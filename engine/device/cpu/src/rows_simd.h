@@ -30,7 +30,7 @@ template <class Span> SIMD_INLINE void walk(const Rows &r, int64_t unit, int64_t
 }
 
 // Calls row(chain, at, word, Bool<full>, lanes) for rows [from, to) of a unit. Consecutive rows are assigned to four
-// chains of sums in turn, because in a single chain, each addition would have to wait for the previous one.
+// chains of sums in turn. In a single chain, each addition would have to wait for the previous one.
 template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int64_t from, int64_t to, Row row) {
   walk(r, unit, from, to, [&](auto full, int64_t at, int64_t word, int64_t n, int lanes) {
     int64_t i = 0;
