@@ -2,14 +2,18 @@
 
 package platform
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
 
 // LockLimit returns ok = false, because only Linux is supported.
 func LockLimit() (bytes uint64, ok bool) { return 0, false }
 
-// Space returns an error, because only Linux is supported.
+// Space returns errors.ErrUnsupported, because only Linux is supported.
 func Space(string) (total, free int64, err error) {
-	return 0, 0, errors.New("the space of file systems is measured on Linux only")
+	return 0, 0, fmt.Errorf("measure the space of a file system with %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 // ClockFollows returns ok = false, because only Linux is supported.
