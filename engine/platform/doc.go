@@ -6,5 +6,6 @@
 //	err = platform.SyncDir(folder)           // after a rename
 //
 // The code for each system is in files named *_unix.go, *_linux.go, *_darwin.go, *_windows.go or *_other.go. An
-// operation that a system lacks returns an error that wraps errors.ErrUnsupported, or ok = false. It may do nothing without an error only if the results of the program do not depend on it.
+// operation that a system lacks returns an error that wraps errors.ErrUnsupported, or ok = false. It may do nothing
+// without an error only if the results of the program do not depend on it.
 package platform
