@@ -46,7 +46,7 @@ type goTest struct {
 // Run implements T.
 func (t goTest) Run(name string, f func(T)) bool { return t.run(name, f) }
 
-// Brief returns t without the checks that call Long; why is the reason with which they skip.
+// Brief returns t without the checks that call Long. These checks are skipped, with why as the reason.
 func Brief(t T, why string) T { return brief{t, why} }
 
 type brief struct {

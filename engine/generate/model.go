@@ -148,7 +148,7 @@ func (o Options) row(g *graph.Graph, rows, at *graph.Value) *graph.Value {
 	return g.Reshape("last", row, 1, rows.Shape[1])
 }
 
-// lengthOf returns the number of positions of the smallest pass for a text of n tokens.
+// lengthOf returns the length of the shortest compiled pass that has room for a text of n tokens.
 func (m *Model) lengthOf(n int) int {
 	length := min(shortest, m.o.Positions)
 	for length < n {

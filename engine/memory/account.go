@@ -69,7 +69,8 @@ func (a Account) Left() (bytes int64, known bool) {
 	return max(a.Limit.Bytes-a.HostBytes(), 0), a.Limit.Bytes > 0
 }
 
-// Grant reduces the optional parts, in their order, to the bytes that remain. A part whose name is in the list whole
+// Grant gives the optional parts, in their order, the bytes that the account leaves free, but none more than its size.
+// A part whose name is in the list whole
 // gets all its bytes or none.
 func (a Account) Grant(whole ...string) Account {
 	left, known := a.Left()

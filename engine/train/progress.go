@@ -85,7 +85,7 @@ func (p *progress) done(out *replica.StepResult, took time.Duration) {
 }
 
 // countReplaced adds up the samples of a step that could not be read, over all ranks. The sum is equal on all ranks.
-// The parameter starts is true for the first step of an epoch.
+// Pass starts = true for the first step of an epoch.
 func (p *progress) countReplaced(ranks []RankStep, starts bool) {
 	if starts {
 		p.epochReplaced = 0

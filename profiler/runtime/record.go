@@ -216,7 +216,7 @@ const (
 	// limit, no sum of steps overflows.
 	MostStep = 1 << 40
 
-	// mostSeconds is the largest valid time in a record, in s; this also applies to the time since 1970 UTC. A
+	// mostSeconds is the largest valid duration in a record, in s, and the largest valid time since 1970 UTC. A
 	// time.Duration can represent 292 years.
 	mostSeconds = 9_000_000_000
 )

@@ -245,7 +245,7 @@ func (w *writer) endFile(kind byte) {
 	w.files = binary.LittleEndian.AppendUint64(w.files, uint64(len(w.names))|uint64(kind)<<endBits)
 }
 
-// endFiles records the end of the files of the newest folder.
+// endFiles records the index after the last file of the newest folder.
 func (w *writer) endFiles() {
 	binary.LittleEndian.PutUint64(w.folders[len(w.folders)-16:], uint64(len(w.files)/fileBytes))
 }

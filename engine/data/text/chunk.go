@@ -268,7 +268,8 @@ func (k *cutter) cutSeparated(c *chunk) int {
 		k.at.MidLine = false
 		return start
 	}
-	// One document fills the buffer. A short incomplete last line may become a separator, so it remains in the buffer.
+	// One document fills the buffer. A short incomplete last line may be the beginning of a separator, so it remains in
+	// the buffer.
 	n := bytes.LastIndexByte(k.buf, '\n') + 1
 	if len(k.buf)-n > len(k.o.Separator)+2 {
 		n = len(k.buf) - incomplete(k.buf)

@@ -33,8 +33,8 @@ type Writer struct {
 // EndOfText and VocabularySum of the header.
 func Create(path string, h Header) (*Writer, error) { return Resume(path, h, 0, 0) }
 
-// Resume opens the part file of path and keeps its first count tokens. The parameter documents is the number of
-// documents that end in these tokens. If the shard is already finished, Resume renames it to the part file.
+// Resume opens the part file of a shard, and keeps its tokens up to the number count. The parameter documents is the
+// number of documents that end in these tokens. If the shard is already finished, Resume renames it to the part file.
 func Resume(path string, h Header, count, documents int64) (*Writer, error) {
 	if h.Vocabulary < 1 || len(h.Tokenizer) > maxNameBytes || !printable([]byte(h.Tokenizer)) ||
 		h.EndOfText >= int32(h.Vocabulary) {

@@ -54,7 +54,7 @@ const dirty = ".dirty"
 // pseudo matches the end of the version that go install gives to a commit without a tag: the time and the commit.
 var pseudo = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})$`)
 
-// complete adds the commit to the version if Go has recorded a commit that is not the commit of the release. A version
+// complete adds the commit to the version unless the program is a release or Go has recorded no commit. A version
 // from third_party/version.sh already contains the commit.
 func complete(version string, info *debug.BuildInfo) string {
 	commit := setting(info, "vcs.revision")
