@@ -1,7 +1,6 @@
 package divide
 
 import (
-	"math/bits"
 	"slices"
 	"sort"
 )
@@ -14,7 +13,7 @@ import (
 // Rank r takes at most top[r] units within a time T. A division exists within T if the ranks can give back the excess
 // of these units over the batch. A rank can give back any number of units with which it stays within T. Most ranks can
 // give back any number up to some number (back.run), so together they can give back any number up to the sum of these.
-// Only for a larger excess, a bit set contains the possible sums of all other numbers.
+// Only for a larger excess, a set contains the possible sums of all other numbers ([sums]).
 type jagged struct {
 	units
 	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
@@ -267,7 +266,7 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 			}
 		}
 	}
-	var sums [][]uint64 // numbers of units that the first ranks in order can give back together
+	var possible []sums // numbers of units that the first ranks in order can give back together
 	var order []int
 	given := 0 // units that these ranks give back
 	if excess > pool {
@@ -276,12 +275,13 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 				order = append(order, r)
 			}
 		}
-		sums = append(sums, make([]uint64, excess/64+1))
-		sums[0][0] = 1
+		possible = append(possible, sums{spans: []span{{}}})
+		var own []span
 		for i, r := range order {
-			sums = append(sums, j.add(sums[i], r, backs[r], seconds, excess))
+			own = j.spans(own[:0], r, min(backs[r].most, excess), seconds)
+			possible = append(possible, possible[i].plus(own, excess))
 			pool -= backs[r].run
-			if given = largestSum(sums[i+1], excess); given >= excess-pool {
+			if given = possible[i+1].largest(excess); given >= excess-pool {
 				order = order[:i+1]
 				break
 			}
@@ -291,15 +291,15 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 		}
 	}
 	if shares != nil {
-		j.construct(shares, backs, seconds, excess, sums, order, given)
+		j.construct(shares, seconds, excess, possible, order, given)
 	}
 	return true
 }
 
 // construct writes the shares of a division that exists. The ranks in order give back given units in all. The other
 // ranks give back the rest of the excess, the slowest rank first.
-func (j *jagged) construct(shares []int, backs []back, seconds float64, excess int, sums [][]uint64, order []int,
-	given int) {
+func (j *jagged) construct(shares []int, seconds float64, excess int, possible []sums, order []int, given int) {
+	backs := j.backs
 	fixed := make([]bool, len(shares))
 	left := excess - given
 	for i := len(order) - 1; i >= 0; i-- {
@@ -307,7 +307,7 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 		b := backs[r]
 		fixed[r] = true
 		for n := 0; n <= min(b.most, given); n++ {
-			if j.times[r][b.top-n] <= seconds && sums[i][(given-n)/64]>>((given-n)%64)&1 == 1 {
+			if j.times[r][b.top-n] <= seconds && possible[i].has(given-n) {
 				backs[r].top -= n
 				given -= n
 				break
@@ -385,33 +385,20 @@ func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int)
 	return given
 }
 
-// add returns the sums that are possible with one more rank.
-func (j *jagged) add(sums []uint64, rank int, b back, seconds float64, excess int) []uint64 {
-	out := make([]uint64, len(sums))
-	for n := 0; n <= min(b.most, excess); n++ {
-		if j.times[rank][b.top-n] > seconds {
+// spans appends the numbers of units, up to most, that a rank can give back from its top.
+func (j *jagged) spans(list []span, rank, most int, seconds float64) []span {
+	times := j.times[rank][:j.backs[rank].top+1]
+	for n := 0; n <= most; n++ {
+		if times[len(times)-1-n] > seconds {
 			continue
 		}
-		words, shift := n/64, n%64
-		for i := words; i < len(sums); i++ {
-			out[i] |= sums[i-words] << shift
-			if shift > 0 && i > words {
-				out[i] |= sums[i-words-1] >> (64 - shift)
-			}
+		if last := len(list) - 1; last >= 0 && list[last].last == n-1 {
+			list[last].last = n
+		} else {
+			list = append(list, span{n, n})
 		}
 	}
-	return out
-}
-
-// largestSum returns the largest sum up to most.
-func largestSum(sums []uint64, most int) int {
-	i := most / 64
-	word := sums[i] << (63 - most%64) >> (63 - most%64)
-	for word == 0 {
-		i--
-		word = sums[i]
-	}
-	return 64*i + 63 - bits.LeadingZeros64(word)
+	return list
 }
 
 // slow is a rank with its time, in s.
