@@ -17,11 +17,14 @@ import (
 type jagged struct {
 	units
 	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
-	// high is the longer time that bracket returns, in s. upper is the largest index of the times of each rank that is
-	// within it.
-	high  float64
-	upper []int32
-	backs []back
+	// low and high are the times that bracket returns, in s. upper is the largest index of the times of each rank that
+	// is within high. It is the same within each time between them, except for the ranks in open. The other ranks
+	// finish settled units.
+	low, high float64
+	upper     []int32
+	open      []int
+	settled   int
+	backs     []back
 	// Times up to least (s) may be missing. deep reports that the result may depend on them. A rank finishes all these
 	// units within any time above least, so its top within such a time is the same without them. The result depends on
 	// them only if ranks must give back units with times of at most least.
@@ -34,17 +37,21 @@ type jagged struct {
 func (u units) jagged(curves []Scaled) []int {
 	const tries = 12
 	guess := u.guessJagged(curves)
-	near := true // use only times near the guess
+	// Use only times beyond these fractions of the guess, first few and then more; 0: all times.
+	beyond := []float64{0.95, 0.75, 0}
 	for try := range tries {
 		within := guess.time(try)
-		if near {
-			n, short := u.jaggedNear(curves, within)
+		for beyond[0] > 0 {
+			n, short := u.jaggedNear(curves, within, beyond[0]*min(within, guess.balanced*guessMargin))
 			if n != nil {
 				return n
 			}
-			near = short
+			if short {
+				break
+			}
+			beyond = beyond[1:]
 		}
-		if !near {
+		if beyond[0] == 0 {
 			times := u.timesWithin(curves, within)
 			j := jagged{units: u, times: times, backs: make([]back, len(times)), high: -1}
 			if j.divide(within, nil) {
@@ -69,11 +76,9 @@ func (u units) jaggedWithin(curves []Scaled, known []int) []int {
 	return n
 }
 
-// jaggedNear is jagged with the times near a guess only: it leaves out the first units of each rank whose times are all
-// far below the guess. It returns nil if the guess is too short, or if the result may depend on these units.
-func (u units) jaggedNear(curves []Scaled, within float64) (n []int, short bool) {
-	const near = 0.75
-	least := near * within
+// jaggedNear is jagged with the times from least to within only: it leaves out the first units of each rank whose times
+// are all at most least. It returns nil if within is too short, or if the result may depend on these units.
+func (u units) jaggedNear(curves []Scaled, within, least float64) (n []int, short bool) {
 	if !(least > 0) {
 		return nil, false
 	}
@@ -136,6 +141,7 @@ func (u units) divideJagged(times [][]float64, within, least float64, known []in
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
 		bound = min(high*(1+widen), within)
+		j.high = -1 // tops finds the tops of all ranks anew
 	}
 	var candidates []float64
 	for _, times := range j.times {
@@ -203,7 +209,10 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 		}
 		open = rest
 	}
-	j.high, j.upper = high, upper
+	j.low, j.high, j.upper, j.open, j.settled = low, high, upper, open, settled
+	for r := range upper {
+		j.backs[r].top = int(upper[r])
+	}
 	return low, high
 }
 
@@ -213,27 +222,45 @@ type back struct {
 	top, run, most int // of j.times, beyond the fewest units
 }
 
-// divide reports whether a division exists within a time, and writes it to shares if they are not nil.
-func (j *jagged) divide(seconds float64, shares []int) bool {
-	backs := j.backs
-	excess := -j.total
+// tops sets the tops of the ranks within a time, and returns by how many units they exceed the batch. It returns a
+// negative number if they finish too few units, or if a rank is left out.
+func (j *jagged) tops(seconds float64) (excess int) {
+	if seconds > j.low && seconds <= j.high {
+		excess = j.settled - j.total
+		for _, r := range j.open {
+			times, top := j.times[r], int(j.upper[r])
+			for top >= 0 && times[top] > seconds {
+				top--
+			}
+			if top < 0 {
+				return -1
+			}
+			j.backs[r].top = top
+			excess += j.fewest(r) + top
+		}
+		return excess
+	}
+	excess = -j.total
 	for r, times := range j.times {
 		if len(times) == 0 {
 			continue
 		}
 		top := len(times) - 1
-		if seconds <= j.high {
-			top = int(j.upper[r])
-		}
 		for top >= 0 && times[top] > seconds {
 			top--
 		}
 		if top < 0 {
-			return false
+			return -1
 		}
-		backs[r] = back{top: top}
+		j.backs[r].top = top
 		excess += j.fewest(r) + top
 	}
+	return excess
+}
+
+// divide reports whether a division exists within a time, and writes it to shares if they are not nil.
+func (j *jagged) divide(seconds float64, shares []int) bool {
+	backs, excess := j.backs, j.tops(seconds)
 	if excess < 0 {
 		return false
 	}
@@ -246,6 +273,7 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 			return true
 		}
 		b := &backs[r]
+		b.run, b.most = 0, 0
 		for b.run < b.top && times[b.top-b.run-1] <= seconds {
 			b.run++
 		}

@@ -9,7 +9,13 @@ type guess struct {
 	want   float64 // units of the sample, if it gets its part of the batch
 	least  float64 // within a shorter time, a rank would be left out, s
 	most   float64 // within this time, each rank of the sample finishes all units that it may have, s
+	// balanced is the time in which the sample finishes want units, s. The division takes longer if a rank is left out
+	// within it.
+	balanced float64
 }
+
+// guessMargin is the factor on a guess that makes most guesses long enough.
+const guessMargin = 1.02
 
 func (u units) guessJagged(curves []Scaled) guess {
 	const most = 1024
@@ -38,6 +44,7 @@ func (u units) guessJagged(curves []Scaled) guess {
 			g.least = max(g.least, c.scaled(c.lowestFrom()[max(at-1, 0)]))
 		}
 	}
+	g.balanced = g.seconds(g.want)
 	return g
 }
 
@@ -45,13 +52,13 @@ func (u units) guessJagged(curves []Scaled) guess {
 // wrong time costs time, and does not change the result. The time is hardly longer than needed: if times grow little
 // with the units, lists of all times up to a longer one would take much memory.
 func (g *guess) time(try int) float64 {
-	const margin, longer, more = 1.02, 1.1, 1.25
+	const longer, more = 1.1, 1.25
 	retry := float64(try)
-	seconds := g.seconds(g.want) * margin * math.Pow(longer, retry)
+	seconds := g.balanced * guessMargin * math.Pow(longer, retry)
 	if enough := g.want * math.Pow(more, retry+1); g.finished(seconds) > enough {
 		seconds = min(seconds, g.seconds(enough)*(1+1e-6))
 	}
-	return max(seconds, g.least*margin*math.Pow(longer, retry))
+	return max(seconds, g.least*guessMargin*math.Pow(longer, retry))
 }
 
 // seconds returns the time in which the sample finishes a number of units.
@@ -143,9 +150,36 @@ func (u units) timesWithin(curves []Scaled, seconds float64) [][]float64 {
 	return times
 }
 
-// timesOf writes the times of a rank for its fewest units and for each further unit.
+// timesOf writes the times of a rank for its fewest units and for each further unit. The times are those of
+// [Scaled.At]: this is the inner loop of the solver, so it contains [Scaled.seconds].
 func (u units) timesOf(rank int, s *Scaled, times []float64) {
 	c, samples := s.Points.Curve, float64(u.samples(rank, u.fewest(rank)))
+	first, second, third := s.Factors[0], s.Factors[1], s.Factors[2]
+	if second == 0 { // a factor of 1 changes no time that another factor has limited
+		second, third = 1, 1
+	} else if third == 0 {
+		third = 1
+	}
+	seconds := func(p *Point) float64 {
+		t := p.Seconds
+		if first != 0 {
+			if t *= first; t > MostSeconds {
+				t = MostSeconds
+			}
+			if t *= second; t > MostSeconds {
+				t = MostSeconds
+			}
+			if t *= third; t > MostSeconds {
+				t = MostSeconds
+			}
+		}
+		if s.PerSample != 0 {
+			if least := s.PerSample * min(p.Samples, s.Largest); !(t >= least) {
+				t = least
+			}
+		}
+		return t
+	}
 	at := s.next(samples)
 	known, before := -1, Point{} // the last point, and its index
 	for n := range times {
@@ -158,9 +192,9 @@ func (u units) timesOf(rank int, s *Scaled, times []float64) {
 			continue
 		}
 		if known != at-1 {
-			before = s.point(at - 1)
+			before = Point{c[at-1].Samples, seconds(&c[at-1])}
 		}
-		p := s.point(at)
+		p := Point{c[at].Samples, seconds(&c[at])}
 		if p.Samples == samples { // as [Between], whose ratio is 1
 			times[n] = before.Seconds + (p.Seconds - before.Seconds)
 		} else {

@@ -72,12 +72,14 @@ func (m *moves) draw(ranks []prospect, center []float64) {
 	}
 }
 
-// set sets the times of the best shares of a block of ranks in a scenario. offs are the errors of these times, in s.
-func (m *moves) set(scenario, first int, block []prospect, offs []float64) {
+// set sets the times of the best shares of the chosen ranks of a block in a scenario. offs are the errors of these
+// times, in s.
+func (m *moves) set(scenario int, drawn *sampler, offs []float64) {
 	least, times := m.least[scenario], m.all[scenario*len(m.ranks):]
-	give, slots := m.give[first:], m.slots[first:]
-	for j, off := range offs {
-		p := &block[j]
+	give, slots := m.give[drawn.first:], m.slots[drawn.first:]
+	for i, off := range offs {
+		j := drawn.chosen[i].at
+		p := &drawn.block[j]
 		if p.best == 0 {
 			continue
 		}

@@ -48,6 +48,9 @@ type draws uint64
 // drawsFrom returns the stream without its first n numbers.
 func drawsFrom(n uint64) draws { return draws(n * golden) }
 
+// skip leaves out n numbers.
+func (d *draws) skip(n uint64) { *d += draws(n * golden) }
+
 const golden = 0x9e3779b97f4a7c15
 
 func (d *draws) next() float64 { return normals[d.bits()%quantiles] }
@@ -84,21 +87,33 @@ func ofOracle(ranks []prospect, common groups, list []unseen, then, exchanged, u
 	}
 	give, moving := gives(ranks), newMoves(ranks, common, unit)
 	drawn := newSampler(ranks, common, 1)
-	for drawn.nextBlock() {
+	var matters func(at int, now, best float64) bool
+	slowest, least := 0.0, 0.0 // of all scenarios: the shortest time so far that a further rank must exceed to matter
+	if moving.many() {
+		matters = func(at int, now, best float64) bool {
+			r := drawn.first + at
+			return !(now < slowest && best-moving.give[r] < least) || moving.slots[r] > 0
+		}
+	}
+	for drawn.nextBlock(matters) {
 		for i := range of {
 			nows, offs := drawn.draw(i)
 			at := &of[i]
 			at.slowest = longest(at.slowest, nows)
 			if moving.many() { // the moves give the time of the best shares
-				moving.set(i, drawn.first, drawn.block, offs)
+				moving.set(i, drawn, offs)
 				continue
 			}
-			for j, now := range nows {
+			for j, now := range nows { // all ranks of the block
 				if p := &drawn.block[j]; p.best > 0 {
 					at.more = min(at.more, now+p.slope*unit)
 					at.oracle += offs[j] / (p.slope * give)
 				}
 			}
+		}
+		slowest, least = math.Inf(1), slices.Min(moving.least[:])
+		for i := range of {
+			slowest = min(slowest, of[i].slowest)
 		}
 	}
 	parts := make([]float64, scenarios)
@@ -166,15 +181,17 @@ func newGroups(ranks []prospect, classes []estimate.Class, of spreads) groups {
 func interval(ranks []prospect, common groups, with func(now, then float64) float64) (low, high float64) {
 	var now, then [scenarios]float64
 	drawn := newSampler(ranks, common, 0)
-	for drawn.nextBlock() {
+	leastNow, leastThen := 0.0, 0.0 // of all scenarios: the shortest time so far
+	for drawn.nextBlock(func(_ int, now, best float64) bool { return !(now < leastNow && best < leastThen) }) {
 		for i := range scenarios {
 			nows, offs := drawn.draw(i)
 			now[i] = longest(now[i], nows)
-			for j := range offs {
-				offs[j] += drawn.block[j].best
+			for j, c := range drawn.chosen {
+				offs[j] += drawn.block[c.at].best
 			}
 			then[i] = longest(then[i], offs)
 		}
+		leastNow, leastThen = slices.Min(now[:]), slices.Min(then[:])
 	}
 	values := make([]float64, scenarios)
 	for i := range values {

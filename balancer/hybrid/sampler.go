@@ -2,6 +2,7 @@ package hybrid
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/estimate"
 )
@@ -14,9 +15,9 @@ const blockRanks = 128
 // follows from its place, so each scenario has its own part of one stream: all scenarios could as well be drawn one
 // after the other. The values that a rank has in all scenarios are computed once for each rank:
 //
-//	for s.nextBlock() {
+//	for s.nextBlock(nil) {
 //		for i := range scenarios {
-//			nows, offs := s.draw(i) // of the ranks of s.block
+//			nows, offs := s.draw(i) // of the ranks in s.chosen
 //		}
 //	}
 type sampler struct {
@@ -26,12 +27,25 @@ type sampler struct {
 	shared [scenarios]drawnGroups
 	values [][]estimate.Spread // by large type: the spreads that occur in the scenarios
 	most   int                 // largest number of these
+	// by class, from 1 on: the largest center in any scenario
+	highest  []float64
+	noisiest []int // by large type: place of the spread with the largest noise; -1: not yet known
 
-	first      int // rank of the first element of block
-	block      []prospect
+	first  int // rank of the first element of block
+	block  []prospect
+	chosen []chosen // ranks of the block whose times are drawn, ascending
+	left   uint64   // numbers of the ranks of the block after the last chosen one
+
+	room       [blockRanks]chosen
 	errors     [blockRanks]errors
 	weights    []weights // by rank of the block and spread
 	nows, offs [blockRanks]float64
+}
+
+// chosen is a rank of a block whose times are drawn.
+type chosen struct {
+	at   int    // place in the block
+	left uint64 // numbers of the ranks between the rank chosen before and this one
 }
 
 // drawnGroups are what ranks have in common in one scenario.
@@ -62,21 +76,32 @@ func newSampler(ranks []prospect, common groups, more int) *sampler {
 	s := &sampler{ranks: ranks, common: common, values: make([][]estimate.Spread, common.types+1)}
 	count := uint64(common.types + len(common.classes) + more) // numbers of a scenario
 	for r := range ranks {
-		p := &ranks[r]
-		count++
-		if p.level.Class > 0 && p.level.Apart > rarely && !(p.level.Apart > 1-rarely) {
-			count++
-		}
-		if p.bestError > p.nowError {
-			count++
-		}
+		count += ranks[r].numbers()
 	}
+	s.highest, s.noisiest = make([]float64, len(common.classes)+1), slices.Repeat([]int{-1}, common.types+1)
 	for i := range s.random {
 		s.random[i] = drawsFrom(uint64(i) * count)
 		s.shared[i] = s.drawGroups(i, &s.random[i])
+		for class, center := range s.shared[i].center {
+			if s.highest[class] = max(s.highest[class], center); i == 0 {
+				s.highest[class] = center
+			}
+		}
 	}
 	s.weights = make([]weights, blockRanks*s.most)
 	return s
+}
+
+// numbers returns how many numbers the rank draws in each scenario.
+func (p *prospect) numbers() uint64 {
+	n := uint64(1)
+	if p.level.Class > 0 && p.level.Apart > rarely && !(p.level.Apart > 1-rarely) {
+		n++
+	}
+	if p.bestError > p.nowError {
+		n++
+	}
+	return n
 }
 
 // drawGroups draws the errors of a scenario that ranks have in common. Each scenario has another quantile of the
@@ -109,10 +134,12 @@ func (s *sampler) place(kind int, spread estimate.Spread) int {
 	return len(s.values[kind]) - 1
 }
 
-// nextBlock goes to the next ranks, and reports whether there are any.
-func (s *sampler) nextBlock() bool {
+// nextBlock goes to the next ranks, and reports whether there are any. If matters is not nil, it chooses only ranks for
+// which matters returns true: their place in the block, and upper bounds of their two times in all scenarios, in s.
+func (s *sampler) nextBlock(matters func(at int, now, best float64) bool) bool {
 	s.first += len(s.block)
 	s.block = s.ranks[s.first:min(s.first+blockRanks, len(s.ranks))]
+	s.chosen, s.left = s.room[:0], 0
 	for j := range s.block {
 		p, e := &s.block[j], &s.errors[j]
 		*e = errors{now: p.nowUnit(), best: p.bestUnit(), alone: p.bestError > p.nowError}
@@ -127,10 +154,68 @@ func (s *sampler) nextBlock() bool {
 		}
 		if p.level.Class > 0 {
 			e.kind = s.common.classes[p.level.Class-1].Type
-			s.weigh(&p.level, e.kind, s.weights[j*s.most:])
 		}
+		if matters != nil && !e.matters(p, j, s.roughly(p, e), matters) {
+			s.left += p.numbers()
+			continue
+		}
+		if p.level.Class > 0 {
+			known := s.weights[j*s.most:]
+			s.weigh(&p.level, e.kind, known)
+			if matters != nil && !e.matters(p, j, s.exactly(p, e, known), matters) {
+				s.left += p.numbers()
+				continue
+			}
+		}
+		s.chosen = append(s.chosen, chosen{j, s.left})
+		s.left = 0
 	}
 	return len(s.block) > 0
+}
+
+// matters reports whether a rank matters whose level is at most high.
+func (e *errors) matters(p *prospect, at int, high float64, matters func(at int, now, best float64) bool) bool {
+	const exact = 1e-9 // more than the rounding errors
+	now, best := p.now+e.now*high, p.best+e.best*high+(e.shared+e.own)*largest
+	return matters(at, now+exact*(p.now+math.Abs(now)), best+exact*(p.best+math.Abs(best)))
+}
+
+// largest is the largest normal number.
+var largest = normals[quantiles-1]
+
+// roughly returns an upper bound of the level of a rank in all scenarios, without the weights of its spreads: the part
+// of a rank of its class is between 0 and 1, and its sigma is at most that of a rank apart from its class.
+func (s *sampler) roughly(p *prospect, e *errors) float64 {
+	if p.level.Class == 0 {
+		return largest
+	}
+	values := s.values[e.kind]
+	if s.noisiest[e.kind] < 0 {
+		most := math.Inf(-1)
+		for k, spread := range values {
+			if _, sigma := p.level.Posterior(spread, true); !(sigma <= most) {
+				s.noisiest[e.kind], most = k, sigma
+			}
+		}
+	}
+	center := s.highest[p.level.Class]
+	_, sigma := p.level.Posterior(values[s.noisiest[e.kind]], true)
+	return max(p.level.Mean(0, center), p.level.Mean(1, center)) + sigma*largest
+}
+
+// exactly is roughly with the weights of the spreads of the rank.
+func (s *sampler) exactly(p *prospect, e *errors, known []weights) float64 {
+	high, center := math.Inf(-1), s.highest[p.level.Class]
+	for k := range s.values[e.kind] {
+		w := &known[k]
+		if !(p.level.Apart > 1-rarely) {
+			high = max(high, p.level.Mean(w.part, center)+w.sigma*largest)
+		}
+		if p.level.Apart > rarely {
+			high = max(high, p.level.Mean(1, center)+w.apart*largest)
+		}
+	}
+	return high
 }
 
 // weigh writes what a level is with each spread of its type.
@@ -145,14 +230,16 @@ func (s *sampler) weigh(l *estimate.Level, kind int, out []weights) {
 	}
 }
 
-// draw returns the times of the ranks of the block in a scenario: the time of the share in use, and the error of the
+// draw returns the times of the chosen ranks in a scenario: the time of the share in use, and the error of the
 // time of the best share, in s. Both lists are valid until the next call. Both times of a rank have the error of its
 // level in common, and ranks of one type have other errors in common.
 func (s *sampler) draw(scenario int) (nows, offs []float64) {
 	random, g := s.random[scenario], &s.shared[scenario]
-	nows, offs = s.nows[:len(s.block)], s.offs[:len(s.block)]
-	for j := range nows {
+	nows, offs = s.nows[:len(s.chosen)], s.offs[:len(s.chosen)]
+	for i, c := range s.chosen {
+		j := c.at
 		p, e := &s.block[j], &s.errors[j]
+		random.skip(c.left)
 		level := random.next()
 		if class := p.level.Class; class > 0 {
 			w := &s.weights[j*s.most+g.spread[e.kind]]
@@ -162,7 +249,7 @@ func (s *sampler) draw(scenario int) (nows, offs []float64) {
 			}
 			level = p.level.Mean(part, g.center[class]) + sigma*level
 		}
-		nows[j] = p.now + e.now*level
+		nows[i] = p.now + e.now*level
 		off := e.best * level
 		if e.alone {
 			if p.group > 0 {
@@ -170,8 +257,9 @@ func (s *sampler) draw(scenario int) (nows, offs []float64) {
 			}
 			off += e.own * random.next()
 		}
-		offs[j] = off
+		offs[i] = off
 	}
+	random.skip(s.left)
 	s.random[scenario] = random
 	return nows, offs
 }

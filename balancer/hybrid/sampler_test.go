@@ -141,7 +141,7 @@ func TestBlocksOfTypedRanksDrawOneStream(t *testing.T) {
 	for _, more := range []int{0, 1} {
 		s := newSampler(ranks, common, more)
 		nows, offs := make([][]float64, scenarios), make([][]float64, scenarios)
-		for s.nextBlock() {
+		for s.nextBlock(nil) {
 			for i := range scenarios {
 				now, off := s.draw(i)
 				nows[i], offs[i] = append(nows[i], now...), append(offs[i], off...)
@@ -175,6 +175,47 @@ func TestBlocksOfTypedRanksDrawOneStream(t *testing.T) {
 	low, high := interval(ranks, common, func(now, then float64) float64 { return now - 2*then })
 	if low != values[tail] || high != values[scenarios-1-tail] {
 		t.Errorf("interval: got %v to %v, want %v to %v", low, high, values[tail], values[scenarios-1-tail])
+	}
+}
+
+// Ranks that are left out must not change the numbers of the others, and no time may exceed the bound that decides
+// which ranks are left out.
+func TestRanksThatDoNotMatterAreLeftOut(t *testing.T) {
+	ranks, common := typedProspects(t)
+	s, reference := newSampler(ranks, common, 1), newSampler(ranks, common, 1)
+	now, best := make([]float64, len(ranks)), make([]float64, len(ranks)) // bounds
+	matters := func(at int, highNow, highBest float64) bool {
+		r := s.first + at
+		now[r], best[r] = highNow, highBest
+		return r%3 > 0 && r < 190
+	}
+	above, near := 0, 0
+	for s.nextBlock(matters) && reference.nextBlock(nil) {
+		for i := range scenarios {
+			nows, offs := s.draw(i)
+			wantNows, wantOffs := reference.draw(i)
+			for k, c := range s.chosen {
+				if nows[k] != wantNows[c.at] || offs[k] != wantOffs[c.at] {
+					t.Fatalf("scenario %d, rank %d: got %v and %v s, want %v and %v", i, s.first+c.at, nows[k], offs[k],
+						wantNows[c.at], wantOffs[c.at])
+				}
+			}
+			for j := range wantNows {
+				r := s.first + j
+				if wantNows[j] > now[r] || ranks[r].best+wantOffs[j] > best[r] {
+					above++
+				}
+				if wantNows[j] > ranks[r].now+0.5*(now[r]-ranks[r].now) {
+					near++
+				}
+			}
+			if s.random[i] != reference.random[i] {
+				t.Fatalf("scenario %d: the stream ends elsewhere", i)
+			}
+		}
+	}
+	if above > 0 || near < 100 {
+		t.Errorf("got %d times above their bounds, want none; and %d times near them, want many", above, near)
 	}
 }
 
