@@ -189,10 +189,10 @@ func Wholes(curves []Scaled) []Curve {
 }
 
 // isValid reports whether [Curve.Check] of the whole curve returns no error, and rises is [Curve.Rises] of it. A factor
-// keeps the order of times, and the least times rise, too. Only other points need a look at all times.
+// keeps the order of times, and the least times rise, too. Other points need a look at the times up to the first fall.
 func (s *Scaled) isValid() (rises, valid bool) {
-	ok := s.valid && s.PerSample >= 0 && s.PerSample <= math.MaxFloat64 && s.Largest >= 0 &&
-		s.Largest <= math.MaxFloat64
+	ok := s.valid && s.PerSample >= 0 && s.Largest >= 0 && s.PerSample <= math.MaxFloat64 &&
+		s.Largest <= math.MaxFloat64 && s.PerSample*s.Largest <= math.MaxFloat64
 	for _, factor := range s.Factors {
 		ok = ok && factor >= 0 && factor <= math.MaxFloat64
 	}
@@ -206,6 +206,9 @@ func (s *Scaled) isValid() (rises, valid bool) {
 		valid = valid && p.follows(last)
 		rises = rises && p.Seconds >= last.Seconds
 		last = p
+		if !rises && ok {
+			return false, true
+		}
 	}
 	return rises, valid
 }
