@@ -16,7 +16,9 @@ import (
 // Only for a larger excess, a set contains the possible sums of all other numbers ([sums]).
 type jagged struct {
 	units
-	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
+	curves    []Scaled
+	times     []times // by rank; up to the time of a known division
+	tolerance float64 // relative error of times that are not exact
 	// low and high are the times that bracket returns, in s. upper is the largest index of the times of each rank that
 	// is within high. It is the same within each time between them, except for the ranks in open. The other ranks
 	// finish settled units.
@@ -37,6 +39,19 @@ type jagged struct {
 func (u units) jagged(curves []Scaled) []int {
 	const tries = 12
 	guess := u.guessJagged(curves)
+	if classes, many := u.classes(curves); many {
+		for try := range tries {
+			within := guess.time(try)
+			list, tolerance := u.sharedTimes(curves, &classes, within)
+			j := u.newJagged(curves, list)
+			j.tolerance = tolerance
+			if j.divide(within, nil) {
+				n, _ := j.search(within, nil)
+				return n
+			}
+		}
+		return nil
+	}
 	// Use only times beyond these fractions of the guess, first few and then more; 0: all times.
 	beyond := []float64{0.95, 0.75, 0}
 	for try := range tries {
@@ -52,15 +67,18 @@ func (u units) jagged(curves []Scaled) []int {
 			beyond = beyond[1:]
 		}
 		if beyond[0] == 0 {
-			times := u.timesWithin(curves, within)
-			j := jagged{units: u, times: times, backs: make([]back, len(times)), high: -1}
+			j := u.newJagged(curves, exactTimes(u.timesWithin(curves, within)))
 			if j.divide(within, nil) {
-				n, _ := u.divideJagged(times, within, 0, nil)
+				n, _ := j.search(within, nil)
 				return n
 			}
 		}
 	}
 	return nil
+}
+
+func (u units) newJagged(curves []Scaled, list []times) *jagged {
+	return &jagged{units: u, curves: curves, times: list, backs: make([]back, len(list)), high: -1}
 }
 
 // jaggedWithin is jagged for a known division within the limits. A slow known division takes longer, and does not
@@ -72,7 +90,7 @@ func (u units) jaggedWithin(curves []Scaled, known []int) []int {
 			within = max(within, curves[r].At(float64(u.samples(r, n))))
 		}
 	}
-	n, _ := u.divideJagged(u.timesWithin(curves, within), within, 0, known)
+	n, _ := u.newJagged(curves, exactTimes(u.timesWithin(curves, within))).search(within, known)
 	return n
 }
 
@@ -93,12 +111,12 @@ func (u units) jaggedNear(curves []Scaled, within, least float64) (n []int, shor
 			v.floor[r] = max(u.fewest(r), min(samples/u.size, u.limit[r]))
 		}
 	}
-	times := v.timesWithin(curves, within)
-	j := jagged{units: v, times: times, backs: make([]back, len(times)), high: -1, least: least}
+	j := v.newJagged(curves, exactTimes(v.timesWithin(curves, within)))
+	j.least = least
 	if !j.divide(within, nil) {
 		return nil, !j.deep
 	}
-	n, deep := v.divideJagged(times, within, least, nil)
+	n, deep := j.search(within, nil)
 	if deep {
 		return nil, false
 	}
@@ -132,11 +150,9 @@ func (s *Scaled) allWithin(seconds float64) int {
 	return int(samples)
 }
 
-// divideJagged finds the division with the shortest time. times has the times of each rank for its fewest units and for
-// each further unit, at least up to within, the time of the known division. deep reports that the result is wrong if
-// ranks may have fewer units, with times of at most least.
-func (u units) divideJagged(times [][]float64, within, least float64, known []int) (n []int, deep bool) {
-	j := jagged{units: u, times: times, backs: make([]back, len(times)), least: least}
+// search finds the division with the shortest time. The times must reach up to within, the time of the known division.
+// deep reports that the result is wrong if ranks may have fewer units, with times of at most least.
+func (j *jagged) search(within float64, known []int) (n []int, deep bool) {
 	low, high := j.bracket(within)
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
@@ -144,10 +160,14 @@ func (u units) divideJagged(times [][]float64, within, least float64, known []in
 		j.high = -1 // tops finds the tops of all ranks anew
 	}
 	var candidates []float64
-	for _, times := range j.times {
-		for _, t := range times {
-			if t > low && t <= bound {
-				candidates = append(candidates, t)
+	least, most := low*(1-j.tolerance), bound*(1+j.tolerance)
+	for r := range j.times {
+		list := &j.times[r]
+		for n, t := range list.base {
+			if t *= list.factor; t >= least && t <= most {
+				if t = j.time(r, n); t > low && t <= bound {
+					candidates = append(candidates, t)
+				}
 			}
 		}
 	}
@@ -157,9 +177,9 @@ func (u units) divideJagged(times [][]float64, within, least float64, known []in
 	if i == len(candidates) {
 		return known, j.deep
 	}
-	best := make([]int, len(times))
+	best := make([]int, len(j.times))
 	j.divide(candidates[i], best)
-	return best, j.deep || candidates[i] <= least
+	return best, j.deep || candidates[i] <= j.least
 }
 
 // bracket returns two times that are close to each other. Within low, the ranks together finish too few units; within
@@ -168,8 +188,9 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 	// tops within low and within high, by rank
 	lower, upper := make([]int32, len(j.times)), make([]int32, len(j.times))
 	open, settled := make([]int, 0, len(j.times)), 0
-	for r, times := range j.times {
-		if lower[r], upper[r] = -1, int32(len(times)-1); len(times) > 0 {
+	for r := range j.times {
+		units := len(j.times[r].base)
+		if lower[r], upper[r] = -1, int32(units-1); units > 0 {
 			open = append(open, r)
 		}
 	}
@@ -182,8 +203,8 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 			middle = high * (1 - near)
 		}
 		for i, r := range open {
-			times, top := j.times[r], upper[r]
-			for top > lower[r] && times[top] > middle {
+			list, top := &j.times[r], upper[r]
+			for top > lower[r] && !j.within(list, r, int(top), middle) {
 				top--
 			}
 			if top < 0 { // no rank is left out
@@ -228,8 +249,8 @@ func (j *jagged) tops(seconds float64) (excess int) {
 	if seconds > j.low && seconds <= j.high {
 		excess = j.settled - j.total
 		for _, r := range j.open {
-			times, top := j.times[r], int(j.upper[r])
-			for top >= 0 && times[top] > seconds {
+			list, top := &j.times[r], int(j.upper[r])
+			for top >= 0 && !j.within(list, r, top, seconds) {
 				top--
 			}
 			if top < 0 {
@@ -241,12 +262,13 @@ func (j *jagged) tops(seconds float64) (excess int) {
 		return excess
 	}
 	excess = -j.total
-	for r, times := range j.times {
-		if len(times) == 0 {
+	for r := range j.times {
+		list := &j.times[r]
+		if len(list.base) == 0 {
 			continue
 		}
-		top := len(times) - 1
-		for top >= 0 && times[top] > seconds {
+		top := len(list.base) - 1
+		for top >= 0 && !j.within(list, r, top, seconds) {
 			top--
 		}
 		if top < 0 {
@@ -265,8 +287,9 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 		return false
 	}
 	pool := 0
-	for r, times := range j.times {
-		if len(times) == 0 {
+	for r := range j.times {
+		list := &j.times[r]
+		if len(list.base) == 0 {
 			continue
 		}
 		if pool >= excess && shares == nil { // the other ranks need not give back any units
@@ -274,7 +297,7 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 		}
 		b := &backs[r]
 		b.run, b.most = 0, 0
-		for b.run < b.top && times[b.top-b.run-1] <= seconds {
+		for b.run < b.top && j.within(list, r, b.top-b.run-1, seconds) {
 			b.run++
 		}
 		pool += b.run
@@ -284,10 +307,10 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 		return false
 	}
 	if excess > pool {
-		for r, times := range j.times {
-			b := &backs[r]
+		for r := range j.times {
+			list, b := &j.times[r], &backs[r]
 			for n := range b.top {
-				if times[n] <= seconds {
+				if j.within(list, r, n, seconds) {
 					b.most = b.top - n
 					break
 				}
@@ -335,7 +358,7 @@ func (j *jagged) construct(shares []int, seconds float64, excess int, possible [
 		b := backs[r]
 		fixed[r] = true
 		for n := 0; n <= min(b.most, given); n++ {
-			if j.times[r][b.top-n] <= seconds && possible[i].has(given-n) {
+			if j.within(&j.times[r], r, b.top-n, seconds) && possible[i].has(given-n) {
 				backs[r].top -= n
 				given -= n
 				break
@@ -344,9 +367,9 @@ func (j *jagged) construct(shares []int, seconds float64, excess int, possible [
 	}
 	left -= j.giveBack(backs, fixed, seconds, left)
 	queue := make(slowest, 0, len(shares))
-	for r := range shares {
+	for r := 0; r < len(shares) && left > 0; r++ {
 		if b := &backs[r]; !fixed[r] && b.run > 0 {
-			queue = append(queue, slow{j.times[r][b.top], r})
+			queue = append(queue, slow{j.time(r, b.top), r})
 		}
 	}
 	queue.order()
@@ -359,12 +382,12 @@ func (j *jagged) construct(shares []int, seconds float64, excess int, possible [
 			queue[0] = queue[len(queue)-1]
 			queue = queue[:len(queue)-1]
 		} else {
-			queue[0].seconds = j.times[r][b.top]
+			queue[0].seconds = j.time(r, b.top)
 		}
 		queue.sink(0)
 	}
 	for r := range shares {
-		if len(j.times[r]) > 0 {
+		if len(j.times[r].base) > 0 {
 			shares[r] = j.fewest(r) + backs[r].top
 		}
 	}
@@ -380,8 +403,8 @@ func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int)
 	}
 	// slower returns the number of units of a rank that it gives back while they take longer than a time.
 	slower := func(r int, seconds float64) (n int) {
-		b, times := &backs[r], j.times[r]
-		for n < b.run && times[b.top-n] > seconds {
+		b, list := &backs[r], &j.times[r]
+		for n < b.run && !j.within(list, r, b.top-n, seconds) {
 			n++
 		}
 		return n
@@ -415,9 +438,9 @@ func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int)
 
 // spans appends the numbers of units, up to most, that a rank can give back from its top.
 func (j *jagged) spans(list []span, rank, most int, seconds float64) []span {
-	times := j.times[rank][:j.backs[rank].top+1]
+	times, top := &j.times[rank], j.backs[rank].top
 	for n := 0; n <= most; n++ {
-		if times[len(times)-1-n] > seconds {
+		if !j.within(times, rank, top-n, seconds) {
 			continue
 		}
 		if last := len(list) - 1; last >= 0 && list[last].last == n-1 {

@@ -92,6 +92,7 @@ func TestScaledCurvesEqualTheirCopies(t *testing.T) {
 // With many ranks, only times near a guess are computed. The result must be the same as with all times.
 func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 1))
+	mixed, shared := 0, 0
 	var near [2]int // divisions for which each fraction of the guess is enough
 	for round := range 30 {
 		ranks := 60 + r.IntN(100)
@@ -105,7 +106,17 @@ func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
 		if round%5 == 0 { // a rank that decides the time alone, so that the others give back many units
 			curves[0].Scale(3)
 		}
+		for i := range curves { // least times, which some ranks reach
+			if round%4 == 1 && i%10 == 0 {
+				curves[i].PerSample, curves[i].Largest = 0.003*r.Float64(), float64(1+r.IntN(40))
+			}
+		}
 		b := Batch{Total: ranks * (6 + r.IntN(30)), Unit: 1 + r.IntN(2)}
+		if round%6 > 0 { // otherwise shares beyond the last point are possible
+			for i := range curves {
+				b.Limits = append(b.Limits, int(curves[i].Curve[len(curves[i].Curve)-1].Samples)-r.IntN(20))
+			}
+		}
 		u, err := b.units(ranks)
 		if err != nil {
 			t.Fatal(err)
@@ -127,9 +138,19 @@ func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
 		got, err := SolveScaled(b, curves)
 		if want := u.shares(u.jaggedWithin(curves, known)); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%+v: got %v (%v), want %v", b, got, err, want)
+		} else if got, err = SolveScaled(b, Plain(Wholes(curves))); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%+v: without shared points: got %v (%v), want %v", b, got, err, want)
+		}
+		if c, many := u.classes(curves); many && slices.Contains(c.of, -1) {
+			mixed++
+		} else if many {
+			shared++
 		}
 	}
-	if near[0] < 10 || near[0] >= near[1] || near[1] > 28 {
+	if mixed < 3 || shared < 15 {
+		t.Errorf("all ranks of %d divisions had classes, and most ranks of %d, want more", shared, mixed)
+	}
+	if near[0] < 5 || near[0] >= near[1] || near[1] > 28 {
 		t.Errorf("the times near the guess were enough for %v of 30 divisions, want most of them, and not all", near)
 	}
 }

@@ -1,0 +1,179 @@
+package divide
+
+import "math"
+
+// times are the times of a rank for its fewest units and for each further unit, in s. The time of n units beyond the
+// fewest is base[n] times factor, except for a small relative error. Ranks that share the points of their curves also
+// share base, so that the times of many ranks take little time and memory.
+type times struct {
+	base   []float64
+	factor float64
+	exact  bool // base has the times themselves, and factor is 1
+}
+
+// exactTimes returns lists of times without an error.
+func exactTimes(lists [][]float64) []times {
+	out := make([]times, len(lists))
+	for r, list := range lists {
+		out[r] = times{list, 1, true}
+	}
+	return out
+}
+
+// class is what ranks have in common whose curves have the same points.
+type class struct {
+	fastest float64 // smallest factor of these ranks
+	// by point: the lowest time per sample up to this point, s
+	perSample []float64
+	highest   float64   // of the times of the points, s
+	base      []float64 // time by units, from one unit on, s
+	tolerance float64   // relative error of base times a factor; 0: unknown, so the class is not used
+}
+
+// leastPart is the fraction of the ranks that must have classes, and classRanks the number of ranks for each class
+// after the first 64 classes. If there are fewer, times from classes do not save time.
+const leastPart, classRanks = 7. / 8, 16
+
+// classes are the classes of ranks that share points. A rank without a class has times of its own.
+type classes struct {
+	list    []class
+	of      []int32   // by rank; -1: none
+	factors []float64 // by rank
+}
+
+// classes returns false if few ranks share points.
+func (u units) classes(curves []Scaled) (c classes, ok bool) {
+	numbers := map[*Points]int32{}
+	c.of, c.factors = make([]int32, len(curves)), make([]float64, len(curves))
+	shared := 0
+	for r := range curves {
+		s := &curves[r]
+		at, known := numbers[s.Points]
+		if !known {
+			if len(numbers) > 64+r/classRanks {
+				return c, false
+			}
+			at = int32(len(c.list))
+			numbers[s.Points], c.list = at, append(c.list, s.class())
+		}
+		c.of[r] = -1
+		if u.limit[r] == 0 {
+			shared++ // it needs no times
+			continue
+		}
+		class := &c.list[at]
+		factor, regular := s.regular(class)
+		end := s.Points.Curve[len(s.Points.Curve)-1].Samples
+		if !regular || r == u.last && u.rest > 0 || float64(u.samples(r, u.limit[r])) > end {
+			continue // beyond the last point, rounding errors grow
+		}
+		c.of[r], c.factors[r] = at, factor
+		class.fastest = min(class.fastest, factor)
+		shared++
+	}
+	return c, float64(shared) >= leastPart*float64(len(curves))
+}
+
+// class returns the class of the points.
+func (p *Points) class() class {
+	c := class{fastest: math.Inf(1), perSample: make([]float64, len(p.Curve))}
+	lowest, steepest := math.Inf(1), 1.0
+	for i, at := range p.Curve {
+		lowest = min(lowest, at.Seconds/at.Samples)
+		c.perSample[i] = lowest
+		c.highest = max(c.highest, at.Seconds)
+		if i > 0 {
+			before := p.Curve[i-1].Seconds
+			steepest = max(steepest, at.Seconds/before, before/at.Seconds)
+		}
+	}
+	// The time between two points has the rounding error of the longer one.
+	const exact, most = 1e-13, 1e-7
+	if tolerance := exact * steepest; p.valid && tolerance < most && c.highest > 1/MostSeconds {
+		c.tolerance = tolerance
+	}
+	return c
+}
+
+// regular returns the product of the factors, and whether all times are those of the points times this factor: no time
+// is limited to MostSeconds, and the rank has no least time that is longer.
+func (s *Scaled) regular(c *class) (factor float64, ok bool) {
+	const most = 1 << 20
+	factor, longest := 1.0, c.highest
+	for _, f := range s.Factors {
+		if f == 0 {
+			break
+		}
+		factor *= f
+		longest *= max(f, 1)
+	}
+	ok = c.tolerance > 0 && factor > 1./most && factor < most && longest < MostSeconds
+	if ok && s.PerSample != 0 {
+		const surely = 1 - 1e-9
+		at := min(s.next(s.Largest), len(c.perSample)-1)
+		ok = s.PerSample <= factor*c.perSample[at]*surely &&
+			s.PerSample*s.Largest <= factor*s.lowestFrom()[at]*surely && s.Largest > 0
+	}
+	return factor, ok
+}
+
+// sharedTimes returns the times of each rank up to the most units that it may finish within seconds.
+func (u units) sharedTimes(curves []Scaled, c *classes, seconds float64) (list []times, tolerance float64) {
+	for i := range c.list {
+		class := &c.list[i]
+		if class.base = nil; !math.IsInf(class.fastest, 1) {
+			tolerance = max(tolerance, class.tolerance)
+		}
+	}
+	one := u // a rank that may have all units
+	one.last, one.rest, one.floor = -1, 0, nil
+	list = make([]times, len(curves))
+	room := memory{ranks: len(curves)}
+	for r := range curves {
+		if u.limit[r] == 0 {
+			continue
+		}
+		few, at := u.fewest(r), c.of[r]
+		if at < 0 {
+			own := room.take(r, max(u.upTo(r, &curves[r], seconds), few)-few+1)
+			u.timesOf(r, &curves[r], own)
+			list[r] = times{own, 1, true}
+			continue
+		}
+		class := &c.list[at]
+		if class.base == nil {
+			s := Scaled{Points: curves[r].Points}
+			one.limit = []int{u.total}
+			class.base = make([]float64, one.upTo(0, &s, seconds/class.fastest*(1+tolerance)))
+			one.timesOf(0, &s, class.base)
+		}
+		if len(class.base) < few { // a rank that takes longer for its fewest units
+			own := []float64{curves[r].At(float64(u.samples(r, few)))}
+			list[r] = times{own, 1, true}
+			continue
+		}
+		list[r] = times{class.base[few-1 : min(u.limit[r], len(class.base))], c.factors[r], false}
+	}
+	return list, tolerance
+}
+
+// time returns the time of a rank for n units beyond the fewest.
+func (j *jagged) time(rank, n int) float64 {
+	t := &j.times[rank]
+	if t.exact {
+		return t.base[n]
+	}
+	return j.curves[rank].At(float64(j.samples(rank, j.fewest(rank)+n)))
+}
+
+// within reports whether a time of a rank is at most seconds. It computes the exact time only if it is close to
+// seconds. The time must be that of rank r for n units beyond the fewest.
+func (j *jagged) within(t *times, rank, n int, seconds float64) bool {
+	about := t.base[n] * t.factor
+	if off := about - seconds; off > j.tolerance*seconds {
+		return false
+	} else if off < -j.tolerance*seconds {
+		return true
+	}
+	return j.time(rank, n) <= seconds
+}
