@@ -60,6 +60,7 @@ type divisible struct {
 	ascent *Scaled // nil: the curve falls after its valley, and its rising curve was not needed yet
 	end    float64 // time of the largest share
 	lowest int     // point of the valley, if ascent is nil
+	at     int     // point that the last inverse found, if the valley is the first point; 0: none
 }
 
 func (d *divisible) set(c *Scaled, most int) {
@@ -75,7 +76,13 @@ func (d *divisible) rising(c *Scaled, most int) { d.ascent, d.end = c, c.At(floa
 // inverse returns the largest real share, at most limit, that the rank finishes within seconds.
 func (d *divisible) inverse(c *Scaled, seconds float64, limit int) float64 {
 	if d.ascent == nil {
-		if samples, ok := c.smoothedInverse(d.lowest, seconds, float64(limit)); ok {
+		samples, ok := 0.0, false
+		if d.lowest == 0 {
+			samples, ok = c.smoothedFrom(&d.at, seconds, float64(limit))
+		} else {
+			samples, ok = c.smoothedInverse(d.lowest, seconds, float64(limit))
+		}
+		if ok {
 			return samples
 		}
 		d.rising(&Scaled{Points: NewPoints(c.Whole().smoothed().ascent(), false)}, limit)
@@ -125,4 +132,38 @@ func (s *Scaled) smoothedInverse(lowest int, seconds, limit float64) (samples fl
 		return min(before+(end-before)*((seconds-high)/(t-high)), limit), true
 	}
 	return 0, false
+}
+
+// smoothedFrom is [Scaled.smoothedInverse] of a curve whose valley is its first point. It searches the first point whose
+// time is above seconds from the point at on, because successive searches have similar times, and sets at to it.
+func (s *Scaled) smoothedFrom(at *int, seconds, limit float64) (samples float64, ok bool) {
+	if seconds < s.seconds(0) {
+		return 0, true
+	}
+	c, highest, i := s.Points.Curve, s.highestUpTo(), max(*at, 1)
+	// up returns the longest time up to a point: factors and least times keep the order of times.
+	up := func(i int) float64 {
+		t := s.scaled(highest[i])
+		if least := s.PerSample * min(c[i].Samples, s.Largest); s.PerSample != 0 && !(t >= least) {
+			return least
+		}
+		return t
+	}
+	for i < len(c) && !(up(i) > seconds) {
+		i++
+	}
+	for i > 1 && up(i-1) > seconds {
+		i--
+	}
+	if *at = i; i >= len(c) || c[i].Samples >= limit {
+		return 0, false
+	}
+	high, last, t := up(i-1), s.seconds(i-1), s.seconds(i)
+	before, end := c[i-1].Samples, c[i].Samples
+	if last < high {
+		if back := before + (end-before)*((high-last)/(t-last)); back > before && back < end {
+			before = back
+		}
+	}
+	return min(before+(end-before)*((seconds-high)/(t-high)), limit), true
 }

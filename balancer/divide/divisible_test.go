@@ -8,9 +8,13 @@ import (
 // The inverse of a smoothed curve must be that of a copy, bit for bit.
 func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 3))
-	found := 0
+	found, first := 0, 0
 	for range 300 {
-		s := Scaled{Points: NewPoints(randomCurve(r, 100, true), r.IntN(2) == 0)}
+		curve := randomCurve(r, 100, true)
+		if r.IntN(2) == 0 { // the valley is the first point
+			curve[0].Seconds = 0.01
+		}
+		s := Scaled{Points: NewPoints(curve, r.IntN(2) == 0)}
 		if r.IntN(2) == 0 {
 			s.Scale(0.5 + r.Float64())
 		}
@@ -22,6 +26,7 @@ func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 			t.Fatalf("%v: lowest point %d, want %d", whole, got, want)
 		}
 		ascent := Plain([]Curve{whole.smoothed().ascent()})[0]
+		at := 0
 		for range 20 {
 			limit, seconds := float64(1+r.IntN(150)), 5*r.Float64()
 			got, ok := s.smoothedInverse(s.lowestPoint(), seconds, limit)
@@ -31,7 +36,18 @@ func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 			if ok {
 				found++
 			}
+			if s.lowestPoint() > 0 {
+				continue
+			}
+			first++
+			if from, known := s.smoothedFrom(&at, seconds, limit); from != got || known != ok {
+				t.Fatalf("%v within %v s, at most %v: got %v (%v) from the last point, want %v (%v)", whole, seconds,
+					limit, from, known, got, ok)
+			}
 		}
+	}
+	if first < 1500 {
+		t.Errorf("only %d curves had their valley at the first point", first)
 	}
 	if found < 1500 {
 		t.Errorf("only %d inverses were found", found)

@@ -203,16 +203,13 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 			middle = high * (1 - near)
 		}
 		for i, r := range open {
-			list, top := &j.times[r], upper[r]
-			for top > lower[r] && !j.within(list, r, int(top), middle) {
-				top--
-			}
+			top := j.last(&j.times[r], r, int(upper[r]), int(lower[r])+1, middle)
 			if top < 0 { // no rank is left out
 				sum = -1
 				break
 			}
-			tops[i] = top
-			sum += j.fewest(r) + int(top)
+			tops[i] = int32(top)
+			sum += j.fewest(r) + top
 		}
 		side := lower
 		if sum >= j.total {
@@ -249,10 +246,7 @@ func (j *jagged) tops(seconds float64) (excess int) {
 	if seconds > j.low && seconds <= j.high {
 		excess = j.settled - j.total
 		for _, r := range j.open {
-			list, top := &j.times[r], int(j.upper[r])
-			for top >= 0 && !j.within(list, r, top, seconds) {
-				top--
-			}
+			top := j.last(&j.times[r], r, int(j.upper[r]), 0, seconds)
 			if top < 0 {
 				return -1
 			}
@@ -267,10 +261,7 @@ func (j *jagged) tops(seconds float64) (excess int) {
 		if len(list.base) == 0 {
 			continue
 		}
-		top := len(list.base) - 1
-		for top >= 0 && !j.within(list, r, top, seconds) {
-			top--
-		}
+		top := j.last(list, r, len(list.base)-1, 0, seconds)
 		if top < 0 {
 			return -1
 		}
@@ -296,10 +287,7 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 			return true
 		}
 		b := &backs[r]
-		b.run, b.most = 0, 0
-		for b.run < b.top && j.within(list, r, b.top-b.run-1, seconds) {
-			b.run++
-		}
+		b.run, b.most = b.top-1-j.first(list, r, b.top-1, 0, seconds), 0
 		pool += b.run
 	}
 	if excess > pool && j.least > 0 {
@@ -403,11 +391,8 @@ func (j *jagged) giveBack(backs []back, fixed []bool, seconds float64, left int)
 	}
 	// slower returns the number of units of a rank that it gives back while they take longer than a time.
 	slower := func(r int, seconds float64) (n int) {
-		b, list := &backs[r], &j.times[r]
-		for n < b.run && !j.within(list, r, b.top-n, seconds) {
-			n++
-		}
-		return n
+		b := &backs[r]
+		return b.top - j.last(&j.times[r], r, b.top, b.top-b.run+1, seconds)
 	}
 	low, high := 0.0, seconds // within high, at most left units are given back
 	for range 20 {

@@ -166,14 +166,32 @@ func (j *jagged) time(rank, n int) float64 {
 	return j.curves[rank].At(float64(j.samples(rank, j.fewest(rank)+n)))
 }
 
-// within reports whether a time of a rank is at most seconds. It computes the exact time only if it is close to
-// seconds. The time must be that of rank r for n units beyond the fewest.
+// within reports whether the time of a rank for n units beyond the fewest is at most seconds. It computes the exact time
+// only if that is close to seconds.
 func (j *jagged) within(t *times, rank, n int, seconds float64) bool {
-	about := t.base[n] * t.factor
-	if off := about - seconds; off > j.tolerance*seconds {
-		return false
-	} else if off < -j.tolerance*seconds {
-		return true
+	return j.last(t, rank, n, n, seconds) == n
+}
+
+// last returns the largest number of units beyond the fewest, from top down to least, with which a rank finishes within
+// seconds, or least - 1.
+func (j *jagged) last(t *times, rank, top, least int, seconds float64) int {
+	above, below, factor := seconds+j.tolerance*seconds, seconds-j.tolerance*seconds, t.factor
+	for base := t.base; top >= least; top-- {
+		if about := base[top] * factor; about < below || about <= above && j.time(rank, top) <= seconds {
+			break
+		}
 	}
-	return j.time(rank, n) <= seconds
+	return top
+}
+
+// first returns the largest number of units beyond the fewest, from top down to least, with which a rank does not finish
+// within seconds, or least - 1.
+func (j *jagged) first(t *times, rank, top, least int, seconds float64) int {
+	above, below, factor := seconds+j.tolerance*seconds, seconds-j.tolerance*seconds, t.factor
+	for base := t.base; top >= least; top-- {
+		if about := base[top] * factor; about > above || about >= below && j.time(rank, top) > seconds {
+			break
+		}
+	}
+	return top
 }
