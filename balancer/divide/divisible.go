@@ -60,7 +60,7 @@ type divisible struct {
 	ascent *Scaled // nil: the curve falls after its valley, and its rising curve was not needed yet
 	end    float64 // time of the largest share
 	lowest int     // point of the valley, if ascent is nil
-	at     int     // point that the last inverse found, if the valley is the first point; 0: none
+	at     int     // point that the last inverse found, unless the curve has another valley than its first point
 }
 
 func (d *divisible) set(c *Scaled, most int) {
@@ -71,23 +71,18 @@ func (d *divisible) set(c *Scaled, most int) {
 	}
 }
 
-func (d *divisible) rising(c *Scaled, most int) { d.ascent, d.end = c, c.At(float64(most)) }
+func (d *divisible) rising(c *Scaled, most int) { d.ascent, d.end, d.at = c, c.At(float64(most)), 0 }
 
 // inverse returns the largest real share, at most limit, that the rank finishes within seconds.
 func (d *divisible) inverse(c *Scaled, seconds float64, limit int) float64 {
 	if d.ascent == nil {
-		samples, ok := 0.0, false
-		if d.lowest == 0 {
-			samples, ok = c.smoothedFrom(&d.at, seconds, float64(limit))
-		} else {
-			samples, ok = c.smoothedInverse(d.lowest, seconds, float64(limit))
-		}
+		samples, ok := c.smoothedFrom(&d.at, d.lowest, seconds, float64(limit))
 		if ok {
 			return samples
 		}
 		d.rising(&Scaled{Points: NewPoints(c.Whole().smoothed().ascent(), false)}, limit)
 	}
-	return d.ascent.inverse(seconds, float64(limit), d.end)
+	return d.ascent.inverseFrom(&d.at, seconds, float64(limit), d.end)
 }
 
 // lowestPoint is [Curve.valley].
@@ -134,9 +129,12 @@ func (s *Scaled) smoothedInverse(lowest int, seconds, limit float64) (samples fl
 	return 0, false
 }
 
-// smoothedFrom is [Scaled.smoothedInverse] of a curve whose valley is its first point. It searches the first point whose
-// time is above seconds from the point at on, because successive searches have similar times, and sets at to it.
-func (s *Scaled) smoothedFrom(at *int, seconds, limit float64) (samples float64, ok bool) {
+// smoothedFrom is [Scaled.smoothedInverse]. If the valley is the first point, it searches the first point whose time is
+// above seconds from the point at on, because successive searches have similar times, and sets at to it.
+func (s *Scaled) smoothedFrom(at *int, lowest int, seconds, limit float64) (samples float64, ok bool) {
+	if lowest > 0 {
+		return s.smoothedInverse(lowest, seconds, limit)
+	}
 	if seconds < s.seconds(0) {
 		return 0, true
 	}

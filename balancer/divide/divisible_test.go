@@ -40,7 +40,7 @@ func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 				continue
 			}
 			first++
-			if from, known := s.smoothedFrom(&at, seconds, limit); from != got || known != ok {
+			if from, known := s.smoothedFrom(&at, 0, seconds, limit); from != got || known != ok {
 				t.Fatalf("%v within %v s, at most %v: got %v (%v) from the last point, want %v (%v)", whole, seconds,
 					limit, from, known, got, ok)
 			}

@@ -260,9 +260,26 @@ func (s *Scaled) inverse(seconds, limit, end float64) float64 {
 	return min(s.passes(seconds, limit), limit)
 }
 
+// inverseFrom is [Scaled.inverse]. It searches the first point after seconds from the point at on, because successive
+// searches have similar times, and sets at to it.
+func (s *Scaled) inverseFrom(at *int, seconds, limit, end float64) float64 {
+	if seconds < s.seconds(0) {
+		return 0
+	}
+	if end <= seconds {
+		return limit
+	}
+	*at = s.afterFrom(*at, seconds)
+	return min(s.passesAt(*at, seconds, limit), limit)
+}
+
 // passes returns the share at which a rising curve reaches a time, or otherwise if the curve does not reach the time.
 func (s *Scaled) passes(seconds, otherwise float64) float64 {
-	i := s.after(seconds)
+	return s.passesAt(s.after(seconds), seconds, otherwise)
+}
+
+// passesAt is passes if the first point after seconds is known.
+func (s *Scaled) passesAt(i int, seconds, otherwise float64) float64 {
 	i = min(max(i, 1), len(s.Points.Curve)-1)
 	a, b := s.point(i-1), s.point(i)
 	if b.Seconds <= a.Seconds {
@@ -289,13 +306,18 @@ func (s *Scaled) after(seconds float64) int {
 			low = middle + 1
 		}
 	}
-	for low < len(c) && !(s.seconds(low) > seconds) {
-		low++
+	return s.afterFrom(low, seconds)
+}
+
+// afterFrom is after. It searches from a point on.
+func (s *Scaled) afterFrom(i int, seconds float64) int {
+	for i < len(s.Points.Curve) && !(s.seconds(i) > seconds) {
+		i++
 	}
-	for low > 0 && s.seconds(low-1) > seconds {
-		low--
+	for i > 0 && s.seconds(i-1) > seconds {
+		i--
 	}
-	return low
+	return i
 }
 
 // SlowestScaled is [Slowest].

@@ -135,13 +135,14 @@ func (d *division) settleOutOfBounds() bool {
 			d.settle(i, d.limit[i])
 		}
 	}
+	d.free = slices.DeleteFunc(d.free, func(r int) bool { return d.share[r] > 0 })
 	return len(below)+len(above) > 0
 }
 
+// settle fixes the share of a free rank, which is at least 1.
 func (d *division) settle(rank, share int) {
 	d.share[rank] = share
 	d.rest -= share
-	d.free = slices.DeleteFunc(d.free, func(r int) bool { return r == rank })
 }
 
 // roundToRemainders gives every free rank its proportional share, rounded down. The leftover samples, fewer than the
