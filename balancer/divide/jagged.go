@@ -39,18 +39,8 @@ type jagged struct {
 func (u units) jagged(curves []Scaled) []int {
 	const tries = 12
 	guess := u.guessJagged(curves)
-	if classes, many := u.classes(curves); many {
-		for try := range tries {
-			within := guess.time(try)
-			list, tolerance := u.sharedTimes(curves, &classes, within)
-			j := u.newJagged(curves, list)
-			j.tolerance = tolerance
-			if j.divide(within, nil) {
-				n, _ := j.search(within, nil)
-				return n
-			}
-		}
-		return nil
+	if n, known := u.jaggedShared(curves, &guess, tries); known {
+		return n
 	}
 	// Use only times beyond these fractions of the guess, first few and then more; 0: all times.
 	beyond := []float64{0.95, 0.75, 0}
@@ -75,6 +65,26 @@ func (u units) jagged(curves []Scaled) []int {
 		}
 	}
 	return nil
+}
+
+// jaggedShared is jagged for ranks that share the points of their curves. It returns false if few ranks do, or if the
+// result may depend on times that are left out.
+func (u units) jaggedShared(curves []Scaled, guess *guess, tries int) (n []int, known bool) {
+	const beyond = 0.75 // of the guess
+	classes, many := u.classes(curves, beyond*min(guess.time(0), guess.balanced*guessMargin))
+	for try := 0; many && try < tries; try++ {
+		within := guess.time(try)
+		list, tolerance := classes.times(curves, within)
+		j := classes.newJagged(curves, list)
+		j.tolerance, j.least = tolerance, classes.least
+		if j.divide(within, nil) {
+			n, deep := j.search(within, nil)
+			return n, !deep
+		} else if j.deep {
+			return nil, false
+		}
+	}
+	return nil, many
 }
 
 func (u units) newJagged(curves []Scaled, list []times) *jagged {

@@ -141,7 +141,7 @@ func TestTimesNearAGuessGiveTheBestDivision(t *testing.T) {
 		} else if got, err = SolveScaled(b, Plain(Wholes(curves))); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%+v: without shared points: got %v (%v), want %v", b, got, err, want)
 		}
-		if c, many := u.classes(curves); many && slices.Contains(c.of, -1) {
+		if c, many := u.classes(curves, 0.75*within); many && slices.Contains(c.of, -1) {
 			mixed++
 		} else if many {
 			shared++

@@ -39,11 +39,14 @@ type classes struct {
 	list    []class
 	of      []int32   // by rank; -1: none
 	factors []float64 // by rank
+	units             // the fewest units of a rank may be more, with times of at most least
+	least   float64   // s; 0: no rank has more
 }
 
-// classes returns false if few ranks share points.
-func (u units) classes(curves []Scaled) (c classes, ok bool) {
+// classes returns false if few ranks share points. It may leave out units whose times are at most least.
+func (u units) classes(curves []Scaled, least float64) (c classes, ok bool) {
 	numbers := map[*Points]int32{}
+	c.units = u
 	c.of, c.factors = make([]int32, len(curves)), make([]float64, len(curves))
 	shared := 0
 	for r := range curves {
@@ -66,6 +69,19 @@ func (u units) classes(curves []Scaled) (c classes, ok bool) {
 		end := s.Points.Curve[len(s.Points.Curve)-1].Samples
 		if !regular || r == u.last && u.rest > 0 || float64(u.samples(r, u.limit[r])) > end {
 			continue // beyond the last point, rounding errors grow
+		}
+		if s.PerSample != 0 && !s.isFree(factor, class) {
+			few := s.allWithin(least) / u.size
+			if few = min(few, u.limit[r]); few <= u.fewest(r) || !s.isFreeFrom(float64(u.samples(r, few)), factor) {
+				continue
+			}
+			if c.least == 0 {
+				c.least, c.floor = least, make([]int, len(curves))
+				for i := range c.floor {
+					c.floor[i] = u.fewest(i)
+				}
+			}
+			c.floor[r] = few
 		}
 		c.of[r], c.factors[r] = at, factor
 		class.fastest = min(class.fastest, factor)
@@ -95,8 +111,8 @@ func (p *Points) class() class {
 	return c
 }
 
-// regular returns the product of the factors, and whether all times are those of the points times this factor: no time
-// is limited to MostSeconds, and the rank has no least time that is longer.
+// regular returns the product of the factors, and whether all times without a least time are those of the points times
+// this factor: no time is limited to MostSeconds.
 func (s *Scaled) regular(c *class) (factor float64, ok bool) {
 	const most = 1 << 20
 	factor, longest := 1.0, c.highest
@@ -107,18 +123,37 @@ func (s *Scaled) regular(c *class) (factor float64, ok bool) {
 		factor *= f
 		longest *= max(f, 1)
 	}
-	ok = c.tolerance > 0 && factor > 1./most && factor < most && longest < MostSeconds
-	if ok && s.PerSample != 0 {
-		const surely = 1 - 1e-9
-		at := min(s.next(s.Largest), len(c.perSample)-1)
-		ok = s.PerSample <= factor*c.perSample[at]*surely &&
-			s.PerSample*s.Largest <= factor*s.lowestFrom()[at]*surely && s.Largest > 0
-	}
-	return factor, ok
+	return factor, c.tolerance > 0 && factor > 1./most && factor < most && longest < MostSeconds
 }
 
-// sharedTimes returns the times of each rank up to the most units that it may finish within seconds.
-func (u units) sharedTimes(curves []Scaled, c *classes, seconds float64) (list []times, tolerance float64) {
+// surely is less than the rounding error of a time.
+const surely = 1 - 1e-9
+
+// isFree reports whether no least time is longer than the times of the points times a factor.
+func (s *Scaled) isFree(factor float64, c *class) bool {
+	at := min(s.next(s.Largest), len(c.perSample)-1)
+	return s.Largest > 0 && s.PerSample <= factor*c.perSample[at]*surely &&
+		s.PerSample*s.Largest <= factor*s.lowestFrom()[at]*surely
+}
+
+// isFreeFrom is isFree for a share and all larger ones. Their times follow from the point before the share on.
+func (s *Scaled) isFreeFrom(samples, factor float64) bool {
+	points := s.Points.Curve
+	at := min(s.next(samples), len(points)-1)
+	for i := max(at-1, 0); i < len(points); i++ {
+		if !(s.PerSample*min(points[i].Samples, s.Largest) <= factor*points[i].Seconds*surely) {
+			return false
+		}
+		if points[i].Samples >= s.Largest {
+			return s.PerSample*s.Largest <= factor*s.lowestFrom()[i]*surely
+		}
+	}
+	return true
+}
+
+// times returns the times of each rank up to the most units that it may finish within seconds, and their relative error.
+func (c *classes) times(curves []Scaled, seconds float64) (list []times, tolerance float64) {
+	u := c.units
 	for i := range c.list {
 		class := &c.list[i]
 		if class.base = nil; !math.IsInf(class.fastest, 1) {
