@@ -206,7 +206,7 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 	}
 	tops := make([]int32, len(open))
 	low, high = -within, within // times of 0 are above low
-	const near, exact = 1. / 16, 1e-6
+	const near, exact = 1. / 32, 1e-6
 	for round := 0; round < 40 && high-low > exact*within; round++ { // few shares lie between the two times
 		middle, sum := low+(high-low)/2, settled
 		if round == 0 { // the known division is often a good one
