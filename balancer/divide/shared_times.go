@@ -23,6 +23,7 @@ func exactTimes(lists [][]float64) []times {
 // class is what ranks have in common whose curves have the same points.
 type class struct {
 	fastest float64 // smallest factor of these ranks
+	most    int     // largest limit of these ranks, units
 	// by point: the lowest time per sample up to this point, s
 	perSample []float64
 	highest   float64   // of the times of the points, s
@@ -84,7 +85,7 @@ func (u units) classes(curves []Scaled, least float64) (c classes, ok bool) {
 			c.floor[r] = few
 		}
 		c.of[r], c.factors[r] = at, factor
-		class.fastest = min(class.fastest, factor)
+		class.fastest, class.most = min(class.fastest, factor), max(class.most, u.limit[r])
 		shared++
 	}
 	return c, float64(shared) >= leastPart*float64(len(curves))
@@ -151,7 +152,8 @@ func (s *Scaled) isFreeFrom(samples, factor float64) bool {
 	return true
 }
 
-// times returns the times of each rank up to the most units that it may finish within seconds, and their relative error.
+// times returns the times of each rank up to the most units that it may finish within seconds, and their relative
+// error.
 func (c *classes) times(curves []Scaled, seconds float64) (list []times, tolerance float64) {
 	u := c.units
 	for i := range c.list {
@@ -160,7 +162,7 @@ func (c *classes) times(curves []Scaled, seconds float64) (list []times, toleran
 			tolerance = max(tolerance, class.tolerance)
 		}
 	}
-	one := u // a rank that may have all units
+	one := u // a rank of a class that may have the most units
 	one.last, one.rest, one.floor = -1, 0, nil
 	list = make([]times, len(curves))
 	room := memory{ranks: len(curves)}
@@ -178,7 +180,7 @@ func (c *classes) times(curves []Scaled, seconds float64) (list []times, toleran
 		class := &c.list[at]
 		if class.base == nil {
 			s := Scaled{Points: curves[r].Points}
-			one.limit = []int{u.total}
+			one.limit = []int{class.most}
 			class.base = make([]float64, one.upTo(0, &s, seconds/class.fastest*(1+tolerance)))
 			one.timesOf(0, &s, class.base)
 		}
@@ -201,8 +203,8 @@ func (j *jagged) time(rank, n int) float64 {
 	return j.curves[rank].At(float64(j.samples(rank, j.fewest(rank)+n)))
 }
 
-// within reports whether the time of a rank for n units beyond the fewest is at most seconds. It computes the exact time
-// only if that is close to seconds.
+// within reports whether the time of a rank for n units beyond the fewest is at most seconds. It computes the exact
+// time only if that is close to seconds.
 func (j *jagged) within(t *times, rank, n int, seconds float64) bool {
 	return j.last(t, rank, n, n, seconds) == n
 }
@@ -219,8 +221,8 @@ func (j *jagged) last(t *times, rank, top, least int, seconds float64) int {
 	return top
 }
 
-// first returns the largest number of units beyond the fewest, from top down to least, with which a rank does not finish
-// within seconds, or least - 1.
+// first returns the largest number of units beyond the fewest, from top down to least, with which a rank does not
+// finish within seconds, or least - 1.
 func (j *jagged) first(t *times, rank, top, least int, seconds float64) int {
 	above, below, factor := seconds+j.tolerance*seconds, seconds-j.tolerance*seconds, t.factor
 	for base := t.base; top >= least; top-- {
