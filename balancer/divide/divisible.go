@@ -16,6 +16,7 @@ func Divisible(total int, curves []Scaled, shares, most []int) float64 {
 	for r := range curves {
 		if shares[r] > 0 {
 			ranks[r].set(&curves[r], most[r])
+			ranks[r].at = curves[r].next(float64(shares[r])) // as all ranks finish these shares within high
 		}
 	}
 	sum := func(seconds float64) (samples float64) {
@@ -60,7 +61,7 @@ type divisible struct {
 	ascent *Scaled // nil: the curve falls after its valley, and its rising curve was not needed yet
 	end    float64 // time of the largest share
 	lowest int     // point of the valley, if ascent is nil
-	at     int     // point that the last inverse found, unless the curve has another valley than its first point
+	at     int     // point near the last inverse, unless the curve has another valley than its first point
 }
 
 func (d *divisible) set(c *Scaled, most int) {

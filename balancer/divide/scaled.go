@@ -53,6 +53,8 @@ func (p *Points) Bytes() int64 {
 func (p *Points) next(samples float64) int {
 	if at := int(min(samples, 1<<20)); at < len(p.first) && float64(at) == samples {
 		return int(p.first[at])
+	} else if at--; at >= 0 && at < len(p.Curve) && p.Curve[at].Samples == samples { // a curve with each share
+		return at
 	}
 	return p.Curve.first(func(p Point) bool { return p.Samples >= samples })
 }

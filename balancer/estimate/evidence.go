@@ -26,10 +26,11 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	for h, chance := range chances {
 		tileLogs[h] = math.Log(chance)
 	}
+	l, base := make([]float64, n*n), make([]float64, n)
 	for k, bend := range bends {
 		bendLog := math.Log(before[k])
-		l, determinant, ok := f.factor(bend.sigma)
-		base := slices.Clone(f.residual)
+		determinant, ok := f.factor(bend.sigma, l)
+		copy(base, f.residual)
 		if ok {
 			forward(l, base)
 		}
@@ -79,22 +80,22 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 func gainOf(t *tile, half, base []float64) float64 {
 	mean, sigma, most := t.weight()
 	v := sigma * sigma
-	q, s := dot(half, half), dot(half, base)
-	s -= mean * q           // of the residuals minus the mean weight
+	q, fit := dot(half, half), dot(half, base)
+	s := fit - mean*q       // of the residuals minus the mean weight
 	spread := v / (1 + v*q) // posterior variance of the weight
 	before := logBelowBound[0]
 	if t.rounds {
 		before = logBelowBound[1]
 	}
-	gain := mean*(dot(half, base)-mean*q/2) + spread*s*s/2 - math.Log1p(v*q)/2
+	gain := mean*(fit-mean*q/2) + spread*s*s/2 - math.Log1p(v*q)/2
 	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - before
 }
 
 // regress returns the regression under one hypothesis and a bend, or nil if it fails numerically. The weight of the
 // tile is sigmas standard deviations above the expected weight.
 func (f *shape) regress(h int, bend, sigmas float64) *part {
-	l, _, ok := f.factor(bend)
-	if !ok {
+	l := make([]float64, len(f.cells)*len(f.cells))
+	if _, ok := f.factor(bend, l); !ok {
 		return nil
 	}
 	p := &part{chance: f.chances[h], tile: h, bend: bend, half: l}
@@ -168,21 +169,20 @@ func (p *part) plain(samples float64) float64 {
 	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
 }
 
-// factor returns the lower Cholesky factor of the cells' covariance with a bend, and the log of its determinant. ok is
-// false if the factorization fails numerically.
-func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool) {
+// factor writes the lower Cholesky factor of the cells' covariance with a bend to l, and returns the log of its
+// determinant. ok is false if the factorization fails numerically.
+func (f *shape) factor(bend float64, l []float64) (determinant float64, ok bool) {
 	n := len(f.cells)
-	l = make([]float64, n*n)
 	for i := range n {
 		for at := i * n; at <= i*n+i; at++ {
 			l[at] = f.straight[at] + bend*bend*f.bent[at]
 		}
 	}
 	if !cholesky(l, n) {
-		return nil, 0, false
+		return 0, false
 	}
 	for i := range n {
 		determinant += math.Log(l[i*n+i])
 	}
-	return l, determinant, true
+	return determinant, true
 }
