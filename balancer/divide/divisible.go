@@ -29,6 +29,7 @@ func Divisible(total int, curves []Scaled, shares, most []int) float64 {
 	}
 	// The sum is nearly a line, so the secant finds the time in a few steps. The bisection below, whose steps give the
 	// result, then knows nearly all sums.
+	const near, around = 1e-7, 1e-6
 	want := float64(total)
 	last, at := 0.0, high
 	for lastSum, i := 0.0, 0; i < 5 && at != last; i++ {
@@ -38,8 +39,11 @@ func Divisible(total int, curves []Scaled, shares, most []int) float64 {
 			break
 		}
 		last, lastSum, at = at, now, next
+		if math.Abs(at-last) < near*at {
+			break
+		}
 	}
-	few, many := at*(1-1e-6), at*(1+1e-6)
+	few, many := at*(1-around), at*(1+around)
 	if sum(few) >= want {
 		few, many = 0, few
 	} else if sum(many) < want {
