@@ -1,6 +1,7 @@
 package divide
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -152,19 +153,42 @@ func (d *division) roundToRemainders() {
 		return
 	}
 	weights := d.freeWeight()
-	remainder := make(map[int]*big.Int, len(d.free))
+	whole, _ := weights.Float64()
+	list := make([]remainder, len(d.free))
 	left := d.rest
-	for _, i := range d.free {
+	for at, i := range d.free {
 		floor, rem := new(big.Int).QuoRem(d.proportional(i), weights, new(big.Int))
 		d.share[i] = int(floor.Int64())
-		remainder[i] = rem
+		about, _ := rem.Float64()
+		if about /= whole; math.IsNaN(about) { // larger than all floats
+			about = 0
+		}
+		list[at] = remainder{i, about, rem}
 		left -= d.share[i]
 	}
-	order := slices.Clone(d.free)
-	slices.SortStableFunc(order, func(a, b int) int { return remainder[b].Cmp(remainder[a]) })
-	for _, i := range order[:left] {
-		d.share[i]++
+	slices.SortFunc(list, remainder.compare)
+	for _, r := range list[:left] {
+		d.share[r.rank]++
 	}
+}
+
+// remainder is the part of a sample by which the proportional share of a rank exceeds its share.
+type remainder struct {
+	rank  int
+	about float64  // with a rounding error, samples; 0 for all ranks if it is unknown
+	exact *big.Int // times the weight of all free ranks
+}
+
+// compare puts the larger remainder first; ties go to the lower rank. Most remainders of many ranks differ by more than
+// their rounding errors.
+func (r remainder) compare(other remainder) int {
+	const exact = 1e-12
+	if off := r.about - other.about; off > exact {
+		return -1
+	} else if off < -exact {
+		return 1
+	}
+	return cmp.Or(other.exact.Cmp(r.exact), cmp.Compare(r.rank, other.rank))
 }
 
 // proportional returns rank i's exact share of rest, times the weight of all free ranks.
