@@ -66,6 +66,16 @@ type divisible struct {
 	end    float64 // time of the largest share
 	lowest int     // point of the valley, if ascent is nil
 	at     int     // point near the last inverse, unless the curve has another valley than its first point
+	last   segment // of the rising curve, in which the last inverse was
+}
+
+// segment is a part of a rising curve between two points: times from low to high (s), exclusive, belong to the shares
+// from before to end.
+type segment struct{ low, high, before, end float64 }
+
+// inverse returns the share of a time.
+func (s *segment) inverse(seconds float64) float64 {
+	return s.before + (s.end-s.before)*((seconds-s.low)/(s.high-s.low))
 }
 
 func (d *divisible) set(c *Scaled, most int) {
@@ -76,18 +86,23 @@ func (d *divisible) set(c *Scaled, most int) {
 	}
 }
 
-func (d *divisible) rising(c *Scaled, most int) { d.ascent, d.end, d.at = c, c.At(float64(most)), 0 }
+func (d *divisible) rising(c *Scaled, most int) {
+	d.ascent, d.end, d.at, d.last = c, c.At(float64(most)), 0, segment{}
+}
 
 // inverse returns the largest real share, at most limit, that the rank finishes within seconds.
 func (d *divisible) inverse(c *Scaled, seconds float64, limit int) float64 {
+	if seconds >= d.last.low && seconds < d.last.high && (d.ascent == nil || d.end > seconds) {
+		return min(d.last.inverse(seconds), float64(limit)) // successive searches have similar times
+	}
 	if d.ascent == nil {
-		samples, ok := c.smoothedFrom(&d.at, d.lowest, seconds, float64(limit))
+		samples, ok := d.smoothedFrom(c, seconds, float64(limit))
 		if ok {
 			return samples
 		}
 		d.rising(&Scaled{Points: NewPoints(c.Whole().smoothed().ascent(), false)}, limit)
 	}
-	return d.ascent.inverseFrom(&d.at, seconds, float64(limit), d.end)
+	return d.risingFrom(seconds, float64(limit))
 }
 
 // lowestPoint is [Curve.valley].
@@ -134,16 +149,33 @@ func (s *Scaled) smoothedInverse(lowest int, seconds, limit float64) (samples fl
 	return 0, false
 }
 
+// risingFrom is [Scaled.inverse]. It searches the first point whose time is above seconds from d.at on.
+func (d *divisible) risingFrom(seconds, limit float64) float64 {
+	s := d.ascent
+	if seconds < s.seconds(0) {
+		return 0
+	}
+	if d.end <= seconds {
+		return limit
+	}
+	d.at = s.afterFrom(d.at, seconds)
+	if i := d.at; i > 0 && i < len(s.Points.Curve) {
+		a, b := s.point(i-1), s.point(i)
+		d.last = segment{a.Seconds, b.Seconds, a.Samples, b.Samples}
+	}
+	return min(s.passesAt(d.at, seconds, limit), limit)
+}
+
 // smoothedFrom is [Scaled.smoothedInverse]. If the valley is the first point, it searches the first point whose time is
-// above seconds from the point at on, because successive searches have similar times, and sets at to it.
-func (s *Scaled) smoothedFrom(at *int, lowest int, seconds, limit float64) (samples float64, ok bool) {
-	if lowest > 0 {
-		return s.smoothedInverse(lowest, seconds, limit)
+// above seconds from d.at on.
+func (d *divisible) smoothedFrom(s *Scaled, seconds, limit float64) (samples float64, ok bool) {
+	if d.lowest > 0 {
+		return s.smoothedInverse(d.lowest, seconds, limit)
 	}
 	if seconds < s.seconds(0) {
 		return 0, true
 	}
-	c, highest, i := s.Points.Curve, s.highestUpTo(), max(*at, 1)
+	c, highest, i := s.Points.Curve, s.highestUpTo(), max(d.at, 1)
 	// up returns the longest time up to a point: factors and least times keep the order of times.
 	up := func(i int) float64 {
 		t := s.scaled(highest[i])
@@ -158,15 +190,16 @@ func (s *Scaled) smoothedFrom(at *int, lowest int, seconds, limit float64) (samp
 	for i > 1 && up(i-1) > seconds {
 		i--
 	}
-	if *at = i; i >= len(c) || c[i].Samples >= limit {
+	if d.at = i; i >= len(c) || c[i].Samples >= limit {
 		return 0, false
 	}
 	high, last, t := up(i-1), s.seconds(i-1), s.seconds(i)
-	before, end := c[i-1].Samples, c[i].Samples
+	d.last = segment{high, t, c[i-1].Samples, c[i].Samples}
 	if last < high {
-		if back := before + (end-before)*((high-last)/(t-last)); back > before && back < end {
-			before = back
+		if back := d.last.before + (d.last.end-d.last.before)*((high-last)/(t-last)); back > d.last.before &&
+			back < d.last.end {
+			d.last.before = back
 		}
 	}
-	return min(before+(end-before)*((seconds-high)/(t-high)), limit), true
+	return min(d.last.inverse(seconds), limit), true
 }

@@ -26,7 +26,16 @@ func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 			t.Fatalf("%v: lowest point %d, want %d", whole, got, want)
 		}
 		ascent := Plain([]Curve{whole.smoothed().ascent()})[0]
-		at := 0
+		d, all, most := divisible{}, divisible{}, 1+r.IntN(150)
+		all.set(&s, most)
+		for range 20 { // close to each other, so that many are in the segment of the last one
+			var one divisible
+			one.set(&s, most)
+			seconds := 1 + 0.2*r.Float64()
+			if got, want := all.inverse(&s, seconds, most), one.inverse(&s, seconds, most); got != want {
+				t.Fatalf("%v within %v s, at most %v: got %v after other times, want %v", whole, seconds, most, got, want)
+			}
+		}
 		for range 20 {
 			limit, seconds := float64(1+r.IntN(150)), 5*r.Float64()
 			got, ok := s.smoothedInverse(s.lowestPoint(), seconds, limit)
@@ -40,7 +49,7 @@ func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 				continue
 			}
 			first++
-			if from, known := s.smoothedFrom(&at, 0, seconds, limit); from != got || known != ok {
+			if from, known := d.smoothedFrom(&s, seconds, limit); from != got || known != ok {
 				t.Fatalf("%v within %v s, at most %v: got %v (%v) from the last point, want %v (%v)", whole, seconds,
 					limit, from, known, got, ok)
 			}

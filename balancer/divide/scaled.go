@@ -262,19 +262,6 @@ func (s *Scaled) inverse(seconds, limit, end float64) float64 {
 	return min(s.passes(seconds, limit), limit)
 }
 
-// inverseFrom is [Scaled.inverse]. It searches the first point after seconds from the point at on, because successive
-// searches have similar times, and sets at to it.
-func (s *Scaled) inverseFrom(at *int, seconds, limit, end float64) float64 {
-	if seconds < s.seconds(0) {
-		return 0
-	}
-	if end <= seconds {
-		return limit
-	}
-	*at = s.afterFrom(*at, seconds)
-	return min(s.passesAt(*at, seconds, limit), limit)
-}
-
 // passes returns the share at which a rising curve reaches a time, or otherwise if the curve does not reach the time.
 func (s *Scaled) passes(seconds, otherwise float64) float64 {
 	return s.passesAt(s.after(seconds), seconds, otherwise)
