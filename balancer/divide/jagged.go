@@ -67,24 +67,29 @@ func (u units) jagged(curves []Scaled) []int {
 	return nil
 }
 
-// jaggedShared is jagged for ranks that share the points of their curves. It returns false if few ranks do, or if the
-// result may depend on times that are left out.
+// jaggedShared is jagged for ranks that share the points of their curves. It returns false if few ranks do.
 func (u units) jaggedShared(curves []Scaled, guess *guess, tries int) (n []int, known bool) {
-	const beyond = 0.75 // of the guess
-	classes, many := u.classes(curves, beyond*min(guess.time(0), guess.balanced*guessMargin))
-	for try := 0; many && try < tries; try++ {
-		within := guess.time(try)
-		list, tolerance := classes.times(curves, within)
-		j := classes.newJagged(curves, list)
-		j.tolerance, j.least = tolerance, classes.least
-		if j.divide(within, nil) {
-			n, deep := j.search(within, nil)
-			return n, !deep
-		} else if j.deep {
-			return nil, false
+	for _, beyond := range []float64{0.75, 0} { // of the guess; first few times of ranks with own points, then all
+		classes, many := u.classes(curves, beyond*min(guess.time(0), guess.balanced*guessMargin))
+		deep := false
+		for try := 0; many && !deep && try < tries; try++ {
+			within := guess.time(try)
+			list, tolerance := classes.times(curves, within)
+			j := classes.newJagged(curves, list)
+			j.tolerance, j.least = tolerance, classes.least
+			if !j.divide(within, nil) {
+				deep = j.deep
+				continue
+			}
+			if n, deep = j.search(within, nil); !deep {
+				return n, true
+			}
+		}
+		if !deep {
+			return nil, many
 		}
 	}
-	return nil, many
+	return nil, false
 }
 
 func (u units) newJagged(curves []Scaled, list []times) *jagged {

@@ -31,9 +31,9 @@ type class struct {
 	tolerance float64   // relative error of base times a factor; 0: unknown, so the class is not used
 }
 
-// leastPart is the fraction of the ranks that must have classes, and classRanks the number of ranks for each class
-// after the first 64 classes. If there are fewer, times from classes do not save time.
-const leastPart, classRanks = 7. / 8, 16
+// mostOwn is the fraction of the ranks that may have times of their own, and mostClasses the number of classes. With
+// more, times from classes do not save time.
+const mostOwn, mostClasses = 0.5, 1024
 
 // classes are the classes of ranks that share points. A rank without a class has times of its own.
 type classes struct {
@@ -49,47 +49,53 @@ func (u units) classes(curves []Scaled, least float64) (c classes, ok bool) {
 	numbers := map[*Points]int32{}
 	c.units = u
 	c.of, c.factors = make([]int32, len(curves)), make([]float64, len(curves))
-	shared := 0
+	// raise leaves out the units of a rank whose times are surely at most least, and returns the fewest units.
+	raise := func(r int) int {
+		few := min(curves[r].allWithin(least)/u.size, u.limit[r])
+		if few <= u.fewest(r) || r == u.last {
+			return u.fewest(r)
+		}
+		if c.least == 0 {
+			c.least, c.floor = least, make([]int, len(curves))
+			for i := range c.floor {
+				c.floor[i] = u.fewest(i)
+			}
+		}
+		c.floor[r] = few
+		return few
+	}
+	own := 0
 	for r := range curves {
 		s := &curves[r]
-		at, known := numbers[s.Points]
-		if !known {
-			if len(numbers) > 64+r/classRanks {
-				return c, false
-			}
-			at = int32(len(c.list))
-			numbers[s.Points], c.list = at, append(c.list, s.class())
-		}
 		c.of[r] = -1
 		if u.limit[r] == 0 {
-			shared++ // it needs no times
+			continue
+		}
+		at, known := numbers[s.Points]
+		if shared := s.Points.first != nil; !known && shared && len(c.list) < mostClasses {
+			at, known = int32(len(c.list)), true
+			numbers[s.Points], c.list = at, append(c.list, s.class())
+		}
+		if !known || r == u.last && u.rest > 0 || float64(u.samples(r, u.limit[r])) > s.Points.end() {
+			own++ // beyond the last point, rounding errors grow
+			raise(r)
 			continue
 		}
 		class := &c.list[at]
 		factor, regular := s.regular(class)
-		end := s.Points.Curve[len(s.Points.Curve)-1].Samples
-		if !regular || r == u.last && u.rest > 0 || float64(u.samples(r, u.limit[r])) > end {
-			continue // beyond the last point, rounding errors grow
-		}
-		if s.PerSample != 0 && !s.isFree(factor, class) {
-			few := s.allWithin(least) / u.size
-			if few = min(few, u.limit[r]); few <= u.fewest(r) || !s.isFreeFrom(float64(u.samples(r, few)), factor) {
-				continue
-			}
-			if c.least == 0 {
-				c.least, c.floor = least, make([]int, len(curves))
-				for i := range c.floor {
-					c.floor[i] = u.fewest(i)
-				}
-			}
-			c.floor[r] = few
+		if !regular || s.PerSample != 0 && !s.isFree(factor, class) &&
+			!s.isFreeFrom(float64(u.samples(r, raise(r))), factor) {
+			own++
+			continue
 		}
 		c.of[r], c.factors[r] = at, factor
 		class.fastest, class.most = min(class.fastest, factor), max(class.most, u.limit[r])
-		shared++
 	}
-	return c, float64(shared) >= leastPart*float64(len(curves))
+	return c, float64(own) <= mostOwn*float64(len(curves))
 }
+
+// end returns the largest share of the points.
+func (p *Points) end() float64 { return p.Curve[len(p.Curve)-1].Samples }
 
 // class returns the class of the points.
 func (p *Points) class() class {
