@@ -33,7 +33,8 @@ func TestSmoothedInversesEqualThoseOfCopies(t *testing.T) {
 			one.set(&s, most)
 			seconds := 1 + 0.2*r.Float64()
 			if got, want := all.inverse(&s, seconds, most), one.inverse(&s, seconds, most); got != want {
-				t.Fatalf("%v within %v s, at most %v: got %v after other times, want %v", whole, seconds, most, got, want)
+				t.Fatalf("%v within %v s, at most %v: got %v after other times, want %v", whole, seconds, most, got,
+					want)
 			}
 		}
 		for range 20 {
