@@ -172,7 +172,7 @@ func (j *jagged) search(within float64, known []int) (n []int, deep bool) {
 	bound := high // a time within which a division exists
 	for widen := 0.001; bound < within && !j.divide(bound, nil); widen *= 2 {
 		bound = min(high*(1+widen), within)
-		j.high = -1 // tops finds the tops of all ranks anew
+		j.high = -1 // tops finds the tops of all ranks again
 	}
 	var candidates []float64
 	least, most := low*(1-j.tolerance), bound*(1+j.tolerance)
