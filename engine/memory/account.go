@@ -70,8 +70,7 @@ func (a Account) Left() (bytes int64, known bool) {
 }
 
 // Grant gives the optional parts, in their order, the bytes that the account leaves free, but none more than its size.
-// A part whose name is in the list whole
-// gets all its bytes or none.
+// A part whose name is in the list whole gets all its bytes or none.
 func (a Account) Grant(whole ...string) Account {
 	left, known := a.Left()
 	if !known {
