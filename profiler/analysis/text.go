@@ -14,8 +14,8 @@ import (
 // noValue replaces an unknown value in tables.
 const noValue = "-"
 
-// mostPlain is the smallest number that Digits formats with an exponent, because so many zeros cannot be counted at a
-// glance.
+// mostPlain is the smallest number that Digits formats with an exponent, because a reader cannot count its zeros at
+// a glance.
 const mostPlain = 1e15
 
 // Digits formats a number with 4 significant digits: 0.01230, 1.230, 123.0, 12300. Numbers from 0.0001 to below

@@ -24,8 +24,7 @@ func (s *Session) IsCPURank() (bool, error) {
 	return assigned.LocalRank >= assigned.LocalWorldSize-n, nil
 }
 
-// LocalRanks returns the number of ranks on this machine, as far as it is known before the rendezvous; see
-// RanksOfMachine.
+// LocalRanks returns the number of ranks on this machine if it is known before the rendezvous; see RanksOfMachine.
 func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Assignment) }
 
 // RanksOfMachine returns the number of ranks on this machine according to assigned. If the address of rank 0 is a

@@ -6,8 +6,8 @@
 //     with this format every neighbouring op would need a reorder.
 //   - Weights keep a private layout that the request offers, if this costs no speed. Otherwise, the implementation
 //     chooses the layout.
-//   - The weight gradient has the format for one certain batch size, whatever the actual batch size, because optimizer
-//     state uses this format.
+//   - The weight gradient has the format for one certain batch size, not for the actual one, because optimizer state
+//     uses this format.
 //   - If an output is bound to another layout than that of the best implementation, a reorder follows.
 #pragma once
 
@@ -44,7 +44,7 @@ using Builder = std::function<PrimitiveDesc(const Product &p, const Formats &)>;
 Product product_of(const Request &r, Pass pass, int64_t groups);
 
 // Binds the weight gradient of a diff_weights request to a layout, unless it is already bound. The layout is the one
-// that oneDNN chooses for the batch size canonical_batch, whatever the actual batch size.
+// that oneDNN chooses for the batch size canonical_batch, not for the actual one.
 void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int64_t canonical_batch);
 
 // Returns the kernel for p, which must be product_of(r, …), or nullptr if oneDNN has no kernel.
