@@ -204,8 +204,9 @@ func TrainedOn(path string, state *checkpoint.State) (t Trained, known bool, err
 	return t, true, nil
 }
 
-// Described describes the training data of the weights in file, without what is unknown. The checkpoint or the transformers
-// folder around the file has priority over the file's metadata, because users edit config.json and vocab.txt.
+// Described describes the training data of the weights in file. It leaves out what is unknown. The checkpoint or the
+// transformers folder around the file has priority over the file's metadata, because users edit config.json and
+// vocab.txt.
 func Described(file *checkpoint.File) (t Trained, err error) {
 	folder := filepath.Dir(file.Path())
 	if state, peeked := checkpoint.PeekState(folder); peeked == nil {
