@@ -2,68 +2,48 @@ package scheduler
 
 import "math"
 
-// stretch is a number of GPUs that become free at the same time.
-type stretch struct {
-	at float64 // seconds
-	n  int
-}
-
-// horizon bounds the times at which the GPUs of one type become free in a plan, either from above or from below: for
-// each n, the n-th GPU is free at this time or earlier, or at this time or later. The bounds do not depend on which
-// machines the GPUs belong to.
+// horizon bounds the times at which the GPUs of one type become free in a plan: for each n, the n-th GPU is free at
+// this time or earlier. The bounds do not depend on which machines the GPUs belong to. Times are in s.
 type horizon struct {
 	rest    cursor    // GPUs that running jobs use, by their predicted ends
 	planned []stretch // other GPUs; a heap, the earliest first
-	sign    float64   // of the error of a predicted end: 1 for bounds from above, -1 for bounds from below
-	taken   []stretch // by the last call of take
+	gpus    int
 }
 
-func (h *horizon) reset(rest cursor, free int, now, sign float64) {
-	h.rest, h.sign, h.planned, h.taken = rest, sign, h.planned[:0], h.taken[:0]
+// stretch is a number of GPUs that become free at the same time.
+type stretch struct {
+	at float64
+	n  int
+}
+
+func (h *horizon) reset(ends *sorted, free int, now float64) {
+	h.rest, h.planned, h.gpus = ends.first(), h.planned[:0], free+ends.n
 	if free > 0 {
-		h.planned = append(h.planned, stretch{now, free})
+		h.give(free, now)
 	}
 }
 
-// take takes the n GPUs that are free first, and returns when the last of them is free, or +Inf.
-func (h *horizon) take(n int, now float64) (at float64) {
-	h.taken = h.taken[:0]
+// take takes the n GPUs that are free first, and returns when the last of them is free. It returns +Inf and takes none
+// if there are fewer.
+func (h *horizon) take(n int) (at float64) {
+	if n > h.gpus {
+		return math.Inf(1)
+	}
 	for n > 0 {
-		x, ok := h.rest.get()
-		end := x.key
-		if !math.IsInf(end, 1) {
-			end += h.sign * margin(end, now)
-		}
-		if len(h.planned) > 0 && (!ok || h.planned[0].at < end) {
-			v := &h.planned[0]
-			m := min(n, v.n)
-			at, n, v.n = max(at, v.at), n-m, v.n-m
-			h.taken = append(h.taken, stretch{v.at, m})
-			if v.n == 0 {
-				h.pop()
-			}
+		x, more := h.rest.get()
+		if len(h.planned) == 0 || more && x.key <= h.planned[0].at {
+			at, n = x.key, n-1
+			h.rest.next()
 			continue
 		}
-		if !ok {
-			return math.Inf(1)
+		v := &h.planned[0]
+		m := min(n, v.n)
+		at, n, v.n = v.at, n-m, v.n-m
+		if v.n == 0 {
+			h.pop()
 		}
-		at, n = max(at, end), n-1
-		if last := len(h.taken) - 1; last >= 0 && h.taken[last].at == end {
-			h.taken[last].n++
-		} else {
-			h.taken = append(h.taken, stretch{end, 1})
-		}
-		h.rest.next()
 	}
 	return at
-}
-
-// undo returns the GPUs that take has taken.
-func (h *horizon) undo() {
-	for _, v := range h.taken {
-		h.give(v.n, v.at)
-	}
-	h.taken = h.taken[:0]
 }
 
 // give returns n GPUs at a time.
@@ -96,169 +76,161 @@ func (h *horizon) pop() {
 	h.planned = v
 }
 
-// forecast bounds the plan for the jobs that it has read.
-type forecast struct {
-	lanes []prospect // by type
-	idle  []int      // by type: GPUs that are free now and that the plan has not reserved
-	left  int        // sum of idle
+// certainty is the relative error of times that [gang.allWait] allows for. It is much larger than endPrecision and than
+// rounding errors.
+const certainty = 1e-9
+
+// outlook has what [gang.allWait] knows about one type of GPU. "For each second" means: for each second of GPU time
+// that the job needs on its fastest type.
+type outlook struct {
+	horizon
+	idle  int       // GPUs that are free now and that the plan has not reserved
+	later bool      // some job needs more GPUs than these
+	hold  []float64 // by class: the longest time for which a job holds its GPUs, for each second; 0: it does not run here
+	gain  []float64 // by class: the longest time for which a job waits for GPUs of this type, for each second
 }
 
-// prospect is a part of a forecast for one type.
-type prospect struct {
-	late, early   horizon // bounds from above, from below
-	later         bool    // the job may get GPUs of this type later
-	least, most   float64 // bounds of its finish then, in s; early counts its GPUs until least
-	start, finish float64 // bounds from above, with which late counts its GPUs
-}
-
-// outlook is what a forecast says about a job.
-type outlook int
-
-const (
-	unsure outlook = iota
-	waits
-	starts
-)
-
-// foresee decides without a plan if the result is certain; else known is false. It reads the jobs in the order of the
-// plan, and bounds for each type the times at which GPUs are free in the plan. As long as the bounds show what each job
-// does, this costs much less than the plan.
-func (p *gang) foresee(s *State) (a Action, known bool) {
-	if p.queue.all.n > len(s.Up) || p.short || p.left == 0 {
-		return Action{}, false
-	}
-	f := &p.forecast
-	if len(f.lanes) != len(p.lanes) {
-		f.lanes, f.idle = make([]prospect, len(p.lanes)), make([]int, len(p.lanes))
-	}
-	f.left = p.left
-	for t := range p.lanes {
-		l, v := &p.lanes[t], &f.lanes[t]
-		if l.ready > 0 {
-			return Action{}, false
-		}
-		f.idle[t] = l.free
-		v.late.reset(p.ends.gpus[t].first(), l.free, s.Now, 1)
-		v.early.reset(p.ends.gpus[t].first(), l.free, s.Now, -1)
-	}
-	at := p.queue.all.first()
-	for n := 0; ; n++ {
-		if f.left == 0 {
-			return Action{}, !p.startsInUse(s, at, gangDepth-n)
-		}
-		x, ok := at.get()
-		if !ok {
-			return Action{}, true
-		}
-		best, is := p.outlook(s, x.id)
-		switch is {
-		case unsure:
-			return Action{}, false
-		case starts:
-			if a, ok := p.start(s, x.id, best); ok {
-				return a, true
-			}
-		}
-		at.next()
-	}
-}
-
-// outlook states what the plan decides about the next job. If the job waits, the forecast then has its reservation.
-func (p *gang) outlook(s *State, job int) (now plan, is outlook) {
-	f, class := &p.forecast, p.shapes.classOf(job)
-	k := &p.shapes.classes[class]
-	now = plan{finish: math.Inf(1), start: math.Inf(1), typ: -1, shared: -1}
-	if k.mixed || k.apart || p.canShare(s, class) {
-		return now, unsure
-	}
-	steps := s.Remaining[job]
-	least, most := math.Inf(1), math.Inf(1) // bounds of the first finish on GPUs that are not free now
-	for t := range f.lanes {
-		v := &f.lanes[t]
-		v.later = false
-		packed, spread := p.shapes.speeds(class, t)
-		if packed == 0 && spread == 0 {
-			continue
-		}
-		if k.gpus <= f.idle[t] {
-			if k.gpus > 1 && p.placer.index.any.most(t) < k.gpus {
+func (p *gang) resetOutlooks() {
+	classes := p.shapes.classes
+	p.starts, p.outlooks = make([]bool, len(classes)), make([]outlook, p.shapes.types)
+	for t := range p.outlooks {
+		v := &p.outlooks[t]
+		v.hold, v.gain = make([]float64, len(classes)), make([]float64, len(classes))
+		for class := range classes {
+			packed, spread := p.shapes.speeds(class, t)
+			if packed == 0 || spread > 0 && spread < packed && classes[class].gpus > 1 {
 				packed = spread
 			}
-			if packed == 0 {
+			if packed > 0 {
+				v.hold[class] = 1 / packed / p.keys[class]
+			}
+		}
+	}
+}
+
+// allWait reports whether it is certain that the plan starts no job. The plan then need not be made, which would cost
+// much more. It is certain for a job if bounds show that the job finishes earlier on GPUs that are in use than on those
+// that are free now.
+func (p *gang) allWait(s *State) bool {
+	if p.queue.all.n > len(s.Up) && !p.short { // GPUs that the plan leaves free get further jobs
+		return false
+	}
+	most := 0
+	for _, class := range p.queue.active {
+		k := &p.shapes.classes[class]
+		if k.mixed || k.apart || p.canShare(s, class) {
+			return false
+		}
+		most = max(most, k.gpus)
+	}
+	for t := range p.lanes {
+		l, v := &p.lanes[t], &p.outlooks[t]
+		if l.ready > 0 {
+			return false
+		}
+		if v.idle, v.later = l.free, l.free < most; v.later {
+			v.reset(&p.ends.gpus[t], l.free, s.Now)
+		}
+	}
+	if !p.compare(s) {
+		return true
+	}
+	for at := p.queue.all.first(); ; at.next() {
+		x, ok := at.get()
+		if !ok {
+			return true
+		}
+		class := p.shapes.classOf(x.id)
+		n, waits, reserved := p.shapes.classes[class].gpus, !p.starts[class], -1
+		for t := range p.outlooks {
+			v := &p.outlooks[t]
+			if !v.later || v.hold[class] == 0 {
 				continue
 			}
-			if finish := s.Now + steps/packed; finish < now.finish {
-				now = plan{finish, s.Now, t, packed, -1}
+			begins := v.take(n)
+			if math.IsInf(begins, 1) {
+				continue
 			}
-			continue
+			wait := begins - s.Now + certainty*math.Abs(s.Now)
+			waits = waits || wait < x.key*v.gain[class]
+			if v.idle > 0 && n > v.idle && wait < x.key*p.gain(class, t, p.fastestElsewhere(s, class, t)) {
+				reserved = t
+			}
+			v.give(n, begins+x.key*v.hold[class])
 		}
-		v.reach(k.gpus, steps, packed, spread, s.Now)
-		least, most = min(least, v.least), min(most, v.most)
+		if !waits {
+			return false
+		}
+		if reserved >= 0 {
+			p.outlooks[reserved].idle = 0
+			if !p.compare(s) {
+				return true
+			}
+		}
 	}
-	if k.gpus > 1 && len(p.lanes) <= maxMixedTypes {
-		p.mixtures(s, job, class, f.idle, &now)
-	}
-	switch {
-	case now.finish+margin(now.finish, s.Now) < least:
-		is = starts
-	case math.IsInf(now.finish, 1) || most+margin(most, s.Now) < now.finish:
-		is = waits
-	}
-	if !f.reserve(k.gpus, is, least, most, s.Now) {
-		is = unsure
-	}
-	return now, is
 }
 
-// reach takes n GPUs of the type for a job, and bounds its finish there. Speeds are in steps/s.
-func (v *prospect) reach(n int, steps, packed, spread, now float64) {
-	if n == 1 {
-		spread = packed
+// compare sets what jobs of each class gain if they do not use GPUs that are free now. It reports whether some job can
+// use them.
+func (p *gang) compare(s *State) (some bool) {
+	for _, class := range p.queue.active {
+		now := p.fastestNow(s, class)
+		p.starts[class] = now > 0
+		some = some || now > 0
+		for t := range p.outlooks {
+			p.outlooks[t].gain[class] = p.gain(class, t, now)
+		}
 	}
-	fastest := max(packed, spread)
-	v.later, v.most = true, math.Inf(1)
-	v.start = v.late.take(n, now)
-	if packed > 0 && spread > 0 {
-		v.finish = v.start + steps/min(packed, spread)
-		v.most = v.finish
-	} else { // the job may get no reservation; if it gets one, later jobs wait for its end
-		v.finish = v.start + steps/fastest
-	}
-	v.least = v.early.take(n, now) + steps/fastest
+	return some
 }
 
-// reserve records what the plan reserves for a job that does not start, or nothing. ok is false if it is not known
-// whether the plan reserves GPUs that are free now.
-func (f *forecast) reserve(n int, is outlook, least, most, now float64) (ok bool) {
-	for t := range f.lanes {
-		v := &f.lanes[t]
-		if !v.later {
+// fastestNow returns the largest speed of jobs of a class on GPUs that are free now, in steps/s.
+func (p *gang) fastestNow(s *State, class int) (speed float64) {
+	n := p.shapes.classes[class].gpus
+	for t := range p.outlooks {
+		if n > p.outlooks[t].idle {
 			continue
 		}
-		possible := is == waits && !math.IsInf(v.least, 1) && !(most+margin(most, now) < v.least)
-		certain := possible && v.most == most && !math.IsInf(most, 1)
-		for u := range f.lanes {
-			if o := &f.lanes[u]; u != t && o.later && !(most+margin(most, now) < o.least) {
-				certain = false
-			}
+		packed, spread := p.shapes.speeds(class, t)
+		if n > 1 && p.placer.index.any.most(t) < n {
+			packed = spread
 		}
-		if possible && !math.IsInf(v.start, 1) {
-			v.late.give(n, v.finish)
-		} else if !possible {
-			v.late.undo()
-		}
-		if certain {
-			v.early.give(n, v.least)
-		} else {
-			v.early.undo()
-		}
-		if f.idle[t] > 0 && possible {
-			if !certain {
-				return false
-			}
-			f.left -= f.idle[t]
-			f.idle[t] = 0
+		speed = max(speed, packed)
+	}
+	return max(speed, p.fastestMixed(s, class))
+}
+
+// fastestElsewhere returns a speed that no job of a class exceeds without GPUs of a type, in steps/s.
+func (p *gang) fastestElsewhere(s *State, class, except int) (speed float64) {
+	for t := range p.outlooks {
+		if t != except {
+			packed, spread := p.shapes.speeds(class, t)
+			speed = max(speed, packed, spread)
 		}
 	}
-	return true
+	return max(speed, p.fastestMixed(s, class))
+}
+
+// fastestMixed returns the largest speed of jobs of a class on mixed sets of GPUs that are free now, in steps/s.
+func (p *gang) fastestMixed(s *State, class int) (speed float64) {
+	if p.shapes.classes[class].gpus == 1 || len(p.outlooks) == 1 || len(p.outlooks) > maxMixedTypes {
+		return 0
+	}
+	for t := range p.outlooks {
+		p.idles[t] = p.outlooks[t].idle
+	}
+	for _, set := range p.mixedSets(s, class, p.idles) {
+		speed = max(speed, set.speed)
+	}
+	return speed
+}
+
+// gain returns the longest time for which a job of a class waits for GPUs of a type if it otherwise has a speed in
+// steps/s, for each second. It is at most 0 if the job does not wait.
+func (p *gang) gain(class, typ int, speed float64) float64 {
+	n := p.shapes.classes[class].gpus
+	if packed, spread := p.shapes.speeds(class, typ); packed == 0 || spread == 0 && n > 1 || n <= p.outlooks[typ].idle {
+		return 0
+	}
+	return (1-certainty)/(speed*p.keys[class]) - (1+certainty)*p.outlooks[typ].hold[class]
 }

@@ -37,11 +37,12 @@ type gang struct {
 
 	keys     []float64 // by class: GPU time of a step on the fastest type, seconds
 	shares   []sharing // by class: whether its jobs can share GPUs
-	forecast forecast
-	counts   []int // by type
-	have     []int // by type: buffer of setsOf
-	idles    []int // by type: GPUs that are free now in the plan
-	mix      []int // by type: best mixed set
+	outlooks []outlook // by type
+	starts   []bool    // by class: GPUs that are free now suffice for its jobs; valid for classes with jobs
+	counts   []int     // by type
+	have     []int     // by type: buffer of setsOf
+	idles    []int     // by type: GPUs that are free now in the plan
+	mix      []int     // by type: best mixed set
 }
 
 // gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free
@@ -79,7 +80,7 @@ func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.queue.reset(&p.shapes, true)
 	p.prices, p.sets = map[gangKey]float64{}, map[gangKey][]priced{}
 	p.counts, p.have, p.mix = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
-	p.idles, p.forecast = make([]int, len(c.Types)), forecast{}
+	p.idles = make([]int, len(c.Types))
 	classes := p.shapes.classes
 	p.keys, p.shares, p.latest = make([]float64, len(classes)), make([]sharing, len(classes)),
 		make([]gangSets, len(classes))
@@ -90,6 +91,7 @@ func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 		}
 		p.keys[i] = float64(k.gpus) / best // +Inf if it runs on mixed sets only: planned last
 	}
+	p.resetOutlooks()
 	return nil
 }
 
@@ -113,8 +115,8 @@ func (p *gang) Decide(s *State) Action {
 		return p.move(s)
 	}
 	p.begin(s)
-	if a, known := p.foresee(s); known {
-		return a
+	if p.allWait(s) {
+		return Action{}
 	}
 	end := s.Now              // of the plan, seconds
 	at := p.queue.all.first() // the least remaining GPU time first

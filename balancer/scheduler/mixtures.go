@@ -30,6 +30,16 @@ type priced struct {
 // mixtures predicts the finish times on mixed sets of the idle GPUs of each type, and compares them with the best
 // choice.
 func (p *gang) mixtures(s *State, job, class int, idle []int, best *plan) {
+	for _, set := range p.mixedSets(s, class, idle) {
+		if finish := s.Now + s.Remaining[job]/set.speed; finish < best.finish {
+			*best = plan{finish, s.Now, -1, set.speed, -1}
+			copy(p.mix, set.counts)
+		}
+	}
+}
+
+// mixedSets returns the mixed sets of idle GPUs that can be the best for a class, by speed, the slowest first.
+func (p *gang) mixedSets(s *State, class int, idle []int) []priced {
 	k := &p.shapes.classes[class]
 	types := 0
 	for t := range idle {
@@ -38,7 +48,7 @@ func (p *gang) mixtures(s *State, job, class int, idle []int, best *plan) {
 		}
 	}
 	if types < 2 {
-		return
+		return nil
 	}
 	key := gangKey{kind: k.kind, gpus: k.gpus}
 	for t := range idle {
@@ -47,12 +57,7 @@ func (p *gang) mixtures(s *State, job, class int, idle []int, best *plan) {
 	if p.latest[class].key != key {
 		p.latest[class] = gangSets{key, p.setsOf(s, &key)}
 	}
-	for _, set := range p.latest[class].sets {
-		if finish := s.Now + s.Remaining[job]/set.speed; finish < best.finish {
-			*best = plan{finish, s.Now, -1, set.speed, -1}
-			copy(p.mix, set.counts)
-		}
-	}
+	return p.latest[class].sets
 }
 
 // setsOf returns the mixed sets that can be the best for a key.
