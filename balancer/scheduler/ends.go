@@ -21,7 +21,7 @@ type endIndex struct {
 	pace   []pace   // by job
 	group  []*group // by job: its group
 	jobs   sorted
-	gpus   []sorted // by type
+	gpus   []sorted // by type; nil unless listGPUs asks for it
 	freeAt []item   // by GPU: its item in gpus; id is -1 if no job uses it
 
 	kin    []int // by shape: the shape that stands for it in groups; nil: each shape has groups of its own
@@ -72,9 +72,17 @@ func (x *endIndex) reset(c *Cluster, w *Workload, v *shapes) {
 	x.read, x.freed = reader{}, reader{}
 	x.at, x.end, x.group = make([]int, len(w.Jobs)), make([]item, len(w.Jobs)), make([]*group, len(w.Jobs))
 	x.pace = make([]pace, len(w.Jobs))
-	x.gpus, x.freeAt = make([]sorted, len(c.Types)), make([]item, len(c.GPUs))
+	x.gpus, x.freeAt = nil, nil
 	x.bySize = make([][]*group, len(v.sizes))
 	x.empty()
+}
+
+// listGPUs makes the index list GPUs. Call reset first.
+func (x *endIndex) listGPUs(c *Cluster) {
+	x.gpus, x.freeAt = make([]sorted, len(c.Types)), make([]item, len(c.GPUs))
+	for g := range x.freeAt {
+		x.freeAt[g].id = -1
+	}
 }
 
 func (x *endIndex) empty() {
@@ -105,8 +113,12 @@ func (x *endIndex) find(s *State, job int) int {
 // sync updates the index to a state.
 func (x *endIndex) sync(s *State, v *shapes) {
 	jobs, ok := x.read.jobs(s)
-	gpus, same := x.freed.gpus(s)
-	if !ok || !same {
+	var gpus []int
+	if same := true; x.gpus != nil {
+		gpus, same = x.freed.gpus(s)
+		ok = ok && same
+	}
+	if !ok {
 		x.empty()
 		for i := range s.Running {
 			x.at[s.Running[i].Job] = i
@@ -115,9 +127,7 @@ func (x *endIndex) sync(s *State, v *shapes) {
 			x.add(s, v, i)
 		}
 		for i := range s.Running {
-			for _, g := range s.Running[i].GPUs {
-				x.use(s, g)
-			}
+			x.useAll(s, i)
 		}
 		return
 	}
@@ -132,14 +142,21 @@ func (x *endIndex) sync(s *State, v *shapes) {
 		}
 	}
 	for _, job := range jobs {
-		if i := x.find(s, job); i >= 0 {
-			for _, g := range s.Running[i].GPUs {
-				x.use(s, g)
-			}
+		if x.gpus != nil && x.end[job].id >= 0 {
+			x.useAll(s, x.find(s, job))
 		}
 	}
 	for _, g := range gpus {
 		x.use(s, g)
+	}
+}
+
+// useAll updates the items of the GPUs of a running job.
+func (x *endIndex) useAll(s *State, i int) {
+	if x.gpus != nil {
+		for _, g := range s.Running[i].GPUs {
+			x.use(s, g)
+		}
 	}
 }
 

@@ -76,6 +76,7 @@ func (p *gang) Name() string { return "gang" }
 func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
 	p.placer.reset(c, w, s)
 	p.ends.reset(c, w, &p.shapes)
+	p.ends.listGPUs(c)
 	p.planner.reset(c, &p.placer.index, &p.ends)
 	p.queue.reset(&p.shapes, true)
 	p.prices, p.sets = map[gangKey]float64{}, map[gangKey][]priced{}
@@ -281,9 +282,19 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 		if !(speed > 0) {
 			continue
 		}
+		// Do not use r.Speed: if the network limits the job here, it may also limit the job there, and the job would
+		// move forever.
+		gain := func(steps float64) (now, v float64) {
+			now = steps / g.rate
+			return now, now - kind.Save - kind.Load - steps/speed
+		}
 		for at := g.jobs.last(); ; at.prev() {
 			x, ok := at.get()
 			if !ok {
+				break
+			}
+			now, v := gain((x.key - s.Now + margin(x.key, s.Now)) * g.speed) // at most
+			if v < max(best.gain, gangMove*now)-margin(now, s.Now) {
 				break
 			}
 			i := p.ends.find(s, x.id)
@@ -294,15 +305,7 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 			if r.Since >= s.Now || s.Now-r.Ready < r.Ready-r.Since {
 				continue
 			}
-			steps := s.Steps(r)
-			// Do not use r.Speed: if the network limits the job here, it may also limit the job there, and the job
-			// would move forever.
-			now := steps / g.rate
-			v := now - kind.Save - kind.Load - steps/speed
-			least := max(best.gain, gangMove*now)
-			if v < least-margin(now, s.Now) {
-				break
-			}
+			now, v = gain(s.Steps(r))
 			if c := (candidate{v, i, t}); v > 0 && v > gangMove*now && c.better(*best) {
 				*best = c
 			}

@@ -234,19 +234,25 @@ func (p *bounded) preemptFor(s *State, job, free, need int, least, begins float6
 	})
 }
 
+// most returns a GPU time in s that the remaining GPU time of a running job of a group does not exceed. It is larger
+// only by rounding errors.
+func (p *bounded) most(s *State, g *group, x item) float64 {
+	left := x.key - s.Now + margin(x.key, s.Now)
+	return p.area(s, p.shapes.first[g.shape], left*g.speed) * (1 + endPrecision)
+}
+
 // largest returns the largest remaining GPU time of a running job, in s. It may be larger by rounding errors.
 func (p *bounded) largest(s *State) (most float64) {
 	p.ends.sync(s, &p.shapes)
 	for _, groups := range p.ends.bySize {
 		for _, g := range groups {
-			if g.jobs.n > 0 {
-				at := g.jobs.last()
-				x, _ := at.get()
-				most = max(most, p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])))
+			at := g.jobs.last()
+			if x, ok := at.get(); ok {
+				most = max(most, p.most(s, g, x))
 			}
 		}
 	}
-	return most * (1 + 1e-6)
+	return most
 }
 
 // suffice reports whether the running jobs that swap may stop for a job of want GPUs have enough GPUs, together with
@@ -260,19 +266,14 @@ func (p *bounded) suffice(s *State, want, free, need int, least, begins float64)
 			continue
 		}
 		for _, g := range groups {
-			if g.jobs.n == 0 {
-				continue
-			}
 			kind := &s.Workload.Kinds[s.Workload.Jobs[p.shapes.first[g.shape]].Kind]
 			cost := kind.Save + kind.Load
 			if begins <= cost {
 				continue
 			}
-			least := least + cost*float64(n)
 			for at := g.jobs.last(); free < want; at.prev() {
-				// the list is in the order of remaining steps, except for rounding errors
 				x, ok := at.get()
-				if !ok || p.area(s, x.id, s.Steps(&s.Running[p.ends.find(s, x.id)])) < least*(1-1e-6) {
+				if !ok || p.most(s, g, x) < least+cost*float64(n) {
 					break
 				}
 				if !p.isLate(x.id) {

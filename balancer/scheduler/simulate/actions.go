@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
@@ -83,17 +82,15 @@ func (s *Sim) start(a scheduler.Action) error {
 	st.Running = append(st.Running, running)
 	s.stays[a.Job] = stay
 	s.agenda.set(a.Job, due)
-	if stay.spread {
-		s.spread = append(s.spread, a.Job)
-	}
 	s.state.Account(a.GPUs)
 	if partner >= 0 {
 		s.pair(partner, a.Job)
 	}
-	s.crowded = s.crowded || stay.spread
-	if s.crowded {
-		s.network()
+	if stay.spread {
+		s.send(a.Job, true)
+		s.touch(a.Job)
 	}
+	s.network()
 	return nil
 }
 
@@ -104,7 +101,7 @@ func (s *Sim) pair(job, partner int) {
 	s.journal.Job(job)
 	a.base = s.state.Rate(job, a.gpus, partner)
 	if a.spread {
-		s.crowded = true // network sets the speed
+		s.touch(job) // network sets the speed
 		return
 	}
 	s.pace(job, a.base)
@@ -134,11 +131,9 @@ func (s *Sim) stop(a scheduler.Action) error {
 		s.setSpeed(a.Job, 0)
 		st.Running[s.find(a.Job)].Leaves = st.Now + save
 		s.agenda.set(a.Job, st.Now+save)
-		s.crowded = s.crowded || y.spread
+		s.touch(a.Job)
 	}
-	if s.crowded {
-		s.network()
-	}
+	s.network()
 	return nil
 }
 
@@ -151,8 +146,8 @@ func (s *Sim) leave(job int, how scheduler.End) {
 		s.segments[seg].To, s.segments[seg].Ended = st.Now, how
 	}
 	if a.spread {
-		s.crowded = true
-		s.spread = slices.DeleteFunc(s.spread, func(other int) bool { return other == job })
+		s.touch(job)
+		s.send(job, false)
 	}
 	s.journal.Job(job)
 	s.agenda.remove(job)

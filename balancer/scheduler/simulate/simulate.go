@@ -51,19 +51,17 @@ type Sim struct {
 	options Options
 
 	journal scheduler.Journal
-	stays   []stay    // by job
-	agenda  agenda    // the next event of each running job
-	spread  []int     // running jobs that span machines, in the order of start
+	stays   []stay // by job
+	agenda  agenda // the next event of each running job
+	traffic traffic
 	pool    [][]int   // slices for GPUs of running jobs
 	lazy    bool      // the policy is incremental
-	ready   startHeap // buffer of happen
+	ready   startHeap // buffer of happen and network
 
 	queue   []int               // buffer of state.Queue
 	running []scheduler.Running // buffer of state.Running
 	resumes []bool
 	change  int // next of options.Changes
-	crowded bool
-	load    []float64 // by machine: bytes/s that jobs want to send
 
 	busySince, upSince []float64 // by GPU: seconds; NaN if not busy, not available
 	busy, up           []float64 // by GPU: seconds
@@ -86,7 +84,7 @@ func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o
 	s := &Sim{
 		state: scheduler.State{Cluster: c, Speeds: speeds, Up: make([]bool, gpus), OnGPU: make([][]int, gpus),
 			FreeCPUs: make([]float64, machines), FreeMem: make([]float64, machines)},
-		options: o, load: make([]float64, machines),
+		options:   o,
 		busySince: make([]float64, gpus), upSince: make([]float64, gpus), busy: make([]float64, gpus),
 		up: make([]float64, gpus),
 	}
@@ -139,7 +137,8 @@ func (s *Sim) Reset(w *scheduler.Workload) error {
 	for i := range st.Running {
 		s.pool = append(s.pool, st.Running[i].GPUs)
 	}
-	st.Running, s.spread = s.running[:0], s.spread[:0]
+	st.Running = s.running[:0]
+	s.traffic.reset(len(st.Cluster.Machines))
 	s.journal.Reset(n)
 	s.agenda.reset(n)
 	s.stays = sized(s.stays, n)
@@ -158,7 +157,7 @@ func (s *Sim) Reset(w *scheduler.Workload) error {
 		s.busySince[g], s.upSince[g], s.busy[g], s.up[g] = math.NaN(), st.Now, 0, 0
 	}
 	s.marks.from.at, s.marks.to.at = math.NaN(), math.NaN()
-	s.change, s.crowded, s.segments, s.decisions, s.events, s.end = 0, false, nil, 0, 0, st.Now
+	s.change, s.segments, s.decisions, s.events, s.end = 0, nil, 0, 0, st.Now
 	s.happen()
 	return nil
 }
@@ -244,9 +243,7 @@ func (s *Sim) happen() {
 
 // settle updates speeds and remaining steps.
 func (s *Sim) settle() {
-	if s.crowded {
-		s.network()
-	}
+	s.network()
 	if s.lazy {
 		return
 	}
@@ -274,7 +271,7 @@ func (s *Sim) turn(job int) {
 		a.phase, a.anchor = computing, s.state.Now
 		s.setSpeed(job, a.base)
 		s.agenda.set(job, a.anchor+a.remaining/a.speed)
-		s.crowded = s.crowded || a.spread
+		s.touch(job)
 	case computing:
 		s.state.Remaining[job] = 0
 		s.jobs[job].Finish = s.state.Now

@@ -1,6 +1,9 @@
 package simulate
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // progress moves the anchor of a job to the current time.
 func (s *Sim) progress(job int) {
@@ -39,32 +42,89 @@ func (s *Sim) setSpeed(job int, speed float64) {
 	s.journal.Job(job)
 }
 
-// network computes the speeds of jobs that span machines.
-func (s *Sim) network() {
-	st := &s.state
-	clear(s.load)
-	s.crowded = false
-	for _, job := range s.spread {
-		if a := &s.stays[job]; a.phase == computing {
-			for _, g := range a.gpus {
-				s.load[st.Cluster.GPUs[g].Machine] += st.Workload.Jobs[job].Network
-			}
+// traffic is the use of the network by the running jobs that span machines.
+type traffic struct {
+	jobs    [][]int   // by machine: in the order of start
+	load    []float64 // by machine: bytes/s that these jobs want to send
+	changed []int     // machines whose load is not current
+	is      []bool    // by machine: it is in changed
+}
+
+func (v *traffic) reset(machines int) {
+	v.jobs, v.load, v.is = sized(v.jobs, machines), sized(v.load, machines), sized(v.is, machines)
+	for m := range v.jobs {
+		v.jobs[m] = v.jobs[m][:0]
+	}
+	clear(v.load)
+	clear(v.is)
+	v.changed = v.changed[:0]
+}
+
+// touch records a change of a running job.
+func (s *Sim) touch(job int) {
+	a, v := &s.stays[job], &s.traffic
+	if !a.spread {
+		return
+	}
+	for _, g := range a.gpus {
+		if m := s.state.Cluster.GPUs[g].Machine; !v.is[m] {
+			v.changed, v.is[m] = append(v.changed, m), true
 		}
 	}
-	for _, job := range s.spread {
-		a := &s.stays[job]
-		if a.phase != computing {
-			continue
+}
+
+// send adds a job that spans machines to the network, or removes it.
+func (s *Sim) send(job int, adds bool) {
+	last := -1
+	for _, g := range s.stays[job].gpus { // the GPUs of a machine need not follow one after the other
+		m := s.state.Cluster.GPUs[g].Machine
+		list := &s.traffic.jobs[m]
+		switch n := len(*list); {
+		case m == last:
+		case !adds:
+			*list = slices.DeleteFunc(*list, func(other int) bool { return other == job })
+		case n == 0 || (*list)[n-1] != job:
+			*list = append(*list, job)
 		}
-		fraction := 1.0
-		if st.Workload.Jobs[job].Network > 0 {
+		last = m
+	}
+}
+
+// network computes the speeds of the jobs that use the network of a machine whose load has changed.
+func (s *Sim) network() {
+	st, v := &s.state, &s.traffic
+	for _, m := range v.changed {
+		v.load[m], v.is[m] = 0, false
+		for _, job := range v.jobs[m] {
+			a := &s.stays[job]
+			if a.phase != computing {
+				continue
+			}
+			s.ready.push(s.journal.Order(job), job)
 			for _, g := range a.gpus {
-				m := st.Cluster.GPUs[g].Machine
-				if limit := st.Cluster.Machines[m].Network; s.load[m] > limit { // false if the limit is NaN
-					fraction = min(fraction, limit/s.load[m])
+				if st.Cluster.GPUs[g].Machine == m {
+					v.load[m] += st.Workload.Jobs[job].Network
 				}
 			}
 		}
-		s.pace(job, a.base*fraction)
 	}
+	v.changed = v.changed[:0]
+	for len(s.ready) > 0 {
+		s.limit(s.ready.pop())
+	}
+}
+
+// limit sets the speed of a job that computes on several machines.
+func (s *Sim) limit(job int) {
+	a, c := &s.stays[job], s.state.Cluster
+	fraction := 1.0
+	if s.state.Workload.Jobs[job].Network > 0 {
+		for _, g := range a.gpus {
+			m := c.GPUs[g].Machine
+			if limit := c.Machines[m].Network; s.traffic.load[m] > limit { // false if the limit is NaN
+				fraction = min(fraction, limit/s.traffic.load[m])
+			}
+		}
+	}
+	s.pace(job, a.base*fraction)
 }
