@@ -123,12 +123,7 @@ func (p *backfill) soonest(s *State, job int, limit float64) (begins float64) {
 		next, more := p.coming.peek()
 		if !more || next.left != e.left { // else the GPUs of both are free at this time
 			if p.countOf(l, &p.laterIndex) >= s.Workload.Jobs[job].GPUs {
-				typ, _ := p.speediest(l, &p.laterIndex, job)
-				fits := typ >= 0
-				if !fits && p.mixed(job) {
-					_, _, fits = p.any(l, job)
-				}
-				if fits {
+				if _, ok := p.fits(l, &p.laterIndex, job); ok {
 					return e.left
 				}
 			}

@@ -73,7 +73,7 @@ type bounded struct {
 	// only if bound.Easy is above 0
 	shadow *shadow   // policy easy
 	stops  bool      // running jobs may be stopped
-	late   []int     // by index of shadow.sizes: the jobs of this size before it have been overdue
+	late   []int     // by index into shapes.sizes: the jobs of this size before it have been overdue
 	line   waiting   // all jobs, by arrival, one list for each size
 	age    waiting   // all jobs, by arrival
 	order  waiting   // all jobs, by remaining GPU time on their fastest type, in s
@@ -138,6 +138,11 @@ func (p *bounded) decide(s *State) Action {
 		return p.start(s, p.head, gpus, "")
 	}
 	begins := p.reserve(s, p.head)
+	if p.stops && begins > p.save {
+		if a, ok := p.stopFor(s); ok {
+			return a
+		}
+	}
 	if q := p.passing(s, &p.old, s.Now, begins); q >= 0 {
 		gpus, why, _ := p.around(s, q, begins)
 		return p.start(s, q, gpus,

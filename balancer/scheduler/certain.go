@@ -86,7 +86,7 @@ type outlook struct {
 	horizon
 	idle  int       // GPUs that are free now and that the plan has not reserved
 	later bool      // some job needs more GPUs than these
-	hold  []float64 // by class: the longest time for which a job holds its GPUs, for each second; 0: it does not run here
+	hold  []float64 // by class: the longest time for which a job holds its GPUs, for each second; 0: it runs elsewhere
 	gain  []float64 // by class: the longest time for which a job waits for GPUs of this type, for each second
 }
 

@@ -188,7 +188,7 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error { return c.vacant()
 
 func (v *vacant) holds(w *Workload, s Speeds, job int) error {
 	c, j := v.cluster, &w.Jobs[job]
-	if v.holdsUniform(j, w.Kinds[j.Kind].GPUMemory, s) {
+	if v.holdsUniform(j, w, s) {
 		return nil
 	}
 	total, sawMemory, sawHost, most, types, short := 0, false, false, 0, 0, false

@@ -20,7 +20,7 @@ func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
 	if err := p.shadow.reset(c, w, s, p.rates); err != nil {
 		return err
 	}
-	p.late = make([]int, len(p.shadow.sizes))
+	p.late = make([]int, len(p.shapes.sizes))
 	p.line.reset(grouped(p.shadow.size, len(p.late)), false)
 	p.age.reset(&p.shapes, false)
 	p.order.reset(&p.shapes, false)
@@ -93,8 +93,8 @@ func (p *bounded) sortShadow(s *State) {
 	}
 }
 
-// decideShadow is the part of decide that stops jobs and uses GPUs that the policy leaves free. done is false if an
-// overdue job waits for GPUs that only overdue jobs use, so that it needs a reservation.
+// decideShadow is the part of decide that waits for jobs to stop, and that decides while no job is overdue. done is
+// false if a job is overdue.
 func (p *bounded) decideShadow(s *State) (a Action, done bool) {
 	p.sortShadow(s)
 	if p.head >= 0 && p.job >= 0 && !p.isLate(p.job) { // the overdue job comes before the job that stopped others
@@ -128,21 +128,16 @@ func (p *bounded) decideShadow(s *State) (a Action, done bool) {
 		}
 		return a, true
 	}
-	if !p.stops {
-		return Action{}, false
-	}
-	p.count(s)
-	if _, _, ok := p.fastest(s, p.head); ok {
-		return Action{}, false
-	}
-	if begins := p.reserve(s, p.head); !(begins > p.save) {
-		return Action{}, false
-	}
+	return Action{}, false
+}
+
+// stopFor stops the first of the running jobs whose GPUs the job that became overdue first gets. Call reserve first.
+func (p *bounded) stopFor(s *State) (a Action, ok bool) {
 	if p.preempt(s, p.head, func(r *Running) bool { return !p.isLate(r.Job) }) != stopSome {
 		return Action{}, false
 	}
-	v, _ := p.stop(s)
-	return p.yield(s, v), true
+	victim, _ := p.stop(s)
+	return p.yield(s, victim), true
 }
 
 // yield stops a job for job p.job.

@@ -79,6 +79,16 @@ func (p *placer) speediest(s *State, x *freeIndex, job int) (typ int, speed floa
 	return typ, speed
 }
 
+// fits returns whether fastestOf finds GPUs for a job, and the speed of the job on them.
+func (p *placer) fits(s *State, x *freeIndex, job int) (speed float64, ok bool) {
+	typ, speed := p.speediest(s, x, job)
+	if typ < 0 && p.mixed(job) {
+		_, speed, ok = p.any(s, job)
+		return speed, ok
+	}
+	return speed, typ >= 0
+}
+
 // fastestRate returns a speed in steps/s that no job of a class exceeds on the GPUs that fastest would choose. It is 0
 // if no job of the class fits, and +Inf if the speed is not known. Unlike fastest, it ignores CPU cores and memory.
 func (p *placer) fastestRate(class int) (best float64) {
@@ -169,17 +179,13 @@ func (a *answers) none(class int) bool {
 	return r.turn == a.turn && !k.mixed && k.least.covers(r.demand)
 }
 
-// ask returns whether fastestOf finds GPUs for a job, and the speed of the job on them.
+// ask is fits with the answers that are known already.
 func (p *placer) ask(s *State, x *freeIndex, a *answers, job int) (speed float64, ok bool) {
 	shape := p.shapes.of[job]
 	if is, known := a.of(shape); known {
 		return is.speed, is.ok
 	}
-	typ, speed := p.speediest(s, x, job)
-	if ok = typ >= 0; !ok && p.mixed(job) {
-		_, speed, ok = p.any(s, job)
-	}
-	if !ok {
+	if speed, ok = p.fits(s, x, job); !ok {
 		a.refuse(shape)
 		if class := p.shapes.class[shape]; p.fastestRate(class) == 0 {
 			a.refuseAll(class)

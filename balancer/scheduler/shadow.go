@@ -26,8 +26,7 @@ type shadow struct {
 	freed   reader // GPUs of the true state
 	events  sorted // the next event of each running job
 	runs    []ghost
-	sizes   []int     // numbers of GPUs, ascending
-	size    []int     // by job: index into sizes
+	size    []int     // by job: index into shapes.sizes
 	waits   []sorted  // by size: jobs that have not started, by arrival
 	longest []float64 // by size: the longest wait of a job that has started, in s
 
@@ -76,35 +75,16 @@ func (v *shadow) reset(c *Cluster, w *Workload, s Speeds, rates []float64) error
 	for m := range c.Machines {
 		v.state.FreeCPUs[m], v.state.FreeMem[m] = c.Machines[m].CPUs, c.Machines[m].Memory
 	}
-	v.sizes, v.size = sizesOf(w)
-	v.waits, v.longest = make([]sorted, len(v.sizes)), make([]float64, len(v.sizes))
-	return v.policy.Reset(c, &v.work, s)
-}
-
-// sizesOf returns the different numbers of GPUs of jobs, ascending, and by job the index of its number.
-func sizesOf(w *Workload) (sizes, of []int) {
-	var l sorted
-	known := map[int]bool{}
-	for i := range w.Jobs {
-		if n := w.Jobs[i].GPUs; !known[n] {
-			known[n] = true
-			l.insert(item{float64(n), n})
-		}
+	if err := v.policy.Reset(c, &v.work, s); err != nil {
+		return err
 	}
-	index := map[int]int{}
-	for at := l.first(); ; at.next() {
-		x, ok := at.get()
-		if !ok {
-			break
-		}
-		index[x.id] = len(sizes)
-		sizes = append(sizes, x.id)
+	shapes := &v.policy.shapes
+	v.size = make([]int, n)
+	for job := range v.size {
+		v.size[job] = shapes.sizeOf(job)
 	}
-	of = make([]int, len(w.Jobs))
-	for i := range w.Jobs {
-		of[i] = index[w.Jobs[i].GPUs]
-	}
-	return sizes, of
+	v.waits, v.longest = make([]sorted, len(shapes.sizes)), make([]float64, len(shapes.sizes))
+	return nil
 }
 
 // wait returns the longest wait of a job with a number of GPUs up to now, in s: of the jobs that easy has started, and

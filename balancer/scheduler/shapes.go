@@ -74,7 +74,7 @@ func (v *shapes) reset(c *Cluster, w *Workload, s Speeds) {
 				v.addClass(c, w, s, key)
 			}
 			v.class = append(v.class, k)
-			m := !empty.holdsUniform(&w.Jobs[i], w.Kinds[key.kind].GPUMemory, s)
+			m := !empty.holdsUniform(&w.Jobs[i], w, s)
 			v.mixed = append(v.mixed, m)
 			v.classes[k].mixed = v.classes[k].mixed || m
 			v.classes[k].least.cpus = min(v.classes[k].least.cpus, key.cpus)
@@ -136,6 +136,9 @@ func (v *shapes) speeds(class, typ int) (packed, spread float64) {
 
 // classOf returns the class of a job.
 func (v *shapes) classOf(job int) int { return v.class[v.of[job]] }
+
+// sizeOf returns the index of a job's number of GPUs in sizes.
+func (v *shapes) sizeOf(job int) int { return v.classes[v.classOf(job)].size }
 
 // need returns the demand of a job.
 func (v *shapes) need(job int) demand { return v.demands[v.demand[v.of[job]]] }

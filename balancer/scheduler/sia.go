@@ -167,20 +167,14 @@ func (p *sia) Decide(s *State) Action {
 		if a := p.start(s); a.Verb == Start {
 			return a
 		}
-		for _, job := range s.Queue {
-			if p.mixed(job) && !leaving(s) {
-				if gpus, _, ok := p.any(s, job); ok {
-					a := Action{Verb: Start, Job: job, GPUs: gpus}
-					if p.explain {
-						a.Reason = p.why(s, job, gpus, "")
-					}
+		if !leaving(s) {
+			if a := p.startMixed(s); a.Verb == Start {
+				return a
+			}
+			if p.refill(s) {
+				if a := p.start(s); a.Verb == Start {
 					return a
 				}
-			}
-		}
-		if p.refill(s) {
-			if a := p.start(s); a.Verb == Start {
-				return a
 			}
 		}
 	}
@@ -188,6 +182,23 @@ func (p *sia) Decide(s *State) Action {
 		return Action{} // the next event begins a round
 	}
 	return Action{Until: p.round}
+}
+
+// startMixed starts the oldest job that fits on free GPUs of several types, and not on GPUs of one type.
+func (p *sia) startMixed(s *State) Action {
+	for _, job := range s.Queue {
+		if !p.mixed(job) {
+			continue
+		}
+		if gpus, _, ok := p.any(s, job); ok {
+			a := Action{Verb: Start, Job: job, GPUs: gpus}
+			if p.explain {
+				a.Reason = p.why(s, job, gpus, "")
+			}
+			return a
+		}
+	}
+	return Action{}
 }
 
 // settled reports whether no round can change anything before the next event: no job waits, and each running job has
@@ -387,9 +398,6 @@ func leaving(s *State) bool {
 // refill solves the integer program of free GPUs and waiting jobs, each on the types on which it can start now. It
 // returns false if no job can start.
 func (p *sia) refill(s *State) bool {
-	if leaving(s) {
-		return false
-	}
 	p.collect(s)
 	copy(p.size, p.free)
 	p.program.reset(p.size)

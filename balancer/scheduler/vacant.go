@@ -82,11 +82,9 @@ func (a *space) speed(j *Job, typ int, s Speeds) float64 {
 }
 
 // holdsUniform reports whether a job fits on GPUs of one type of an empty cluster.
-func (v *vacant) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
-	var memory, host bool
+func (v *vacant) holdsUniform(j *Job, w *Workload, s Speeds) bool {
 	for t := range v.cluster.Types {
-		a := v.room(j, gpuMemory, t, &memory, &host)
-		if a.speed(j, t, s) > 0 {
+		if v.speed(j, w, s, t) > 0 {
 			return true
 		}
 	}
