@@ -202,8 +202,9 @@ func (p *gang) fastestNow(s *State, class int) (speed float64) {
 
 // fastestElsewhere returns a speed that no job of a class exceeds without GPUs of a type, in steps/s.
 func (p *gang) fastestElsewhere(s *State, class, except int) (speed float64) {
+	n := p.shapes.classes[class].gpus
 	for t := range p.outlooks {
-		if t != except {
+		if v := &p.outlooks[t]; t != except && !(v.later && v.gpus < n) {
 			packed, spread := p.shapes.speeds(class, t)
 			speed = max(speed, packed, spread)
 		}

@@ -16,7 +16,7 @@ import (
 type endIndex struct {
 	read   reader
 	freed  reader
-	at     []int    // by job: index into State.Running, if there is no journal
+	at     []int    // by job: index into State.Running, if there is no journal or the job has just changed
 	end    []item   // by job: its item in jobs; id is -1 if it does not run
 	pace   []pace   // by job
 	group  []*group // by job: its group
@@ -57,8 +57,14 @@ type group struct {
 	size    int       // index into endIndex.bySize
 	place   int       // index into endIndex.bySize[size]; only valid while the group has jobs
 	pairing []pairing // by kind: with a job of this kind on the same GPUs; nil if no such pair is known
-	targets []int     // types on which the jobs may be faster
+	targets []target  // types on which the jobs may be faster
 	known   bool      // targets is valid
+}
+
+// target is a type of GPU with the speed in steps/s that no job exceeds there.
+type target struct {
+	typ   int
+	speed float64
 }
 
 // pairing describes a job of a kind together with a job of a group.
@@ -137,13 +143,13 @@ func (x *endIndex) sync(s *State, v *shapes) {
 			x.leave(job)
 			x.end[job].id = -1
 		}
-		if i := x.find(s, job); i >= 0 {
-			x.add(s, v, i)
+		if x.at[job] = x.find(s, job); x.at[job] >= 0 {
+			x.add(s, v, x.at[job])
 		}
 	}
 	for _, job := range jobs {
-		if x.gpus != nil && x.end[job].id >= 0 {
-			x.useAll(s, x.find(s, job))
+		if x.at[job] >= 0 {
+			x.useAll(s, x.at[job])
 		}
 	}
 	for _, g := range gpus {

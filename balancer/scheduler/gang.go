@@ -262,41 +262,29 @@ func (a candidate) better(b candidate) bool {
 
 // leaves compares the jobs of a group with the best candidate. The longer a job still runs, the more it gains.
 func (p *gang) leaves(s *State, g *group, best *candidate) {
-	job := g.jobs.at(0).id
-	j := &s.Workload.Jobs[job]
+	class, n := p.shapes.class[g.shape], p.shapes.sizes[g.size]
 	if !g.known {
 		g.known = true
 		for t := range s.Cluster.Types {
-			speed := max(s.Speeds.Alone(j.Kind, t, j.GPUs, false), s.Speeds.Alone(j.Kind, t, j.GPUs, true))
-			if speed*(1-gangMove)*(1+endPrecision) >= g.rate {
-				g.targets = append(g.targets, t)
+			packed, spread := p.shapes.speeds(class, t)
+			if speed := max(packed, spread); speed*(1-gangMove)*(1+endPrecision) >= g.rate {
+				g.targets = append(g.targets, target{t, speed})
 			}
 		}
 	}
-	kind := &s.Workload.Kinds[j.Kind]
+	kind := &s.Workload.Kinds[p.shapes.classes[class].kind]
 	for _, t := range g.targets {
-		if p.free[t] < j.GPUs {
+		at := g.jobs.last()
+		x, ok := at.get()
+		if p.free[t.typ] < n || g.stays(s, kind, x, t.speed, best) {
 			continue
 		}
-		speed := p.placer.index.speed(s, p.shapes.of[job], t)
+		speed := p.placer.index.speed(s, g.shape, t.typ)
 		if !(speed > 0) {
 			continue
 		}
-		// Do not use r.Speed: if the network limits the job here, it may also limit the job there, and the job would
-		// move forever.
-		gain := func(steps float64) (now, v float64) {
-			now = steps / g.rate
-			return now, now - kind.Save - kind.Load - steps/speed
-		}
-		for at := g.jobs.last(); ; at.prev() {
-			x, ok := at.get()
-			if !ok {
-				break
-			}
-			now, v := gain((x.key - s.Now + margin(x.key, s.Now)) * g.speed) // at most
-			if v < max(best.gain, gangMove*now)-margin(now, s.Now) {
-				break
-			}
+		for ; ok && !g.stays(s, kind, x, speed, best); x, ok = at.get() {
+			at.prev()
 			i := p.ends.find(s, x.id)
 			r := &s.Running[i]
 			// A job that started at this time stays: it could move between equally good GPUs forever, without time
@@ -305,12 +293,27 @@ func (p *gang) leaves(s *State, g *group, best *candidate) {
 			if r.Since >= s.Now || s.Now-r.Ready < r.Ready-r.Since {
 				continue
 			}
-			now, v = gain(s.Steps(r))
-			if c := (candidate{v, i, t}); v > 0 && v > gangMove*now && c.better(*best) {
+			now, v := g.gain(kind, s.Steps(r), speed)
+			if c := (candidate{v, i, t.typ}); v > 0 && v > gangMove*now && c.better(*best) {
 				*best = c
 			}
 		}
 	}
+}
+
+// gain returns the seconds for which a job of the group computes its steps, and how much it gains on GPUs with another
+// speed. It does not use the current speed: if the network limits the job here, it may also limit the job there, and
+// the job would move forever.
+func (g *group) gain(kind *Kind, steps, speed float64) (now, v float64) {
+	now = steps / g.rate
+	return now, now - kind.Save - kind.Load - steps/speed
+}
+
+// stays reports whether it is certain that neither the job of an item nor the jobs before it are better than the best
+// candidate on GPUs with a speed.
+func (g *group) stays(s *State, kind *Kind, x item, speed float64, best *candidate) bool {
+	now, v := g.gain(kind, (x.key-s.Now+margin(x.key, s.Now))*g.speed, speed) // at most
+	return v < max(best.gain, gangMove*now)-margin(now, s.Now)
 }
 
 // choose finds the earliest finish of a job in the plan.
