@@ -100,8 +100,7 @@ func (s *Sim) pair(job, partner int) {
 	s.state.Running[s.find(job)].Partner = partner
 	s.journal.Job(job)
 	a.base = s.state.Rate(job, a.gpus, partner)
-	if a.spread {
-		s.touch(job) // network sets the speed
+	if a.spread { // network sets the speed, because its partner uses the same machines
 		return
 	}
 	s.pace(job, a.base)

@@ -118,13 +118,13 @@ func (p *wild) Decide(s *scheduler.State) scheduler.Action {
 // watched checks all invariants of a state whenever its policy decides, and integrates the work of all jobs.
 type watched struct {
 	scheduler.Policy
-	t       *testing.T
-	last    float64
-	speed   map[int]float64 // by job: steps/s since last
-	done    []float64       // by job: steps computed
-	before  []float64       // by job: Remaining at last
-	lost    []float64       // by job: steps lost in failures
-	running int
+	t      *testing.T
+	last   float64
+	speed  map[int]float64 // by job: steps/s since last
+	done   []float64       // by job: steps computed
+	before []float64       // by job: Remaining at last
+	lost   []float64       // by job: steps lost in failures
+	slowed int             // speeds that the network limits, over all decisions
 }
 
 func (p *watched) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) error {
@@ -174,6 +174,7 @@ func (p *watched) check(s *scheduler.State) {
 			on[g] = append(on[g], r.Job)
 		}
 	}
+	p.network(s)
 	waiting := 0
 	for job, n := range places {
 		if n > 1 {
@@ -206,6 +207,39 @@ func (p *watched) check(s *scheduler.State) {
 			math.Abs(s.FreeMem[m]+memory[m]-machine.Memory) > 1 {
 			t.Fatalf("machine %d: free are %v cores and %v bytes, jobs have %v and %v of %v and %v", m, s.FreeCPUs[m],
 				s.FreeMem[m], cpus[m], memory[m], machine.CPUs, machine.Memory)
+		}
+	}
+}
+
+// network checks the speeds of all jobs that compute. Jobs that span machines share the links of these machines.
+func (p *watched) network(s *scheduler.State) {
+	computes := func(r *scheduler.Running) bool { return r.Speed > 0 && math.IsInf(r.Leaves, 1) }
+	load := make([]float64, len(s.Cluster.Machines))
+	for i := range s.Running {
+		if r := &s.Running[i]; computes(r) && s.Cluster.Spread(r.GPUs) {
+			for _, g := range r.GPUs {
+				load[s.Cluster.GPUs[g].Machine] += s.Workload.Jobs[r.Job].Network
+			}
+		}
+	}
+	for i := range s.Running {
+		r := &s.Running[i]
+		if !computes(r) {
+			continue
+		}
+		fraction := 1.0
+		for _, g := range r.GPUs {
+			m := s.Cluster.GPUs[g].Machine
+			if limit := s.Cluster.Machines[m].Network; load[m] > limit && s.Workload.Jobs[r.Job].Network > 0 &&
+				s.Cluster.Spread(r.GPUs) {
+				fraction = min(fraction, limit/load[m])
+			}
+		}
+		if want := s.Rate(r.Job, r.GPUs, r.Partner) * fraction; r.Speed != want {
+			p.t.Fatalf("job %d: got a speed of %v steps/s, want %v, with %v of its network", r.Job, r.Speed, want, fraction)
+		}
+		if fraction < 1 {
+			p.slowed++
 		}
 	}
 }
@@ -265,6 +299,7 @@ func TestProperties(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(11, 13))
+			slowed := 0
 			for n := range runs() {
 				w := newWorld(random)
 				var p scheduler.Policy = &wild{seed: random.Uint64()}
@@ -283,6 +318,7 @@ func TestProperties(t *testing.T) {
 					t.Fatalf("run %d: %v", n, err)
 				}
 				segments(t, r)
+				slowed += look.slowed
 				for job, c := range r.Jobs {
 					work := w.jobs.Jobs[job].Work
 					// The watcher does not see the end of the last job.
@@ -303,6 +339,9 @@ func TestProperties(t *testing.T) {
 						t.Fatalf("run %d: a second run differs: %v", n, err)
 					}
 				}
+			}
+			if t.Logf("the network limited a speed at %d decisions", slowed); slowed < 100 {
+				t.Errorf("the network limited a speed at %d decisions, want at least 100", slowed)
 			}
 		})
 	}
