@@ -443,7 +443,8 @@ func (p *gang) pair(s *State, g *group, job int) *pairing {
 	// All GPUs that the jobs of the group use give the same speeds.
 	gpus := s.Running[p.ends.find(s, other)].GPUs
 	v.mine, v.alone, v.other = s.Rate(job, gpus, other), s.Rate(job, gpus, -1), s.Rate(other, gpus, job)
-	v.ok = v.mine > 0 && v.other > 0 && !(v.mine/v.alone+v.other/g.speed < gangGain)
+	// A job that does not run alone on these GPUs would have no speed after the end of its partner.
+	v.ok = v.mine > 0 && v.alone > 0 && v.other > 0 && !(v.mine/v.alone+v.other/g.speed < gangGain)
 	v.rises = (1-v.mine/v.alone)/v.other+gangMargin*(1/v.other-1/g.speed) < 0
 	return v
 }

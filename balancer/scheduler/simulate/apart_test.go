@@ -58,6 +58,32 @@ func TestAGangThatMustSpanMachinesStarts(t *testing.T) {
 	}
 }
 
+// A gang that runs only over several machines must not share GPUs of one machine: it would have no speed after the end
+// of the other job, and never end.
+func TestAGangSharesOnlyGPUsOnWhichItRunsAlone(t *testing.T) {
+	setup, w := gangOfTwo(t, 2, 0, 2)
+	setup.Speeds.Kinds = append(setup.Speeds.Kinds,
+		workload.Rates{Types: [][]workload.Rate{{{GPUs: 2, Packed: 1, Spread: 0.1}}}})
+	setup.Speeds.Pairs = []workload.Pair{{Kind: 0, Other: 1, GPUs: 2, Speed: 1.5, OtherSpeed: 0.9}}
+	if err := setup.Speeds.Build(1); err != nil {
+		t.Fatal(err)
+	}
+	w.Kinds = append(w.Kinds, scheduler.Kind{Name: "packed"})
+	w.Jobs = []scheduler.Job{{Name: "short", Kind: 1, GPUs: 2, Work: 10}, {Name: "long", Kind: 1, GPUs: 2, Work: 100},
+		{Name: "gang", GPUs: 2, Work: 60, Arrival: 1}}
+	p, err := scheduler.New("gang", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Jobs[2].Start; got != 100 {
+		t.Errorf("got a start at %v s, want 100 s, when both machines have free GPUs", got)
+	}
+}
+
 // A gang that can never keep its rules is refused before the run, and the error names the rule.
 func TestAGangWithoutMachinesIsRefused(t *testing.T) {
 	for _, c := range []struct {

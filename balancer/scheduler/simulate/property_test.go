@@ -236,7 +236,7 @@ func (p *watched) network(s *scheduler.State) {
 			}
 		}
 		if want := s.Rate(r.Job, r.GPUs, r.Partner) * fraction; r.Speed != want {
-			p.t.Fatalf("job %d: got a speed of %v steps/s, want %v, with %v of its network", r.Job, r.Speed, want, fraction)
+			p.t.Fatalf("job %d: got a speed of %v steps/s, want %v", r.Job, r.Speed, want)
 		}
 		if fraction < 1 {
 			p.slowed++

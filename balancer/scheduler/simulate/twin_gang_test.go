@@ -214,7 +214,7 @@ func (p *twinGang) share(s *state, job int, best *twinPlan) {
 			continue
 		}
 		other, alone := s.Rate(r.Job, r.GPUs, job), s.Rate(job, r.GPUs, -1)
-		if mine/alone+other/r.Speed < gangGain {
+		if !(alone > 0) || mine/alone+other/r.Speed < gangGain {
 			continue
 		}
 		end, otherEnd := s.Remaining[job]/mine, r.Remaining/other
