@@ -280,6 +280,9 @@ func (p *bounded) suffice(s *State, want, free, need int, least, begins float64)
 					free += n
 				}
 			}
+			if free >= want {
+				return true
+			}
 		}
 	}
 	return free >= want
