@@ -18,8 +18,8 @@ import (
 //
 // and chooses the earliest. If these GPUs are free now, the job starts. Otherwise the plan reserves them for the job,
 // and the next job chooses among the GPUs that are left. A job therefore waits for fast GPUs if it then finishes
-// earlier than on slow GPUs that are free. Each decision makes a new plan. If no job waits and GPUs are free, the
-// policy moves jobs to faster GPUs.
+// earlier than on slow GPUs that are free. Each decision makes a new plan, unless it is certain that the plan starts no
+// job ([gang.allWait]). If no job waits and GPUs are free, the policy moves jobs to faster GPUs.
 //
 // A plan has up to gangDepth jobs. If it then leaves GPUs free, it has up to as many jobs as the cluster has GPUs. If
 // still more jobs wait, GPUs that the plan leaves free get a job that ends there before the end of the plan

@@ -56,29 +56,33 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// BenchmarkManyJobs simulates gang with the default bound on large clusters. In case "together", all jobs arrive at the
-// same time.
+// BenchmarkManyJobs simulates gang with the default bound on large clusters. In case "fixed", it has the static bound,
+// and in case "together", all jobs arrive at the same time.
 func BenchmarkManyJobs(b *testing.B) {
 	for _, c := range []struct {
 		name       string
 		gpus, jobs int
 		load       float64 // 0: all jobs arrive together
 		memory     bool    // each job needs another amount of memory
+		bound      scheduler.Bound
 		large      bool
 	}{
-		{"1000GPUs/together", 1000, 5000, 0, false, false},
-		{"1000GPUs/together/memory", 1000, 5000, 0, true, false},
-		{"10000GPUs/load0.5", 10000, 100000, 0.5, false, true},
-		{"10000GPUs/load0.8", 10000, 100000, 0.8, false, true},
-		{"10000GPUs/load0.8/memory", 10000, 100000, 0.8, true, true},
-		{"10000GPUs/load1.3", 10000, 100000, 1.3, false, true},
-		{"10000GPUs/load1.3/memory", 10000, 100000, 1.3, true, true},
+		{"1000GPUs/together", 1000, 5000, 0, false, scheduler.DefaultBound, false},
+		{"1000GPUs/together/memory", 1000, 5000, 0, true, scheduler.DefaultBound, false},
+		{"1000GPUs/together/fixed", 1000, 5000, 0, false, scheduler.StaticBound, false},
+		{"10000GPUs/load0.5", 10000, 100000, 0.5, false, scheduler.DefaultBound, true},
+		{"10000GPUs/load0.8", 10000, 100000, 0.8, false, scheduler.DefaultBound, true},
+		{"10000GPUs/load0.8/fixed", 10000, 100000, 0.8, false, scheduler.StaticBound, true},
+		{"10000GPUs/load0.8/memory", 10000, 100000, 0.8, true, scheduler.DefaultBound, true},
+		{"10000GPUs/load1.0", 10000, 100000, 1, false, scheduler.DefaultBound, true},
+		{"10000GPUs/load1.3", 10000, 100000, 1.3, false, scheduler.DefaultBound, true},
+		{"10000GPUs/load1.3/memory", 10000, 100000, 1.3, true, scheduler.DefaultBound, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			if c.large && !needtest.Large.On() {
 				b.Skip("it simulates 100,000 jobs: set HETERO_LARGE=1")
 			}
-			many(b, "gang", true, c.gpus, c.jobs, c.load, c.memory)
+			many(b, "gang", c.bound, c.gpus, c.jobs, c.load, c.memory)
 		})
 	}
 }
@@ -92,19 +96,20 @@ func BenchmarkQueue(b *testing.B) {
 				if jobs > 5000 && !needtest.Large.On() {
 					b.Skip("it simulates a longer queue: set HETERO_LARGE=1")
 				}
-				many(b, name, false, 1000, jobs, 0, false)
+				many(b, name, scheduler.Bound{}, 1000, jobs, 0, false)
 			})
 			b.Run(fmt.Sprintf("%s/%d/memory", name, jobs), func(b *testing.B) {
 				if !needtest.Large.On() {
 					b.Skip("it simulates a queue of jobs with different demands: set HETERO_LARGE=1")
 				}
-				many(b, name, false, 1000, jobs, 0, true)
+				many(b, name, scheduler.Bound{}, 1000, jobs, 0, true)
 			})
 		}
 	}
 }
 
-func many(b *testing.B, policy string, bounded bool, gpus, jobs int, load float64, memory bool) {
+// many simulates a policy with a bound, or without one if the bound is the zero value.
+func many(b *testing.B, policy string, bound scheduler.Bound, gpus, jobs int, load float64, memory bool) {
 	setup, w := manyJobs(b, gpus, jobs, load, memory)
 	actions, decisions, longest := 0, 0, time.Duration(0)
 	before := cpuSeconds(b)
@@ -113,8 +118,8 @@ func many(b *testing.B, policy string, bounded bool, gpus, jobs int, load float6
 		if err != nil {
 			b.Fatal(err)
 		}
-		if bounded {
-			inner = scheduler.Limit(inner, scheduler.DefaultBound, scheduler.Options{})
+		if bound != (scheduler.Bound{}) {
+			inner = scheduler.Limit(inner, bound, scheduler.Options{})
 		}
 		p := &counted{Policy: inner, timed: true}
 		r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
