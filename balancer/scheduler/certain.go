@@ -111,6 +111,10 @@ func (p *gang) resetOutlooks() {
 // allWait reports whether it is certain that the plan starts no job. The plan then need not be made, which would cost
 // much more. It is certain for a job if bounds show that the job finishes earlier on GPUs that are in use than on those
 // that are free now.
+//
+// In the bounds, each job takes GPUs of each type on which it runs, and holds them for the longest time. In the plan,
+// it takes GPUs of one type at most. As all jobs take those GPUs that are free first, no GPU is free later in the plan
+// than in the bounds.
 func (p *gang) allWait(s *State) bool {
 	if p.queue.all.n > len(s.Up) && !p.short { // GPUs that the plan leaves free get further jobs
 		return false
