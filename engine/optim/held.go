@@ -28,6 +28,9 @@ func (h *held) Bytes() (n int64) {
 	return n
 }
 
+// Launches returns the launches of one update.
+func (h *held) Launches() []plan.LaunchInfo { return h.ops.Launches() }
+
 // Close frees the program and the memory.
 func (h *held) Close() error {
 	var errs []error

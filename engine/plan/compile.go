@@ -214,7 +214,7 @@ func (c *compiler) node(n *graph.Node) error {
 	if _, ok := n.Op.(device.Reshape); ok && paramOf(n.In[0]) == nil {
 		return c.reshape(n)
 	}
-	if isExchange(n.Op) {
+	if IsExchange(n.Op) {
 		return c.exchange(n)
 	}
 	if mustDecompose(n, c.versions) {

@@ -120,7 +120,8 @@ func (c *compiler) computedFor(v *graph.Value, have *version) bool {
 	return false
 }
 
-func isExchange(op device.Op) bool {
+// IsExchange reports whether an op exchanges values with other ranks.
+func IsExchange(op device.Op) bool {
 	switch op.(type) {
 	case graph.AllGather, graph.AllReduce:
 		return true

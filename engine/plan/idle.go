@@ -61,7 +61,7 @@ func (c *compiler) common() []*graph.Node {
 	var nodes []*graph.Node
 	shared := map[*graph.Value]bool{}
 	for _, n := range c.live() {
-		if isExchange(n.Op) || fromShared(n, shared) {
+		if IsExchange(n.Op) || fromShared(n, shared) {
 			nodes = append(nodes, n)
 			for _, out := range n.Out {
 				shared[out] = true

@@ -274,7 +274,7 @@ func (p *Plan) Free() error { return errors.Join(p.Close(), p.kernels.end()) }
 type LaunchInfo struct {
 	Name  string
 	Op    device.Op
-	Phase string // "prepare", "forward", "backward"
+	Phase string // "prepare", "forward", "backward", "update"
 	In    []device.TensorSpec
 	Out   []device.TensorSpec
 	FLOPs int64
@@ -288,12 +288,15 @@ func (p *Plan) Launches() []LaunchInfo {
 	var infos []LaunchInfo
 	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
 		for _, l := range launches {
-			in, out := specsOf(l.in), specsOf(l.out)
-			infos = append(infos, LaunchInfo{Name: l.name, Op: l.op, Phase: phaseNames[i], In: in, Out: out,
-				FLOPs: device.FLOPs(l.op, in, out), Bytes: device.MovedBytes(in, out)})
+			infos = append(infos, launchInfo(l.name, phaseNames[i], l.op, specsOf(l.in), specsOf(l.out)))
 		}
 	}
 	return infos
+}
+
+func launchInfo(name, phase string, op device.Op, in, out []device.TensorSpec) LaunchInfo {
+	return LaunchInfo{Name: name, Op: op, Phase: phase, In: in, Out: out, FLOPs: device.FLOPs(op, in, out),
+		Bytes: device.MovedBytes(in, out)}
 }
 
 // RunTimed runs prepare, forward and backward, and adds the time of launch i of Launches to elapsed[i].

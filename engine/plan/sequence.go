@@ -12,6 +12,7 @@ import (
 type Sequence struct {
 	cache   *Cache
 	steps   []device.Step
+	ops     []device.Op     // of the steps
 	memory  []device.Buffer // workspace
 	program device.Program
 	err     error
@@ -59,8 +60,17 @@ func (s *Sequence) Launch(name string, op device.Op, in []Operand, out ...Operan
 		s.memory, l.Workspace = append(s.memory, ws), device.Whole(ws)
 	}
 	step := device.Step{Launch: l}
-	s.steps = append(s.steps, step)
+	s.steps, s.ops = append(s.steps, step), append(s.ops, op)
 	return step
+}
+
+// Launches returns the launches in order. Their phase is "update".
+func (s *Sequence) Launches() []LaunchInfo {
+	infos := make([]LaunchInfo, len(s.steps))
+	for i, step := range s.steps {
+		infos[i] = launchInfo(step.Launch.Name, "update", s.ops[i], step.Launch.Kernel.In(), step.Launch.Kernel.Out())
+	}
+	return infos
 }
 
 // Err returns the first failure of Launch.
@@ -91,6 +101,6 @@ func (s *Sequence) Close() error {
 	for _, b := range s.memory {
 		errs = append(errs, b.Free())
 	}
-	s.program, s.memory, s.steps = nil, nil, nil
+	s.program, s.memory, s.steps, s.ops = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -63,6 +63,7 @@ var layers = []layer{
 		"engine/conformance")},
 	{"engine/lab", imports("engine/platform", "engine/weather", "engine/device")},
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
+	{"engine/device/gpumodel", imports("engine/tensor", "engine/device", "engine/device/null")},
 	{"engine/device/cpu", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
 	{"cuda", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
 
@@ -353,8 +354,8 @@ var layers = []layer{
 		"cmd/hetero-train/internal/exit")},
 	{"cmd/hetero-train/internal/command/plan",
 		imports("engine/memory", "engine/train/replica", "engine/config", "engine/cluster/discovery", "engine/collective", "engine/data",
-			"engine/device/dry", "engine/device/reference", "engine/nativelib", "engine/gradsync",
-			"cmd/hetero-train/internal/assembly",
+			"engine/device/dry", "engine/device/gpumodel", "engine/device/reference", "engine/nativelib",
+			"engine/gradsync", "cmd/hetero-train/internal/assembly",
 			"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/parts",
 			"cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/profile", imports("engine/train/replica", "balancer/estimate",

@@ -95,6 +95,18 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 	return err
 }
 
+// UseDevice gives the rank a device that only models time, in place of the configured one, and the element type that
+// such a device would use in a run. The session closes the device.
+func (k *Rank) UseDevice(dev device.Device) (err error) {
+	k.Device = dev
+	k.Process.Later(dev.Close)
+	if k.Precision, err = devices.Precision(k.Process.Cfg.Train.Precision, dev.Info()); err != nil {
+		return err
+	}
+	k.Types = []devices.RankType{{Type: k.Precision.String()}}
+	return nil
+}
+
 // ClockCPUs returns the value of measure.SpeedOptions.CPUs for this rank. This is the parameter cpus if measurements of
 // the rank can use CPU time, and 0 if they must use wall time.
 func (k *Rank) ClockCPUs(cpus float64) float64 {

@@ -3,6 +3,8 @@ package bookkeeping
 import (
 	"fmt"
 	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 // Device holds the state that all objects of a device use. The exported fields must be set before the first use.
@@ -11,6 +13,9 @@ type Device struct {
 	LimitBytes int64 // limit of device and host memory together, bytes
 	// Backing allocates the bytes of device memory; nil: device memory has no contents.
 	Backing func(bytes int64) []byte
+	// Saved returns the size of the state that op saves for the backward pass, in bytes. image is the image that the
+	// state belongs to. nil: MaskBytes or ArgmaxBytes per element of the image.
+	Saved func(op device.Op, image device.TensorSpec) int64
 
 	mu              sync.Mutex
 	allocated, peak int64 // device memory, bytes

@@ -87,30 +87,35 @@ func plain(specs []device.TensorSpec, side string) ([]device.TensorSpec, error) 
 // sizeOpaque sets the sizes of opaque operands. Opaque state belongs to an image, which is the first input or the first
 // output.
 func (k *Kernel) sizeOpaque() error {
-	var elements, width int64 // number of entries of the saved state, and bytes per entry
+	var image device.TensorSpec
+	width := int64(0) // bytes per element of the image
 	switch op := k.Op.(type) {
 	case device.BatchNormApply, device.BatchNormDiffReduce:
-		elements, width = k.in[0].Shape.Elements(), MaskBytes
+		image, width = k.in[0], MaskBytes
 	case device.MaxPool2D:
-		elements, width = k.out[0].Shape.Elements(), ArgmaxBytes
+		image, width = k.out[0], ArgmaxBytes
 		if pixels := int64(k.in[0].Shape[2]) * int64(k.in[0].Shape[3]); pixels > 1<<31-1 {
 			return fmt.Errorf("%w: images of %d pixels", device.ErrUnsupported, pixels)
 		}
 	case device.MaxPool2DDiff:
-		elements, width = k.in[0].Shape.Elements(), ArgmaxBytes
+		image, width = k.in[0], ArgmaxBytes
 		if pixels := int64(op.Height) * int64(op.Width); pixels > 1<<31-1 {
 			return fmt.Errorf("%w: images of %d pixels", device.ErrUnsupported, pixels)
 		}
+	}
+	bytes := image.Shape.Elements() * width
+	if width > 0 && k.dev.Saved != nil {
+		bytes = k.dev.Saved(k.Op, image)
 	}
 	for _, side := range [][]device.TensorSpec{k.in, k.out} {
 		for i := range side {
 			if side[i].DType != tensor.Opaque {
 				continue
 			}
-			if side[i].Bytes != 0 && side[i].Bytes != elements*width {
-				return fmt.Errorf("saved state: got %d bytes, want %d", side[i].Bytes, elements*width)
+			if side[i].Bytes != 0 && side[i].Bytes != bytes {
+				return fmt.Errorf("saved state: got %d bytes, want %d", side[i].Bytes, bytes)
 			}
-			side[i].Bytes = elements * width
+			side[i].Bytes = bytes
 		}
 	}
 	return nil

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
+	"github.com/hetero-train/hetero-train/engine/device/gpumodel"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/memory"
@@ -45,6 +44,10 @@ With several ranks (--nproc-per-node or balance.fixed_shares), the output has on
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
 512MiB. It is the memory of a GPU; for a CPU, it is that of the process.
 
+With --device-model, the command plans for a GPU that this machine need not have. It predicts the time of each kind of op from
+the GPU's data sheet, and the time of a step without the exchange between ranks. Efficiencies were measured on one H100 in bf16;
+predictions for other GPUs and types are extrapolated. The memory of such a plan excludes the scratch memory of kernels.
+
 The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
 
 If the program cannot load native libraries, device.kind = "auto" plans for the reference device, with a warning.`
@@ -52,13 +55,15 @@ If the program cannot load native libraries, device.kind = "auto" plans for the 
 const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan -c configs/resnet50.toml --memory 8GiB --set data.image_size=224
   hetero-train plan --set model.name=resnet101 --set model.num_classes=1000 --samples 1,8,32 --json
-  hetero-train plan -c configs/resnet50.toml --nproc-per-node 4`
+  hetero-train plan -c configs/resnet50.toml --nproc-per-node 4
+  hetero-train plan --model resnet50 --set model.num_classes=1000 --set data.image_size=224 --device-model h100`
 
 // planFlags are the flags of command plan.
 type planFlags struct {
 	memory  string
 	samples []int
 	json    bool
+	gpu     string // name of a modelled GPU; "" for the device of this machine
 }
 
 // New returns the command that estimates the memory and the compute of a training run.
@@ -68,6 +73,8 @@ func New(a *cli.App) *cobra.Command {
 		Long: planLong, Example: planExample, Args: cli.NoArguments}
 	cmd.Flags().StringVar(&f.memory, "memory", "",
 		"memory `SIZE` of the GPU, or of the process of a CPU rank; default: that of this machine")
+	cmd.Flags().StringVar(&f.gpu, "device-model", "",
+		"plan for this `GPU`, and predict the time of a step: "+strings.Join(gpumodel.Names(), ", "))
 	cmd.Flags().IntSliceVar(&f.samples, "samples", nil,
 		"micro-batch sizes to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
@@ -118,6 +125,8 @@ type Report struct {
 	Ports       []listener `json:"ports"` // ports of the run if it uses several machines
 	// reason why the plan does not contain the smaller last step of an epoch; "": it contains the step
 	LastStep string `json:"last_step_unknown,omitempty"`
+	// times on the GPU of --device-model; nil without this flag
+	Prediction *prediction `json:"prediction,omitempty"`
 }
 
 // rankPlan is the plan of one rank.
@@ -144,6 +153,10 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if err != nil {
 		return exit.Usagef("--memory: %w", err)
 	}
+	gpu, err := f.modelled(cfg)
+	if err != nil {
+		return err
+	}
 	for _, n := range f.samples {
 		if n < 1 {
 			return exit.Usagef("--samples: got %d, want at least 1", n)
@@ -160,7 +173,8 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	}
 	built := assembly.New(cfg, opts)
 	defer built.Process.CloseAll()
-	p := &planning{run: built, shares: shares, progress: startProgress("opening the device and the data", a.Progress)}
+	p := &planning{run: built, shares: shares, gpu: gpu,
+		progress: startProgress("opening the device and the data", a.Progress)}
 	r, err := func() (Report, error) {
 		defer p.progress.end()
 		if err := p.open(ctx, memory); err != nil {
@@ -183,6 +197,7 @@ type planning struct {
 	run    *assembly.Run
 	shares []int // shares of a micro-batch, by rank
 
+	gpu      *gpumodel.GPU // nil without --device-model
 	progress *progress
 	dry      *dry.Device
 	memory   int64 // memory in bytes: of a device with its own memory, otherwise that of limit
@@ -194,6 +209,28 @@ type planning struct {
 // open opens the device and determines the number of classes.
 func (p *planning) open(ctx context.Context, size int64) error {
 	p.start, _ = memory.Resident(memory.System(), 0)
+	if err := p.openDevice(ctx); err != nil {
+		return err
+	}
+	p.setLimits(size)
+	// The device has no limit, because the report also contains plans that do not fit.
+	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64)
+	if err := p.openData(ctx); err != nil {
+		return err
+	}
+	p.run.PrepareLoading()
+	return nil
+}
+
+// openDevice opens the configured device, or the model of a GPU, and settles the element type.
+func (p *planning) openDevice(ctx context.Context) error {
+	if p.gpu != nil {
+		dev, err := gpumodel.Open(*p.gpu)
+		if err != nil {
+			return err
+		}
+		return p.run.Rank.UseDevice(dev)
+	}
 	if err := nativelib.Loadable(); err != nil && p.run.Process.Cfg.Device.Kind == "auto" {
 		p.run.Process.Cfg.Device.Kind = reference.Kind
 		p.run.Process.Opts.Log.Warn("the plan is for the reference device: on other devices, parameters and operations are the same, but activations and workspaces have other sizes",
@@ -206,17 +243,7 @@ func (p *planning) open(ctx context.Context, size int64) error {
 	if err := p.run.Rank.OpenDevice(ctx); err != nil {
 		return err
 	}
-	if err := p.run.Rank.SettlePrecision(ctx, nil); err != nil {
-		return err
-	}
-	p.setLimits(size)
-	// The device has no limit, because the report also contains plans that do not fit.
-	p.dry = dry.New(p.run.Rank.Device, math.MaxInt64)
-	if err := p.openData(ctx); err != nil {
-		return err
-	}
-	p.run.PrepareLoading()
-	return nil
+	return p.run.Rank.SettlePrecision(ctx, nil)
 }
 
 // openData opens the data set if this needs no files. It also opens it if the settings lack a property that the plan
@@ -254,6 +281,12 @@ const addressSpread = 36 << 20
 // the process if the device computes in host memory. If size is 0, the memory is that of this machine.
 func (p *planning) setLimits(size int64) {
 	ranks := len(p.shares)
+	if p.gpu != nil { // the process of a rank is on another machine, whose memory is unknown
+		if p.memory = size; size == 0 {
+			p.memory = p.run.Rank.MemoryBytes()
+		}
+		return
+	}
 	s := memory.Sharers{Coming: ranks - 1, Own: p.run.Rank.Own(ranks > 1)}
 	if ranks > 1 { // one more process of this program starts the ranks, and waits
 		s.Others = p.start
@@ -314,7 +347,10 @@ func (p *planning) replica(rank int) (*replica.Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.MemoryBytes, o.Planning, o.Host = p.deviceMemory(), true, p.run.HostMemory()
+	o.MemoryBytes, o.Planning = p.deviceMemory(), true
+	if p.gpu == nil {
+		o.Host = p.run.HostMemory()
+	}
 	if len(p.shares) > 1 {
 		ranks := echo{rank, len(p.shares)}
 		o.Peers = assembly.Peers(p.run.Process.Cfg, &gradsync.Group{Grads: ranks, Stats: ranks})
@@ -388,6 +424,11 @@ func (p *planning) report(samples []int) (r Report, err error) {
 		p.fitTogether(r.Ranks, known)
 	}
 	r.StepFLOPs = r.ForwardFLOPs + r.BackwardFLOPs
+	if p.gpu != nil {
+		if r.Prediction, err = p.predict(model, r); err != nil {
+			return r, err
+		}
+	}
 	p.progress.set("searching the largest number of samples that fits")
 	if r.LargestFit, err = model.LargestFit(p.deviceMemory(), 1<<20); err != nil {
 		return r, err
@@ -446,108 +487,6 @@ func (p *planning) usualSamples(share, largest int) []int {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-func (r Report) write(w io.Writer) error {
-	samples := fmt.Sprintf("%d classes, images of %dx%d", r.Classes, r.ImageSize, r.ImageSize)
-	if r.Tokens > 0 {
-		samples = fmt.Sprintf("samples of %d tokens%s", r.Tokens, show.Classes(r.Classes))
-	}
-	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples,
-		r.Precision, r.Optimizer)
-	fmt.Fprintf(w, "step: %d samples (micro-batches: %d with %d samples each; ranks: %d), %s: forward %s, backward %s; %s per sample\n",
-		r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
-		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
-	if r.LastStep != "" {
-		fmt.Fprintln(w, r.LastStep)
-	}
-	if len(r.Table) > 0 {
-		f := r.Table[0]
-		fmt.Fprintf(w, "independent of the micro-batch: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n",
-			show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments),
-			show.MiB(f.Statistics),
-			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\tdevice, MiB\tprocess, MiB\t")
-	for _, f := range r.Table {
-		var marks []string
-		if slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples }) {
-			marks = append(marks, "configured")
-		}
-		if f.Samples == r.LargestFit {
-			marks = append(marks, "largest that fits")
-		}
-		if f.Recomputed > 0 {
-			marks = append(marks, fmt.Sprintf("recomputes %d layers", f.Recomputed))
-		}
-		if !f.Account.Fits() {
-			marks = append(marks, "does not fit")
-		}
-		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations),
-			show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()),
-			show.MiB(f.Account.HostBytes()), strings.Join(marks, ", "))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	if len(r.Ranks) > 1 {
-		for _, one := range r.Ranks {
-			fits := "fits"
-			if !one.Fits {
-				fits = "does NOT fit"
-			}
-			fmt.Fprintf(w, "rank %d: %d samples, %.1f MiB, %s\n", one.Rank, one.Share, show.MiB(one.Bytes), fits)
-		}
-	}
-	if r.ReservedFor > 0 {
-		fmt.Fprintf(w, "reserved on each rank for larger shares: %d samples, %.1f MiB\n", r.ReservedFor,
-			show.MiB(r.Reserved))
-	}
-	memory := fmt.Sprintf("%.2f GiB", show.GiB(r.MemoryBytes))
-	if r.MemoryBytes < 1<<30 {
-		memory = fmt.Sprintf("%.1f MiB", show.MiB(r.MemoryBytes))
-	}
-	if err := r.writeProcess(w); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device,
-		r.DeviceModel, r.LargestFit); err != nil {
-		return err
-	}
-	return writePorts(w, r.Ports)
-}
-
-// writeProcess prints the memory that the process of a rank needs for the configured number of samples.
-func (r Report) writeProcess(w io.Writer) error {
-	i := slices.IndexFunc(r.Table, func(f replica.Footprint) bool {
-		return slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples })
-	})
-	if i < 0 || len(r.Table[i].Account.Host) == 0 {
-		return nil
-	}
-	a := r.Table[i].Account
-	limit := "limit unknown"
-	if a.Limit.Bytes > 0 {
-		limit = fmt.Sprintf("limit %s, %s", memory.Size(a.Limit.Bytes), a.Limit.Source)
-	}
-	_, err := fmt.Fprintf(w, "process with %d samples (%s): %s\n", a.Samples, limit, a)
-	for _, part := range a.Optional {
-		if err == nil {
-			_, err = fmt.Fprintf(w, "  of the rest, at most %s for: %s\n", memory.Size(part.Bytes), part.Name)
-		}
-	}
-	return err
-}
-
-// flops formats a number of operations with a unit.
-func flops(n int64) string {
-	if n >= 1e12 {
-		return fmt.Sprintf("%.2f TFLOP", float64(n)/1e12)
-	}
-	return fmt.Sprintf("%.2f GFLOP", float64(n)/1e9)
 }
 
 // parseBytes parses a size: a number of bytes, or a text such as "8GiB", "80GB" or "512M", in which all units are

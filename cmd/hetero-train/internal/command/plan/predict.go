@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device/gpumodel"
+	"github.com/hetero-train/hetero-train/engine/train/replica"
+)
+
+// prediction is the predicted time of an optimizer step on a GPU, without data loading and exchanges between ranks.
+type prediction struct {
+	GPU     gpumodel.GPU `json:"gpu"`
+	Samples int          `json:"samples"` // share of a micro-batch of the rank with the largest share
+	// the step has this GPU and element type in common with the measurements
+	Measured bool `json:"measured"`
+	// weight gradients of convolutions are computed in 16 bits
+	NarrowGradients bool           `json:"narrow_gradients"`
+	Ops             []opPrediction `json:"ops"` // in descending order of time
+	StepSeconds     float64        `json:"step_seconds"`
+	LimitSeconds    float64        `json:"limit_seconds"`
+	// of all ranks together, if all take as long as the rank with the largest share
+	SamplesPerSecond float64         `json:"samples_per_second"`
+	TokensPerSecond  float64         `json:"tokens_per_second,omitempty"`
+	Bytes            int64           `json:"bytes"` // device memory that the rank needs, without scratch memory of kernels
+	MemoryBytes      int64           `json:"memory_bytes"`
+	Fits             bool            `json:"fits"`
+	Works            []gpumodel.Work `json:"accuracy"` // measured steps and their predictions, always on the H100
+}
+
+// opPrediction is the predicted time of all launches of a kind of op in one step.
+type opPrediction struct {
+	Op           string  `json:"op"`
+	Launches     float64 `json:"launches"` // mean number per step
+	FLOPs        float64 `json:"flops"`
+	Bytes        float64 `json:"bytes"` // size of the operands, each counted once
+	Seconds      float64 `json:"seconds"`
+	LimitSeconds float64 `json:"limit_seconds"`
+	Share        float64 `json:"share"`    // fraction of the step
+	Measured     bool    `json:"measured"` // all launches are of kinds that were measured on the H100
+}
+
+// modelled returns the GPU of --device-model, nil without this flag. It refuses settings that contradict the flag.
+func (f *planFlags) modelled(c *config.Config) (*gpumodel.GPU, error) {
+	if f.gpu == "" {
+		return nil, nil
+	}
+	gpu, err := gpumodel.Find(f.gpu)
+	switch {
+	case err != nil:
+		return nil, exit.Usagef("--device-model: %w", err)
+	case c.Device.Kind != "auto" && c.Device.Kind != "cuda":
+		return nil, exit.Usagef("--device-model plans for a GPU: device.kind: got %q, want \"auto\" or \"cuda\"",
+			c.Device.Kind)
+	case c.Device.ShareGPU:
+		return nil, exit.Usagef("--device-model plans for ranks with a GPU each: device.share_gpu: got true, want false")
+	case c.Parallel.CPURanks > 0:
+		return nil, exit.Usagef("--device-model plans for ranks with a GPU each: parallel.cpu_ranks: got %d, want 0",
+			c.Parallel.CPURanks)
+	case c.Train.Precision == "bf16" && gpu.BF16 == 0:
+		return nil, exit.Usagef("--device-model: %s has no bf16 products, so their time is unknown: train.precision: got \"bf16\", want \"auto\", \"fp16\" or \"f32\"",
+			gpu.Model)
+	}
+	return &gpu, nil
+}
+
+// predict predicts the step of the rank with the largest share.
+func (p *planning) predict(model *replica.Replica, r Report) (*prediction, error) {
+	first := slices.Index(p.shares, slices.Max(p.shares))
+	rank := r.Ranks[first]
+	out := &prediction{GPU: *p.gpu, Samples: rank.Share, Bytes: rank.Bytes, MemoryBytes: p.memory, Fits: rank.Fits,
+		Measured: p.gpu.Name == gpumodel.MeasuredGPU && r.Precision == gpumodel.MeasuredType,
+		Works:    gpumodel.Works}
+	narrow, _ := p.run.Process.Opts.Env.Lookup(gpumodel.NarrowVariable)
+	out.NarrowGradients = narrow == "1"
+	launches, err := model.Launches(rank.Share)
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for _, l := range launches {
+		t, err := p.gpu.Predict(l.Op, l.In, l.Out, gpumodel.Options{NarrowGradients: out.NarrowGradients})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
+		}
+		i, ok := at[l.Op.Kind()]
+		if !ok {
+			i = len(out.Ops)
+			at[l.Op.Kind()] = i
+			out.Ops = append(out.Ops, opPrediction{Op: l.Op.Kind(), Measured: true})
+		}
+		o := &out.Ops[i]
+		o.Launches += l.PerStep
+		o.FLOPs += l.PerStep * float64(t.FLOPs)
+		o.Bytes += l.PerStep * float64(t.Bytes)
+		o.Seconds += l.PerStep * t.Seconds
+		o.LimitSeconds += l.PerStep * t.LimitSeconds
+		o.Measured = o.Measured && t.Measured
+	}
+	slices.SortFunc(out.Ops, func(a, b opPrediction) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Op, b.Op))
+	})
+	for _, o := range out.Ops {
+		out.StepSeconds += o.Seconds
+		out.LimitSeconds += o.LimitSeconds
+	}
+	for i := range out.Ops {
+		out.Ops[i].Share = out.Ops[i].Seconds / out.StepSeconds
+	}
+	out.SamplesPerSecond = float64(r.BatchSize) / out.StepSeconds
+	out.TokensPerSecond = out.SamplesPerSecond * float64(r.Tokens)
+	return out, nil
+}
+
+// write prints the prediction.
+func (p *prediction) write(w io.Writer) error {
+	fmt.Fprintf(w, "\npredicted step on %s, %d samples of a micro-batch, without data loading and exchanges between ranks:\n",
+		p.GPU.Model, p.Samples)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "op\tlaunches\tGB\tGFLOP\tpredicted, ms\tlimit, ms\tshare\t")
+	assumed := false
+	for _, o := range p.Ops {
+		mark := ""
+		if !o.Measured {
+			mark, assumed = " *", true
+		}
+		fmt.Fprintf(t, "%s%s\t%.5g\t%.3f\t%.1f\t%.3f\t%.3f\t%.1f %%\t\n", o.Op, mark, o.Launches, o.Bytes/1e9, o.FLOPs/1e9,
+			1e3*o.Seconds, 1e3*o.LimitSeconds, 100*o.Share)
+	}
+	fmt.Fprintf(t, "step\t\t\t\t%.3f\t%.3f\t\t\n", 1e3*p.StepSeconds, 1e3*p.LimitSeconds)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if assumed {
+		fmt.Fprintln(w, "* not measured on any GPU: efficiency of a similar op")
+	}
+	speed := fmt.Sprintf("%.0f samples/s", p.SamplesPerSecond)
+	if p.TokensPerSecond > 0 {
+		speed += fmt.Sprintf(", %.0f tokens/s", p.TokensPerSecond)
+	}
+	fits := "fits"
+	if !p.Fits {
+		fits = "does NOT fit"
+	}
+	fmt.Fprintf(w, "predicted speed: %s; memory: %.2f of %.2f GiB, %s\n", speed, show.GiB(p.Bytes),
+		show.GiB(p.MemoryBytes), fits)
+	var works []string
+	for _, k := range p.Works {
+		use := ""
+		if !k.Fitted {
+			use = ", not used for the efficiencies"
+		}
+		works = append(works, fmt.Sprintf("%s %+.1f %% (measured %.2f ms%s)", k.Name, 100*k.Error(), 1e3*k.Measured, use))
+	}
+	if !p.Measured {
+		fmt.Fprintf(w, "EXTRAPOLATED: efficiencies were measured only on an H100 in bf16, and no step on this GPU in this type\n")
+	}
+	_, err := fmt.Fprintf(w, "predicted against measured steps on the H100: %s\n", strings.Join(works, "; "))
+	return err
+}

@@ -1,0 +1,68 @@
+package gpumodel
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/null"
+)
+
+// ReservedBytes is the memory of a GPU that a rank cannot use for its tensors: CUDA's context with the code of the
+// libraries, and the scratch memory of kernels, of which the largest may be 512 MiB. It is an assumption.
+const ReservedBytes = 1 << 30
+
+// Device compiles the ops that package cuda compiles. Its methods are safe for concurrent use.
+type Device struct {
+	*null.Device
+	gpu GPU
+}
+
+// Open returns a device for plans of g. The caller closes it.
+func Open(g GPU) (*Device, error) {
+	dev, err := null.New(null.Model{MemoryBytes: g.MemoryBytes})
+	if err != nil {
+		return nil, err
+	}
+	dev.Saved = savedBytes
+	return &Device{Device: dev, gpu: g}, nil
+}
+
+// Info implements device.Device.
+func (d *Device) Info() device.Info {
+	return device.Info{Name: "model of " + d.gpu.Name, Kind: "cuda", Model: d.gpu.Model, ISA: d.gpu.ISA,
+		MemoryBytes: d.gpu.MemoryBytes, FreeBytes: d.gpu.MemoryBytes - ReservedBytes, FastBF16: d.gpu.BF16 > 0,
+		Behind: true, Modelled: true}
+}
+
+// mostHeadChannels is the largest number of channels of an attention head in package cuda.
+const mostHeadChannels = 128
+
+// Compile implements device.Device.
+func (d *Device) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
+	heads, image := 0, device.TensorSpec{}
+	switch op := op.(type) {
+	case device.Attention:
+		heads, image = op.Heads, out[0]
+	case device.AttentionDiff:
+		heads, image = op.Heads, in[0]
+	}
+	if heads > 0 && image.Shape[len(image.Shape)-1]/heads > mostHeadChannels {
+		return nil, fmt.Errorf("%s: %w: heads of more than %d channels", op.Kind(), device.ErrUnsupported,
+			mostHeadChannels)
+	}
+	return d.Device.Compile(op, in, out)
+}
+
+// savedBytes returns the size of saved state as cuda/src/batchnorm.cu and pool.cu store it. A mask has one bit per
+// element if the channels fill units of 16 bytes; an argmax has two bytes.
+func savedBytes(op device.Op, image device.TensorSpec) int64 {
+	elements := image.Shape.Elements()
+	switch op.(type) {
+	case device.BatchNormApply, device.BatchNormDiffReduce:
+		if unit := 16 / image.DType.Size(); int64(image.Shape[1])%unit == 0 {
+			return elements / unit
+		}
+		return elements
+	}
+	return 2 * elements
+}

@@ -1,0 +1,53 @@
+package gpumodel
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Options are settings of package cuda that change times.
+type Options struct {
+	NarrowGradients bool // HETERO_CUDA_NARROW_GRADIENTS=1: weight gradients of convolutions in 16 bits
+}
+
+// Time is the predicted time of a launch.
+type Time struct {
+	Seconds      float64
+	LimitSeconds float64 // shortest possible time: the longer of arithmetic and memory traffic, at the data sheet's rates
+	FLOPs        int64
+	Bytes        int64
+	Measured     bool // launches of this kind were measured on an H100
+}
+
+// Predict predicts the time of a launch of op with the given operands. Its errors name a type that g cannot multiply.
+func (g GPU) Predict(op device.Op, in, out []device.TensorSpec, o Options) (Time, error) {
+	k, measured := kindOf(op, in, out, o)
+	t := Time{FLOPs: device.FLOPs(allRows(op), in, out), Bytes: device.MovedBytes(in, out), Measured: measured}
+	dt := tensor.F32
+	if len(in) > 0 {
+		dt = in[0].DType
+	}
+	rate := g.rate(dt, k.Product)
+	if rate == 0 {
+		return t, fmt.Errorf("%s: %s has no products of type %v", op.Kind(), g.Model, dt)
+	}
+	t.LimitSeconds = max(float64(t.FLOPs)/rate, float64(t.Bytes)/g.BytesPerSecond)
+	t.Seconds = k.Fixed + t.LimitSeconds/k.Efficiency
+	return t, nil
+}
+
+// allRows returns an op whose FLOPs count all rows: the kernels of package cuda also compute rows without a label,
+// because the host does not know their number.
+func allRows(op device.Op) device.Op {
+	switch op := op.(type) {
+	case device.LinearCrossEntropy:
+		op.Fraction = 0
+		return op
+	case device.LinearCrossEntropyDiff:
+		op.Fraction = 0
+		return op
+	}
+	return op
+}
