@@ -14,57 +14,63 @@ type Kind struct {
 	// Efficiency is the limit divided by the measured time without Fixed, over all measured launches. It is above 1 if
 	// the kernels read less than their operands: an embedding reads some rows of its table.
 	Efficiency float64
+	// Traffic is the efficiency of memory traffic; 0: Efficiency. If it is set, the arithmetic was the bottleneck of all
+	// measured launches, and Efficiency is that of the arithmetic.
+	Traffic float64
 }
 
-// launchTime is the fixed time of a kind, s: the time of a kernel without work, 1.8 us, and the gap to the next kernel
-// of a graph, 0.7 us. Kinds whose sums need a second kernel, and kinds with launches of very different sizes, have a
-// longer fixed time, which minimizes the relative error of the single launches.
+// launchTime is the fixed time of a kind, s: the time of a kernel without work, 1.8 us, and gapTime. A kind has another
+// fixed time if this time lowers the relative error (root mean square) of its single launches by at least a fifth.
 const launchTime = 2.5e-6
+
+// gapTime is the time between two kernels of a graph, s: the measured steps minus their kernels, for each kernel.
+const gapTime = 0.7e-6
 
 // Names of variants of a kind.
 const (
 	fewChannels = ", few channels" // the first layer, whose channels fill no 16 bytes
 	narrow      = ", 16 bits"      // weight gradients with Options.NarrowGradients
+	wide        = ", f32 operands" // weight gradients that need no engines for mixed types
 )
 
 // Kinds lists the measured kinds (testdata/h100.tsv; commit b9c845f8, 2026-11-27, one H100 SXM, bf16).
 var Kinds = []Kind{
-	{"attention", true, launchTime, 0.161},
-	{"attention_diff", true, launchTime, 0.0916},
-	{"batch_norm_apply", false, launchTime, 0.823},
-	{"batch_norm_diff_apply", false, launchTime, 0.741},
-	{"batch_norm_diff_reduce", false, 20.9e-6, 0.735},
-	{"batch_norm_running", false, launchTime, 0.0101},
-	{"batch_norm_stats", false, 8.4e-6, 0.662},
-	{"bias_gelu", false, launchTime, 0.855},
-	{"bias_gelu_diff", false, launchTime, 0.325},
-	{"binary", false, launchTime, 0.932},
-	{"conv2d", true, launchTime, 0.792},
-	{"conv2d" + fewChannels, true, launchTime, 0.08},
-	{"conv2d_diff_src", true, launchTime, 0.753},
-	{"conv2d_diff_weights", true, launchTime, 0.304},
-	{"conv2d_diff_weights" + narrow, true, 21.5e-6, 0.883},
-	{"conv2d_diff_weights" + narrow + fewChannels, true, launchTime, 0.145},
-	{"embedding", false, launchTime, 2.97},
-	{"embedding_diff", false, launchTime, 0.628},
-	{"global_avg_pool", false, launchTime, 0.678},
-	{"global_avg_pool_diff", false, launchTime, 0.602},
-	{"grad_control", false, launchTime, 0.000289},
-	{"image_normalize", false, launchTime, 0.869},
-	{"layer_norm", false, launchTime, 1.07},
-	{"layer_norm_diff", false, launchTime, 0.308},
-	{"linear", true, 6.3e-6, 0.711},
-	{"linear_cross_entropy", true, launchTime, 0.235},
-	{"linear_cross_entropy_diff", true, launchTime, 0.246},
-	{"linear_diff_src", true, 4.4e-6, 0.768},
-	{"linear_diff_weights", true, 14.7e-6, 0.777},
-	{"max_pool2d", false, launchTime, 0.49},
-	{"max_pool2d_diff", false, launchTime, 0.207},
-	{"reorder", false, launchTime, 0.904},
-	{"sgd", false, launchTime, 0.852},
-	{"softmax_cross_entropy", false, launchTime, 0.0903},
-	{"softmax_cross_entropy_diff", false, launchTime, 0.306},
-	{"sum_squares", false, launchTime, 0.591},
+	{"attention", true, launchTime, 0.138, otherMoves},
+	{"attention_diff", true, launchTime, 0.0791, otherMoves},
+	{"batch_norm_apply", false, launchTime, 0.823, 0},
+	{"batch_norm_diff_apply", false, launchTime, 0.741, 0},
+	{"batch_norm_diff_reduce", false, 20.9e-6, 0.735, 0},
+	{"batch_norm_running", false, launchTime, 0.0101, 0},
+	{"batch_norm_stats", false, 8.4e-6, 0.662, 0},
+	{"bias_gelu", false, launchTime, 0.855, 0},
+	{"bias_gelu_diff", false, launchTime, 0.325, 0},
+	{"binary", false, launchTime, 0.932, 0},
+	{"conv2d", true, launchTime, 0.792, 0},
+	{"conv2d" + fewChannels, true, launchTime, 0.08, 0},
+	{"conv2d_diff_src", true, launchTime, 0.753, 0},
+	{"conv2d_diff_weights", true, launchTime, 0.304, 0},
+	{"conv2d_diff_weights" + narrow, true, 21.5e-6, 0.883, 0},
+	{"conv2d_diff_weights" + narrow + fewChannels, true, launchTime, 0.145, 0},
+	{"embedding", false, launchTime, 2.97, 0},
+	{"embedding_diff", false, launchTime, 0.628, 0},
+	{"global_avg_pool", false, launchTime, 0.678, 0},
+	{"global_avg_pool_diff", false, launchTime, 0.602, 0},
+	{"grad_control", false, launchTime, 0.000289, 0},
+	{"image_normalize", false, launchTime, 0.869, 0},
+	{"layer_norm", false, launchTime, 1.07, 0},
+	{"layer_norm_diff", false, launchTime, 0.308, 0},
+	{"linear", true, 6.3e-6, 0.711, 0},
+	{"linear_cross_entropy", true, launchTime, 0.235, 0},
+	{"linear_cross_entropy_diff", true, launchTime, 0.246, 0},
+	{"linear_diff_src", true, 4.4e-6, 0.768, 0},
+	{"linear_diff_weights", true, 14.7e-6, 0.777, 0},
+	{"max_pool2d", false, launchTime, 0.49, 0},
+	{"max_pool2d_diff", false, launchTime, 0.207, 0},
+	{"reorder", false, launchTime, 0.904, 0},
+	{"sgd", false, launchTime, 0.852, 0},
+	{"softmax_cross_entropy", false, launchTime, 0.0903, 0},
+	{"softmax_cross_entropy_diff", false, launchTime, 0.306, 0},
+	{"sum_squares", false, launchTime, 0.591, 0},
 }
 
 // sameAs maps kinds that were not measured to similar kinds that were.
@@ -72,13 +78,14 @@ var sameAs = map[string]string{
 	"adamw": "sgd", "moving_average": "sgd",
 	"unary": "binary", "unary_diff": "binary", "scale": "binary", "fill": "binary", "dropout": "binary",
 	"broadcast": "binary", "batch_norm_merge": "batch_norm_running",
-	"avg_pool2d": "max_pool2d", "avg_pool2d_diff": "max_pool2d_diff",
+	"conv2d_diff_weights" + wide: "conv2d_diff_src",
+	"avg_pool2d":                 "max_pool2d", "avg_pool2d_diff": "max_pool2d_diff",
 	"transpose": "reorder", "reshape": "reorder", "concat": "reorder", "slice": "reorder", "pad": "reorder",
 }
 
-// Efficiencies of all other kinds: the totals of the limits and of the times of the measured kinds.
+// Efficiencies of all other kinds: those of all measured products and of all other measured kinds together.
 const (
-	otherProducts = 0.488
+	otherProducts = 0.486
 	otherMoves    = 0.664
 )
 
@@ -90,7 +97,10 @@ func variant(op device.Op, in, out []device.TensorSpec, o Options) string {
 	case device.Conv2D:
 		weight = in[1]
 	case device.Conv2DDiffWeights:
-		if weight = out[0]; !o.NarrowGradients || in[0].DType.Size() > 2 {
+		if in[0].DType.Size() > 2 {
+			return name + wide
+		}
+		if weight = out[0]; !o.NarrowGradients {
 			return name
 		}
 		name += narrow

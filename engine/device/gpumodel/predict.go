@@ -1,6 +1,7 @@
 package gpumodel
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -33,8 +34,9 @@ func (g GPU) Predict(op device.Op, in, out []device.TensorSpec, o Options) (Time
 	if rate == 0 {
 		return t, fmt.Errorf("%s: %s has no products of type %v", op.Kind(), g.Model, dt)
 	}
-	t.LimitSeconds = max(float64(t.FLOPs)/rate, float64(t.Bytes)/g.BytesPerSecond)
-	t.Seconds = k.Fixed + t.LimitSeconds/k.Efficiency
+	arithmetic, traffic := float64(t.FLOPs)/rate, float64(t.Bytes)/g.BytesPerSecond
+	t.LimitSeconds = max(arithmetic, traffic)
+	t.Seconds = k.Fixed + max(arithmetic/k.Efficiency, traffic/cmp.Or(k.Traffic, k.Efficiency))
 	return t, nil
 }
 

@@ -1,0 +1,174 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/device/gpumodel"
+	"github.com/hetero-train/hetero-train/engine/golden"
+)
+
+// measuredWorks are the settings of the steps in gpumodel.Works. name is the name of the step in
+// engine/device/gpumodel/testdata/h100.tsv, which does not contain every step.
+var measuredWorks = []struct {
+	name   string
+	args   string
+	narrow bool
+}{
+	{"resnet50", "--model resnet50 --dataset synthetic_image --set model.num_classes=1000 --set data.image_size=224 --set data.batch_size=256", false},
+	{"resnet50", "--model resnet50 --dataset synthetic_image --set model.num_classes=1000 --set data.image_size=224 --set data.batch_size=256", true},
+	{"gpt2", "--model gpt2 --dataset synthetic_text --set data.sequence_length=1024 --set data.vocabulary=50257 --set data.num_samples=16 --set model.dropout=0 --set data.batch_size=8", false},
+	{"", "--model bert_base --dataset synthetic_text --set data.sequence_length=128 --set data.vocabulary=30522 --set data.num_samples=128 --set model.positions=512 --set model.dropout=0 --set data.batch_size=64", false},
+}
+
+// TestPredictedStepsAreNearTheMeasuredOnes compares plan --device-model h100 with the steps that were measured on an
+// H100.
+func TestPredictedStepsAreNearTheMeasuredOnes(t *testing.T) {
+	limits := measuredLimits(t)
+	var table strings.Builder
+	for i, w := range measuredWorks {
+		want := gpumodel.Works[i]
+		var environ []string
+		if w.narrow {
+			environ = []string{gpumodel.NarrowVariable + "=1"}
+		}
+		args := append([]string{"plan", "--device-model", "h100", "--samples", "8", "--precision", "bf16", "--json",
+			"--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0.9"}, strings.Fields(w.args)...)
+		o := execute(args, environ...)
+		var r plan.Report
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exit.Done {
+			t.Fatalf("%s: exit code %d, %v\n%s", want.Name, o.code, err, o.stderr)
+		}
+		p := r.Prediction
+		if p == nil || !p.Measured || !p.Fits || p.NarrowGradients != w.narrow {
+			t.Fatalf("%s: got %+v", want.Name, p)
+		}
+		if math.Abs(p.StepSeconds/want.Measured-1) > 0.1 {
+			t.Errorf("%s: predicted %g s, measured %g s, want at most 10 %% apart", want.Name, p.StepSeconds, want.Measured)
+		}
+		if math.Abs(p.StepSeconds-want.Predicted) > 0.00001 {
+			t.Errorf("%s: predicted %g s, gpumodel.Works has %g s", want.Name, p.StepSeconds, want.Predicted)
+		}
+		fmt.Fprintf(&table, "%s\n", want.Name)
+		sum := 0.0
+		for _, op := range p.Ops {
+			fmt.Fprintf(&table, "  %-26s %4.0f launches %7.3f GB %8.1f GFLOP %8.3f ms, limit %7.3f ms\n", op.Op, op.Launches,
+				op.Bytes/1e9, op.FLOPs/1e9, 1e3*op.Seconds, 1e3*op.LimitSeconds)
+			sum += op.Share
+			have, ok := limits[w.name+" "+op.Op]
+			if w.name != "" && (!ok || have.launches != op.Launches ||
+				math.Abs(1e6*op.LimitSeconds-have.microseconds) > 0.01*have.microseconds+0.01) {
+				t.Errorf("%s: %s: the plan has %g launches with a limit of %g us, the measured step %+v", want.Name, op.Op,
+					op.Launches, 1e6*op.LimitSeconds, have)
+			}
+		}
+		if math.Abs(sum-1) > 1e-9 {
+			t.Errorf("%s: the shares of the ops add up to %g", want.Name, sum)
+		}
+		fmt.Fprintf(&table, "  step %.3f ms, limit %.3f ms, %.2f GiB\n", 1e3*p.StepSeconds, 1e3*p.LimitSeconds,
+			float64(p.Bytes)/(1<<30))
+	}
+	golden.Check(t, "testdata/plan_device_model.txt", table.String())
+}
+
+// limitOf is the number of launches of a kind of op in a measured step, and the sum of their limits.
+type limitOf struct{ launches, microseconds float64 }
+
+// measuredLimits returns the limits of the measured steps by "work op".
+func measuredLimits(t *testing.T) map[string]limitOf {
+	t.Helper()
+	text, err := os.ReadFile("../../../engine/device/gpumodel/testdata/h100.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]limitOf{}
+	for _, line := range strings.Split(string(text), "\n") {
+		fields := strings.Split(line, "\t")
+		if len(fields) != 7 || fields[0] == "work" || fields[1] == "conv2d_diff_weights" { // the same launches in f32
+			continue
+		}
+		launches, err := strconv.ParseFloat(fields[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit, err := strconv.ParseFloat(fields[5], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op, _, _ := strings.Cut(fields[1], ",")
+		l := out[fields[0]+" "+op]
+		out[fields[0]+" "+op] = limitOf{l.launches + launches, l.microseconds + limit}
+	}
+	return out
+}
+
+func TestPlanForAGPUFollowsTheSettings(t *testing.T) {
+	of := func(gpu string, args ...string) plan.Report {
+		t.Helper()
+		return planned(t, append([]string{"--device", "auto", "--device-model", gpu}, args...)...)
+	}
+	launches := func(r plan.Report, name string) (n float64) {
+		for _, op := range r.Prediction.Ops {
+			if op.Op == name {
+				n += op.Launches
+			}
+		}
+		return n
+	}
+	plain := of("RTX3060")
+	p := plain.Prediction
+	if plain.Precision != "bf16" || p.GPU.Name != "rtx3060" || p.Measured || p.MemoryBytes != 11<<30 ||
+		plain.DeviceModel != p.GPU.Model || plain.MemoryBytes != 11<<30 || plain.Limit.Bytes != 0 {
+		t.Errorf("got %+v of %+v", p, plain)
+	}
+	if f16 := of("gtx1650"); f16.Precision != "f16" || f16.Prediction.StepSeconds <= p.StepSeconds {
+		t.Errorf("got %s and %g s, want f16 and more than %g s", f16.Precision, f16.Prediction.StepSeconds, p.StepSeconds)
+	}
+	if small := of("rtx3060", "--memory", "1KiB"); small.Prediction.Fits || small.LargestFit != 0 ||
+		small.Prediction.MemoryBytes != 1<<10 {
+		t.Errorf("1 KiB: got %+v, and %d samples fit", small.Prediction, small.LargestFit)
+	}
+	half := of("rtx3060", "--nproc-per-node", "2", "--set", "model.batch_norm=local").Prediction
+	if half.Samples != 4 || p.Samples != 8 || half.StepSeconds >= p.StepSeconds ||
+		math.Abs(half.SamplesPerSecond*half.StepSeconds-8) > 1e-9 {
+		t.Errorf("two ranks: got %+v, want half of %+v", half, p)
+	}
+	twice := of("rtx3060", "--set", "train.grad_accumulation=2")
+	if launches(twice, "conv2d") != 2*launches(plain, "conv2d") || launches(plain, "conv2d") == 0 ||
+		launches(twice, "adamw") != 1 || launches(twice, "binary") != launches(plain, "binary")+1 {
+		t.Errorf("two micro-batches: got %+v, want each pass twice of %+v", twice.Prediction.Ops, p.Ops)
+	}
+	text := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun), "--device", "auto", "--device-model",
+		"a100"}).stdout
+	for _, part := range []string{"predicted step on NVIDIA A100 80GB (SXM), 8 samples", "limit, ms", "predicted speed:",
+		"of 79.00 GiB, fits", "EXTRAPOLATED", "predicted against measured steps on the H100: ResNet-50"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("got\n%s\nwant %q in it", text, part)
+		}
+	}
+}
+
+func TestPlanForAGPURefuses(t *testing.T) {
+	file := clitest.WriteConfig(t, smallRun)
+	for _, c := range [][]string{
+		{`--device-model: got "v100", want one of h100, `, "v100", "--device", "auto"},
+		{`device.kind: got "reference", want "auto" or "cuda"`, "h100"},
+		{`device.kind: got "cpu", want "auto" or "cuda"`, "h100", "--device", "cpu"},
+		{"device.share_gpu: got true", "h100", "--set", "device.kind=cuda", "--set", "device.share_gpu=true"},
+		{"parallel.cpu_ranks: got 1, want 0", "h100", "--set", "device.kind=auto", "--set", "parallel.cpu_ranks=1"},
+		{"GTX 1650 4GB has no bf16 products", "gtx1650", "--set", "device.kind=auto", "--precision", "bf16"},
+	} {
+		o := execute(append([]string{"plan", "-c", file, "--device-model"}, c[1:]...))
+		if o.code != exit.Usage || !strings.Contains(o.stderr, c[0]) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d and %q, want %d and %q", c[1:], o.code, o.stderr, exit.Usage, c[0])
+		}
+	}
+}

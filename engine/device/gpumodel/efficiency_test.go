@@ -1,0 +1,167 @@
+package gpumodel
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/golden"
+)
+
+// measurement is a line of testdata/h100.tsv: the launches of a kind in one step. Times are in us.
+type measurement struct {
+	work, kind                  string
+	launches                    float64
+	arithmetic, limit, measured float64 // measured contains the gaps between kernels
+}
+
+func readMeasurements(t *testing.T) (all []measurement) {
+	t.Helper()
+	f, err := os.Open("testdata/h100.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), "\t")
+		if strings.HasPrefix(fields[0], "#") || fields[0] == "work" {
+			continue
+		}
+		m := measurement{work: fields[0], kind: fields[1]}
+		var numbers [5]float64
+		for i := range numbers {
+			if numbers[i], err = strconv.ParseFloat(fields[2+i], 64); err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+		}
+		m.launches, m.arithmetic, m.limit = numbers[0], numbers[2], numbers[3]
+		m.measured = numbers[4] + 1e6*gapTime*numbers[1]
+		all = append(all, m)
+	}
+	return all
+}
+
+// bound returns the limit that the efficiency of a kind refers to.
+func (m measurement) bound(k Kind) float64 {
+	if k.Traffic > 0 {
+		return m.arithmetic
+	}
+	return m.limit
+}
+
+// sums adds up the limits of launches and their measured times without fixed times.
+type sums struct{ limit, time float64 }
+
+func (s *sums) add(m measurement, fixed, limit float64) {
+	s.limit += limit
+	s.time += m.measured - 1e6*fixed*m.launches
+}
+
+func (s sums) efficiency() float64 { return s.limit / s.time }
+
+// fit returns the efficiencies by kind that follow from measurements, and those of products and of other ops. It leaves
+// out kinds whose limits add up to less than leastLimit: fixed times hide their efficiency.
+func fit(t *testing.T, all []measurement, leastLimit float64) (kinds map[string]float64, groups map[bool]float64) {
+	t.Helper()
+	byKind, byGroup := map[string]*sums{}, map[bool]*sums{true: {}, false: {}}
+	for _, m := range all {
+		k, ok := find(m.kind)
+		if !ok {
+			t.Fatalf("%s: no such kind", m.kind)
+		}
+		if byKind[m.kind] == nil {
+			byKind[m.kind] = new(sums)
+		}
+		byKind[m.kind].add(m, k.Fixed, m.bound(k))
+		if m.kind != "conv2d_diff_weights" { // the same launches as those in 16 bits
+			byGroup[k.Product].add(m, launchTime, m.bound(k))
+		}
+	}
+	kinds, groups = map[string]float64{}, map[bool]float64{}
+	for name, s := range byKind {
+		if s.limit > leastLimit {
+			kinds[name] = s.efficiency()
+		}
+	}
+	for product, s := range byGroup {
+		groups[product] = s.efficiency()
+	}
+	return kinds, groups
+}
+
+// Every efficiency follows from the measurements, and every kind was measured.
+func TestEfficienciesAreMeasured(t *testing.T) {
+	kinds, groups := fit(t, readMeasurements(t), 0)
+	near := func(name string, got, want float64) {
+		if math.Abs(got/want-1) > 0.006 { // three digits
+			t.Errorf("%s: got an efficiency of %.3g, measured %.4g", name, got, want)
+		}
+	}
+	for _, k := range Kinds {
+		if want, ok := kinds[k.Name]; !ok {
+			t.Errorf("%s was not measured", k.Name)
+		} else {
+			near(k.Name, k.Efficiency, want)
+		}
+	}
+	near("other products", otherProducts, groups[true])
+	near("other ops", otherMoves, groups[false])
+	for kind, like := range sameAs {
+		if _, ok := find(like); !ok {
+			t.Errorf("%s: like %s, which was not measured", kind, like)
+		}
+		if _, ok := find(kind); ok {
+			t.Errorf("%s was measured, and needs no similar kind", kind)
+		}
+	}
+}
+
+// The golden file contains the error of each kind, and the error of a step whose efficiencies come from the other step.
+func TestErrorsOfPredictions(t *testing.T) {
+	all := readMeasurements(t)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-9s %-42s %8s %10s %10s %8s\n", "work", "kind", "launches", "measured", "predicted", "error")
+	for _, work := range []string{"resnet50", "gpt2"} {
+		var others []measurement
+		for _, m := range all {
+			if m.work != work {
+				others = append(others, m)
+			}
+		}
+		kinds, groups := fit(t, others, 100)
+		var measured, predicted, blind, shared, sharedBlind float64
+		for _, m := range all {
+			if m.work != work || m.kind == "conv2d_diff_weights" {
+				continue
+			}
+			k, _ := find(m.kind)
+			us := 1e6*k.Fixed*m.launches + m.bound(k)/k.Efficiency
+			fmt.Fprintf(&out, "%-9s %-42s %8.0f %10.1f %10.1f %+7.1f%%\n", work, m.kind, m.launches, m.measured, us,
+				100*(us/m.measured-1))
+			measured, predicted = measured+m.measured, predicted+us
+			if e, ok := kinds[m.kind]; ok {
+				us = 1e6*k.Fixed*m.launches + m.bound(k)/e
+				shared, sharedBlind = shared+m.measured, sharedBlind+us
+			} else {
+				us = 1e6*launchTime*m.launches + m.limit/groups[k.Product]
+			}
+			blind += us
+		}
+		line := func(name string, measured, predicted float64) {
+			fmt.Fprintf(&out, "%-9s %-51s %10.1f %10.1f %+7.1f%%\n", work, name, measured, predicted,
+				100*(predicted/measured-1))
+		}
+		line("all kernels", measured, predicted)
+		line("all kernels, predicted from the other work", measured, blind)
+		line("of these, kinds that the other work contains", shared, sharedBlind)
+		if math.Abs(predicted/measured-1) > 0.02 {
+			t.Errorf("%s: predicted %.0f us, measured %.0f us, want at most 2 %% apart", work, predicted, measured)
+		}
+	}
+	golden.Check(t, "testdata/errors.txt", out.String())
+}
