@@ -52,7 +52,8 @@ func TestPredictedStepsAreNearTheMeasuredOnes(t *testing.T) {
 			t.Fatalf("%s: got %+v", want.Name, p)
 		}
 		if math.Abs(p.StepSeconds/want.Measured-1) > 0.1 {
-			t.Errorf("%s: predicted %g s, measured %g s, want at most 10 %% apart", want.Name, p.StepSeconds, want.Measured)
+			t.Errorf("%s: predicted %g s, measured %g s, want at most 10 %% apart", want.Name, p.StepSeconds,
+				want.Measured)
 		}
 		if math.Abs(p.StepSeconds-want.Predicted) > 0.00001 {
 			t.Errorf("%s: predicted %g s, gpumodel.Works has %g s", want.Name, p.StepSeconds, want.Predicted)
@@ -60,14 +61,14 @@ func TestPredictedStepsAreNearTheMeasuredOnes(t *testing.T) {
 		fmt.Fprintf(&table, "%s\n", want.Name)
 		sum := 0.0
 		for _, op := range p.Ops {
-			fmt.Fprintf(&table, "  %-26s %4.0f launches %7.3f GB %8.1f GFLOP %8.3f ms, limit %7.3f ms\n", op.Op, op.Launches,
-				op.Bytes/1e9, op.FLOPs/1e9, 1e3*op.Seconds, 1e3*op.LimitSeconds)
+			fmt.Fprintf(&table, "  %-26s %4.0f launches %7.3f GB %8.1f GFLOP %8.3f ms, limit %7.3f ms\n", op.Op,
+				op.Launches, op.Bytes/1e9, op.FLOPs/1e9, 1e3*op.Seconds, 1e3*op.LimitSeconds)
 			sum += op.Share
 			have, ok := limits[w.name+" "+op.Op]
 			if w.name != "" && (!ok || have.launches != op.Launches ||
 				math.Abs(1e6*op.LimitSeconds-have.microseconds) > 0.01*have.microseconds+0.01) {
-				t.Errorf("%s: %s: the plan has %g launches with a limit of %g us, the measured step %+v", want.Name, op.Op,
-					op.Launches, 1e6*op.LimitSeconds, have)
+				t.Errorf("%s: %s: the plan has %g launches with a limit of %g us, the measured step %+v", want.Name,
+					op.Op, op.Launches, 1e6*op.LimitSeconds, have)
 			}
 		}
 		if math.Abs(sum-1) > 1e-9 {
@@ -130,7 +131,8 @@ func TestPlanForAGPUFollowsTheSettings(t *testing.T) {
 		t.Errorf("got %+v of %+v", p, plain)
 	}
 	if f16 := of("gtx1650"); f16.Precision != "f16" || f16.Prediction.StepSeconds <= p.StepSeconds {
-		t.Errorf("got %s and %g s, want f16 and more than %g s", f16.Precision, f16.Prediction.StepSeconds, p.StepSeconds)
+		t.Errorf("got %s and %g s, want f16 and more than %g s", f16.Precision, f16.Prediction.StepSeconds,
+			p.StepSeconds)
 	}
 	if small := of("rtx3060", "--memory", "1KiB"); small.Prediction.Fits || small.LargestFit != 0 ||
 		small.Prediction.MemoryBytes != 1<<10 {

@@ -13,8 +13,8 @@
 //
 //	fixed time of the op's kind + limit / efficiency of the op's kind
 //
-// The fixed times and efficiencies were measured on one H100 in bf16. For other GPUs and types they are assumptions, and
-// no measurement supports such a prediction. [Work] lists what was measured, and how far the predictions are from it.
+// The fixed times and efficiencies were measured on one H100 in bf16. For other GPUs and types they are assumptions,
+// which no measurement supports. [Work] lists what was measured, and how far the predictions are from it.
 //
 // # Device
 //

@@ -14,7 +14,7 @@ type Kind struct {
 	// Efficiency is the limit divided by the measured time without Fixed, over all measured launches. It is above 1 if
 	// the kernels read less than their operands: an embedding reads some rows of its table.
 	Efficiency float64
-	// Traffic is the efficiency of memory traffic; 0: Efficiency. If it is set, the arithmetic was the bottleneck of all
+	// Traffic is the efficiency of memory traffic; 0: Efficiency. If it is set, arithmetic was the bottleneck of all
 	// measured launches, and Efficiency is that of the arithmetic.
 	Traffic float64
 }

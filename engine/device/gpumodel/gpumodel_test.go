@@ -61,8 +61,8 @@ func TestPredictionsFollowTheSlowerOfArithmeticAndTraffic(t *testing.T) {
 		{"products of f32", h100, device.Linear{}, square(tensor.F32, 8192), 2 * math.Pow(8192, 3) / 66.9e12, "linear"},
 		{"products of f16", turing, device.Linear{}, square(tensor.F16, 8192), 2 * math.Pow(8192, 3) / 2.98e12, "linear"},
 		{"traffic", h100, device.Binary{}, square(tensor.BF16, 8192), 3 * 2 * 8192 * 8192 / 3.35e12, "binary"},
-		{"a similar op", h100, device.Unary{Func: device.ReLU}, square(tensor.BF16, 8192)[:1], 2 * 2 * 8192 * 8192 / 3.35e12,
-			"binary"},
+		{"a similar op", h100, device.Unary{Func: device.ReLU}, square(tensor.BF16, 8192)[:1],
+			2 * 2 * 8192 * 8192 / 3.35e12, "binary"},
 	} {
 		out, err := c.op.Infer(c.in)
 		if err != nil {
@@ -97,7 +97,8 @@ func TestShortAttentionHasLessArithmetic(t *testing.T) {
 		return got.Seconds
 	}
 	if long, short := seconds(8, 1024), seconds(64, 128); short > long/4 {
-		t.Errorf("attention over 8 x 1024 tokens: %g s, over 64 x 128 tokens: %g s; want at most a quarter", long, short)
+		t.Errorf("attention over 8 x 1024 tokens: %g s, over 64 x 128 tokens: %g s; want at most a quarter", long,
+			short)
 	}
 }
 

@@ -16,7 +16,7 @@ type Options struct {
 // Time is the predicted time of a launch.
 type Time struct {
 	Seconds      float64
-	LimitSeconds float64 // shortest possible time: the longer of arithmetic and memory traffic, at the data sheet's rates
+	LimitSeconds float64 // the longer of arithmetic and memory traffic, at the rates of the data sheet
 	FLOPs        int64
 	Bytes        int64
 	Measured     bool // launches of this kind were measured on an H100

@@ -44,9 +44,9 @@ With several ranks (--nproc-per-node or balance.fixed_shares), the output has on
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
 512MiB. It is the memory of a GPU; for a CPU, it is that of the process.
 
-With --device-model, the command plans for a GPU that this machine need not have. It predicts the time of each kind of op from
-the GPU's data sheet, and the time of a step without the exchange between ranks. Efficiencies were measured on one H100 in bf16;
-predictions for other GPUs and types are extrapolated. The memory of such a plan excludes the scratch memory of kernels.
+With --device-model, the command plans for a GPU that this machine need not have. It predicts the time of each kind of op and of
+a step from the GPU's data sheet, without data loading and exchanges between ranks. Efficiencies were measured on one H100 in bf16;
+predictions for other GPUs and types are extrapolated. The plan does not contain the scratch memory of kernels.
 
 The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
 

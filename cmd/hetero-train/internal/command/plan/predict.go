@@ -29,7 +29,7 @@ type prediction struct {
 	// of all ranks together, if all take as long as the rank with the largest share
 	SamplesPerSecond float64         `json:"samples_per_second"`
 	TokensPerSecond  float64         `json:"tokens_per_second,omitempty"`
-	Bytes            int64           `json:"bytes"` // device memory that the rank needs, without scratch memory of kernels
+	Bytes            int64           `json:"bytes"` // of the device, without scratch memory of kernels
 	MemoryBytes      int64           `json:"memory_bytes"`
 	Fits             bool            `json:"fits"`
 	Works            []gpumodel.Work `json:"accuracy"` // measured steps and their predictions, always on the H100
@@ -131,8 +131,8 @@ func (p *prediction) write(w io.Writer) error {
 		if !o.Measured {
 			mark, assumed = " *", true
 		}
-		fmt.Fprintf(t, "%s%s\t%.5g\t%.3f\t%.1f\t%.3f\t%.3f\t%.1f %%\t\n", o.Op, mark, o.Launches, o.Bytes/1e9, o.FLOPs/1e9,
-			1e3*o.Seconds, 1e3*o.LimitSeconds, 100*o.Share)
+		fmt.Fprintf(t, "%s%s\t%.5g\t%.3f\t%.1f\t%.3f\t%.3f\t%.1f %%\t\n", o.Op, mark, o.Launches, o.Bytes/1e9,
+			o.FLOPs/1e9, 1e3*o.Seconds, 1e3*o.LimitSeconds, 100*o.Share)
 	}
 	fmt.Fprintf(t, "step\t\t\t\t%.3f\t%.3f\t\t\n", 1e3*p.StepSeconds, 1e3*p.LimitSeconds)
 	if err := t.Flush(); err != nil {
@@ -157,7 +157,8 @@ func (p *prediction) write(w io.Writer) error {
 		if !k.Fitted {
 			use = ", not used for the efficiencies"
 		}
-		works = append(works, fmt.Sprintf("%s %+.1f %% (measured %.2f ms%s)", k.Name, 100*k.Error(), 1e3*k.Measured, use))
+		works = append(works, fmt.Sprintf("%s %+.1f %% (measured %.2f ms%s)", k.Name, 100*k.Error(), 1e3*k.Measured,
+			use))
 	}
 	if !p.Measured {
 		fmt.Fprintf(w, "EXTRAPOLATED: efficiencies were measured only on an H100 in bf16, and no step on this GPU in this type\n")
