@@ -46,6 +46,12 @@ func readMeasurements(t *testing.T) (all []measurement) {
 	return all
 }
 
+// repeated reports whether the launches are weight gradients in f32 of the step whose weight gradients in 16 bits are
+// other measurements.
+func (m measurement) repeated() bool {
+	return strings.HasPrefix(m.kind, "conv2d_diff_weights") && !strings.Contains(m.kind, narrow)
+}
+
 // bound returns the limit that the efficiency of a kind refers to.
 func (m measurement) bound(k Kind) float64 {
 	if k.Traffic > 0 {
@@ -78,7 +84,7 @@ func fit(t *testing.T, all []measurement, leastLimit float64) (kinds map[string]
 			byKind[m.kind] = new(sums)
 		}
 		byKind[m.kind].add(m, k.Fixed, m.bound(k))
-		if m.kind != "conv2d_diff_weights" { // the same launches as those in 16 bits
+		if !m.repeated() {
 			byGroup[k.Product].add(m, launchTime, m.bound(k))
 		}
 	}
@@ -136,7 +142,7 @@ func TestErrorsOfPredictions(t *testing.T) {
 		kinds, groups := fit(t, others, 100)
 		var measured, predicted, blind, shared, sharedBlind float64
 		for _, m := range all {
-			if m.work != work || m.kind == "conv2d_diff_weights" {
+			if m.work != work || m.repeated() {
 				continue
 			}
 			k, _ := find(m.kind)

@@ -115,7 +115,7 @@ func TestNarrowGradientsAndFewChannelsAreKindsOfTheirOwn(t *testing.T) {
 		want string
 	}{
 		{[]device.TensorSpec{image, gradient}, weights(64), Options{}, "conv2d_diff_weights"},
-		{[]device.TensorSpec{first, gradient}, weights(3), Options{}, "conv2d_diff_weights"},
+		{[]device.TensorSpec{first, gradient}, weights(3), Options{}, "conv2d_diff_weights, few channels"},
 		{[]device.TensorSpec{image, gradient}, weights(64), Options{NarrowGradients: true}, "conv2d_diff_weights, 16 bits"},
 		{[]device.TensorSpec{first, gradient}, weights(3), Options{NarrowGradients: true},
 			"conv2d_diff_weights, 16 bits, few channels"},
