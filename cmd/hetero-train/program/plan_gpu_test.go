@@ -149,10 +149,15 @@ func TestPlanForAGPUFollowsTheSettings(t *testing.T) {
 		launches(twice, "adamw") != 1 || launches(twice, "binary") != launches(plain, "binary")+1 {
 		t.Errorf("two micro-batches: got %+v, want each pass twice of %+v", twice.Prediction.Ops, p.Ops)
 	}
+	averaged := of("rtx3060", "--set", "ema.decay=0.9", "--set", "ema.interval=4")
+	if got := launches(averaged, "moving_average"); got != 2.0/4 { // weights and statistics, in each fourth step
+		t.Errorf("averages of weights: got %g launches per step, want 0.5", got)
+	}
 	text := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun), "--device", "auto", "--device-model",
 		"a100"}).stdout
 	for _, part := range []string{"predicted step on NVIDIA A100 80GB (SXM), 8 samples", "limit, ms", "predicted speed:",
-		"of 79.00 GiB, fits", "EXTRAPOLATED", "predicted against measured steps on the H100: ResNet-50"} {
+		"of 79.00 GiB, fits", "EXTRAPOLATED", "predicted and measured steps on the H100:",
+		"not used for the efficiencies"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
 		}
@@ -163,6 +168,7 @@ func TestPlanForAGPURefuses(t *testing.T) {
 	file := clitest.WriteConfig(t, smallRun)
 	for _, c := range [][]string{
 		{`--device-model: got "v100", want one of h100, `, "v100", "--device", "auto"},
+		{`--device-model: got "", want one of h100, `, "", "--device", "auto"},
 		{`device.kind: got "reference", want "auto" or "cuda"`, "h100"},
 		{`device.kind: got "cpu", want "auto" or "cuda"`, "h100", "--device", "cpu"},
 		{"device.share_gpu: got true", "h100", "--set", "device.kind=cuda", "--set", "device.share_gpu=true"},

@@ -63,7 +63,9 @@ type planFlags struct {
 	memory  string
 	samples []int
 	json    bool
-	gpu     string // name of a modelled GPU; "" for the device of this machine
+	gpu     string // name of a modelled GPU
+	// plan for the modelled GPU, in place of the device of this machine
+	modelled bool
 }
 
 // New returns the command that estimates the memory and the compute of a training run.
@@ -86,6 +88,7 @@ func New(a *cli.App) *cobra.Command {
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f.modelled = cmd.Flags().Changed("device-model")
 		return exit.Classify(cmd.Context(), estimate(cmd.Context(), a, f))
 	}
 	return cmd
@@ -134,7 +137,7 @@ type rankPlan struct {
 	Rank  int   `json:"rank"`
 	Share int   `json:"samples"` // share of a micro-batch in samples
 	Bytes int64 `json:"bytes"`   // memory of the device
-	// memory of the process, without the memory of the device
+	// memory of the process, without that of the device; 0 with --device-model, because it is unknown
 	HostBytes int64 `json:"host_bytes"`
 	Fits      bool  `json:"fits"`
 	StepFL    int64 `json:"step_flops"`
@@ -153,7 +156,7 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if err != nil {
 		return exit.Usagef("--memory: %w", err)
 	}
-	gpu, err := f.modelled(cfg)
+	gpu, err := f.gpuOf(cfg)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -47,9 +46,9 @@ type opPrediction struct {
 	Measured     bool    `json:"measured"` // all launches are of kinds that were measured on the H100
 }
 
-// modelled returns the GPU of --device-model, nil without this flag. It refuses settings that contradict the flag.
-func (f *planFlags) modelled(c *config.Config) (*gpumodel.GPU, error) {
-	if f.gpu == "" {
+// gpuOf returns the GPU of --device-model, nil without this flag. It refuses settings that contradict the flag.
+func (f *planFlags) gpuOf(c *config.Config) (*gpumodel.GPU, error) {
+	if !f.modelled {
 		return nil, nil
 	}
 	gpu, err := gpumodel.Find(f.gpu)
@@ -151,18 +150,18 @@ func (p *prediction) write(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "predicted speed: %s; memory: %.2f of %.2f GiB, %s\n", speed, show.GiB(p.Bytes),
 		show.GiB(p.MemoryBytes), fits)
-	var works []string
-	for _, k := range p.Works {
-		use := ""
-		if !k.Fitted {
-			use = ", not used for the efficiencies"
-		}
-		works = append(works, fmt.Sprintf("%s %+.1f %% (measured %.2f ms%s)", k.Name, 100*k.Error(), 1e3*k.Measured,
-			use))
-	}
 	if !p.Measured {
-		fmt.Fprintf(w, "EXTRAPOLATED: efficiencies were measured only on an H100 in bf16, and no step on this GPU in this type\n")
+		fmt.Fprintln(w, "EXTRAPOLATED: efficiencies were measured only on an H100 in bf16, and no step on this GPU in this type")
 	}
-	_, err := fmt.Fprintf(w, "predicted against measured steps on the H100: %s\n", strings.Join(works, "; "))
-	return err
+	fmt.Fprintln(w, "predicted and measured steps on the H100:")
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, k := range p.Works {
+		use := "the efficiencies were derived from it"
+		if !k.Fitted {
+			use = "not used for the efficiencies"
+		}
+		fmt.Fprintf(t, "  %s\t%.2f ms\tmeasured %.2f ms\t%+.1f %%\t%s\n", k.Name, 1e3*k.Predicted, 1e3*k.Measured,
+			100*k.Error(), use)
+	}
+	return t.Flush()
 }
