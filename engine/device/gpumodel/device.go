@@ -11,7 +11,8 @@ import (
 // libraries, and the scratch memory of kernels, of which the largest may be 512 MiB. It is an assumption.
 const ReservedBytes = 1 << 30
 
-// Device compiles the ops that package cuda compiles. Its methods are safe for concurrent use.
+// Device compiles the ops that package cuda compiles. It is for plans only: Info describes the GPU, but streams of a
+// Device set no marks, so it does not conform to package device. Its methods are safe for concurrent use.
 type Device struct {
 	*null.Device
 	gpu GPU
@@ -23,7 +24,7 @@ func Open(g GPU) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev.Saved = savedBytes
+	dev.Saved, dev.Scratch = savedBytes, scratchBytes
 	return &Device{Device: dev, gpu: g}, nil
 }
 
@@ -31,6 +32,7 @@ func Open(g GPU) (*Device, error) {
 func (d *Device) Info() device.Info {
 	return device.Info{Name: "model of " + d.gpu.Name, Kind: "cuda", Model: d.gpu.Model, ISA: d.gpu.ISA,
 		MemoryBytes: d.gpu.MemoryBytes, FreeBytes: d.gpu.MemoryBytes - ReservedBytes, FastBF16: d.gpu.BF16 > 0,
+		// plans contain the memory of the marks that streams of the GPU set
 		Behind: true, Modelled: true}
 }
 
@@ -65,4 +67,28 @@ func savedBytes(op device.Op, image device.TensorSpec) int64 {
 		return elements
 	}
 	return 2 * elements
+}
+
+// scratchBytes returns the fixed part of a kernel's workspace, as cuda/src/linear_loss.cu and attention.cu reserve it.
+// Libraries on the GPU choose the workspaces of products and convolutions. Those of sums over rows are small.
+func scratchBytes(op device.Op, in, out []device.TensorSpec) int64 {
+	const rowsOfPart, classesOfPart, word, statistics = 8192, 4096, 4, 16
+	switch op.(type) {
+	case device.AttentionDiff:
+		return word * in[2].Shape.Elements() // one sum for each row of each head
+	case device.LinearCrossEntropy, device.LinearCrossEntropyDiff:
+	default:
+		return 0
+	}
+	all, channels := int64(in[0].Shape[0]), int64(in[0].Shape[1])
+	rows, classes := min(all, rowsOfPart), min(int64(in[1].Shape[0]), classesOfPart)
+	logits := word * rows * classes
+	if _, forward := op.(device.LinearCrossEntropy); forward {
+		return logits + statistics*all
+	}
+	sums := int64(0)
+	if in[0].DType.Size() < word {
+		sums = word * rows * channels
+	}
+	return logits + sums + word*max(rows, classes)*channels + word*classes
 }

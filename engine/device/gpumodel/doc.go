@@ -4,7 +4,7 @@
 //	gpu, err := gpumodel.Find("h100")
 //	dev, err := gpumodel.Open(gpu)          // compiles like package cuda, computes nothing
 //	t, err := gpu.Predict(op, in, out, gpumodel.Options{})
-//	t.Seconds; t.LimitSeconds               // predicted time, and the shortest possible one
+//	t.Seconds; t.LimitSeconds               // predicted time, and that at the rates of the data sheet
 //
 // # Prediction
 //
@@ -14,11 +14,12 @@
 //	fixed time of the op's kind + limit / efficiency of the op's kind
 //
 // The fixed times and efficiencies were measured on one H100 in bf16. For other GPUs and types they are assumptions,
-// which no measurement supports. [Work] lists what was measured, and how far the predictions are from it.
+// which no measurement supports. [Works] lists what was measured, and how far the predictions are from it.
 //
 // # Device
 //
 // A Device reports the memory, the types and the compute capability of its GPU. Its layouts are plain. Sizes of tensors
-// and of saved state are those of package cuda, except for the scratch memory of kernels, which only the libraries on a
-// GPU know. ReservedBytes stands for this memory.
+// and of saved state are those of package cuda. Workspaces of the loss over a vocabulary and of attention are, too.
+// Those of products and convolutions are unknown, because libraries on the GPU choose them. ReservedBytes stands for
+// the unknown ones.
 package gpumodel

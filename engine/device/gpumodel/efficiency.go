@@ -8,20 +8,20 @@ import (
 
 // Kind describes the launches of a kind of op on the H100.
 type Kind struct {
-	Name    string
-	Product bool    // the arithmetic consists of products, which use tensor cores
-	Fixed   float64 // time of a launch apart from its limit, s
-	// Efficiency is the limit divided by the measured time without Fixed, over all measured launches. It is above 1 if
-	// the kernels read less than their operands: an embedding reads some rows of its table.
-	Efficiency float64
+	Name    string  `json:"name"`
+	Product bool    `json:"product"`       // the arithmetic consists of products, which use tensor cores
+	Fixed   float64 `json:"fixed_seconds"` // time of a launch apart from its limit, s
+	// Efficiency is the limit divided by the measured time without Fixed, over all measured launches. It is above 1 for
+	// an embedding, which reads only some rows of its table, and for layer_norm, which finds operands in the L2 cache.
+	Efficiency float64 `json:"efficiency"`
 	// Traffic is the efficiency of memory traffic; 0: Efficiency. If it is set, arithmetic was the bottleneck of all
 	// measured launches, and Efficiency is that of the arithmetic.
-	Traffic float64
+	Traffic float64 `json:"traffic_efficiency,omitempty"`
 }
 
-// launchTime is the fixed time of a kind, s: the time of a kernel without work, 1.8 us, and gapTime. A kind has another
-// fixed time if this time lowers the relative error (root mean square) of its single launches by at least a fifth.
-// Weight gradients in f32 have the fixed time of those in 16 bits.
+// launchTime is the fixed time of a kind, s: the time of a kernel without work, 1.8 us, and gapTime. Some kinds have
+// other fixed times, which were chosen from the times of single launches. testdata contains only sums over launches, so
+// no test checks fixed times. Weight gradients in f32 have the fixed time of those in 16 bits.
 const launchTime = 2.5e-6
 
 // gapTime is the time between two kernels of a graph, s: the measured steps minus their kernels, for each kernel.
@@ -32,6 +32,8 @@ const (
 	fewChannels = ", few channels" // the first layer, whose channels fill no 16 bytes
 	narrow      = ", 16 bits"      // weight gradients with Options.NarrowGradients
 	wide        = ", f32 operands" // weight gradients that need no engines for mixed types
+	dropped     = ", dropout"      // attention with dropout
+	scalar      = ", scalar"       // attention in f32, or on GPUs below sm_80: its kernels use no tensor cores
 )
 
 // Kinds lists the measured kinds (testdata/h100.tsv; commit b9c845f8, 2026-11-27, one H100 SXM, bf16).
@@ -77,6 +79,8 @@ var Kinds = []Kind{
 
 // sameAs maps kinds that were not measured to similar kinds that were.
 var sameAs = map[string]string{
+	"attention" + dropped: "attention", "attention_diff" + dropped: "attention_diff",
+	"attention" + scalar: "attention", "attention_diff" + scalar: "attention_diff",
 	"adamw": "sgd", "moving_average": "sgd",
 	"unary": "binary", "unary_diff": "binary", "scale": "binary", "fill": "binary", "dropout": "binary",
 	"broadcast": "binary", "batch_norm_merge": "batch_norm_running",
@@ -91,43 +95,75 @@ const (
 	otherMoves    = 0.664
 )
 
+// Coefficients are the values that predictions use besides data sheets.
+type Coefficients struct {
+	LaunchSeconds float64 `json:"launch_seconds"` // fixed time of most kinds
+	GapSeconds    float64 `json:"gap_seconds"`    // time between two kernels
+	OtherProducts float64 `json:"other_products"` // efficiency of products that were not measured
+	OtherMoves    float64 `json:"other_moves"`    // efficiency of other ops that were not measured
+	Kinds         []Kind  `json:"kinds"`
+}
+
+// Measured returns the coefficients, which were measured on an H100.
+func Measured() Coefficients {
+	return Coefficients{launchTime, gapTime, otherProducts, otherMoves, Kinds}
+}
+
 // variant returns the name of the kind of a launch.
-func variant(op device.Op, in, out []device.TensorSpec, o Options) string {
+func (g GPU) variant(op device.Op, in, out []device.TensorSpec, o Options) string {
 	name := op.Kind()
 	var weight device.TensorSpec
-	switch op.(type) {
+	groups := 1
+	switch op := op.(type) {
+	case device.Attention:
+		return name + g.attention(op, in[0])
+	case device.AttentionDiff:
+		return name + g.attention(op.Attention, in[0])
 	case device.Conv2D:
-		weight = in[1]
+		weight, groups = in[1], op.Groups
 	case device.Conv2DDiffWeights:
 		if in[0].DType.Size() > 2 {
 			return name + wide
 		}
-		if weight = out[0]; o.NarrowGradients {
+		if weight, groups = out[0], op.Groups; o.NarrowGradients {
 			name += narrow
 		}
 	default:
 		return name
 	}
-	if int64(weight.Shape[1])*in[0].DType.Size()%16 != 0 {
+	if int64(weight.Shape[1]*max(groups, 1))*in[0].DType.Size()%16 != 0 {
 		return name + fewChannels
 	}
 	return name
 }
 
-// kindOf returns the kind of a launch. measured is false if no launch of this kind was measured.
-func kindOf(op device.Op, in, out []device.TensorSpec, o Options) (k Kind, measured bool) {
-	name := variant(op, in, out, o)
+// attention returns the suffix of the kind of an attention whose operands have the type of src.
+func (g GPU) attention(op device.Attention, src device.TensorSpec) string {
+	switch {
+	case src.DType.Size() > 2 || g.BF16 == 0: // both tensor cores for bf16 and these kernels need sm_80
+		return scalar
+	case op.P > 0:
+		return dropped
+	}
+	return ""
+}
+
+// kindOf returns the kind of a launch, with the name of the measured kind that it is like. measured is false if no
+// launch of the kind itself was measured.
+func (g GPU) kindOf(op device.Op, in, out []device.TensorSpec, o Options) (k Kind, name string, measured bool) {
+	name = g.variant(op, in, out, o)
 	if k, ok := find(name); ok {
-		return k, true
+		return k, name, true
 	}
 	if k, ok := find(sameAs[name]); ok {
-		return k, false
+		k.Product = k.Product && !strings.HasSuffix(name, scalar)
+		return k, name, false
 	}
-	k = Kind{Name: name, Fixed: launchTime, Efficiency: otherMoves}
+	k = Kind{Name: "mean of all other ops", Fixed: launchTime, Efficiency: otherMoves}
 	if _, costs := op.(device.Coster); costs && !strings.Contains(name, "norm") {
-		k.Product, k.Efficiency = true, otherProducts
+		k = Kind{Name: "mean of all products", Product: true, Fixed: launchTime, Efficiency: otherProducts}
 	}
-	return k, false
+	return k, name, false
 }
 
 func find(name string) (Kind, bool) {

@@ -164,6 +164,10 @@ func TestErrorsOfPredictions(t *testing.T) {
 		}
 		line("all kernels", measured, predicted)
 		line("all kernels, predicted from the other work", measured, blind)
+		check := CrossChecks[map[string]int{"resnet50": 0, "gpt2": 1}[work]]
+		if got := blind/measured - 1; math.Abs(got-check.Error) > 0.0005 {
+			t.Errorf("%s from the other work: got an error of %.4f, CrossChecks has %+v", work, got, check)
+		}
 		line("of these, kinds that the other work contains", shared, sharedBlind)
 		if math.Abs(predicted/measured-1) > 0.02 {
 			t.Errorf("%s: predicted %.0f us, measured %.0f us, want at most 2 %% apart", work, predicted, measured)

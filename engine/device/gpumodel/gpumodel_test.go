@@ -29,17 +29,120 @@ func TestUnknownGPUsListTheKnownOnes(t *testing.T) {
 	}
 }
 
-func TestDataSheetsAreComplete(t *testing.T) {
-	seen := map[string]bool{}
+// Rates are multiprocessors x clock x FLOPs per clock of a multiprocessor, which the architecture determines.
+func TestRatesFollowFromTheArchitecture(t *testing.T) {
+	type chip struct {
+		f32Clock, tensorClock      float64 // Hz
+		f32, tensor                float64 // FLOPs per clock of a multiprocessor; tensor: bf16 and f16 with f32 sums
+		most                       float64 // memory of the data sheet, bytes
+		bus, bitsPerSecond, caches float64 // width of the memory bus, bits; rate of a bit, 1/s; L2 cache, MiB
+	}
+	chips := map[string]chip{
+		"h100":    {1.98e9, 1.83e9, 256, 4096, 80 * gib, 5120, 5.23e9, 50},
+		"h200":    {1.98e9, 1.83e9, 256, 4096, 141e9, 6144, 6.25e9, 50},
+		"a100":    {1.41e9, 1.41e9, 128, 2048, 80 * gib, 5120, 3.186e9, 40},
+		"rtx4090": {2.52e9, 2.52e9, 256, 512, 24 * gib, 384, 21e9, 72},
+		"rtx3060": {1.777e9, 1.777e9, 256, 512, 12 * gib, 192, 15e9, 3},
+		"rtx3050": {1.777e9, 1.777e9, 256, 512, 8 * gib, 128, 14e9, 2},
+		"t4":      {1.59e9, 1.59e9, 128, 1024, 16 * gib, 256, 10e9, 4},
+		"gtx1650": {1.665e9, 1.665e9, 128, 128, 4 * gib, 128, 8e9, 1},
+	}
+	if len(chips) != len(GPUs) {
+		t.Errorf("got %d chips for %d GPUs", len(chips), len(GPUs))
+	}
 	for _, g := range GPUs {
-		if seen[g.Name] || g.Model == "" || g.Source == "" || !strings.HasPrefix(g.ISA, "sm_") || g.F32 < 1e12 ||
-			g.F16 < g.F32 || g.BF16 != 0 && g.BF16 != g.F16 || g.BytesPerSecond < 1e11 || g.BytesPerSecond > 1e13 ||
-			g.Multiprocessors < 1 || g.L2Bytes < mib || g.MemoryBytes < gib {
-			t.Errorf("got %+v", g)
+		c := chips[g.Name]
+		near := func(what string, got, want float64) {
+			if math.Abs(got/want-1) > 0.01 {
+				t.Errorf("%s: %s: got %g, want %g", g.Name, what, got, want)
+			}
 		}
-		seen[g.Name] = true
-		if fast := g.ISA >= "sm_80"; fast != (g.BF16 > 0) || fast != (g.TF32 > 0) {
-			t.Errorf("%s: %s with bf16 at %g and tf32 at %g FLOP/s", g.Name, g.ISA, g.BF16, g.TF32)
+		processors := float64(g.Multiprocessors)
+		near("f32", g.F32, processors*c.f32Clock*c.f32)
+		near("f16", g.F16, processors*c.tensorClock*c.tensor)
+		if g.ISA >= "sm_80" {
+			near("bf16", g.BF16, g.F16)
+		} else if g.BF16 != 0 {
+			t.Errorf("%s: %s with bf16 at %g FLOP/s", g.Name, g.ISA, g.BF16)
+		}
+		near("bandwidth", g.BytesPerSecond, c.bus*c.bitsPerSecond/8)
+		near("L2 cache", float64(g.L2Bytes), c.caches*mib)
+		if part := float64(g.MemoryBytes) / c.most; part < 0.9 || part > 1.07 || g.Model == "" || g.Source == "" {
+			t.Errorf("got %+v with memory of %g bytes", g, c.most)
+		}
+	}
+}
+
+// Package cuda computes attention in f32, or on GPUs below sm_80, without tensor cores (cuda/src/attention_tensor.cu).
+func TestAttentionWithoutTensorCoresIsNoMeasuredKind(t *testing.T) {
+	attention := func(gpu string, dt tensor.DType, p float64) (forward, backward Time) {
+		t.Helper()
+		g, op := named(t, gpu), device.Attention{Heads: 12, Packed: true, P: p}
+		in := []device.TensorSpec{device.Spec(dt, 8, 1024, 3*768)}
+		if p > 0 {
+			in = append(in, device.Spec(tensor.I64, 8), device.Spec(tensor.U32, 2))
+		}
+		out, err := op.Infer(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if forward, err = g.Predict(op, in, out, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		in = append([]device.TensorSpec{out[0], out[0], out[1]}, in...)
+		diff := device.AttentionDiff{Attention: op}
+		if out, err = diff.Infer(in); err != nil {
+			t.Fatal(err)
+		}
+		if backward, err = g.Predict(diff, in, out, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		return forward, backward
+	}
+	for _, c := range []struct {
+		gpu   string
+		dt    tensor.DType
+		p     float64
+		kind  string
+		whole bool // with tensor cores
+	}{
+		{"h100", tensor.BF16, 0, "", true}, {"h100", tensor.BF16, 0.1, ", dropout", true},
+		{"h100", tensor.F32, 0, ", scalar", false}, {"h100", tensor.F32, 0.1, ", scalar", false},
+		{"rtx3060", tensor.F16, 0, "", true}, {"t4", tensor.F16, 0, ", scalar", false},
+		{"gtx1650", tensor.F16, 0.1, ", scalar", false},
+	} {
+		forward, backward := attention(c.gpu, c.dt, c.p)
+		for _, x := range []struct {
+			name string
+			Time
+		}{{"attention", forward}, {"attention_diff", backward}} {
+			if x.Kind != x.name+c.kind || x.Like != x.name || x.Measured != (c.kind == "") {
+				t.Errorf("%+v: got %+v", c, x)
+			}
+			if speed := float64(x.FLOPs) / x.Seconds; !c.whole && speed > named(t, c.gpu).F32 {
+				t.Errorf("%+v: %s: got %g FLOP/s, want less than the rate of f32", c, x.name, speed)
+			}
+		}
+	}
+}
+
+// An efficiency above 1 needs operands that are in the L2 cache.
+func TestOperandsBeyondTheCacheTakeTheirLimit(t *testing.T) {
+	for _, c := range []struct {
+		gpu    string
+		tokens int
+		whole  bool
+	}{{"h100", 8192, true}, {"h100", 16 * 8192, false}, {"rtx3060", 8192, false}} {
+		op := device.LayerNorm{}
+		in := []device.TensorSpec{device.Spec(tensor.BF16, c.tokens, 768), device.Spec(tensor.F32, 768),
+			device.Spec(tensor.F32, 768)}
+		out, err := op.Infer(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := named(t, c.gpu).Predict(op, in, out, Options{})
+		if err != nil || (got.Seconds-launchTime < 0.99*got.LimitSeconds) != c.whole {
+			t.Errorf("%+v: got %+v, %v", c, got, err)
 		}
 	}
 }
@@ -108,20 +211,25 @@ func TestNarrowGradientsAndFewChannelsAreKindsOfTheirOwn(t *testing.T) {
 	weights := func(channels int) []device.TensorSpec {
 		return []device.TensorSpec{device.Spec(tensor.F32, 64, channels, 3, 3)}
 	}
+	h100 := named(t, "h100")
 	for _, c := range []struct {
-		in   []device.TensorSpec
-		out  []device.TensorSpec
-		o    Options
-		want string
+		in     []device.TensorSpec
+		out    []device.TensorSpec
+		groups int
+		o      Options
+		want   string
 	}{
-		{[]device.TensorSpec{image, gradient}, weights(64), Options{}, "conv2d_diff_weights"},
-		{[]device.TensorSpec{first, gradient}, weights(3), Options{}, "conv2d_diff_weights, few channels"},
-		{[]device.TensorSpec{image, gradient}, weights(64), Options{NarrowGradients: true}, "conv2d_diff_weights, 16 bits"},
-		{[]device.TensorSpec{first, gradient}, weights(3), Options{NarrowGradients: true},
+		{[]device.TensorSpec{image, gradient}, weights(64), 1, Options{}, "conv2d_diff_weights"},
+		{[]device.TensorSpec{image, gradient}, weights(1), 64, Options{}, "conv2d_diff_weights"}, // depthwise
+		{[]device.TensorSpec{first, gradient}, weights(3), 1, Options{}, "conv2d_diff_weights, few channels"},
+		{[]device.TensorSpec{image, gradient}, weights(64), 1, Options{NarrowGradients: true},
+			"conv2d_diff_weights, 16 bits"},
+		{[]device.TensorSpec{first, gradient}, weights(3), 1, Options{NarrowGradients: true},
 			"conv2d_diff_weights, 16 bits, few channels"},
-		{[]device.TensorSpec{f32, f32}, weights(64), Options{NarrowGradients: true}, "conv2d_diff_src"},
+		{[]device.TensorSpec{f32, f32}, weights(64), 1, Options{NarrowGradients: true}, "conv2d_diff_src"},
 	} {
-		k, measured := kindOf(device.Conv2DDiffWeights{}, c.in, c.out, c.o)
+		op := device.Conv2DDiffWeights{Conv2D: device.Conv2D{Groups: c.groups}}
+		k, _, measured := h100.kindOf(op, c.in, c.out, c.o)
 		if k.Name != c.want || measured != (c.want != "conv2d_diff_src") {
 			t.Errorf("%v, %+v: got %s, want %s", c.in, c.o, k.Name, c.want)
 		}
@@ -135,7 +243,7 @@ func TestTheDeviceCompilesLikeTheGPU(t *testing.T) {
 	}
 	defer dev.Close()
 	if info := dev.Info(); info.Kind != "cuda" || info.FastBF16 || !info.Modelled || !info.Behind ||
-		info.MemoryBytes != 4*gib || info.FreeBytes != 3*gib {
+		info.MemoryBytes != gib*381/100 || info.FreeBytes != info.MemoryBytes-gib {
 		t.Errorf("got %+v", info)
 	}
 	// a mask of one bit per element, or of one byte if the channels are no units of 16 bytes
@@ -166,5 +274,19 @@ func TestTheDeviceCompilesLikeTheGPU(t *testing.T) {
 		if _, err := dev.Compile(op, in, out); !errors.Is(err, want) {
 			t.Errorf("two heads with %d channels: got %v, want %v", channels, err, want)
 		}
+	}
+	// f32 logits of 8,192 rows and 4,096 classes, statistics of all rows
+	loss := []device.TensorSpec{device.Spec(tensor.BF16, 9000, 768), device.Spec(tensor.BF16, 50257, 768),
+		device.Spec(tensor.I32, 9000)}
+	out, err := device.LinearCrossEntropy{}.Infer(loss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := dev.Compile(device.LinearCrossEntropy{}, loss, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := k.Workspace(); got != 4*8192*4096+16*9000 {
+		t.Errorf("loss over a vocabulary: got a workspace of %d bytes", got)
 	}
 }

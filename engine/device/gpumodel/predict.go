@@ -15,17 +15,22 @@ type Options struct {
 
 // Time is the predicted time of a launch.
 type Time struct {
-	Seconds      float64
-	LimitSeconds float64 // the longer of arithmetic and memory traffic, at the rates of the data sheet
+	Seconds float64
+	// LimitSeconds is the longer of arithmetic and memory traffic, at the rates of the data sheet. Seconds can be below
+	// it: an embedding reads only a part of its table, and operands can be in the L2 cache.
+	LimitSeconds float64
 	FLOPs        int64
 	Bytes        int64
-	Measured     bool // launches of this kind were measured on an H100
+	Kind         string // kind of the launch
+	Like         string // measured kind whose efficiency the prediction uses
+	Measured     bool   // launches of this kind were measured on an H100: Like is Kind
 }
 
 // Predict predicts the time of a launch of op with the given operands. Its errors name a type that g cannot multiply.
 func (g GPU) Predict(op device.Op, in, out []device.TensorSpec, o Options) (Time, error) {
-	k, measured := kindOf(op, in, out, o)
-	t := Time{FLOPs: device.FLOPs(allRows(op), in, out), Bytes: device.MovedBytes(in, out), Measured: measured}
+	k, name, measured := g.kindOf(op, in, out, o)
+	t := Time{FLOPs: device.FLOPs(allRows(op), in, out), Bytes: device.MovedBytes(in, out), Kind: name, Like: k.Name,
+		Measured: measured}
 	dt := tensor.F32
 	if len(in) > 0 {
 		dt = in[0].DType
@@ -33,6 +38,9 @@ func (g GPU) Predict(op device.Op, in, out []device.TensorSpec, o Options) (Time
 	rate := g.rate(dt, k.Product)
 	if rate == 0 {
 		return t, fmt.Errorf("%s: %s has no products of type %v", op.Kind(), g.Model, dt)
+	}
+	if k.Efficiency > 1 && name != "embedding" && t.Bytes > g.L2Bytes {
+		k.Efficiency = 1 // the operands come from memory
 	}
 	arithmetic, traffic := float64(t.FLOPs)/rate, float64(t.Bytes)/g.BytesPerSecond
 	t.LimitSeconds = max(arithmetic, traffic)

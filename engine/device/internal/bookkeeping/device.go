@@ -16,6 +16,8 @@ type Device struct {
 	// Saved returns the size of the state that op saves for the backward pass, in bytes. image is the image that the
 	// state belongs to. nil: MaskBytes or ArgmaxBytes per element of the image.
 	Saved func(op device.Op, image device.TensorSpec) int64
+	// Scratch returns the workspace of op, in bytes; nil: kernels need none.
+	Scratch func(op device.Op, in, out []device.TensorSpec) int64
 
 	mu              sync.Mutex
 	allocated, peak int64 // device memory, bytes

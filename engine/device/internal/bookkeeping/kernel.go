@@ -237,7 +237,12 @@ func (k *Kernel) In() []device.TensorSpec { return append([]device.TensorSpec(ni
 func (k *Kernel) Out() []device.TensorSpec { return append([]device.TensorSpec(nil), k.out...) }
 
 // Workspace implements device.Kernel.
-func (k *Kernel) Workspace() int64 { return 0 }
+func (k *Kernel) Workspace() int64 {
+	if k.dev.Scratch == nil {
+		return 0
+	}
+	return k.dev.Scratch(k.Op, k.in, k.out)
+}
 
 // InPlace implements device.Kernel.
 func (k *Kernel) InPlace() []device.Alias { return append([]device.Alias(nil), k.shared...) }

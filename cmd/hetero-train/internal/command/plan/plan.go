@@ -46,7 +46,8 @@ ranks. The command assumes that all ranks have the device type of this machine. 
 
 With --device-model, the command plans for a GPU that this machine need not have. It predicts the time of each kind of op and of
 a step from the GPU's data sheet, without data loading and exchanges between ranks. Efficiencies were measured on one H100 in bf16;
-predictions for other GPUs and types are extrapolated. The plan does not contain the scratch memory of kernels.
+predictions for other GPUs, types, models and batches are extrapolated. The plan does not contain the scratch memory of products
+and convolutions.
 
 The last table lists the ports of a run on several machines, for firewalls (docs/security.md).
 
@@ -137,8 +138,8 @@ type rankPlan struct {
 	Rank  int   `json:"rank"`
 	Share int   `json:"samples"` // share of a micro-batch in samples
 	Bytes int64 `json:"bytes"`   // memory of the device
-	// memory of the process, without that of the device; 0 with --device-model, because it is unknown
-	HostBytes int64 `json:"host_bytes"`
+	// memory of the process, without that of the device; left out with --device-model, because it is unknown
+	HostBytes int64 `json:"host_bytes,omitempty"`
 	Fits      bool  `json:"fits"`
 	StepFL    int64 `json:"step_flops"`
 }

@@ -49,8 +49,8 @@ func (r Report) write(w io.Writer) error {
 			marks = append(marks, "does not fit")
 		}
 		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t  %s\n", f.Samples, show.MiB(u.Activations),
-			show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()),
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t%.1f\t%s\t  %s\n", f.Samples, show.MiB(u.Activations),
+			show.MiB(u.Copies), r.workspaceMiB(f), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()),
 			r.processMiB(f), strings.Join(marks, ", "))
 	}
 	if err := t.Flush(); err != nil {
@@ -87,6 +87,18 @@ func (r Report) write(w io.Writer) error {
 		return err
 	}
 	return writePorts(w, r.Ports)
+}
+
+// workspaceMiB returns the workspace, MiB. Only a GPU knows the workspaces of its libraries.
+func (r Report) workspaceMiB(f replica.Footprint) string {
+	known := fmt.Sprintf("%.1f", show.MiB(f.Usage.Workspace))
+	if r.Prediction == nil {
+		return known
+	}
+	if f.Usage.Workspace == 0 {
+		return "unknown"
+	}
+	return known + " + unknown"
 }
 
 // processMiB returns the memory of the process of a rank, MiB.
