@@ -5,43 +5,28 @@
   scripts/gpu_predictions.py --binary PATH
 
 The output is Markdown for docs/benchmarks/gpu.md, section "Predictions". It needs no GPU: "plan --device-model" predicts
-the times. All GPUs plan the same launches, as if each had 80 GiB of memory, because less memory makes a plan recompute
-activations. GPUs without bf16 compute in fp16.
+the times, and its JSON output contains the measured steps, their settings and all coefficients. All GPUs plan the same
+launches, as if each had 80 GiB of memory, because less memory makes a plan recompute activations. GPUs without bf16
+compute in fp16.
 """
 import argparse
 import collections
 import json
 import os
-import re
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-MODEL = os.path.join(ROOT, "engine", "device", "gpumodel")
-MEASURED = os.path.join(MODEL, "testdata", "h100.tsv")
-KINDS = os.path.join(MODEL, "efficiency.go")
+MEASURED = os.path.join(ROOT, "engine", "device", "gpumodel", "testdata", "h100.tsv")
 GPUS = [("h100", "H100"), ("a100", "A100"), ("rtx3060", "RTX 3060"), ("gtx1650", "GTX 1650, fp16")]
+OTHERS = ["h200", "rtx4090", "rtx3050", "t4"]
+SMALL = "--model simple_cnn --dataset synthetic_image"  # a fast plan, for data sheets and coefficients
 SGD = ["--set", "optimizer.name=sgd", "--set", "optimizer.momentum=0.9"]
-IMAGES = ["--dataset", "synthetic_image", "--set", "model.num_classes=1000", "--set", "data.image_size=224"]
-TEXT = ["--dataset", "synthetic_text", "--set", "model.dropout=0"]
-# The steps of gpumodel.Works: name in h100.tsv, title, settings, weight gradients in 16 bits.
-WORKS = [
-    ("resnet50", "ResNet-50, 224x224, batch 256", ["--model", "resnet50", *IMAGES, "--set", "data.batch_size=256"],
-     False),
-    ("resnet50", "the same, weight gradients in 16 bits",
-     ["--model", "resnet50", *IMAGES, "--set", "data.batch_size=256"], True),
-    ("gpt2", "GPT-2 124M, 8 x 1024",
-     ["--model", "gpt2", *TEXT, "--set", "data.sequence_length=1024", "--set", "data.vocabulary=50257", "--set",
-      "data.num_samples=16", "--set", "data.batch_size=8"], False),
-    ("", "BERT-base, 64 x 128",
-     ["--model", "bert_base", *TEXT, "--set", "data.sequence_length=128", "--set", "data.vocabulary=30522", "--set",
-      "data.num_samples=128", "--set", "model.positions=512", "--set", "data.batch_size=64"], False),
-]
 
 
-def predicted(binary, settings, gpu, narrow, memory):
+def predicted(binary, settings, gpu, narrow=False, memory=""):
     """The object "prediction" of plan --json."""
-    command = [binary, "plan", *settings, *SGD, "--samples", "8", "--device-model", gpu, "--json"]
+    command = [binary, "plan", *settings.split(), *SGD, "--samples", "8", "--device-model", gpu, "--json"]
     if memory:
         command += ["--memory", memory]
     environment = dict(os.environ)
@@ -54,23 +39,13 @@ def predicted(binary, settings, gpu, narrow, memory):
     return json.loads(run.stdout)["prediction"]
 
 
-def efficiencies():
-    """The constants and the efficiencies by kind of engine/device/gpumodel/efficiency.go."""
-    with open(KINDS, encoding="utf-8") as file:
-        source = file.read()
-    values = {name: float(value)
-              for name, value in re.findall(r"^(?:const |\t)(\w+) += ([\d.e-]+)$", source, re.MULTILINE)}
-    kinds = re.findall(r'\{"(\w+)"([ +\w]*), (?:true|false), [\w.-]+, ([\d.]+), \w+\}', source)
-    return values | {name + suffix: float(value) for name, suffix, value in kinds}
-
-
-def measured(work, narrow):
+def measured(trace, narrow, gap):
     """The measured times by op, s."""
-    times, gap = collections.defaultdict(float), efficiencies()["gapTime"]
+    times = collections.defaultdict(float)
     with open(MEASURED, encoding="utf-8") as lines:
         for line in lines:
             fields = line.rstrip("\n").split("\t")
-            if line.startswith("#") or fields[0] != work:
+            if line.startswith("#") or fields[0] != trace:
                 continue
             op = fields[1].split(",")[0]
             if op == "conv2d_diff_weights" and ("16 bits" in fields[1]) != narrow:
@@ -91,42 +66,68 @@ def ms(seconds):
     return f"{1e3 * seconds:.2f}" if seconds < 0.1 else f"{1e3 * seconds:,.0f}"
 
 
-def steps(results):
+def sheets(small):
     rows = []
-    for i, (work, by_gpu) in enumerate(zip(WORKS, results)):
-        step, own = by_gpu["h100"]["accuracy"][i]["measured_seconds"], by_gpu["h100"]["step_seconds"]
-        rows.append([work[1], ms(step), *(ms(by_gpu[gpu]["step_seconds"]) for gpu, _ in GPUS),
-                     f"{100 * (own / step - 1):+.1f} %".replace("-", "−"), ms(by_gpu["h100"]["limit_seconds"])])
-    table(["Step, ms", "H100, measured", *(title for _, title in GPUS), "error on the H100", "limit, H100"], rows)
+    for p in small:
+        gpu = p["gpu"]
+        rows.append([f"`{gpu['name']}`", gpu["model"].replace("NVIDIA ", ""), gpu["isa"],
+                     *(f"{gpu[f'{kind}_flops_per_second'] / 1e12:.4g}" for kind in ("f32", "bf16", "f16")),
+                     f"{gpu['memory_bytes_per_second'] / 1e9:,.0f}", gpu["multiprocessors"], gpu["l2_bytes"] >> 20,
+                     f"{gpu['memory_bytes'] / 2**30:.2f}",
+                     gpu["source"] + ("; assumed: " + gpu["assumption"] if "assumption" in gpu else "")])
+    print("Data sheets:\n")
+    table(["Name", "Model, NVIDIA", "Architecture", "f32, TFLOP/s", "bf16", "f16", "GB/s", "Multiprocessors", "L2, MiB",
+           "Memory, GiB", "Source"], rows)
 
 
-def memories(binary):
+def steps(works, results, plans):
+    """The steps. A cell of a GPU that was not measured contains the limit and the prediction."""
     rows = []
-    for work in (WORKS[0], WORKS[2], WORKS[3]):
-        row = [work[1]]
-        for gpu, _ in GPUS:
-            p = predicted(binary, work[2], gpu, work[3], "")
-            row.append(f"{p['bytes'] / 2**30:.2f} GiB" + ("" if p["fits"] else ": does not fit"))
-        rows.append(row)
+    for work, by_gpu, own in zip(works, results, plans):
+        cells = []
+        for gpu, _ in GPUS[1:]:
+            p = by_gpu[gpu]
+            cells.append(f"{ms(p['limit_seconds'])} to {ms(p['step_seconds'])}" +
+                         ("" if own[gpu]["fits"] else " (does not fit)"))
+        h100, step = by_gpu["h100"], work["measured_seconds"]
+        error = f"{100 * (h100['step_seconds'] / step - 1):+.1f} %"
+        if "first_error" in work:
+            error += f" (before the correction: {100 * work['first_error']:+.1f} %)"
+        rows.append([work["name"], ms(step), ms(h100["step_seconds"]), error.replace("-", "−"),
+                     ms(h100["limit_seconds"]), *cells])
+    table(["Step, ms", "H100, measured", "H100", "error on the H100", "H100, limit", *(title for _, title in GPUS[1:])],
+          rows)
+
+
+def memories(works, plans):
+    rows = []
+    for work, own in zip(works, plans):
+        if not work["narrow_gradients"]:
+            rows.append([work["name"], *(f"{own[gpu]['bytes'] / 2**30:.2f} GiB" +
+                                         ("" if own[gpu]["fits"] else ": does not fit") for gpu, _ in GPUS)])
     table(["Memory that a plan for the GPU needs", *(title for _, title in GPUS)], rows)
 
 
 def ops(work, by_gpu):
-    times = measured(work[0], work[3])
+    trace = work.get("trace", "")
+    times = measured(trace, work["narrow_gradients"], by_gpu["h100"]["coefficients"]["gap_seconds"])
     others = {gpu: {o["op"]: o for o in by_gpu[gpu]["ops"]} for gpu, _ in GPUS}
-    rows, rest = [], collections.defaultdict(float)
+    rows, rest, marked = [], collections.defaultdict(float), False
     for op in by_gpu["h100"]["ops"]:
-        seconds = [others[gpu][op["op"]]["seconds"] for gpu, _ in GPUS]
+        cells = [others[gpu][op["op"]] for gpu, _ in GPUS]
         if op["seconds"] < 0.5e-3:
             for key, value in [("launches", op["launches"]), ("bytes", op["bytes"]), ("flops", op["flops"]),
-                               ("measured", times[op["op"]]), *((g, s) for (g, _), s in zip(GPUS, seconds))]:
+                               ("measured", times[op["op"]]), *((g, o["seconds"]) for (g, _), o in zip(GPUS, cells))]:
                 rest[key] += value
             continue
+        marked = marked or not all(o["measured"] for o in cells)
         rows.append([f"`{op['op']}`", f"{op['launches']:.0f}", f"{op['bytes'] / 1e9:.2f}", f"{op['flops'] / 1e9:,.0f}",
-                     ms(times[op["op"]]) if work[0] else "", *(ms(s) for s in seconds)])
+                     ms(times[op["op"]]) if trace else "",
+                     *(ms(o["seconds"]) + ("" if o["measured"] else " \\*") for o in cells)])
     rows.append(["the rest", f"{rest['launches']:.0f}", f"{rest['bytes'] / 1e9:.2f}", f"{rest['flops'] / 1e9:,.0f}",
-                 ms(rest["measured"]) if work[0] else "", *(ms(rest[gpu]) for gpu, _ in GPUS)])
-    print(f"{work[1]}, ms per step:\n")
+                 ms(rest["measured"]) if trace else "", *(ms(rest[gpu]) for gpu, _ in GPUS)])
+    note = "; \\*: a kernel that was not measured on any GPU" if marked else ""
+    print(f"{work['name']}, ms per step{note}:\n")
     table(["Op", "Launches", "GB", "GFLOP", "H100, measured", *(title for _, title in GPUS)], rows)
 
 
@@ -140,53 +141,57 @@ def gains(results):
     def seconds(result, *names):
         return sum(of(result, name)["seconds"] for name in names)
 
-    gpu, known = gpt2["gpu"], efficiencies()
-    rate, bandwidth, launch = gpu["bf16_flops_per_second"], gpu["memory_bytes_per_second"], known["launchTime"]
+    gpu, coefficients = gpt2["gpu"], gpt2["coefficients"]
+    known = {kind["name"]: kind["efficiency"] for kind in coefficients["kinds"]}
+    rate, bandwidth, launch = gpu["bf16_flops_per_second"], gpu["memory_bytes_per_second"], coefficients["launch_seconds"]
     loss = of(gpt2, "linear_cross_entropy")
     logits = 8192 * 50304 * 2  # bytes of all logits in bf16, rows padded to 50,304 classes
     # three products; a pass over the logits reads them and writes their gradient
     fused = 3 * (loss["flops"] / rate / known["linear"] + launch)
-    fused += 2 * logits / bandwidth / known["otherMoves"] + launch
+    fused += 2 * logits / bandwidth / coefficients["other_moves"] + launch
     bf16_copy = 2 * 124.4e6 / bandwidth / known["sgd"]  # the optimizer also writes the weights in bf16
     first = {}  # limit and measured time of the first convolution, s
     with open(MEASURED, encoding="utf-8") as lines:
         for line in lines:
             fields = line.rstrip("\n").split("\t")
             if len(fields) == 7 and fields[1].endswith("few channels"):
-                time = float(fields[6]) * 1e-6 + float(fields[3]) * known["gapTime"]
+                time = float(fields[6]) * 1e-6 + float(fields[3]) * coefficients["gap_seconds"]
                 first[fields[1]] = (float(fields[5]) * 1e-6, time)
     forward, wide, weights = (first[f"{kind}, few channels"] for kind in (
         "conv2d", "conv2d_diff_weights", "conv2d_diff_weights, 16 bits"))
     rows = []
-    for result, change, before, after in [
+    for result, change, assumption, before, after in [
         (gpt2, "loss: bf16 logits in one tensor, three products, one pass that also writes the gradient",
+         f"products at {100 * known['linear']:.0f} % of the rate, like `linear`; the pass at "
+         f"{100 * coefficients['other_moves']:.0f} % of the bandwidth, like the mean of all other ops",
          seconds(gpt2, "linear_cross_entropy", "linear_cross_entropy_diff"), fused),
-        (gpt2, "attention at 300 TFLOP/s forward and 310 backward, assumed for cuDNN",
+        (gpt2, "attention by cuDNN", "300 TFLOP/s forward, 310 backward; not measured here",
          seconds(gpt2, "attention", "attention_diff"),
          of(gpt2, "attention")["flops"] / 300e12 + of(gpt2, "attention_diff")["flops"] / 310e12 + 24 * launch),
-        (gpt2, "`layer_norm_diff` at 2.7 TB/s", seconds(gpt2, "layer_norm_diff"),
+        (gpt2, "a faster `layer_norm_diff`", "2.7 TB/s", seconds(gpt2, "layer_norm_diff"),
          of(gpt2, "layer_norm_diff")["bytes"] / 2.7e12 + 25 * launch),
-        (gpt2, "`bias_gelu_diff` at 2.7 TB/s", seconds(gpt2, "bias_gelu_diff"),
+        (gpt2, "a faster `bias_gelu_diff`", "2.7 TB/s", seconds(gpt2, "bias_gelu_diff"),
          of(gpt2, "bias_gelu_diff")["bytes"] / 2.7e12 + 12 * launch),
-        (gpt2, "no launches that prepare weights: the optimizer writes the bf16 copies", seconds(gpt2, "reorder"),
-         bf16_copy),
-        (resnet, "first convolution rearranged (space to depth), forward, at the efficiency of other convolutions",
+        (gpt2, "no launches that prepare weights: the optimizer writes the bf16 copies",
+         "the additional traffic at the efficiency of `sgd`", seconds(gpt2, "reorder"), bf16_copy),
+        (resnet, "first convolution rearranged (space to depth), forward",
+         "efficiency of the other convolutions; the rearrangement is free",
          forward[1], forward[0] / known["conv2d"] + launch),
-        (narrow, "the same for its weight gradient in 16 bits", weights[1],
-         weights[0] / known["conv2d_diff_weights + narrow"] + launch),
-        (resnet, "the same for its weight gradient in f32", wide[1],
+        (narrow, "the same for its weight gradient in 16 bits", "as in the row above", weights[1],
+         weights[0] / known["conv2d_diff_weights, 16 bits"] + launch),
+        (resnet, "the same for its weight gradient in f32", "as in the row above", wide[1],
          wide[0] / known["conv2d_diff_weights"] + launch),
-        (resnet, "weight gradients in f32 of the other convolutions as fast as in 16 bits",
+        (resnet, "weight gradients in f32 of the other convolutions", "as fast as in 16 bits",
          seconds(resnet, "conv2d_diff_weights") - wide[1], seconds(narrow, "conv2d_diff_weights") - weights[1]),
     ]:
         step = result["step_seconds"]
         name = "GPT-2" if result is gpt2 else "ResNet-50" + (", 16 bits" if result is narrow else "")
-        rows.append([name, change, ms(before), ms(after), f"{100 * (before - after) / step:.1f} %"])
-    print("Changes of kernels:\n")
-    table(["Step", "Change", "ms now", "ms then", "of the step"], rows)
-    saved = sum(float(row[2]) - float(row[3]) for row in rows if row[0] == "GPT-2")
+        rows.append([name, change, assumption, ms(before), ms(after), f"{100 * (before - after) / step:.1f} %"])
+    print("Changes of kernels, predictions for an H100:\n")
+    table(["Step", "Change", "Assumption", "ms now", "ms then", "of the step"], rows)
+    saved = sum(float(row[3]) - float(row[4]) for row in rows if row[0] == "GPT-2")
     step = 1e3 * gpt2["step_seconds"]
-    print(f"All changes of GPT-2 together: {step:.1f} ms become {step - saved:.1f} ms, "
+    print(f"All changes of GPT-2 together, if every assumption holds: {step:.1f} ms become {step - saved:.1f} ms, "
           f"{8 * 1024 / (step - saved) * 1e3:,.0f} tokens/s.")
 
 
@@ -196,12 +201,19 @@ def main():
     args = parser.parse_args()
     if not os.access(args.binary, os.X_OK):
         sys.exit(f"gpu_predictions: {args.binary} is no program; run: make")
-    results = [{gpu: predicted(args.binary, work[2], gpu, work[3], "80GiB") for gpu, _ in GPUS} for work in WORKS]
-    steps(results)
-    for work, by_gpu in zip(WORKS, results):
-        if work[1] != "the same, weight gradients in 16 bits":
+    small = [predicted(args.binary, SMALL, gpu) for gpu in [gpu for gpu, _ in GPUS] + OTHERS]
+    works = small[0]["accuracy"]
+    sheets(small)
+
+    def plans(work, memory):
+        return {gpu: predicted(args.binary, work["settings"], gpu, work["narrow_gradients"], memory) for gpu, _ in GPUS}
+
+    results, own = [plans(work, "80GiB") for work in works], [plans(work, "") for work in works]
+    steps(works, results, own)
+    for work, by_gpu in zip(works, results):
+        if not work["narrow_gradients"]:
             ops(work, by_gpu)
-    memories(args.binary)
+    memories(works, own)
     gains(results)
 
 
