@@ -3,6 +3,7 @@ package gpumodel
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -25,6 +26,9 @@ type Time struct {
 	Like         string // measured kind whose efficiency the prediction uses
 	Measured     bool   // launches of this kind were measured on an H100: Like is Kind
 }
+
+// Narrow reports whether the launch computes weight gradients of convolutions in 16 bits.
+func (t Time) Narrow() bool { return strings.Contains(t.Kind, narrow) }
 
 // Predict predicts the time of a launch of op with the given operands. Its errors name a type that g cannot multiply.
 func (g GPU) Predict(op device.Op, in, out []device.TensorSpec, o Options) (Time, error) {

@@ -11,7 +11,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/gpumodel"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
 )
@@ -88,7 +87,7 @@ func (p *planning) predict(model *replica.Replica, r Report) (*prediction, error
 	if err != nil {
 		return nil, err
 	}
-	at := map[string]int{}
+	at, narrowed := map[string]int{}, false
 	for _, l := range launches {
 		t, err := p.gpu.Predict(l.Op, l.In, l.Out, gpumodel.Options{NarrowGradients: out.NarrowGradients})
 		if err != nil {
@@ -100,6 +99,7 @@ func (p *planning) predict(model *replica.Replica, r Report) (*prediction, error
 			at[l.Op.Kind()] = i
 			out.Ops = append(out.Ops, opPrediction{Op: l.Op.Kind(), Measured: true})
 		}
+		narrowed = narrowed || t.Narrow()
 		o := &out.Ops[i]
 		o.Launches += l.PerStep
 		o.FLOPs += l.PerStep * float64(t.FLOPs)
@@ -113,12 +113,11 @@ func (p *planning) predict(model *replica.Replica, r Report) (*prediction, error
 	slices.SortFunc(out.Ops, func(a, b opPrediction) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Op, b.Op))
 	})
-	flops, bytes, narrowed, measured := 0.0, 0.0, false, true
+	flops, bytes, measured := 0.0, 0.0, true
 	for _, o := range out.Ops {
 		out.StepSeconds += o.Seconds
 		out.LimitSeconds += o.LimitSeconds
 		flops, bytes, measured = flops+o.FLOPs, bytes+o.Bytes, measured && o.Measured
-		narrowed = narrowed || out.NarrowGradients && o.Op == device.Conv2DDiffWeights{}.Kind()
 	}
 	out.Measured = measured && p.gpu.Name == gpumodel.MeasuredGPU && r.Precision == gpumodel.MeasuredType &&
 		slices.ContainsFunc(gpumodel.Works, func(w gpumodel.Work) bool { return w.Is(flops, bytes, narrowed) })
