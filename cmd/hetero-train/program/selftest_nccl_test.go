@@ -49,7 +49,6 @@ func TestSelftestOfNCCL(t *testing.T) {
 			[]string{"nccl       missing: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			code, out := onSelftest(t, c.fault, c.flags, "HETERO_REQUIRE=nccl")
 			if at := slices.Index(c.flags, "8s"); at >= 0 && !strings.Contains(out, "with a time-out of 1.2s: ") {
 				c.flags[at] = "60s"

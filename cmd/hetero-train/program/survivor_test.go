@@ -43,60 +43,71 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 	return pids
 }
 
-// A run in which a rank is killed or hangs must save all steps that all ranks completed. The resumed run must be
-// bit-equal to a run without the fault.
+// A run in which a rank is killed must save all steps that all ranks completed. The resumed run must be bit-equal to a
+// run without the fault.
+//
+// Subtests that call t.Parallel run after all other tests of the package, so tests that wait for seconds have none.
 func TestALostRankCostsNoStep(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
 	for _, c := range []struct {
-		name   string
-		signal syscall.Signal
-		set    []string
+		name string
+		set  []string
 	}{
-		{"killed", syscall.SIGKILL, nil},
-		{"frozen", freeze, []string{"parallel.timeout_seconds=12"}},
-		{"killed, over the network", syscall.SIGKILL, []string{"parallel.shared_memory=off"}},
-		{"killed, groups", syscall.SIGKILL, []string{"model.batch_norm=ghost", "model.ghost_group=2"}},
+		{"killed", nil},
+		{"killed, over the network", []string{"parallel.shared_memory=off"}},
+		{"killed, groups", []string{"model.batch_norm=ghost", "model.ghost_group=2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // the frozen rank is detected after seconds
 			if strings.Contains(c.name, "network") && gloo.Available() != nil {
 				needtest.Missing(t, "gloo", gloo.Available())
 			}
-			dir := t.TempDir()
-			set := append(slices.Clone(c.set), "parallel.ranks=2", "balance.policy=none", "train.log_interval=1",
-				"train.eval_interval=0", "checkpoint.interval_steps=0")
-			command := func(folder string, steps int64) *exec.Cmd {
-				return p.command(filepath.Join(dir, folder), append(set, fmt.Sprintf("train.steps=%d", steps))...)
-			}
-			cmd := command("lost", 1_000_000)
-			lost := finishAfterStep(t, cmd, func() {
-				for stepsRecorded(t, filepath.Join(dir, "lost")) < 20 && !processEnded(cmd.Process.Pid) {
-					time.Sleep(time.Millisecond)
-				}
-				time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // an arbitrary time within a step
-				if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
-					sendTo(pids[1], c.signal)
-				}
-			})
-			step, ok := checkpoint.NewestStep(filepath.Join(dir, "lost", "run", "checkpoints"))
-			lost.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path,
-				p.config))
-			var saved outcomeOfRun
-			if saved.read(t, filepath.Join(dir, "lost", "run")); !ok || saved.Steps != step || step < 20 {
-				t.Fatalf("got %d steps and a checkpoint of step %d, want the same step, at least 20", saved.Steps, step)
-			}
-			end := step + 40
-			finish(t, command("lost", end), 0).check(t, exit.Done, "")
-			finish(t, command("whole", end), 0).check(t, exit.Done, "")
-			for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
-				at := filepath.Join("run", "checkpoints", checkpoint.StepName(end), name)
-				if !bytes.Equal(clitest.ReadFile(t, filepath.Join(dir, "whole", at)),
-					clitest.ReadFile(t, filepath.Join(dir, "lost", at))) {
-					t.Errorf("%s differs from that of a run that lost no rank", name)
-				}
-			}
+			lostRankCostsNoStep(t, p, syscall.SIGKILL, c.set...)
 		})
+	}
+}
+
+// A rank that hangs is lost after parallel.timeout_seconds.
+func TestAFrozenRankCostsNoStep(t *testing.T) {
+	t.Parallel()
+	lostRankCostsNoStep(t, buildRanks(t), freeze, "parallel.timeout_seconds=12")
+}
+
+// lostRankCostsNoStep sends a signal to a rank of a run.
+func lostRankCostsNoStep(t *testing.T, p program, signal syscall.Signal, settings ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	set := append(slices.Clone(settings), "parallel.ranks=2", "balance.policy=none", "train.log_interval=1",
+		"train.eval_interval=0", "checkpoint.interval_steps=0")
+	command := func(folder string, steps int64) *exec.Cmd {
+		return p.command(filepath.Join(dir, folder), append(set, fmt.Sprintf("train.steps=%d", steps))...)
+	}
+	cmd := command("lost", 1_000_000)
+	lost := finishAfterStep(t, cmd, func() {
+		for stepsRecorded(t, filepath.Join(dir, "lost")) < 20 && !processEnded(cmd.Process.Pid) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // an arbitrary time within a step
+		if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
+			sendTo(pids[1], signal)
+		}
+	})
+	step, ok := checkpoint.NewestStep(filepath.Join(dir, "lost", "run", "checkpoints"))
+	lost.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path,
+		p.config))
+	var saved outcomeOfRun
+	if saved.read(t, filepath.Join(dir, "lost", "run")); !ok || saved.Steps != step || step < 20 {
+		t.Fatalf("got %d steps and a checkpoint of step %d, want the same step, at least 20", saved.Steps, step)
+	}
+	end := step + 40
+	finish(t, command("lost", end), 0).check(t, exit.Done, "")
+	finish(t, command("whole", end), 0).check(t, exit.Done, "")
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		at := filepath.Join("run", "checkpoints", checkpoint.StepName(end), name)
+		if !bytes.Equal(clitest.ReadFile(t, filepath.Join(dir, "whole", at)),
+			clitest.ReadFile(t, filepath.Join(dir, "lost", at))) {
+			t.Errorf("%s differs from that of a run that lost no rank", name)
+		}
 	}
 }
 
@@ -127,21 +138,27 @@ func TestARankThatWakesInTimeIsNotLost(t *testing.T) {
 // A pause of all processes of a run that is longer than every time-out must not end the run.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	t.Parallel()
-	p := buildRanks(t)
-	for _, memory := range []string{"auto", "off"} { // "off" selects Gloo, as between machines
-		t.Run("shared memory "+memory, func(t *testing.T) {
-			t.Parallel() // each pause takes seconds
-			if memory == "off" && gloo.Available() != nil {
-				needtest.Missing(t, "gloo", gloo.Available())
-			}
-			for _, timeout := range []time.Duration{6 * time.Second, 30 * time.Second} { // longer on a busy machine
-				if pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory, timeout, timeout > 6*time.Second) {
-					return
-				}
-			}
-			t.Fatal("the machine has too much other load: no pause reached all processes within seconds")
-		})
+	pausesEndNothing(t, "parallel.shared_memory=auto")
+}
+
+// The same over Gloo, as between machines.
+func TestAPauseOfTheWholeJobOverGlooEndsNothing(t *testing.T) {
+	t.Parallel()
+	if gloo.Available() != nil {
+		needtest.Missing(t, "gloo", gloo.Available())
 	}
+	pausesEndNothing(t, "parallel.shared_memory=off")
+}
+
+func pausesEndNothing(t *testing.T, set string) {
+	t.Helper()
+	p := buildRanks(t)
+	for _, timeout := range []time.Duration{6 * time.Second, 30 * time.Second} { // longer on a busy machine
+		if pauseOfTheWholeJob(t, p, set, timeout, timeout > 6*time.Second) {
+			return
+		}
+	}
+	t.Fatal("the machine has too much other load: no pause reached all processes within seconds")
 }
 
 // pauseOfTheWholeJob returns false if sending a signal to all processes took longer than a sixth of the time-out,
