@@ -15,7 +15,7 @@ import (
 // many ranks must start. Each run compares the replicas of all ranks before it ends. The CPU time grows with the square
 // of the number of ranks.
 func TestManyRanksTrain(t *testing.T) {
-	many := 12
+	many := 9
 	if needtest.Large.On() {
 		many = 64
 	}

@@ -83,7 +83,7 @@ func TestPreprocessingStaysWithTheWeights(t *testing.T) {
 func TestResNetsAreExportedForTimm(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
-	p.config = clitest.WriteConfig(t, "[experiment]\nname = \"run\"\n[device]\nkind = \"reference\"\n[model]\nname = \"resnet18\"\n[data]\ndataset = \"synthetic_image\"\nimage_size = 33\nrandom_resized_crop = true\nmean = [0.1, 0.2, 0.3]\nstd = [0.5, 0.6, 0.7]\nnum_samples = 2\nbatch_size = 2\n[train]\nsteps = 1\n")
+	p.config = clitest.WriteConfig(t, "[experiment]\nname = \"run\"\n[device]\nkind = \"reference\"\n[model]\nname = \"resnet18\"\n[data]\ndataset = \"synthetic_image\"\nimage_size = 33\nrandom_resized_crop = true\nmean = [0.1, 0.2, 0.3]\nstd = [0.5, 0.6, 0.7]\nnum_samples = 2\nbatch_size = 2\n[optimizer]\nname = \"sgd\"\nmomentum = 0.0\n[train]\nsteps = 1\n")
 	finish(t, p.command(dir), 0).check(t, exit.Done, "")
 	run, folder := filepath.Join(dir, "run"), filepath.Join(dir, "hf")
 	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code != exit.Done {
