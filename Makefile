@@ -98,8 +98,8 @@ CUDA_ENV := [ ! -f '$(BUILT)/cuda.env' ] || . '$(BUILT)/cuda.env';
 # -count=1: the test cache of Go does not notice a rebuilt C++ library.
 # GOGC: the heaps of tests are small, so by default a fifth of their CPU time is garbage collection.
 TEST_ENV := GOGC=400 HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE='cpu,shm,$(REQUIRE)'
-# Without the tables of debuggers, linking the test binaries takes a third less CPU time. Go prints the same tracebacks
-# without them. The address sanitizer reads them.
+# Without the symbols that debuggers need, linking takes a third less CPU time. Go prints the same tracebacks. The address
+# sanitizer reads the symbols.
 STRIP    := $(if $(filter address,$(SANITIZE)),,-s -w )
 # make lint vets all packages, so the tests do not.
 # .ci/tests.py prints the output of go test and counts the skipped tests by reason. RECORD=FILE keeps the results.

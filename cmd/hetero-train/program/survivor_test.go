@@ -46,7 +46,8 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 // A run in which a rank is killed must save all steps that all ranks completed. The resumed run must be bit-equal to a
 // run without the fault.
 //
-// Subtests that call t.Parallel run after all other tests of the package, so tests that wait for seconds have none.
+// The parallel subtests of a parallel test run after all other tests of the package, so these subtests run one after
+// another.
 func TestALostRankCostsNoStep(t *testing.T) {
 	t.Parallel()
 	p := buildRanks(t)
