@@ -65,6 +65,7 @@ func mostFiles(t *testing.T, cmd *exec.Cmd) (most int, e ended) {
 // If the limit of open files is too low, the program ends before ranks start. The limit that the error requests must be
 // sufficient, and at most 1.3 times the number of files that the processes open.
 func TestTheNeedOfOpenFilesIsKnown(t *testing.T) {
+	t.Parallel()
 	p := buildRanks(t)
 	limited := func(limit string, more ...string) *exec.Cmd {
 		run := p.command(t.TempDir(), append([]string{"train.steps=20", "parallel.ranks=6"}, more...)...)

@@ -22,7 +22,7 @@ func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 			dev := open(t, device.Options{Threads: 2})
 			defer dev.Close()
 			// The samples of a large batch are those of the small one, again and again. The test repeats and compares
-			// bytes, because converting so many numbers takes seconds.
+			// bytes, because the conversion of all numbers of the large batch takes seconds.
 			var small [3][]byte
 			for i := range small {
 				x := devicetest.Random(dt, tensor.Shape{few, channels, height, width}, uint64(1+i),
