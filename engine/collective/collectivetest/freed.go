@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// largeBytes is so large that every implementation is still transferring data when the abort comes. It is a multiple
-	// of 12, because three ranks gather equal numbers of f32.
+	// largeBytes is so large that every implementation is still transferring data when the abort comes. It is a
+	// multiple of 12, because three ranks gather equal numbers of f32.
 	largeBytes = 15 << 20
 	// settle is how long the check waits for a late write to a buffer.
 	settle = 300 * time.Millisecond
