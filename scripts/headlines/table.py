@@ -1,5 +1,6 @@
 """The table of BENCHMARKS.md: its rows, and the check that neither they nor the other figures of the page are stale."""
 
+import os
 import re
 import subprocess
 
@@ -32,6 +33,45 @@ def code(paths):
     left_out = ["*_test.go", "testdata/**", "*.md", "doc.go", "*_windows.go", "*_darwin.go", "*_other.go",
                 "unavailable.go", "*_arm64.*", "*_neon.*"]
     return [*paths, *(f":(exclude,glob)**/{name}" for name in left_out)]
+
+
+# Strings, characters and comments of Go, C and C++.
+LITERAL = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|`[^`]*`|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+DIRECTIVES = ("//go:", "//export ")  # comments that are code
+C_CODE = 'import "C"\n'  # the comment before this line is code
+
+
+def essence(name, text):
+    """The lines of a source file without comments."""
+    if not name.endswith((".go", ".c", ".cc", ".h", ".cu", ".cuh")):
+        return [text]
+    head, found, text = text.rpartition(C_CODE)
+
+    def bare(match):
+        comment = match[0].startswith(("//", "/*")) and not match[0].startswith(DIRECTIVES)
+        return "" if comment else match[0]
+
+    return [head, found, *filter(None, map(str.rstrip, LITERAL.sub(bare, text).split("\n")))]
+
+
+def changed_files(commit, paths):
+    """The files of the code in paths that differ from those at commit, in more than comments."""
+    names = git("diff", "--name-only", commit, "--", *code(paths)).stdout.split("\n")[:-1]
+    old = subprocess.run(["git", "cat-file", "--batch"], input="".join(f"{commit}:{name}\n" for name in names).encode(),
+                         capture_output=True).stdout
+    changed = []
+    for name in names:
+        head, _, old = old.partition(b"\n")
+        if head.endswith(b" missing") or not os.path.exists(name):  # the file is new, or is gone
+            changed.append(name)
+        if not head.endswith(b" missing"):
+            size = int(head.split()[-1])
+            before, old = old[:size], old[size + 1:]
+            if os.path.exists(name):
+                with open(name, errors="replace") as f:
+                    if essence(name, before.decode(errors="replace")) != essence(name, f.read()):
+                        changed.append(name)
+    return changed
 
 
 def line(row, name, result):
@@ -74,11 +114,11 @@ def faults(mark=False):
         if git("merge-base", "--is-ancestor", commit, "HEAD").returncode != 0:
             out.append(f"{what}: commit {commit} is not an ancestor of HEAD: measure again with {again}")
         elif CHANGED not in found["rest"]:
-            changed = git("diff", "--name-only", commit, "--", *code(paths)).stdout.split()
+            changed = changed_files(commit, paths)
             if changed and mark:
                 return text.replace(f"easured at {commit}", f"easured at {commit}, {CHANGED}", 1)
             if changed:
-                out.append(f"{what}: stale: {len(changed)} files changed since {commit}, such as {changed[0]}: run scripts/headlines.sh --mark, or measure again with {again}")
+                out.append(f"{what}: stale: {len(changed)} files changed since {commit} in more than comments, such as {changed[0]}: run scripts/headlines.sh --mark, or measure again with {again}")
         return text
 
     for i, text in enumerate(rows):
