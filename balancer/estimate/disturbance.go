@@ -52,7 +52,7 @@ func (e *posterior) restore() {
 	now := *e
 	*e = *now.before
 	e.cells, e.cov = slices.Clone(e.cells), copyRows(nil, e.cov)
-	e.before, e.away, e.wander = now.before, now.away, now.wander
+	e.before, e.away, e.wander, e.jumps = now.before, now.away, now.wander, now.jumps
 	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
 		c := now.cells[i]
 		if expected, _ := e.expect(c.samples); !math.IsNaN(expected) {

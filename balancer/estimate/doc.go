@@ -18,8 +18,9 @@
 //   - A tile is the number of samples that kernels process as one block (tiles.go). Each kind of tile is a hypothesis
 //     with a prior probability. A prediction is a mean over hypotheses, weighted by their evidence (Bayesian model
 //     averaging).
-//   - A surprise is the difference of the first measurement at a share from the curve. It comes from the shape or from
-//     the level. A second measurement at an earlier share distinguishes the two ([Model.AskAgain]).
+//   - A surprise is the difference of the first measurement at a share from the curve. It comes from the shape, the
+//     level, or a disturbance of this window. The model weights the three by their probabilities (causes.go). A
+//     second measurement at an earlier share distinguishes shape and level ([Model.AskAgain]).
 //   - A disturbance makes ranks slower for some windows. A rank returns to its earlier state once that state predicts
 //     its times again (disturbance.go).
 //   - A common-mode change is a change of the times of all ranks by the same factor. It does not count as a change of a

@@ -98,7 +98,9 @@ func (m *Model) Learn(w *Window) {
 			steady = steady && e.agrees(reading, common)
 			jumped = e.update(reading, common, variance) || jumped
 		}
-		e.move(level, 0)
+		if e.move(level, 0); lasts {
+			e.jumps.add(common, 1)
+		}
 		if e.away++; steady && m.disturbed == 0 && m.windows > 0 {
 			e.keep()
 		}

@@ -46,9 +46,10 @@ const (
 //
 //   - Within a window, the share is constant, so only the level changes (reading.shift).
 //   - If the time of a share without a cell is far from the curve, cross opens a boundary. If a measured share is near
-//     and fills the same tiles, cross assumes that the level has moved. Otherwise it assumes that the shape is
-//     different. The next measurement of an older share decides between the two. The cells from before the boundary
-//     then follow the level, or return to their values ([Model.AskAgain]).
+//     and fills the same tiles, cross assumes that the level has moved. Otherwise it weights three causes: another
+//     shape, another level, and a disturbance of this window (causes.go). The next measurement of an older share
+//     decides. The cells from before the boundary then follow the level, or return to their values
+//     ([Model.AskAgain]).
 //
 // Between and beyond the cells, the curve comes from the regression in [shape].
 type posterior struct {
@@ -69,6 +70,9 @@ type posterior struct {
 	moved     bool
 	confirmed bool // AskAgain has considered this surprise
 	since     int  // windows since that boundary
+
+	jumps                 jumps
+	levelMoved, disturbed float64 // probabilities of two causes of the last window's surprise ([posterior.blame])
 
 	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
 
@@ -222,6 +226,8 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 	e.since++
 	first := !e.known
 	e.known = true
+	e.jumps.windows++
+	e.levelMoved, e.disturbed = 0, 0
 	if at < 0 {
 		e.current = len(e.cells)
 		// In the first windows, the curve is too uncertain to distinguish the level from the shape.
@@ -230,6 +236,9 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 		}
 		e.add(m.samples, start, total)
 		e.cells[e.current].steps = m.steps
+		if e.disturbed > 0 {
+			e.doubt(start-expected, e.levelMoved, e.disturbed)
+		}
 		e.forget()
 	} else {
 		e.current = at
@@ -238,14 +247,16 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 	}
 	if e.trend = m.slope; m.shift != 0 {
 		e.move(m.shift, m.shiftVariance)
-		e.drift = 0
+		if e.drift = 0; m.slope == 0 {
+			e.jumps.add(m.shift, 1)
+		}
 	}
 	return jumped || m.shift != 0 && m.slope == 0
 }
 
 // cross learns from the surprise of a share that has no cell yet. Near a measured share that fills the same tiles, the
-// curve is reliable, so a surprise means that the level has moved. Otherwise the cause of the surprise is the shape.
-// cross reports whether the level has moved.
+// curve is reliable, so a surprise means that the level has moved. Otherwise [posterior.blame] weights the causes of a
+// sure surprise, and the shape causes a smaller one. cross reports whether the level has probably moved.
 func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool) (moved bool) {
 	total := doubt + variance
 	if first { // the curve of an earlier run has another height
@@ -258,15 +269,22 @@ func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool
 			return false
 		}
 	} else if e.alike(samples) {
+		e.jumps.add(surprise, 1)
 		e.move(surprise, total)
 		e.surprise, e.moved, e.confirmed, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
 		return true
 	}
 	e.loosen(newPart * stat.Square(surprise))
+	if math.Abs(surprise) >= max(sureSigmas*math.Sqrt(total), leastShift) {
+		e.levelMoved, e.disturbed = e.blame(samples, surprise, total)
+		if moved = e.levelMoved > 0.5; moved {
+			e.suspect = samples
+		}
+	}
 	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
 		e.surprise, e.moved, e.confirmed, e.since = surprise, false, false, 0
 	}
-	return false
+	return moved
 }
 
 // alike reports whether some measured share is near this share and fills the same tiles. Then no tile that the rank may
@@ -322,6 +340,7 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 			}
 		}
 		e.drift, e.surprise = 0, 0
+		e.jumps.add(innovation, 1)
 		jumped = math.Abs(innovation) > leastJump
 	default:
 		seen := min(stat.Square(innovation), stat.Square(likelySigmas*sigma))

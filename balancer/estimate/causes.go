@@ -1,0 +1,97 @@
+package estimate
+
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
+)
+
+// The time at a new share can be far from the curve for three reasons: the curve has another shape; the level of the
+// rank has moved, so the times of the older shares have moved, too; or other work disturbed the rank while this share
+// was in use. One window does not distinguish the three. The model therefore keeps the mean and the covariance of the
+// times under all three, each weighted with its probability (assumed-density filter; Maybeck, Stochastic Models,
+// Estimation and Control, 1982). A later measurement of any share then decides. How often levels jump, and by how much,
+// is learnt from the run.
+
+const (
+	jumpPrior  = 0.01 // probability of a jump of the level in one window, before any measurement
+	jumpWeight = 0.5  // weight of jumpPrior and of a log of 1, in jumps
+)
+
+// jumps are the jumps of a rank's level so far.
+type jumps struct {
+	count, squares float64 // number, and sum of the squares of the logs
+	windows        float64 // in which a jump would have been seen
+}
+
+// add counts a jump, by a log, that has occurred with some probability.
+func (j *jumps) add(by, probability float64) {
+	j.count, j.squares = j.count+probability, j.squares+probability*by*by
+}
+
+// density returns the probability of a jump in a window, multiplied by the density of its log.
+func (j *jumps) density(by float64) float64 {
+	rate := (jumpWeight + j.count) / (jumpWeight/jumpPrior + j.windows)
+	return rate * normal(by, (jumpWeight+j.squares)/(jumpWeight+j.count))
+}
+
+// normal is the density of the normal distribution with mean 0.
+func normal(x, variance float64) float64 {
+	return math.Exp(-x*x/(2*variance)) / math.Sqrt(2*math.Pi*variance)
+}
+
+// student is the density of Student's distribution with mean 0 and 3 degrees of freedom, the fewest with a variance.
+// Some curves have kinks, for example where the quota of a container ends. Large surprises therefore occur more often
+// than under the normal distribution.
+func student(x, squareScale float64) float64 {
+	const freedom = 3
+	return 2 / (math.Pi * math.Sqrt(freedom*squareScale)) / stat.Square(1+x*x/(freedom*squareScale))
+}
+
+// jumped returns the probability that a jump, and not the shape, has caused the surprise at a new share. variance is
+// that of the surprise if the curve has the expected shape.
+func (e *posterior) jumped(samples, surprise, variance float64) float64 {
+	nearest := &e.cells[0]
+	for i := range e.cells {
+		if c := &e.cells[i]; math.Abs(math.Log(samples/c.samples)) < math.Abs(math.Log(samples/nearest.samples)) {
+			nearest = c
+		}
+	}
+	shape, far := 0.0, unknownShape*math.Log(samples/nearest.samples)
+	for i, chance := range e.shape.chances {
+		weight, sigma, _ := tiles[i].weight()
+		d := tiles[i].feature(samples) - tiles[i].feature(nearest.samples)
+		shape += chance * student(surprise-weight*d, variance+far*far+stat.Square(sigma*d))
+	}
+	jump := e.jumps.density(surprise)
+	return jump / (jump + shape)
+}
+
+// blame divides the surprise at a new share among its causes. It moves the cells, and returns the probability that the
+// level has moved, and that this window was disturbed.
+func (e *posterior) blame(samples, surprise, variance float64) (moved, disturbed float64) {
+	if len(e.cells) == 0 { // the first step was dropped
+		return 0, 0
+	}
+	moved = e.jumped(samples, surprise, variance)
+	e.jumps.add(surprise, moved)
+	if surprise > 0 { // other work makes no window faster; until the next change of shares, it ends as often as not
+		moved, disturbed = moved/2, moved/2
+	}
+	e.move(moved*surprise, moved*(1-moved)*stat.Square(surprise))
+	return moved, disturbed
+}
+
+// doubt makes the time of the newest cell uncertain, because the window may have been disturbed. moved and disturbed
+// are probabilities from [posterior.blame].
+func (e *posterior) doubt(surprise, moved, disturbed float64) {
+	i, square := e.current, stat.Square(surprise)
+	e.cells[i].log -= disturbed * surprise
+	for j := range e.cells {
+		if j != i {
+			e.cov[i][j] += moved * disturbed * square
+			e.cov[j][i] = e.cov[i][j]
+		}
+	}
+	e.cov[i][i] += disturbed * (1 - disturbed) * square
+}

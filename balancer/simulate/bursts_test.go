@@ -1,0 +1,106 @@
+package simulate_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// bursts makes two ranks with speeds 4 : 1 and steps of some ms on a machine with other work. Bursts of this work make
+// one rank or both ranks several times slower, for some steps or for some windows. They begin and end anywhere. calm is
+// the mean number of steps between two bursts; 0: there are none. The result reports whether a step is in a burst.
+func bursts(seed uint64, calm float64) (o simulate.Options, slow func(step int) bool) {
+	const steps = 400
+	r := rand.New(rand.NewPCG(seed, 0xb0b))
+	var curves []divide.Curve
+	for _, speed := range []float64{4, 1} {
+		fixed, slope := 0.0002+0.0004*r.Float64(), 0.0002/speed*math.Exp(0.1*r.NormFloat64())
+		curves = append(curves, points(256, func(b float64) float64 { return fixed + slope*b }))
+	}
+	factors := [2][]float64{slices.Repeat([]float64{1}, steps), slices.Repeat([]float64{1}, steps)}
+	for step := int(calm * r.ExpFloat64() / 2); step < steps && calm > 0; {
+		length, who := 1+int(15*r.ExpFloat64()), r.IntN(4)
+		factor := [2]float64{math.Exp(1 + 1.3*r.Float64()), math.Exp(1 + 1.3*r.Float64())}
+		for i := step; i < min(step+length, steps); i++ {
+			for rank := range factors {
+				if who >= 2 || who == rank {
+					factors[rank][i] = factor[rank]
+				}
+			}
+		}
+		step += length + 1 + int(calm*r.ExpFloat64())
+	}
+	return simulate.Options{Policy: "hybrid", Total: 64, Curves: curves, Noise: 0.08, Steps: steps, Interval: 10,
+			Seed: seed,
+			Knows: func(o *balancer.Options) {
+				o.Scores = []float64{4 * math.Exp(r.NormFloat64()), 1}
+			},
+			Drift: func(rank, step int) float64 { return factors[rank][step] }},
+		func(step int) bool { return factors[0][step] > 1 || factors[1][step] > 1 }
+}
+
+// A window that a burst disturbs must not become the shape of a curve. Otherwise the policy keeps shares that are far
+// from the best ones, and states with certainty that they are the best ones. Windows and steps within bursts do not
+// count, and neither do the first 30 steps.
+func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
+	const first, far = 30, 0.25
+	for _, test := range []struct {
+		calm    float64
+		of      float64 // least mean fraction of the oracle
+		falsely float64 // largest percentage of windows whose truth is far below the interval
+	}{{0, 0.998, 0}, {400, 0.985, 0.5}, {150, 0.97, 1}, {60, 0.94, 2}, {30, 0.91, 2}} {
+		if !*full && test.calm != 60 {
+			continue
+		}
+		runs := seeds(60, 200)
+		windows, farBelow, below, above, of, last := 0, 0, 0, 0, 0.0, 0.0
+		for seed := range uint64(runs) {
+			o, slow := bursts(seed, test.calm)
+			res := played(t, o)
+			for _, w := range res.Windows {
+				if w.Step <= first || slices.ContainsFunc(stepsBefore(w.Step, o.Interval), slow) {
+					continue
+				}
+				windows++
+				switch {
+				case w.Truth < w.Estimate.Low-far:
+					farBelow++
+					below++
+				case w.Truth < w.Estimate.Low-0.01:
+					below++
+				case w.Truth > w.Estimate.High+0.01:
+					above++
+				}
+			}
+			sum, steps := 0.0, 0.0
+			for step, share := range res.Track {
+				if step >= first && !slow(step) {
+					sum, steps = sum+share, steps+1
+				}
+			}
+			of += sum / max(steps, 1) / float64(runs)
+			last += res.LastQuarterShareOfOracle / float64(runs)
+		}
+		percent := func(n int) float64 { return 100 * float64(n) / float64(windows) }
+		t.Logf("| %.0f | %.1f %% | %.1f %% | %.1f %%, %.1f %% | %.1f %% | (%d runs, %d windows)", test.calm, 100*of,
+			100*last, percent(below), percent(above), percent(farBelow), runs, windows)
+		if of < test.of || percent(farBelow) > test.falsely {
+			t.Errorf("%.0f steps between bursts: got %.4f of the oracle, and %.1f %% of %d windows with a truth far below the interval; want at least %v and at most %v %%",
+				test.calm, of, percent(farBelow), windows, test.of, test.falsely)
+		}
+	}
+}
+
+// stepsBefore returns the steps of a window of n steps that ends before a step.
+func stepsBefore(end, n int) []int {
+	var steps []int
+	for step := max(end-n, 0); step < end; step++ {
+		steps = append(steps, step)
+	}
+	return steps
+}
