@@ -37,7 +37,7 @@ func (j *jumps) density(by float64) float64 {
 
 // normal is the density of the normal distribution with mean 0.
 func normal(x, variance float64) float64 {
-	return math.Exp(-x*x/(2*variance)) / math.Sqrt(2*math.Pi*variance)
+	return stat.Exp(-x*x/(2*variance)) / math.Sqrt(2*math.Pi*variance)
 }
 
 // student is the density of Student's distribution with mean 0 and 3 degrees of freedom, the fewest with a variance.
