@@ -16,6 +16,10 @@ import (
 const (
 	jumpPrior  = 0.01 // probability of a jump of the level in one window, before any measurement
 	jumpWeight = 0.5  // weight of jumpPrior and of a log of 1, in jumps
+	// endsSoon is the probability that the cause of a slow window ends before the next change of shares, if it is not
+	// the shape. Smaller: other shares become slow together with the share of a disturbed window. Larger: a rank that
+	// is slowed for good is detected later.
+	endsSoon = 0.5
 )
 
 // jumps are the jumps of a rank's level so far.
@@ -29,20 +33,17 @@ func (j *jumps) add(by, probability float64) {
 	j.count, j.squares = j.count+probability, j.squares+probability*by*by
 }
 
-// density returns the probability of a jump in a window, multiplied by the density of its log.
-func (j *jumps) density(by float64) float64 {
+// density returns the probability of a jump in a window, multiplied by the density of its log. variance is that of a
+// measurement of the log. Most jumps can be small, such as changes of a clock, and a few large, so Student's
+// distribution is used.
+func (j *jumps) density(by, variance float64) float64 {
 	rate := (jumpWeight + j.count) / (jumpWeight/jumpPrior + j.windows)
-	return rate * normal(by, (jumpWeight+j.squares)/(jumpWeight+j.count))
-}
-
-// normal is the density of the normal distribution with mean 0.
-func normal(x, variance float64) float64 {
-	return stat.Exp(-x*x/(2*variance)) / math.Sqrt(2*math.Pi*variance)
+	return rate * student(by, (jumpWeight+j.squares)/(jumpWeight+j.count)+variance)
 }
 
 // student is the density of Student's distribution with mean 0 and 3 degrees of freedom, the fewest with a variance.
-// Some curves have kinks, for example where the quota of a container ends. Large surprises therefore occur more often
-// than under the normal distribution.
+// Its variance is 3 times the square of its scale. Some curves have kinks, for example where the quota of a container
+// ends. Large surprises therefore occur more often than under the normal distribution.
 func student(x, squareScale float64) float64 {
 	const freedom = 3
 	return 2 / (math.Pi * math.Sqrt(freedom*squareScale)) / stat.Square(1+x*x/(freedom*squareScale))
@@ -57,13 +58,29 @@ func (e *posterior) jumped(samples, surprise, variance float64) float64 {
 			nearest = c
 		}
 	}
-	shape, far := 0.0, unknownShape*math.Log(samples/nearest.samples)
-	for i, chance := range e.shape.chances {
-		weight, sigma, _ := tiles[i].weight()
-		d := tiles[i].feature(samples) - tiles[i].feature(nearest.samples)
-		shape += chance * student(surprise-weight*d, variance+far*far+stat.Square(sigma*d))
+	// The prediction, and so the surprise, already contains the mean effect of the tiles.
+	effect := func(tile int) (mean, variance float64) {
+		weight, sigma, _ := tiles[tile].weight()
+		spread := sigma * sigma
+		for i := range e.shape.parts {
+			if p := &e.shape.parts[i]; p.tile == tile {
+				weight, spread = p.weight, p.spread
+			}
+		}
+		d := tiles[tile].feature(samples) - tiles[tile].feature(nearest.samples)
+		return weight * d, spread * d * d
 	}
-	jump := e.jumps.density(surprise)
+	usual := 0.0
+	for i := range e.shape.parts {
+		mean, _ := effect(e.shape.parts[i].tile)
+		usual += e.shape.parts[i].chance * mean
+	}
+	shape, far := 0.0, unknownShape*math.Log(samples/nearest.samples) // far: here the scale of Student's distribution
+	for i, chance := range e.shape.chances {
+		mean, spread := effect(i)
+		shape += chance * student(surprise-mean+usual, variance+far*far+spread)
+	}
+	jump := e.jumps.density(surprise, variance)
 	return jump / (jump + shape)
 }
 
@@ -75,16 +92,17 @@ func (e *posterior) blame(samples, surprise, variance float64) (moved, disturbed
 	}
 	moved = e.jumped(samples, surprise, variance)
 	e.jumps.add(surprise, moved)
-	if surprise > 0 { // other work makes no window faster; until the next change of shares, it ends as often as not
-		moved, disturbed = moved/2, moved/2
+	if surprise > 0 { // other work makes no window faster
+		moved, disturbed = (1-endsSoon)*moved, endsSoon*moved
 	}
-	e.move(moved*surprise, moved*(1-moved)*stat.Square(surprise))
+	e.move(moved*surprise, moved*(1-moved)*stat.Square(surprise)+moved*variance)
 	return moved, disturbed
 }
 
 // doubt makes the time of the newest cell uncertain, because the window may have been disturbed. moved and disturbed
-// are probabilities from [posterior.blame].
-func (e *posterior) doubt(surprise, moved, disturbed float64) {
+// are probabilities from [posterior.blame]. more is the variance of the curve at this share, minus that of the
+// measurement.
+func (e *posterior) doubt(surprise, moved, disturbed, more float64) {
 	i, square := e.current, stat.Square(surprise)
 	e.cells[i].log -= disturbed * surprise
 	for j := range e.cells {
@@ -93,5 +111,5 @@ func (e *posterior) doubt(surprise, moved, disturbed float64) {
 			e.cov[j][i] = e.cov[i][j]
 		}
 	}
-	e.cov[i][i] += disturbed * (1 - disturbed) * square
+	e.cov[i][i] += disturbed * ((1-disturbed)*square + max(more, 0))
 }

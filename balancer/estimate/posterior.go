@@ -22,7 +22,10 @@ const (
 
 // How the level of a rank moves.
 const (
-	jitterRate  = 0.05    // fraction of a window's excess over the noise of its steps that goes into jitter
+	jitterRate = 0.05 // fraction of a window's excess over the noise of its steps that goes into jitter
+	// mostUnknown, times the variance of a window's mean, is the largest variance of a known time from which jitter is
+	// learnt. Larger: a share in doubt makes a noisy rank seem steady.
+	mostUnknown = 4.0
 	leastWander = 0.00002 // standard deviation by which the level of a steady rank moves, log a window
 	reshape     = 0.25    // fraction of wander by which each unmeasured share moves independently
 	// wanderRate is the log of the change of wander per window, for each unit by which the innovation agrees with
@@ -237,7 +240,7 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 		e.add(m.samples, start, total)
 		e.cells[e.current].steps = m.steps
 		if e.disturbed > 0 {
-			e.doubt(start-expected, e.levelMoved, e.disturbed)
+			e.doubt(start-expected, e.levelMoved, e.disturbed, doubt-total)
 		}
 		e.forget()
 	} else {
@@ -344,8 +347,10 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 		jumped = math.Abs(innovation) > leastJump
 	default:
 		seen := min(stat.Square(innovation), stat.Square(likelySigmas*sigma))
-		// Successive innovations of one sign come from the level, not from jitter.
-		if excess := seen - stat.Square(sigma); excess < 0 || innovation*e.drift < 0 {
+		// Successive innovations of one sign come from the level, not from jitter. An innovation says nothing about
+		// jitter if the time was little known.
+		unknown := e.cov[e.current][e.current] > mostUnknown*variance
+		if excess := seen - stat.Square(sigma); !unknown && (excess < 0 || innovation*e.drift < 0) {
 			e.jitter = max(e.jitter+jitterRate*excess, 0)
 		}
 		e.wanders(innovation/sigma, variance)
