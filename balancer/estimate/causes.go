@@ -22,7 +22,7 @@ const (
 	endsSoon = 0.5
 )
 
-// jumps are the jumps of a rank's level so far.
+// jumps are the jumps of a rank's level so far. They are never forgotten.
 type jumps struct {
 	count, squares float64 // number, and sum of the squares of the logs
 	windows        float64 // in which a jump would have been seen
@@ -91,12 +91,28 @@ func (e *posterior) blame(samples, surprise, variance float64) (moved, disturbed
 		return 0, 0
 	}
 	moved = e.jumped(samples, surprise, variance)
-	e.jumps.add(surprise, moved)
 	if surprise > 0 { // other work makes no window faster
 		moved, disturbed = (1-endsSoon)*moved, endsSoon*moved
 	}
 	e.move(moved*surprise, moved*(1-moved)*stat.Square(surprise)+moved*variance)
 	return moved, disturbed
+}
+
+// open reports whether the causes of a surprise are not yet known. The rank must then keep its state from before it.
+func (e *posterior) open() bool { return e.surprise != 0 && e.shifted != 0 && e.since < memory }
+
+// resolve ends the open surprise, because an older share was measured. It corrects the number of jumps, and reports
+// whether the surprise, and not its opposite, was the error of the older shares.
+func (e *posterior) resolve(innovation float64) (older bool) {
+	level := e.shifted + innovation
+	older = math.Abs(level-e.surprise) < math.Abs(level)/2
+	if jumped := older != e.moved; jumped {
+		e.jumps.add(e.surprise, 1-e.counted)
+	} else {
+		e.jumps.add(e.surprise, -e.counted)
+	}
+	e.surprise, e.shifted, e.counted = 0, 0, 0
+	return older
 }
 
 // doubt makes the time of the newest cell uncertain, because the window may have been disturbed. moved and disturbed

@@ -52,7 +52,8 @@ func TestAKnownTileCountsOnce(t *testing.T) {
 	play(e, k, 60, 64, 51, 56, 43, 48, 60, 64, 51)
 	tile := 2
 	if chance := e.shape.chances[tile]; tiles[tile].period != 8 || chance < 0.9 {
-		t.Fatalf("got a probability of %.2f of a tile of %d samples, want at least 0.9 of 8", chance, tiles[tile].period)
+		t.Fatalf("got a probability of %.2f of a tile of %d samples, want at least 0.9 of 8", chance,
+			tiles[tile].period)
 	}
 	faster, slower := e.jumped(24, -0.35, 0.001), e.jumped(24, 0.35, 0.001)
 	if math.Abs(math.Log(faster/slower)) > 0.7 {

@@ -16,8 +16,8 @@ func (e *posterior) disturbedWindow(k *source, samples int, disturbed bool) (ret
 		returned = true
 	}
 	calm := e.agrees(&m, 0)
-	e.update(&m, 0, 0)
-	if e.away++; calm && !disturbed {
+	jumped := e.update(&m, 0, 0)
+	if e.away++; calm && !jumped && !e.open() && !disturbed {
 		e.keep()
 	}
 	e.fit(float64(samples))

@@ -96,11 +96,13 @@ func (m *Model) Learn(w *Window) {
 		steady := !lasts
 		if reading := &readings[r]; reading.samples > 0 {
 			steady = steady && e.agrees(reading, common)
-			jumped = e.update(reading, common, variance) || jumped
+			moved := e.update(reading, common, variance)
+			jumped, steady = moved || jumped, steady && !moved && !e.open()
+			if lasts {
+				e.jumps.add(common, 1)
+			}
 		}
-		if e.move(level, 0); lasts {
-			e.jumps.add(common, 1)
-		}
+		e.move(level, 0)
 		if e.away++; steady && m.disturbed == 0 && m.windows > 0 {
 			e.keep()
 		}

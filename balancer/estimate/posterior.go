@@ -73,6 +73,9 @@ type posterior struct {
 	moved     bool
 	confirmed bool // AskAgain has considered this surprise
 	since     int  // windows since that boundary
+	// shifted is the log by which blame has moved the older shares; 0: the surprise has one cause. counted is the
+	// probability with which jumps contains the surprise.
+	shifted, counted float64
 
 	jumps                 jumps
 	levelMoved, disturbed float64 // probabilities of two causes of the last window's surprise ([posterior.blame])
@@ -274,18 +277,21 @@ func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool
 	} else if e.alike(samples) {
 		e.jumps.add(surprise, 1)
 		e.move(surprise, total)
+		e.shifted, e.counted = 0, 1
 		e.surprise, e.moved, e.confirmed, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
 		return true
 	}
 	e.loosen(newPart * stat.Square(surprise))
 	if math.Abs(surprise) >= max(sureSigmas*math.Sqrt(total), leastShift) {
 		e.levelMoved, e.disturbed = e.blame(samples, surprise, total)
-		if moved = e.levelMoved > 0.5; moved {
+		e.jumps.add(surprise, e.levelMoved+e.disturbed)
+		if moved = e.levelMoved+e.disturbed > 0.5; moved {
 			e.suspect = samples
 		}
 	}
 	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
 		e.surprise, e.moved, e.confirmed, e.since = surprise, false, false, 0
+		e.shifted, e.counted = e.levelMoved*surprise, e.levelMoved+e.disturbed
 	}
 	return moved
 }
@@ -319,19 +325,22 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
 	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
 	if before := c.age > e.since; e.surprise != 0 && before {
-		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 {
-			// the level had moved, not the shape
+		weighted, wrong := e.shifted != 0, e.moved
+		older := e.resolve(innovation)
+		switch {
+		case older && jump: // the level had moved, not the shape
 			for i := range e.cells {
 				if e.cells[i].age > e.since {
 					e.cells[i].log += innovation
 				}
 			}
 			innovation, jump, jumped = 0, false, true
-			if e.moved && e.away <= e.since+1 { // the level had not moved at all, so there is no disturbance
+			if wrong && e.away <= e.since+1 { // the level had not moved at all, so there is no disturbance
 				e.before = nil
 			}
+		case older && weighted: // likewise; the filter moves all shares
+			jumped = math.Abs(innovation) > leastJump
 		}
-		e.surprise = 0
 	}
 	switch {
 	case first:
@@ -342,7 +351,7 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 				e.cov[i][i] += stat.Square(innovation)
 			}
 		}
-		e.drift, e.surprise = 0, 0
+		e.drift, e.surprise, e.shifted, e.counted = 0, 0, 0, 0
 		e.jumps.add(innovation, 1)
 		jumped = math.Abs(innovation) > leastJump
 	default:
