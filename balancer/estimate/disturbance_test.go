@@ -152,8 +152,8 @@ func TestAShareOfADisturbedWindowStaysInDoubt(t *testing.T) {
 		play(e, k, 44)
 		level = 1
 		play(e, k, 32)
-		if value, variance := e.expect(44); math.Sqrt(variance) < 0.5 {
-			t.Errorf("%s: got %.4f s for the new share with a relative error of %.2f, want at least 0.5", name,
+		if value, variance := e.expect(44); math.Sqrt(variance) < 0.3 {
+			t.Errorf("%s: got %.4f s for the new share with a relative error of %.2f, want at least 0.3", name,
 				math.Exp(value), math.Sqrt(variance))
 		}
 		play(e, k, 44)
