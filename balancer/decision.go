@@ -41,6 +41,8 @@ type Explanation struct {
 	// fitted curves. It does not contain the noise of steps. Its error is the error of the curves.
 	OfOracle Fraction
 	Unknown  string // why OfOracle is unknown; "" if it is known
+	// Disagreement says why OfOracle, the times of the ranks and Imbalance clearly differ; "" if they do not.
+	Disagreement string
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
 	// Equal and Predicted are the times of a step with equal shares and with the next shares, in s. Each is Seconds,

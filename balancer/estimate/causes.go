@@ -22,6 +22,13 @@ const (
 	endsSoon = 0.5
 )
 
+// causes are the probabilities that a surprise at a new share comes from the level, or from a disturbance of this
+// window. Otherwise it comes from the shape.
+type causes struct{ level, disturbed float64 }
+
+// jump returns the probability that the level was another one in this window.
+func (c causes) jump() float64 { return c.level + c.disturbed }
+
 // jumps are the jumps of a rank's level so far. They are never forgotten.
 type jumps struct {
 	count, squares float64 // number, and sum of the squares of the logs
@@ -84,48 +91,49 @@ func (e *posterior) jumped(samples, surprise, variance float64) float64 {
 	return jump / (jump + shape)
 }
 
-// blame divides the surprise at a new share among its causes. It moves the cells, and returns the probability that the
-// level has moved, and that this window was disturbed.
-func (e *posterior) blame(samples, surprise, variance float64) (moved, disturbed float64) {
+// blame divides the surprise at a new share among its causes, and moves the cells.
+func (e *posterior) blame(samples, surprise, variance float64) (by causes) {
 	if len(e.cells) == 0 { // the first step was dropped
-		return 0, 0
+		return by
 	}
-	moved = e.jumped(samples, surprise, variance)
+	by.level = e.jumped(samples, surprise, variance)
 	if surprise > 0 { // other work makes no window faster
-		moved, disturbed = (1-endsSoon)*moved, endsSoon*moved
+		by.level, by.disturbed = (1-endsSoon)*by.level, endsSoon*by.level
 	}
-	e.move(moved*surprise, moved*(1-moved)*stat.Square(surprise)+moved*variance)
-	return moved, disturbed
+	e.move(by.level*surprise, by.level*(1-by.level)*stat.Square(surprise)+by.level*variance)
+	return by
 }
 
 // open reports whether the causes of a surprise are not yet known. The rank must then keep its state from before it.
 func (e *posterior) open() bool { return e.surprise != 0 && e.shifted != 0 && e.since < memory }
 
-// resolve ends the open surprise, because an older share was measured. It corrects the number of jumps, and reports
-// whether the surprise, and not its opposite, was the error of the older shares.
-func (e *posterior) resolve(innovation float64) (older bool) {
+// resolve ends the open surprise, because an older share was measured. It reports whether the surprise, and not its
+// opposite, was the error of the older shares. It corrects the number of jumps; a small surprise counts only if the
+// older share jumps.
+func (e *posterior) resolve(innovation float64, jump bool) (older bool) {
 	level := e.shifted + innovation
 	older = math.Abs(level-e.surprise) < math.Abs(level)/2
-	if jumped := older != e.moved; jumped {
-		e.jumps.add(e.surprise, 1-e.counted)
-	} else {
-		e.jumps.add(e.surprise, -e.counted)
+	if jump || e.counted > 0 {
+		jumped := 0.0
+		if older != e.moved {
+			jumped = 1
+		}
+		e.jumps.add(e.surprise, jumped-e.counted)
 	}
 	e.surprise, e.shifted, e.counted = 0, 0, 0
 	return older
 }
 
-// doubt makes the time of the newest cell uncertain, because the window may have been disturbed. moved and disturbed
-// are probabilities from [posterior.blame]. more is the variance of the curve at this share, minus that of the
-// measurement.
-func (e *posterior) doubt(surprise, moved, disturbed, more float64) {
+// doubt makes the time of the newest cell uncertain, because the window may have been disturbed. more is the variance of
+// the curve at this share, minus that of the measurement.
+func (e *posterior) doubt(surprise float64, by causes, more float64) {
 	i, square := e.current, stat.Square(surprise)
-	e.cells[i].log -= disturbed * surprise
+	e.cells[i].log -= by.disturbed * surprise
 	for j := range e.cells {
 		if j != i {
-			e.cov[i][j] += moved * disturbed * square
+			e.cov[i][j] += by.level * by.disturbed * square
 			e.cov[j][i] = e.cov[i][j]
 		}
 	}
-	e.cov[i][i] += disturbed * ((1-disturbed)*square + max(more, 0))
+	e.cov[i][i] += by.disturbed * ((1-by.disturbed)*square + max(more, 0))
 }

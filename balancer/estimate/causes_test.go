@@ -61,3 +61,93 @@ func TestAKnownTileCountsOnce(t *testing.T) {
 			faster, slower)
 	}
 }
+
+// A disturbance begins together with a new share, and an older share is slow, too. The state before the disturbance
+// must survive both windows, and the second one must begin the disturbance.
+func TestTheStateBeforeASurpriseSurvives(t *testing.T) {
+	level := 1.0
+	k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: sloped, level: func(int) float64 { return level }, noise: 0.02}
+	e := newPosterior(nil, 0, 256)
+	for _, n := range []int{60, 32, 60, 32, 60} {
+		e.disturbedWindow(k, n, false)
+	}
+	level = 3
+	e.disturbedWindow(k, 44, false)
+	if !e.open() {
+		t.Fatalf("got a surprise with one cause, want several causes")
+	}
+	e.disturbedWindow(k, 44, false)
+	m := e.read(32, logsOf(k.window(32, 10)), false)
+	if !e.update(&m, 0, 0) {
+		t.Errorf("got no jump of the level from a slow older share")
+	}
+	for n, want := range map[float64]float64{32: sloped(32), 60: sloped(60)} {
+		if got, _ := e.before.expect(n); math.Abs(got-math.Log(want)) > 0.05 {
+			t.Errorf("%v samples: got %.4f s in the state before the disturbance, want %.4f", n, math.Exp(got), want)
+		}
+	}
+	if math.Abs(e.jumps.count-1) > 0.1 {
+		t.Errorf("got %.2f jumps, want 1", e.jumps.count)
+	}
+}
+
+// A new share has a time that is far from the curve. An older share then shows whether the level has moved. If it has
+// not, the time of the new share must stay uncertain after a slow window, so that the policy tries the share again. The
+// second window at the new share must give its usual time, and must not move the times of the other shares.
+func TestTheNextMeasurementsShowTheCause(t *testing.T) {
+	kink := func(factor float64) func(n int) float64 {
+		return func(n int) float64 {
+			if n == 44 {
+				return factor * sloped(n)
+			}
+			return sloped(n)
+		}
+	}
+	for name, test := range map[string]struct {
+		curve      func(n int) float64
+		then, last float64 // levels of the window at the new share, and afterwards
+		doubt      float64 // least relative error of the new share after the window at an older share
+		jumps      float64
+	}{
+		"a disturbance":   {sloped, 8, 1, 0.3, 0},
+		"a slow share":    {kink(8), 1, 1, 0.3, 0},
+		"a fast share":    {kink(0.3), 1, 1, 0, 0},
+		"slower for good": {sloped, 8, 8, 0, 1},
+		"faster for good": {sloped, 0.3, 0.3, 0, 1},
+	} {
+		level := 1.0
+		k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: test.curve, level: func(int) float64 { return level },
+			noise: 0.05}
+		e := newPosterior(nil, 0, 64)
+		play(e, k, 60, 32, 60, 32)
+		level = test.then
+		play(e, k, 44)
+		level = test.last
+		play(e, k, 32)
+		if value, variance := e.expect(44); math.Sqrt(variance) < test.doubt {
+			t.Errorf("%s: got %.4f s for the new share with a relative error of %.2f, want at least %v", name,
+				math.Exp(value), math.Sqrt(variance), test.doubt)
+		}
+		if math.Abs(e.jumps.count-test.jumps) > 0.01 {
+			t.Errorf("%s: got %.2f jumps, want %v", name, e.jumps.count, test.jumps)
+		}
+		play(e, k, 44)
+		t.Run(name, func(t *testing.T) {
+			checkTimes(t, e, 0.1, map[int]float64{32: test.last * sloped(32), 44: test.last * test.curve(44),
+				60: test.last * sloped(60)})
+		})
+	}
+}
+
+// Noise gives a new share a small surprise, and an older share the same deviation. This is no jump of the level.
+func TestASmallSurpriseIsNoJump(t *testing.T) {
+	e := newPosterior(nil, 0, 64)
+	e.surprise = 0.05
+	if older := e.resolve(0.05, false); !older || e.jumps.count != 0 {
+		t.Errorf("got older shares that follow: %v, and %.2f jumps; want true and none", older, e.jumps.count)
+	}
+	e.surprise = 0.4
+	if e.resolve(0.4, true); e.jumps.count != 1 {
+		t.Errorf("got %.2f jumps after a sure one, want 1", e.jumps.count)
+	}
+}

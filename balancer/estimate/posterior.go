@@ -77,9 +77,7 @@ type posterior struct {
 	// probability with which jumps contains the surprise.
 	shifted, counted float64
 
-	jumps                 jumps
-	levelMoved, disturbed float64 // probabilities of two causes of the last window's surprise ([posterior.blame])
-
+	jumps   jumps
 	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
 
 	// state before the disturbance; without a disturbance, state after the last window without a surprise; nil: none
@@ -233,17 +231,18 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 	first := !e.known
 	e.known = true
 	e.jumps.windows++
-	e.levelMoved, e.disturbed = 0, 0
 	if at < 0 {
 		e.current = len(e.cells)
+		var by causes
 		// In the first windows, the curve is too uncertain to distinguish the level from the shape.
 		if !math.IsNaN(expected) && (first || !m.opening) {
-			jumped = e.cross(m.samples, start-expected, doubt, total, first)
+			by = e.cross(m.samples, start-expected, doubt, total, first)
 		}
+		jumped = by.jump() > 0.5
 		e.add(m.samples, start, total)
 		e.cells[e.current].steps = m.steps
-		if e.disturbed > 0 {
-			e.doubt(start-expected, e.levelMoved, e.disturbed, doubt-total)
+		if by.disturbed > 0 {
+			e.doubt(start-expected, by, doubt-total)
 		}
 		e.forget()
 	} else {
@@ -262,38 +261,40 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 
 // cross learns from the surprise of a share that has no cell yet. Near a measured share that fills the same tiles, the
 // curve is reliable, so a surprise means that the level has moved. Otherwise [posterior.blame] weights the causes of a
-// sure surprise, and the shape causes a smaller one. cross reports whether the level has probably moved.
-func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool) (moved bool) {
+// sure surprise, and the shape causes a smaller one.
+func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool) (by causes) {
 	total := doubt + variance
 	if first { // the curve of an earlier run has another height
 		e.move(surprise, variance-unknownHeight)
-		return false
+		return by
 	}
-	if sigma := math.Sqrt(total); math.Abs(surprise) < max(sureSigmas*sigma, leastShift) {
+	sigma := math.Sqrt(total)
+	sure := math.Abs(surprise) >= max(sureSigmas*sigma, leastShift)
+	if !sure {
 		e.wanders(surprise/sigma*variance/total, variance)
 		if math.Abs(surprise) < max(likelySigmas*sigma, leastShift) {
-			return false
+			return by
 		}
 	} else if e.alike(samples) {
 		e.jumps.add(surprise, 1)
 		e.move(surprise, total)
 		e.shifted, e.counted = 0, 1
 		e.surprise, e.moved, e.confirmed, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
-		return true
+		return causes{level: 1}
 	}
 	e.loosen(newPart * stat.Square(surprise))
-	if math.Abs(surprise) >= max(sureSigmas*math.Sqrt(total), leastShift) {
-		e.levelMoved, e.disturbed = e.blame(samples, surprise, total)
-		e.jumps.add(surprise, e.levelMoved+e.disturbed)
-		if moved = e.levelMoved+e.disturbed > 0.5; moved {
+	if sure {
+		by = e.blame(samples, surprise, total)
+		e.jumps.add(surprise, by.jump())
+		if by.jump() > 0.5 {
 			e.suspect = samples
 		}
 	}
 	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
 		e.surprise, e.moved, e.confirmed, e.since = surprise, false, false, 0
-		e.shifted, e.counted = e.levelMoved*surprise, e.levelMoved+e.disturbed
+		e.shifted, e.counted = by.level*surprise, by.jump()
 	}
-	return moved
+	return by
 }
 
 // alike reports whether some measured share is near this share and fills the same tiles. Then no tile that the rank may
@@ -326,7 +327,7 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
 	if before := c.age > e.since; e.surprise != 0 && before {
 		weighted, wrong := e.shifted != 0, e.moved
-		older := e.resolve(innovation)
+		older := e.resolve(innovation, jump)
 		switch {
 		case older && jump: // the level had moved, not the shape
 			for i := range e.cells {

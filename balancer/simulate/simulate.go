@@ -63,6 +63,7 @@ type Window struct {
 	// Equal is by how much a step with equal shares would be longer, s: in truth, and the 90 % interval of the policy.
 	// NaN: the policy does not know.
 	Equal, EqualLow, EqualHigh float64
+	Disagreement               string // of the estimate and the times of the window
 }
 
 // Change is one rebalance: shares that at least one step ran with.

@@ -14,6 +14,9 @@ import (
 var fused = map[string]bool{"Exp": true, "Pow": true, "Erf": true, "Erfc": true, "Sinh": true, "Cosh": true,
 	"Tanh": true, "Gamma": true}
 
+// whole lists files that use math.Pow with whole exponents only, for which it multiplies.
+var whole = map[string]bool{"jagged_times.go": true}
+
 // Each rank decides the shares without messages, so all ranks must compute equal bits. math.Exp uses fused multiply-add
 // only if the processor has it. Packages whose results change no share may use it.
 func TestDecisionsDoNotDependOnTheProcessor(t *testing.T) {
@@ -40,7 +43,7 @@ func TestDecisionsDoNotDependOnTheProcessor(t *testing.T) {
 				return true
 			}
 			if from, ok := call.X.(*ast.Ident); ok && from.Name == "math" {
-				if calls++; fused[call.Sel.Name] {
+				if calls++; fused[call.Sel.Name] && !(call.Sel.Name == "Pow" && whole[entry.Name()]) {
 					t.Errorf("%s: math.%s differs between processors; use stat.Exp", files.Position(call.Pos()),
 						call.Sel.Name)
 				}

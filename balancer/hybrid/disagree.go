@@ -1,0 +1,164 @@
+package hybrid
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// The fraction of the oracle comes from the curves. Readers see it next to the busy times of the window and to their
+// imbalance. Each of the three can be right and seem to contradict the others. If they clearly do, a decision says why.
+
+const (
+	// contradicts is the distance of the fraction by the busy times from the interval of the fraction of the oracle
+	// from which a decision says why both differ. Smaller: the noise of a few steps causes this text. Larger: false
+	// curves are not noticed.
+	contradicts = 0.1
+	// unequal is the difference of the imbalance from the largest loss that the interval of the fraction of the oracle
+	// allows, from which a decision says why both differ. Ranks with 5 % noise have an imbalance of 5 % (two ranks) to
+	// 20 % (64 ranks).
+	unequal = 0.3
+)
+
+// proportion are the times of the ranks for other shares, if their times are in proportion to their samples.
+type proportion struct {
+	*chooser
+	shares   []int
+	seconds  func(rank int) float64 // with the shares in use
+	exposed  float64                // communication, s
+	longest  int                    // rank
+	shortest int                    // rank
+	least    float64                // shortest step without limits and units of shares, s
+}
+
+// inProportion returns false if the time of a rank is unknown.
+func (c *chooser) inProportion(shares []int, seconds func(rank int) float64, exposed float64) (p proportion, ok bool) {
+	p = proportion{chooser: c, shares: shares, seconds: seconds, exposed: exposed, longest: -1, shortest: -1}
+	speed := 0.0
+	for r, n := range shares {
+		if n == 0 {
+			continue
+		}
+		s := seconds(r)
+		if !(s > 0) {
+			return p, false
+		}
+		if speed += float64(n) / s; p.longest < 0 || s > seconds(p.longest) {
+			p.longest = r
+		}
+		if p.shortest < 0 || s < seconds(p.shortest) {
+			p.shortest = r
+		}
+	}
+	p.least = float64(c.opts.Total) / speed
+	return p, p.longest >= 0
+}
+
+// of returns the fraction of the oracle if the shortest step takes a time, in s.
+func (p *proportion) of(least float64) float64 {
+	return min((least+p.exposed)/(p.seconds(p.longest)+p.exposed), 1)
+}
+
+// at returns the time of a rank with other shares, in s.
+func (p *proportion) at(rank int, samples float64) float64 {
+	return samples / float64(p.shares[rank]) * p.seconds(rank)
+}
+
+// within returns the largest share that a rank may have and finishes within a time, in s.
+func (p *proportion) within(rank int, seconds float64) int {
+	unit := max(p.opts.Unit, 1)
+	if p.shares[rank] == 0 {
+		return 0
+	}
+	n := min(float64(p.shares[rank])*seconds/p.seconds(rank), float64(p.limits[rank]))
+	return max(int(n)/unit*unit, unit)
+}
+
+// whole returns the time of the shortest step with limits and units of shares, in s.
+func (p *proportion) whole() float64 {
+	const precise = 1e-4
+	low, high := p.least, p.seconds(p.longest)
+	for high-low > precise*high {
+		middle, sum := low+(high-low)/2, 0
+		for r := range p.shares {
+			sum += p.within(r, middle)
+		}
+		if sum+p.opts.Total%max(p.opts.Unit, 1) >= p.opts.Total {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}
+
+// outside returns the distance of a fraction from an interval.
+func outside(v float64, f balancer.Fraction) float64 { return max(f.Low-v, v-f.High) }
+
+// disagreement says why the fraction of the oracle, the busy times and the imbalance of a window clearly differ; "" if
+// they do not. oracle are the best shares on the curves.
+func (a *accounts) disagreement(d *balancer.Decision, oracle []int, exposed float64) string {
+	of := d.OfOracle
+	busy, ok := a.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Seconds }, exposed)
+	if !ok || of.Value != of.Value {
+		return ""
+	}
+	fraction := busy.of(busy.least)
+	if of.Low-fraction > contradicts || d.Imbalance-(1-of.Low) > unequal {
+		fraction = busy.of(busy.whole())
+	}
+	if outside(fraction, of) > contradicts {
+		return fmt.Sprintf("by batch / busy ms, this fraction would be %.0f %%: %s", 100*fraction,
+			a.whyNot(d, &busy, oracle, fraction < of.Low))
+	}
+	if d.Imbalance-(1-of.Low) <= unequal {
+		return ""
+	}
+	shortest, longest := busy.seconds(busy.shortest), busy.seconds(busy.longest)
+	if means := 1 - shortest/longest; means < d.Imbalance/2 {
+		return fmt.Sprintf("busy times vary from step to step, and their means differ by %.0f %%", 100*means)
+	}
+	text := fmt.Sprintf("rank %d is busy for %.1f of %.1f ms", busy.shortest, 1e3*shortest, 1e3*longest)
+	if limit := a.limits[busy.shortest]; d.Shares[busy.shortest]+max(a.opts.Unit, 1) > limit {
+		return fmt.Sprintf("%s, and %d samples are its limit", text, limit)
+	}
+	return fmt.Sprintf("%s; by batch / busy ms, other shares would save %.1f %% of a step", text, 100*(1-fraction))
+}
+
+// whyNot names the rank whose curve differs most from the times that are in proportion to the busy times of the window.
+// less is true if the curves promise less from a change of shares than these times.
+func (a *accounts) whyNot(d *balancer.Decision, busy *proportion, oracle []int, less bool) string {
+	fitted, ok := a.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Fitted }, busy.exposed)
+	if ok && outside(fitted.of(fitted.whole()), d.OfOracle) <= contradicts {
+		rank, most := 0, -1.0
+		for r := range d.Shares {
+			if off := math.Abs(math.Log(busy.seconds(r) / fitted.seconds(r))); off > most {
+				rank, most = r, off
+			}
+		}
+		return fmt.Sprintf("rank %d took %.1f ms in this window, and %.1f ms on its curve", rank,
+			1e3*busy.seconds(rank), 1e3*fitted.seconds(rank))
+	}
+	// The rank that is the slowest with the shares that look better: those in proportion, or those of the curves.
+	rank, samples, most, least := busy.longest, 0, -1.0, busy.whole()
+	for r := range d.Shares {
+		n := busy.within(r, least)
+		if !less {
+			n = oracle[r]
+		}
+		if d.Shares[r] == 0 || n == 0 {
+			continue
+		}
+		seconds := busy.at(r, float64(n))
+		if less {
+			seconds = a.model.Mean()[r].At(float64(n))
+		}
+		if seconds > most {
+			rank, samples, most = r, n, seconds
+		}
+	}
+	n := float64(samples)
+	return fmt.Sprintf("with %d samples, rank %d takes %.1f ms on its curve, and %.1f ms in proportion", samples, rank,
+		1e3*a.model.Mean()[rank].At(n), 1e3*busy.at(rank, n))
+}
