@@ -124,8 +124,8 @@ func (e *posterior) resolve(innovation float64, jump bool) (older bool) {
 	return older
 }
 
-// doubt makes the time of the newest cell uncertain, because the window may have been disturbed. more is the variance of
-// the curve at this share, minus that of the measurement.
+// doubt makes the time of the newest cell uncertain, because the window may have been disturbed. more is the variance
+// of the curve at this share, minus that of the measurement.
 func (e *posterior) doubt(surprise float64, by causes, more float64) {
 	i, square := e.current, stat.Square(surprise)
 	e.cells[i].log -= by.disturbed * surprise

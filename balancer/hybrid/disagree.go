@@ -108,6 +108,9 @@ func (a *accounts) disagreement(d *balancer.Decision, oracle []int, exposed floa
 	if of.Low-fraction > contradicts || d.Imbalance-(1-of.Low) > unequal {
 		fraction = busy.of(busy.whole())
 	}
+	if fraction > of.High && excludes(d.Shares, oracle) { // the busy times say nothing about the excluded ranks
+		return ""
+	}
 	if outside(fraction, of) > contradicts {
 		return fmt.Sprintf("by batch / busy ms, this fraction would be %.0f %%: %s", 100*fraction,
 			a.whyNot(d, &busy, oracle, fraction < of.Low))
@@ -126,26 +129,37 @@ func (a *accounts) disagreement(d *balancer.Decision, oracle []int, exposed floa
 	return fmt.Sprintf("%s; by batch / busy ms, other shares would save %.1f %% of a step", text, 100*(1-fraction))
 }
 
+// excludes reports whether a rank has no samples and would have some with the best shares.
+func excludes(shares, oracle []int) bool {
+	for r, n := range shares {
+		if n == 0 && oracle[r] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // whyNot names the rank whose curve differs most from the times that are in proportion to the busy times of the window.
 // less is true if the curves promise less from a change of shares than these times.
 func (a *accounts) whyNot(d *balancer.Decision, busy *proportion, oracle []int, less bool) string {
 	fitted, ok := a.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Fitted }, busy.exposed)
 	if ok && outside(fitted.of(fitted.whole()), d.OfOracle) <= contradicts {
-		rank, most := 0, -1.0
+		rank, most := -1, contradicts
 		for r := range d.Shares {
 			if off := math.Abs(math.Log(busy.seconds(r) / fitted.seconds(r))); off > most {
 				rank, most = r, off
 			}
 		}
-		return fmt.Sprintf("rank %d took %.1f ms in this window, and %.1f ms on its curve", rank,
-			1e3*busy.seconds(rank), 1e3*fitted.seconds(rank))
+		if rank >= 0 {
+			return fmt.Sprintf("rank %d took %.1f ms in this window, and %.1f ms on its curve", rank,
+				1e3*busy.seconds(rank), 1e3*fitted.seconds(rank))
+		}
 	}
 	// The rank that is the slowest with the shares that look better: those in proportion, or those of the curves.
-	rank, samples, most, least := busy.longest, 0, -1.0, busy.whole()
-	for r := range d.Shares {
-		n := busy.within(r, least)
-		if !less {
-			n = oracle[r]
+	rank, samples, most, least := busy.longest, d.Shares[busy.longest], -1.0, busy.whole()
+	for r, n := range oracle {
+		if less {
+			n = busy.within(r, least)
 		}
 		if d.Shares[r] == 0 || n == 0 {
 			continue
@@ -158,7 +172,6 @@ func (a *accounts) whyNot(d *balancer.Decision, busy *proportion, oracle []int, 
 			rank, samples, most = r, n, seconds
 		}
 	}
-	n := float64(samples)
-	return fmt.Sprintf("with %d samples, rank %d takes %.1f ms on its curve, and %.1f ms in proportion", samples, rank,
-		1e3*a.model.Mean()[rank].At(n), 1e3*busy.at(rank, n))
+	return fmt.Sprintf("with a share of %d, rank %d takes %.1f ms on its curve, and %.1f ms in proportion", samples, rank,
+		1e3*a.model.Mean()[rank].At(float64(samples)), 1e3*busy.at(rank, float64(samples)))
 }

@@ -352,6 +352,9 @@ func (s *scene) write(b *strings.Builder, step int, d *balancer.Decision, truth 
 		fmt.Fprintf(b, "  oracle    %.1f %% (%.1f to %.1f); in truth %.1f %%\n", 100*of.Value, 100*of.Low, 100*of.High,
 			100*s.ofOracle(truth, d.Shares))
 	}
+	if d.Disagreement != "" {
+		fmt.Fprintf(b, "  differs   %s\n", d.Disagreement)
+	}
 	for _, v := range verdicts[:min(len(verdicts), 4)] {
 		if v.Kind == straggler.Sick {
 			fmt.Fprintf(b, "  verdict   rank %d is sick since step %d: %s\n", v.Rank, v.SinceStep+1, v.Evidence)

@@ -128,7 +128,7 @@ func Run(o Options) (*Result, error) {
 			longer, _ := divide.Slowest(world.curves, equal)
 			r.Windows = append(r.Windows, Window{Step: s + 1, Truth: r.Track[s], Estimate: d.OfOracle,
 				Equal:    longer - slices.Max(world.times),
-				EqualLow: d.EqualLow - d.Lost.Step, EqualHigh: d.EqualHigh - d.Lost.Step})
+				EqualLow: d.EqualLow - d.Lost.Step, EqualHigh: d.EqualHigh - d.Lost.Step, Disagreement: d.Disagreement})
 		}
 		if !ok || !d.Changed || s == o.Steps-1 { // no step would use shares that are decided after the last step
 			continue
