@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
 // The fraction of the oracle comes from the curves. Readers see it next to the busy times of the window and to their
@@ -90,6 +91,11 @@ func (p *proportion) whole() float64 {
 			low = middle
 		}
 	}
+	for r, n := range p.shares {
+		if n > 0 { // each rank gets at least one unit
+			high = max(high, min(p.at(r, float64(max(p.opts.Unit, 1))), p.seconds(r)))
+		}
+	}
 	return high
 }
 
@@ -98,9 +104,10 @@ func outside(v float64, f balancer.Fraction) float64 { return max(f.Low-v, v-f.H
 
 // disagreement says why the fraction of the oracle, the busy times and the imbalance of a window clearly differ; "" if
 // they do not. oracle are the best shares on the curves.
-func (a *accounts) disagreement(d *balancer.Decision, oracle []int, exposed float64) string {
+func (c *chooser) disagreement(d *balancer.Decision, oracle []int, curves []divide.Scaled,
+	exposed float64) string {
 	of := d.OfOracle
-	busy, ok := a.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Seconds }, exposed)
+	busy, ok := c.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Seconds }, exposed)
 	if !ok || of.Value != of.Value {
 		return ""
 	}
@@ -113,7 +120,7 @@ func (a *accounts) disagreement(d *balancer.Decision, oracle []int, exposed floa
 	}
 	if outside(fraction, of) > contradicts {
 		return fmt.Sprintf("by batch / busy ms, this fraction would be %.0f %%: %s", 100*fraction,
-			a.whyNot(d, &busy, oracle, fraction < of.Low))
+			c.whyNot(d, &busy, oracle, curves, fraction < of.Low))
 	}
 	if d.Imbalance-(1-of.Low) <= unequal {
 		return ""
@@ -123,7 +130,7 @@ func (a *accounts) disagreement(d *balancer.Decision, oracle []int, exposed floa
 		return fmt.Sprintf("busy times vary from step to step, and their means differ by %.0f %%", 100*means)
 	}
 	text := fmt.Sprintf("rank %d is busy for %.1f of %.1f ms", busy.shortest, 1e3*shortest, 1e3*longest)
-	if limit := a.limits[busy.shortest]; d.Shares[busy.shortest]+max(a.opts.Unit, 1) > limit {
+	if limit := c.limits[busy.shortest]; d.Shares[busy.shortest]+max(c.opts.Unit, 1) > limit {
 		return fmt.Sprintf("%s, and %d samples are its limit", text, limit)
 	}
 	return fmt.Sprintf("%s; by batch / busy ms, other shares would save %.1f %% of a step", text, 100*(1-fraction))
@@ -141,8 +148,9 @@ func excludes(shares, oracle []int) bool {
 
 // whyNot names the rank whose curve differs most from the times that are in proportion to the busy times of the window.
 // less is true if the curves promise less from a change of shares than these times.
-func (a *accounts) whyNot(d *balancer.Decision, busy *proportion, oracle []int, less bool) string {
-	fitted, ok := a.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Fitted }, busy.exposed)
+func (c *chooser) whyNot(d *balancer.Decision, busy *proportion, oracle []int, curves []divide.Scaled,
+	less bool) string {
+	fitted, ok := c.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Fitted }, busy.exposed)
 	if ok && outside(fitted.of(fitted.whole()), d.OfOracle) <= contradicts {
 		rank, most := -1, contradicts
 		for r := range d.Shares {
@@ -166,12 +174,12 @@ func (a *accounts) whyNot(d *balancer.Decision, busy *proportion, oracle []int, 
 		}
 		seconds := busy.at(r, float64(n))
 		if less {
-			seconds = a.model.Mean()[r].At(float64(n))
+			seconds = curves[r].At(float64(n))
 		}
 		if seconds > most {
 			rank, samples, most = r, n, seconds
 		}
 	}
-	return fmt.Sprintf("with a share of %d, rank %d takes %.1f ms on its curve, and %.1f ms in proportion", samples, rank,
-		1e3*a.model.Mean()[rank].At(float64(samples)), 1e3*busy.at(rank, float64(samples)))
+	return fmt.Sprintf("with a share of %d, rank %d takes %.1f ms on its curve, and %.1f ms in proportion", samples,
+		rank, 1e3*curves[rank].At(float64(samples)), 1e3*busy.at(rank, float64(samples)))
 }

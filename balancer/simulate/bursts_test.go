@@ -110,9 +110,9 @@ func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
 			last += res.LastQuarterShareOfOracle / float64(runs)
 		}
 		percent := func(n int) float64 { return 100 * float64(n) / float64(windows) }
-		t.Logf("| %.0f, %.0f | %.1f %% | %.1f %% | %.1f %%, %.1f %% | %.1f %% | %.1f %% | (%d runs, %d windows)", test.calm,
-			test.clocks, 100*of, 100*last, percent(below), percent(above), percent(farBelow), percent(said), runs,
-			windows)
+		t.Logf("| %.0f, %.0f | %.1f %% | %.1f %% | %.1f %%, %.1f %% | %.1f %% | %.1f %% | (%d runs, %d windows)",
+			test.calm, test.clocks, 100*of, 100*last, percent(below), percent(above), percent(farBelow), percent(said),
+			runs, windows)
 		if test.calm == 0 && test.clocks == 0 && said > 0 {
 			t.Errorf("got %d windows that say that the estimate and the busy times differ, want none without bursts",
 				said)

@@ -233,6 +233,7 @@ type Decision struct {
 	Lost          map[string]float64 // lost time of a step by cause, s
 	EqualSeconds  float64            // time of a step with equal shares on the fitted curves, s
 	EqualUnknown  string             // why EqualSeconds is unknown
+	Disagreement  string             // why ShareOfOracle and the times of the ranks differ; "": they do not
 	Noise         runtime.Cause
 
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN if not recorded
@@ -252,7 +253,8 @@ func (r *Run) readDecisions(path string) error {
 		if line.Step <= r.segment.After {
 			return nil
 		}
-		d := Decision{Step: line.Step, EqualUnknown: line.EqualWhy, StepSeconds: unknown,
+		d := Decision{Step: line.Step, EqualUnknown: line.EqualWhy, Disagreement: printable(line.Differs),
+			StepSeconds:   unknown,
 			Noise:         runtime.Cause{Name: line.NoiseWhy, Rank: -1, Evidence: printable(line.NoiseSign)},
 			ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown,
 			EqualSeconds: unknown, EqualLow: unknown, EqualHigh: unknown,

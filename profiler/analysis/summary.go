@@ -79,6 +79,8 @@ type Summary struct {
 	ShareOfOracle     Number `json:"share_of_oracle"`     // last estimate of the balancer
 	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // ends of its 90 % interval
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
+	// ShareOfOracleDisagreement says why ShareOfOracle and the times of the ranks differ; "": they do not.
+	ShareOfOracleDisagreement string `json:"share_of_oracle_disagreement,omitempty"`
 	// ShareOfOracleMean is 1 - imbalance / (step time - noise), from the parts of the mean step in Bottleneck. Without
 	// Bottleneck, it is the mean of all estimates of the balancer, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
@@ -376,6 +378,7 @@ func (s *Summary) addDecisions(decisions []Decision) {
 		if !math.IsNaN(d.ShareOfOracle) {
 			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle),
 				Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
+			s.ShareOfOracleDisagreement = d.Disagreement
 			steps, sum = steps+n, sum+n*d.ShareOfOracle
 		}
 		previous = d.Step

@@ -32,15 +32,16 @@ type Decision struct {
 	OfOracle  *float64            `json:"share_of_oracle"`     // fraction 0…1
 	Low       *float64            `json:"share_of_oracle_low"`
 	High      *float64            `json:"share_of_oracle_high"`
-	Unknown   string              `json:"share_of_oracle_unknown,omitempty"` // why OfOracle is unknown
-	Imbalance *float64            `json:"imbalance"`                         // fraction 0…1
-	Useful    *float64            `json:"useful_seconds"`                    // useful part of Seconds
-	Noisy     *int                `json:"noisy_rank"`                        // rank that causes most of the noise
-	NoiseWhy  string              `json:"noise_cause,omitempty"`             // "unknown": no sensor shows a cause
-	NoiseSign string              `json:"noise_evidence,omitempty"`          // evidence for NoiseWhy
-	Lost      map[string]*float64 `json:"lost_seconds"`                      // the other parts of Seconds, by cause
-	Equal     *float64            `json:"equal_step_seconds"`                // step time with equal shares
-	EqualLow  *float64            `json:"equal_step_seconds_low"`            // ends of its 90 % interval
+	Unknown   string              `json:"share_of_oracle_unknown,omitempty"`      // why OfOracle is unknown
+	Differs   string              `json:"share_of_oracle_disagreement,omitempty"` // why OfOracle and Ranks differ
+	Imbalance *float64            `json:"imbalance"`                              // fraction 0…1
+	Useful    *float64            `json:"useful_seconds"`                         // useful part of Seconds
+	Noisy     *int                `json:"noisy_rank"`                             // rank that causes most of the noise
+	NoiseWhy  string              `json:"noise_cause,omitempty"`                  // "unknown": no sensor shows a cause
+	NoiseSign string              `json:"noise_evidence,omitempty"`               // evidence for NoiseWhy
+	Lost      map[string]*float64 `json:"lost_seconds"`                           // the other parts of Seconds, by cause
+	Equal     *float64            `json:"equal_step_seconds"`                     // step time with equal shares
+	EqualLow  *float64            `json:"equal_step_seconds_low"`                 // ends of its 90 % interval
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
 	EqualWhy  string              `json:"equal_step_unknown,omitempty"` // why Equal is unknown
 	Predicted *float64            `json:"predicted_step_seconds"`       // step time with Next, from the fitted curves
@@ -186,7 +187,7 @@ func (d *decided) add(line []byte, replaced int) {
 		short := v
 		short.Ranks, short.Outcome = nil, nil
 		bytes := 8*(len(v.Shares)+len(v.Next)) + 64*len(v.Lost) + len(v.Reason) + len(v.Policy) + len(v.Unknown) +
-			len(v.EqualWhy) + len(v.NoiseWhy) + len(v.NoiseSign)
+			len(v.Differs) + len(v.EqualWhy) + len(v.NoiseWhy) + len(v.NoiseSign)
 		d.changes.add(short, bytes, mostChanges)
 	}
 }

@@ -203,6 +203,9 @@ func SummaryRows(s *analysis.Summary) []Row {
 				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle),
 				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), faster(s),
 				show.Figure("%.1f %%", 100*s.Imbalance))
+			if s.ShareOfOracleDisagreement != "" {
+				balance += "; at the end, " + s.ShareOfOracleDisagreement
+			}
 		}
 		rows = append(rows, Row{"balance", balance})
 		if gain := float64(s.Gain); gain == gain {

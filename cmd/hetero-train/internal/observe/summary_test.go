@@ -75,6 +75,19 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	}
 }
 
+// The last row about the balance must contain why its figures differ.
+func TestTheBalanceSaysWhyItsFiguresDiffer(t *testing.T) {
+	s := &analysis.Summary{Ranks: 2, ShareOfOracle: 1, ShareOfOracleLow: 0.98, ShareOfOracleHigh: 1,
+		ShareOfOracleMean: 1, Imbalance: 0.8, ShareOfOracleDisagreement: "rank 0 is busy for 1.8 of 8.0 ms"}
+	for _, row := range SummaryRows(s) {
+		if row.Name == "balance" && strings.HasSuffix(row.Value,
+			"load imbalance 80.0 %; at the end, rank 0 is busy for 1.8 of 8.0 ms") {
+			return
+		}
+	}
+	t.Errorf("got %v, want a row that says why", SummaryRows(s))
+}
+
 func TestTheGainNamesItsSteps(t *testing.T) {
 	unknown := analysis.Number(show.NaN)
 	for want, s := range map[string]*analysis.Summary{

@@ -59,8 +59,10 @@ type DecisionLine struct {
 	ShareLow      experiment.Number `json:"share_of_oracle_low"` // lower end of the 90 % interval of ShareOfOracle
 	ShareHigh     experiment.Number `json:"share_of_oracle_high"`
 	Unknown       string            `json:"share_of_oracle_unknown,omitempty"` // why ShareOfOracle is unknown
-	Imbalance     experiment.Number `json:"imbalance"`
-	Useful        experiment.Number `json:"useful_seconds"`
+	// Disagreement says why ShareOfOracle, the times of the ranks and Imbalance clearly differ.
+	Disagreement string            `json:"share_of_oracle_disagreement,omitempty"`
+	Imbalance    experiment.Number `json:"imbalance"`
+	Useful       experiment.Number `json:"useful_seconds"`
 	// Lost contains the losses that package account defines. The losses and Useful add up to StepSeconds.
 	Lost map[string]experiment.Number `json:"lost_seconds"`
 	// EqualSeconds is the time of a step with equal shares, PredictedSeconds with the shares Next, both from the fitted
@@ -187,7 +189,8 @@ func decisionLine(step int64, policy string, d *balancer.Decision) DecisionLine 
 		StepSeconds: n(d.Seconds), FittedSeconds: n(d.Fitted), OracleSeconds: n(d.Oracle),
 		ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low),
 		ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
-		Unknown: d.Unknown, Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{},
+		Unknown: d.Unknown, Disagreement: d.Disagreement,
+		Useful: part(d.Lost.Useful), Lost: map[string]experiment.Number{},
 		EqualSeconds: n(d.Equal), EqualLow: n(d.EqualLow), EqualHigh: n(d.EqualHigh),
 		EqualUnknown: d.GainUnknown(), PredictedSeconds: n(d.Predicted)}
 	for i, seconds := range d.Lost.Lost() {
@@ -296,6 +299,9 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	if known {
 		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value),
 			show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
+		if d.Disagreement != "" {
+			text.WriteString("; " + d.Disagreement)
+		}
 	} else {
 		fmt.Fprintf(&text, " | fraction of the oracle unknown: %s", d.Unknown)
 	}

@@ -226,6 +226,7 @@ export type Decision = {
   share_of_oracle_low: Maybe
   share_of_oracle_high: Maybe
   share_of_oracle_unknown?: string
+  share_of_oracle_disagreement?: string
   imbalance: Maybe
   useful_seconds: Maybe
   noisy_rank: Maybe

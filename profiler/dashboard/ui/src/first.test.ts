@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Decision, Figures, View } from './api'
-import { account, advice, empty, failure, gain, largest, means, outcome, sentence, slowest, unaccounted } from './first'
+import { account, advice, differs, empty, failure, gain, largest, means, outcome, sentence, slowest, unaccounted } from './first'
 import { drawn, smooth } from './chart'
 
 const line = (column: string, ...mean: number[]) => ({ column, unit: 's', rank: -1, mean })
@@ -41,6 +41,11 @@ describe('the first screen', () => {
       'The cluster did 98 % of what it could. No loss exceeded 5.00 % of a step. It was about 1.56 times faster than with equal shares (estimate).')
     expect(sentence(v, a, { value: 0.5, low: 0.4, high: 0.8, part: 1 }, lost)).toContain(
       'Equal shares would be about 2.00 times faster (estimate, 90 % interval 1.25 to 2.50).')
+  })
+  test('a fraction of the oracle that differs from the times of the ranks says why', () => {
+    const of = (why?: string) => differs(decision({ share_of_oracle: 1, share_of_oracle_disagreement: why })).replaceAll('\u00a0', ' ')
+    expect(of('rank 0 is busy for 1.8 of 8.0 ms')).toBe('Fraction of the oracle: 100 %; rank 0 is busy for 1.8 of 8.0 ms.')
+    expect(of()).toBe('')
   })
   test('after the end, the advice is that for the largest loss', () => {
     const verdict = (bound: string, advice: string) => ({ from: 1, to: 50, newest_from: 1, bound, rank: -1, text: '', advice,

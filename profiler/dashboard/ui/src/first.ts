@@ -359,9 +359,14 @@ export function decided(v: Pick<View, 'decision' | 'changes' | 'settings'>): HTM
   const off = v.settings.balance.policy === 'none' && !d.changed
   return h('div', {}, h('p', {}, off ? `Policy none keeps the shares: ${brief(d.shares)}.` : describe(d)), predicted !== null && h('p', {}, `Predicted: ${times(predicted)} faster.`),
     change?.outcome && h('p', {}, `Last change, step ${change.step}, compared with the shares before: ${outcome(change)}.`),
+    differs(d) && h('p', {}, differs(d)),
     d.noise_evidence && h('p', {}, `Noise: ${d.noise_evidence}.`),
     d.equal_step_unknown && h('p', {}, `The gain over equal shares is unknown: ${d.equal_step_unknown}.`))
 }
+
+// differs says why the fraction of the oracle and the times of the ranks differ.
+export const differs = (d: Pick<Decision, 'share_of_oracle' | 'share_of_oracle_disagreement'>): string =>
+  d.share_of_oracle_disagreement ? `Fraction of the oracle: ${percent(d.share_of_oracle)}; ${d.share_of_oracle_disagreement}.` : ''
 
 // lossOf returns the loss that a verdict names.
 const lossOf = (bound: string): string => (bound === 'straggler' ? 'imbalance' : bound.replace(/-bound$/, ''))

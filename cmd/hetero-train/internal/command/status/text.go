@@ -274,6 +274,9 @@ func titleOf(v runs.View) string {
 	if d.Low != nil && d.High != nil {
 		text += fmt.Sprintf(" (%s to %s)", number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
 	}
+	if d.Differs != "" {
+		text += "; " + d.Differs
+	}
 	if d.Equal != nil && d.Seconds != nil && *d.Seconds > 0 {
 		low, high := show.NaN, show.NaN
 		if d.EqualLow != nil && d.EqualHigh != nil {

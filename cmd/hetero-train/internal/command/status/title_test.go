@@ -16,6 +16,7 @@ func TestTheTitleStatesTheGainOrWhyItIsUnknown(t *testing.T) {
 			EqualHigh: &one},
 		" | 100.0 % of the oracle | gain over equal shares unknown: rank 2 was not measured": {OfOracle: &one,
 			EqualWhy: "rank 2 was not measured"},
+		" | 100.0 % of the oracle; busy times vary":    {OfOracle: &one, Differs: "busy times vary"},
 		" | fraction of the oracle unknown: no curves": {Unknown: "no curves", EqualWhy: "no curves"},
 	} {
 		if got := titleOf(runs.View{Decision: &d}); !strings.HasSuffix(got, want) {
