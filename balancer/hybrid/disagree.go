@@ -112,7 +112,7 @@ func (c *chooser) disagreement(d *balancer.Decision, oracle []int, curves []divi
 		return ""
 	}
 	fraction := busy.of(busy.least)
-	if of.Low-fraction > contradicts || d.Imbalance-(1-of.Low) > unequal {
+	if of.Low-fraction > contradicts {
 		fraction = busy.of(busy.whole())
 	}
 	if fraction > of.High && excludes(d.Shares, oracle) { // the busy times say nothing about the excluded ranks
@@ -133,7 +133,8 @@ func (c *chooser) disagreement(d *balancer.Decision, oracle []int, curves []divi
 	if limit := c.limits[busy.shortest]; d.Shares[busy.shortest]+max(c.opts.Unit, 1) > limit {
 		return fmt.Sprintf("%s, and %d samples are its limit", text, limit)
 	}
-	return fmt.Sprintf("%s; by batch / busy ms, other shares would save %.1f %% of a step", text, 100*(1-fraction))
+	return fmt.Sprintf("%s; by batch / busy ms, other shares would save %.1f %% of a step", text,
+		100*(1-busy.of(busy.whole())))
 }
 
 // excludes reports whether a rank has no samples and would have some with the best shares.
