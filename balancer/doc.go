@@ -50,7 +50,8 @@
 // # Explanations
 //
 // An [Explanation] divides the measured time of a step into useful work and lost time by cause (package account). Its
-// imbalance is 1 minus the fraction of the oracle. A value that cannot be known is NaN.
+// imbalance is 1 minus the fraction of the oracle. A value that cannot be known is NaN. If the fraction, which comes
+// from curves, clearly differs from the measured times of the window, Disagreement says why.
 //
 // # Errors
 //

@@ -3,6 +3,7 @@ package estimate
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -149,5 +150,43 @@ func TestASmallSurpriseIsNoJump(t *testing.T) {
 	e.surprise = 0.4
 	if e.resolve(0.4, true); e.jumps.count != 1 {
 		t.Errorf("got %.2f jumps after a sure one, want 1", e.jumps.count)
+	}
+}
+
+// A rank of a large type has the curve of its type. Other work makes it slower while it has a new share. Neither its
+// curve nor those of the other ranks may then be far from the truth once it has been measured twice more.
+func TestADisturbedWindowDoesNotBendTheCurveOfAType(t *testing.T) {
+	const ranks, slow = manyRanks + 16, 5
+	m := New(Options{Limits: slices.Repeat([]int{128}, ranks), Active: slices.Repeat([]bool{true}, ranks),
+		Interval: 10, Types: slices.Repeat([]string{"one"}, ranks)})
+	random := rand.New(rand.NewPCG(3, 99))
+	shares := make([]int, ranks)
+	for _, of := range []int{60, 32, 60, 32, 60, 44, 60, 44} {
+		for r := range shares {
+			shares[r] = 60 - r%2*28
+		}
+		shares[slow] = of
+		disturbed := of == 44 && m.windows == 5
+		w := &Window{Shares: shares, Seconds: make([][]float64, ranks), Opening: m.windows == 0}
+		for r, n := range shares {
+			for range 10 {
+				s := sloped(n) * math.Exp(0.05*random.NormFloat64())
+				if r == slow && disturbed {
+					s *= 8
+				}
+				w.Seconds[r] = append(w.Seconds[r], s)
+			}
+		}
+		m.Learn(w)
+		if _, missing := m.Fit(shares, true); missing >= 0 {
+			t.Fatalf("rank %d has no curve", missing)
+		}
+	}
+	for r := range ranks {
+		for _, n := range []int{32, 44, 60} {
+			if got := m.curves.mean[r].At(float64(n)); math.Abs(math.Log(got/sloped(n))) > 0.1 {
+				t.Errorf("rank %d: %d samples: got %.4f s, want %.4f", r, n, got, sloped(n))
+			}
+		}
 	}
 }
