@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
@@ -37,7 +38,7 @@ type jumps struct {
 
 // add counts a jump, by a log, that has occurred with some probability.
 func (j *jumps) add(by, probability float64) {
-	j.count, j.squares = j.count+probability, j.squares+probability*by*by
+	j.count, j.squares = max(j.count+probability, 0), max(j.squares+probability*by*by, 0)
 }
 
 // density returns the probability of a jump in a window, multiplied by the density of its log. variance is that of a
@@ -100,18 +101,33 @@ func (e *posterior) blame(samples, surprise, variance float64) (by causes) {
 	if surprise > 0 { // other work makes no window faster
 		by.level, by.disturbed = (1-endsSoon)*by.level, endsSoon*by.level
 	}
-	e.move(by.level*surprise, by.level*(1-by.level)*stat.Square(surprise)+by.level*variance)
+	e.suppose(by.level*surprise, by.level*(1-by.level)*stat.Square(surprise)+by.level*variance)
 	return by
 }
 
-// open reports whether the causes of a surprise are not yet known. The rank must then keep its state from before it.
-func (e *posterior) open() bool { return e.surprise != 0 && e.shifted != 0 && e.since < memory }
+// begin opens a boundary with a surprise that comes from the shape.
+func (e *posterior) begin(surprise float64) {
+	e.surprise, e.moved, e.confirmed, e.since, e.counted = surprise, false, false, 0, 0
+	for i := range e.cells {
+		e.cells[i].was = e.cells[i].log
+	}
+}
 
-// resolve ends the open surprise, because an older share was measured. It reports whether the surprise, and not its
-// opposite, was the error of the older shares. It corrects the number of jumps; a small surprise counts only if the
-// older share jumps.
-func (e *posterior) resolve(innovation float64, jump bool) (older bool) {
-	level := e.shifted + innovation
+// end closes the boundary.
+func (e *posterior) end() { e.surprise, e.counted = 0, 0 }
+
+// open reports whether the open surprise has changed the older shares, although the level may not have moved. The rank
+// must then keep its state from before it.
+func (e *posterior) open() bool {
+	return e.surprise != 0 && slices.ContainsFunc(e.cells, func(c cell) bool {
+		return c.age > e.since && math.Abs(c.log-c.was) > leastShift
+	})
+}
+
+// resolve ends the open surprise, because an older share was measured. level is the log by which this share is slower
+// than before the surprise. resolve reports whether the surprise, and not its opposite, was the error of the older
+// shares. It corrects the number of jumps; a small surprise counts only if the older share jumps.
+func (e *posterior) resolve(level float64, jump bool) (older bool) {
 	older = math.Abs(level-e.surprise) < math.Abs(level)/2
 	if jump || e.counted > 0 {
 		jumped := 0.0
@@ -120,7 +136,7 @@ func (e *posterior) resolve(innovation float64, jump bool) (older bool) {
 		}
 		e.jumps.add(e.surprise, jumped-e.counted)
 	}
-	e.surprise, e.shifted, e.counted = 0, 0, 0
+	e.end()
 	return older
 }
 

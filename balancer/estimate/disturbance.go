@@ -17,6 +17,17 @@ import (
 // Smaller: more ranks return because of chance agreement. Larger: the end of more disturbances is not detected.
 const sureRatio = 2.0
 
+// learn learns from the window of a rank; m.samples is 0 if it had no share. It reports whether the level jumped, and
+// whether the rank may keep its state after this window.
+func (e *posterior) learn(m *reading, offset, variance float64) (jumped, calm bool) {
+	if m.samples == 0 {
+		return false, !e.open()
+	}
+	calm = e.agrees(m, offset)
+	jumped = e.update(m, offset, variance)
+	return jumped, calm && !jumped && !e.open()
+}
+
 // keep stores the state of a rank after a window without a surprise.
 func (e *posterior) keep() {
 	c := e.before
@@ -53,6 +64,7 @@ func (e *posterior) restore() {
 	*e = *now.before
 	e.cells, e.cov = slices.Clone(e.cells), copyRows(nil, e.cov)
 	e.before, e.away, e.wander, e.jumps = now.before, now.away, now.wander, now.jumps
+	e.counted = 0 // now may have corrected the number of jumps
 	if i := now.cell(now.suspect); i >= 0 && e.cell(now.suspect) < 0 {
 		c := now.cells[i]
 		if expected, _ := e.expect(c.samples); !math.IsNaN(expected) {

@@ -15,9 +15,8 @@ func (e *posterior) disturbedWindow(k *source, samples int, disturbed bool) (ret
 		e.compare(&m)
 		returned = true
 	}
-	calm := e.agrees(&m, 0)
-	jumped := e.update(&m, 0, 0)
-	if e.away++; calm && !jumped && !e.open() && !disturbed {
+	_, calm := e.learn(&m, 0, 0)
+	if e.away++; calm && !disturbed {
 		e.keep()
 	}
 	e.fit(float64(samples))

@@ -93,17 +93,13 @@ func (m *Model) Learn(w *Window) {
 	}
 	jumped := lasts && math.Abs(common) > leastJump
 	for r, e := range m.ranks {
-		steady := !lasts
-		if reading := &readings[r]; reading.samples > 0 {
-			steady = steady && e.agrees(reading, common)
-			moved := e.update(reading, common, variance)
-			jumped, steady = moved || jumped, steady && !moved && !e.open()
-			if lasts {
-				e.jumps.add(common, 1)
-			}
+		moved, calm := e.learn(&readings[r], common, variance)
+		jumped = moved || jumped
+		if lasts && readings[r].samples > 0 {
+			e.jumps.add(common, 1)
 		}
 		e.move(level, 0)
-		if e.away++; steady && m.disturbed == 0 && m.windows > 0 {
+		if e.away++; calm && !lasts && m.disturbed == 0 && m.windows > 0 {
 			e.keep()
 		}
 	}

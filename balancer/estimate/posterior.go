@@ -73,9 +73,8 @@ type posterior struct {
 	moved     bool
 	confirmed bool // AskAgain has considered this surprise
 	since     int  // windows since that boundary
-	// shifted is the log by which blame has moved the older shares; 0: the surprise has one cause. counted is the
-	// probability with which jumps contains the surprise.
-	shifted, counted float64
+	// counted is the probability with which jumps contains the surprise
+	counted float64
 
 	jumps   jumps
 	suspect float64 // samples of the new share whose surprise was taken for a change of the level; 0: there is none
@@ -101,6 +100,7 @@ type posterior struct {
 type cell struct {
 	samples float64
 	log     float64 // of seconds
+	was     float64 // log without what the open surprise, and windows after it, say about the level of the rank
 	age     int     // windows since it was measured
 	steps   int     // in which it was measured
 }
@@ -127,7 +127,7 @@ func (e *posterior) cell(samples float64) int {
 
 func (e *posterior) add(samples, value, variance float64) {
 	n := len(e.cells)
-	e.cells = append(e.cells, cell{samples: samples, log: value})
+	e.cells = append(e.cells, cell{samples: samples, log: value, was: value})
 	if n == cap(e.cov) || cap(e.cov[:n+1][n]) <= n || n > 0 && cap(e.cov[0]) <= n {
 		e.cov = roomier(e.cov, n)
 	}
@@ -174,6 +174,14 @@ var highestLog = math.Log(divide.MostSeconds)
 
 // move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
 func (e *posterior) move(by, variance float64) {
+	for i := range e.cells {
+		e.cells[i].was += by
+	}
+	e.suppose(by, variance)
+}
+
+// suppose is [posterior.move] for a change of the level that a surprise makes probable.
+func (e *posterior) suppose(by, variance float64) {
 	for i := range e.cells {
 		e.cells[i].log = min(max(e.cells[i].log+by, -highestLog), highestLog)
 	}
@@ -227,7 +235,9 @@ func (e *posterior) update(m *reading, offset, variance float64) (jumped bool) {
 			e.cov[i][i] += stat.Square(reshape * e.wander)
 		}
 	}
-	e.since++
+	if e.since++; e.since > memory { // the level has moved too much since then
+		e.end()
+	}
 	first := !e.known
 	e.known = true
 	e.jumps.windows++
@@ -278,21 +288,24 @@ func (e *posterior) cross(samples, surprise, doubt, variance float64, first bool
 	} else if e.alike(samples) {
 		e.jumps.add(surprise, 1)
 		e.move(surprise, total)
-		e.shifted, e.counted = 0, 1
-		e.surprise, e.moved, e.confirmed, e.since, e.drift, e.suspect = -surprise, true, false, 0, 0, samples
+		e.begin(-surprise)
+		e.moved, e.counted, e.drift, e.suspect = true, 1, 0, samples
 		return causes{level: 1}
 	}
 	e.loosen(newPart * stat.Square(surprise))
+	begins := e.surprise == 0 || !e.open() && math.Abs(surprise) > math.Abs(e.surprise)
+	if begins {
+		e.begin(surprise)
+	}
 	if sure {
 		by = e.blame(samples, surprise, total)
 		e.jumps.add(surprise, by.jump())
 		if by.jump() > 0.5 {
 			e.suspect = samples
 		}
-	}
-	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
-		e.surprise, e.moved, e.confirmed, e.since = surprise, false, false, 0
-		e.shifted, e.counted = by.level*surprise, by.jump()
+		if begins {
+			e.counted = by.jump()
+		}
 	}
 	return by
 }
@@ -326,8 +339,8 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
 	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
 	if before := c.age > e.since; e.surprise != 0 && before {
-		weighted, wrong := e.shifted != 0, e.moved
-		older := e.resolve(innovation, jump)
+		weighted, wrong := e.open(), e.moved
+		older := e.resolve(value-c.was, jump)
 		switch {
 		case older && jump: // the level had moved, not the shape
 			for i := range e.cells {
@@ -352,7 +365,8 @@ func (e *posterior) follow(value, variance float64, first bool) (jumped bool) {
 				e.cov[i][i] += stat.Square(innovation)
 			}
 		}
-		e.drift, e.surprise, e.shifted, e.counted = 0, 0, 0, 0
+		e.drift = 0
+		e.end()
 		e.jumps.add(innovation, 1)
 		jumped = math.Abs(innovation) > leastJump
 	default:
