@@ -66,29 +66,108 @@ func TestAKnownTileCountsOnce(t *testing.T) {
 // A disturbance begins together with a new share, and an older share is slow, too. The state before the disturbance
 // must survive both windows, and the second one must begin the disturbance.
 func TestTheStateBeforeASurpriseSurvives(t *testing.T) {
-	level := 1.0
-	k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: sloped, level: func(int) float64 { return level }, noise: 0.02}
-	e := newPosterior(nil, 0, 256)
-	for _, n := range []int{60, 32, 60, 32, 60} {
-		e.disturbedWindow(k, n, false)
-	}
-	level = 3
-	e.disturbedWindow(k, 44, false)
-	if !e.open() {
-		t.Fatalf("got a surprise with one cause, want several causes")
-	}
-	e.disturbedWindow(k, 44, false)
-	m := e.read(32, logsOf(k.window(32, 10)), false)
-	if !e.update(&m, 0, 0) {
-		t.Errorf("got no jump of the level from a slow older share")
-	}
-	for n, want := range map[float64]float64{32: sloped(32), 60: sloped(60)} {
-		if got, _ := e.before.expect(n); math.Abs(got-math.Log(want)) > 0.05 {
-			t.Errorf("%v samples: got %.4f s in the state before the disturbance, want %.4f", n, math.Exp(got), want)
+	for _, earlier := range []float64{0, 20} { // jumps: with many, a jump is the most probable cause
+		level := 1.0
+		k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: sloped, level: func(int) float64 { return level },
+			noise: 0.02}
+		e := newPosterior(nil, 0, 256)
+		for _, n := range []int{60, 32, 60, 32, 60} {
+			e.disturbedWindow(k, n, false)
+		}
+		e.jumps.add(1.1, earlier)
+		level = 3
+		e.disturbedWindow(k, 44, false)
+		if !e.open() {
+			t.Fatalf("got a surprise with one cause, want several causes")
+		}
+		if _, calm := e.learn(&reading{}, 0, 0); calm {
+			t.Errorf("got a rank that keeps its state in a window without samples")
+		}
+		e.disturbedWindow(k, 44, false)
+		m := e.read(32, logsOf(k.window(32, 10)), false)
+		if !e.update(&m, 0, 0) {
+			t.Errorf("%v earlier jumps: got no jump of the level from a slow older share", earlier)
+		}
+		for n, want := range map[float64]float64{32: sloped(32), 60: sloped(60)} {
+			if got, _ := e.before.expect(n); math.Abs(got-math.Log(want)) > 0.05 {
+				t.Errorf("%v samples: got %.4f s in the state before the disturbance, want %.4f", n, math.Exp(got),
+					want)
+			}
+		}
+		if got := e.jumps.count - earlier; math.Abs(got-1) > 0.1 {
+			t.Errorf("%v earlier jumps: got %.2f more, want 1", earlier, got)
 		}
 	}
-	if math.Abs(e.jumps.count-1) > 0.1 {
-		t.Errorf("got %.2f jumps, want 1", e.jumps.count)
+}
+
+// A rank keeps a state with an open surprise, and an older share shows during a disturbance that the surprise was no
+// jump. After the disturbance, the rank returns to this state, and the older share shows the same again.
+func TestASurpriseIsSubtractedFromTheJumpsOnce(t *testing.T) {
+	level := 1.0
+	curve := func(n int) float64 {
+		if n == 44 {
+			return 8 * sloped(n)
+		}
+		return sloped(n)
+	}
+	k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: curve, level: func(int) float64 { return level }, noise: 0.02}
+	e := newPosterior(nil, 0, 256)
+	play(e, k, 60, 32, 60, 32, 60)
+	e.jumps.add(0.3, 1)
+	play(e, k, 44)
+	if e.counted < 0.05 {
+		t.Fatalf("got a surprise that is a jump with probability %.3f, want at least 0.05", e.counted)
+	}
+	e.keep()
+	level = 1.3
+	play(e, k, 32)
+	want := e.jumps
+	if math.Abs(want.count-1) > 0.01 {
+		t.Errorf("got %.3f jumps during the disturbance, want the earlier one", want.count)
+	}
+	level = 1
+	e.restore()
+	if play(e, k, 32); e.jumps.count != want.count || e.jumps.squares != want.squares {
+		t.Errorf("got %.3f jumps with squares %.3f after the disturbance, want %.3f and %.3f", e.jumps.count,
+			e.jumps.squares, want.count, want.squares)
+	}
+	if d := e.jumps.density(1, 0.01); !(d > 0) {
+		t.Errorf("got a density of %v for another jump", d)
+	}
+}
+
+// While the causes of a surprise are open, a further surprise must not hide that the older shares have moved. A surprise
+// that no older share resolves must end.
+func TestAnOpenSurpriseStaysOpenAndEnds(t *testing.T) {
+	for name, factors := range map[string]map[int]float64{
+		"a smaller one follows": {44: 8, 20: 3},
+		"a larger one follows":  {44: 4, 20: 12},
+	} {
+		curve := func(n int) float64 {
+			if factor := factors[n]; factor > 0 {
+				return factor * sloped(n)
+			}
+			return sloped(n)
+		}
+		k := &source{r: rand.New(rand.NewPCG(3, 4)), curve: curve, level: steady, noise: 0.02}
+		e := newPosterior(nil, 0, 256)
+		play(e, k, 60, 32, 60, 32, 60)
+		e.jumps.add(1.5, 3)
+		before := e.cells[e.cell(32)].log
+		for _, n := range []int{44, 20} {
+			play(e, k, n)
+			c := e.cells[e.cell(32)]
+			if !e.open() || c.was != before || c.log-c.was < leastShift {
+				t.Errorf("%s: %d samples: open %v, got an older share that moved from %.3f to %.3f, want from %.3f",
+					name, n, e.open(), c.was, c.log, before)
+			}
+		}
+		for range memory + 1 {
+			play(e, k, 44)
+		}
+		if e.open() || e.surprise != 0 {
+			t.Errorf("%s: got a surprise of %.2f that does not end", name, e.surprise)
+		}
 	}
 }
 
