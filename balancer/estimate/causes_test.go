@@ -136,8 +136,8 @@ func TestASurpriseIsSubtractedFromTheJumpsOnce(t *testing.T) {
 	}
 }
 
-// While the causes of a surprise are open, a further surprise must not hide that the older shares have moved. A surprise
-// that no older share resolves must end.
+// While the causes of a surprise are open, a further surprise must not hide that the older shares have moved. A
+// surprise that no older share resolves must end.
 func TestAnOpenSurpriseStaysOpenAndEnds(t *testing.T) {
 	for name, factors := range map[string]map[int]float64{
 		"a smaller one follows": {44: 8, 20: 3},

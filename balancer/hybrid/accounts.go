@@ -32,7 +32,7 @@ func (a *accounts) explain(d *balancer.Decision, best []int, w *window.Window) {
 	e, exposed := &d.Explanation, w.Exposed.Or(0)
 	e.Fitted, e.Oracle = now+exposed, then+exposed
 	e.OfOracle, e.Unknown = a.ofOracle(d, best, then, exposed), ""
-	e.Disagreement = a.disagreement(d, best, curves, exposed)
+	e.Disagreement = a.disagreement(d, best, curves, &measured{own: w.Own, steps: w.Compute, exposed: exposed})
 	if w.Account.Steps() > 0 {
 		granularity := max(then-divide.Divisible(a.opts.Total, curves, best, a.limits), 0) / (now + exposed)
 		e.Lost = w.Account.Account(account.Split{Oracle: e.OfOracle.Value, Granularity: granularity}, account.Memory{})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/divide"
+	"github.com/hetero-train/hetero-train/balancer/internal/stat"
 )
 
 // The fraction of the oracle comes from the curves. Readers see it next to the busy times of the window and to their
@@ -13,14 +14,42 @@ import (
 
 const (
 	// contradicts is the distance of the fraction by the busy times from the interval of the fraction of the oracle
-	// from which a decision says why both differ. Smaller: the noise of a few steps causes this text. Larger: false
-	// curves are not noticed.
+	// from which a decision says why both differ, beyond what noise explains. Larger: false curves are not noticed.
 	contradicts = 0.1
-	// unequal is the difference of the imbalance from the largest loss that the interval of the fraction of the oracle
-	// allows, from which a decision says why both differ. Ranks with 5 % noise have an imbalance of 5 % (two ranks) to
-	// 20 % (64 ranks).
+	// unequal is the difference of the imbalance, without noise, from the largest loss that the interval of the
+	// fraction of the oracle allows, from which a decision says why both differ.
 	unequal = 0.3
 )
+
+// measured are times of a window besides the means of busy times.
+type measured struct {
+	own, steps [][]float64 // by rank and step: without the update, and busy times, s
+	exposed    float64     // communication, s
+}
+
+// extremes returns about how far noise takes the slowest of equal ranks from their mean, log: in a step, and in the
+// mean of the window. The mean of the largest of n normal values is at most sqrt(2 ln n) standard deviations. The
+// median absolute deviation ignores a few slow steps, because these need an explanation.
+func (m *measured) extremes() (step, window float64) {
+	const madToSigma = 1.4826
+	var sigmas []float64
+	most := 1
+	for _, times := range m.steps {
+		if len(times) == 0 {
+			continue
+		}
+		middle, off := stat.Median(times), make([]float64, len(times))
+		for i, s := range times {
+			off[i] = math.Abs(s/middle - 1)
+		}
+		sigmas, most = append(sigmas, madToSigma*stat.Median(off)), max(most, len(times))
+	}
+	if len(sigmas) == 0 {
+		return 0, 0
+	}
+	step = stat.Median(sigmas) * math.Sqrt(2*math.Log(float64(len(sigmas))))
+	return step, step / math.Sqrt(float64(most))
+}
 
 // proportion are the times of the ranks for other shares, if their times are in proportion to their samples.
 type proportion struct {
@@ -31,6 +60,8 @@ type proportion struct {
 	longest  int                    // rank
 	shortest int                    // rank
 	least    float64                // shortest step without limits and units of shares, s
+
+	shortestWhole float64 // result of whole; 0: not yet computed
 }
 
 // inProportion returns false if the time of a rank is unknown.
@@ -56,6 +87,9 @@ func (c *chooser) inProportion(shares []int, seconds func(rank int) float64, exp
 	return p, p.longest >= 0
 }
 
+// differ returns (longest - shortest) / longest of the times in use.
+func (p *proportion) differ() float64 { return 1 - p.seconds(p.shortest)/p.seconds(p.longest) }
+
 // of returns the fraction of the oracle if the shortest step takes a time, in s.
 func (p *proportion) of(least float64) float64 {
 	return min((least+p.exposed)/(p.seconds(p.longest)+p.exposed), 1)
@@ -79,6 +113,9 @@ func (p *proportion) within(rank int, seconds float64) int {
 // whole returns the time of the shortest step with limits and units of shares, in s.
 func (p *proportion) whole() float64 {
 	const precise = 1e-4
+	if p.shortestWhole > 0 {
+		return p.shortestWhole
+	}
 	low, high := p.least, p.seconds(p.longest)
 	for high-low > precise*high {
 		middle, sum := low+(high-low)/2, 0
@@ -96,6 +133,7 @@ func (p *proportion) whole() float64 {
 			high = max(high, min(p.at(r, float64(max(p.opts.Unit, 1))), p.seconds(r)))
 		}
 	}
+	p.shortestWhole = high
 	return high
 }
 
@@ -104,43 +142,54 @@ func outside(v float64, f balancer.Fraction) float64 { return max(f.Low-v, v-f.H
 
 // disagreement says why the fraction of the oracle, the busy times and the imbalance of a window clearly differ; "" if
 // they do not. oracle are the best shares on the curves.
-func (c *chooser) disagreement(d *balancer.Decision, oracle []int, curves []divide.Scaled,
-	exposed float64) string {
+func (c *chooser) disagreement(d *balancer.Decision, oracle []int, curves []divide.Scaled, m *measured) string {
 	of := d.OfOracle
-	busy, ok := c.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Seconds }, exposed)
+	busy, ok := c.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Seconds }, m.exposed)
 	if !ok || of.Value != of.Value {
 		return ""
 	}
 	fraction := busy.of(busy.least)
-	if of.Low-fraction > contradicts {
+	if of.Low-fraction > contradicts || of.High+contradicts < 1 {
 		fraction = busy.of(busy.whole())
 	}
-	if fraction > of.High && excludes(d.Shares, oracle) { // the busy times say nothing about the excluded ranks
+	off := outside(fraction, of)
+	if fraction > of.High && excludesOthers(d.Shares, oracle) { // shares in proportion exclude no others
+		off = 0
+	}
+	if off <= contradicts && d.Imbalance-(1-of.Low) <= unequal {
 		return ""
 	}
-	if outside(fraction, of) > contradicts {
+	step, window := m.extremes()
+	if off > contradicts+window {
 		return fmt.Sprintf("by batch / busy ms, this fraction would be %.0f %%: %s", 100*fraction,
 			c.whyNot(d, &busy, oracle, curves, fraction < of.Low))
 	}
-	if d.Imbalance-(1-of.Low) <= unequal {
+	own, ok := c.inProportion(d.Shares, func(r int) float64 { return stat.MeanOf(m.own[r]).Or(math.NaN()) }, 0)
+	if steady := 1 - (1-d.Imbalance)*stat.Exp(2*step); !ok || steady-(1-of.Low) <= unequal {
 		return ""
 	}
-	shortest, longest := busy.seconds(busy.shortest), busy.seconds(busy.longest)
-	if means := 1 - shortest/longest; means < d.Imbalance/2 {
-		return fmt.Sprintf("busy times vary from step to step, and their means differ by %.0f %%", 100*means)
+	ownMeans, busyMeans := own.differ(), busy.differ()
+	if max(ownMeans, busyMeans) <= contradicts+2*window {
+		return fmt.Sprintf("busy times vary from step to step, and their means differ by %.0f %%", 100*busyMeans)
 	}
-	text := fmt.Sprintf("rank %d is busy for %.1f of %.1f ms", busy.shortest, 1e3*shortest, 1e3*longest)
-	if limit := c.limits[busy.shortest]; d.Shares[busy.shortest]+max(c.opts.Unit, 1) > limit {
+	rank := own.shortest
+	text := fmt.Sprintf("rank %d is busy for %.1f of %.1f ms", rank, 1e3*busy.seconds(rank),
+		1e3*busy.seconds(busy.longest))
+	if ownMeans-busyMeans > contradicts {
+		text += fmt.Sprintf(", without the update for %.1f of %.1f ms", 1e3*own.seconds(rank),
+			1e3*own.seconds(own.longest))
+	}
+	if limit := c.limits[rank]; d.Shares[rank]+max(c.opts.Unit, 1) > limit {
 		return fmt.Sprintf("%s, and %d samples are its limit", text, limit)
 	}
 	return fmt.Sprintf("%s; by batch / busy ms, other shares would save %.1f %% of a step", text,
 		100*(1-busy.of(busy.whole())))
 }
 
-// excludes reports whether a rank has no samples and would have some with the best shares.
-func excludes(shares, oracle []int) bool {
+// excludesOthers reports whether the best shares exclude other ranks than the shares in use.
+func excludesOthers(shares, oracle []int) bool {
 	for r, n := range shares {
-		if n == 0 && oracle[r] > 0 {
+		if (n == 0) != (oracle[r] == 0) {
 			return true
 		}
 	}
@@ -153,16 +202,17 @@ func (c *chooser) whyNot(d *balancer.Decision, busy *proportion, oracle []int, c
 	less bool) string {
 	fitted, ok := c.inProportion(d.Shares, func(r int) float64 { return d.Ranks[r].Fitted }, busy.exposed)
 	if ok && outside(fitted.of(fitted.whole()), d.OfOracle) <= contradicts {
-		rank, most := -1, contradicts
-		for r := range d.Shares {
+		rank, most := busy.longest, contradicts
+		for r, n := range d.Shares {
+			if n == 0 {
+				continue
+			}
 			if off := math.Abs(math.Log(busy.seconds(r) / fitted.seconds(r))); off > most {
 				rank, most = r, off
 			}
 		}
-		if rank >= 0 {
-			return fmt.Sprintf("rank %d took %.1f ms in this window, and %.1f ms on its curve", rank,
-				1e3*busy.seconds(rank), 1e3*fitted.seconds(rank))
-		}
+		return fmt.Sprintf("rank %d took %.1f ms in this window, and %.1f ms on its curve", rank,
+			1e3*busy.seconds(rank), 1e3*fitted.seconds(rank))
 	}
 	// The rank that is the slowest with the shares that look better: those in proportion, or those of the curves.
 	rank, samples, most, least := busy.longest, d.Shares[busy.longest], -1.0, busy.whole()

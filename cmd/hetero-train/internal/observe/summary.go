@@ -199,13 +199,14 @@ func SummaryRows(s *analysis.Summary) []Row {
 		balance := "fraction of the oracle unknown: the balancer made no decision on measured times; load imbalance " +
 			show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
-			balance = fmt.Sprintf("%s of the oracle (step time with the best shares / step time with the actual shares, without noise), %.1f %% (%s to %s) at the end%s, load imbalance %s",
-				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle),
-				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), faster(s),
-				show.Figure("%.1f %%", 100*s.Imbalance))
+			why := ""
 			if s.ShareOfOracleDisagreement != "" {
-				balance += "; at the end, " + s.ShareOfOracleDisagreement
+				why = " (" + s.ShareOfOracleDisagreement + ")"
 			}
+			balance = fmt.Sprintf("%s of the oracle (step time with the best shares / step time with the actual shares, without noise), %.1f %% (%s to %s) at the end%s%s, load imbalance %s",
+				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle),
+				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), why,
+				faster(s), show.Figure("%.1f %%", 100*s.Imbalance))
 		}
 		rows = append(rows, Row{"balance", balance})
 		if gain := float64(s.Gain); gain == gain {

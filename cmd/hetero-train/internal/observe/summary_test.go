@@ -81,7 +81,7 @@ func TestTheBalanceSaysWhyItsFiguresDiffer(t *testing.T) {
 		ShareOfOracleMean: 1, Imbalance: 0.8, ShareOfOracleDisagreement: "rank 0 is busy for 1.8 of 8.0 ms"}
 	for _, row := range SummaryRows(s) {
 		if row.Name == "balance" && strings.HasSuffix(row.Value,
-			"load imbalance 80.0 %; at the end, rank 0 is busy for 1.8 of 8.0 ms") {
+			" at the end (rank 0 is busy for 1.8 of 8.0 ms), load imbalance 80.0 %") {
 			return
 		}
 	}
