@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -436,6 +438,37 @@ func TestTheLastDecisionNeedsNoRecord(t *testing.T) {
 	s.addDecisions([]Decision{{Step: 80, ShareOfOracle: 0.5}, {Step: 93, ShareOfOracle: 0.9}})
 	if !near(s.ShareOfOracle, 0.9) || !near(s.ShareOfOracleMean, (80*0.5+10*0.9)/90) {
 		t.Errorf("got %v at the end and %v as mean, want 0.9 and 0.544", s.ShareOfOracle, s.ShareOfOracleMean)
+	}
+}
+
+// The summary says why the figures of the last decision differ. A decision whose figures agree has no such text.
+func TestTheSummarySaysWhyFiguresDiffer(t *testing.T) {
+	of := 0.9
+	for last, want := range map[string]string{"": "",
+		"busy times vary": `"share_of_oracle_disagreement":"busy times vary"`} {
+		var lines []byte
+		for step, differs := range []string{"rank 0 is busy for 1.8 of 8.0 ms", last} {
+			line, err := json.Marshal(runs.Decision{Step: int64(step) + 1, OfOracle: &of, Differs: differs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(append(lines, line...), '\n')
+		}
+		path := filepath.Join(t.TempDir(), balanceFile)
+		writeFile(t, path, string(lines))
+		var run Run
+		if err := run.readDecisions(path); err != nil || len(run.Decisions) != 2 {
+			t.Fatalf("got %d decisions, error %v, want 2", len(run.Decisions), err)
+		}
+		s := Summary{FirstStep: 1, Steps: 2}
+		s.addDecisions(run.Decisions)
+		text, err := json.Marshal(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) || want == "" && strings.Contains(string(text), "disagreement") {
+			t.Errorf("after %q: got %s, want %q", last, text, want)
+		}
 	}
 }
 

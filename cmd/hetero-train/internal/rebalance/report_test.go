@@ -6,7 +6,23 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 )
+
+// Readers of the records must get the text that says why the figures of a decision differ.
+func TestTheRecordSaysWhyFiguresDiffer(t *testing.T) {
+	for _, want := range []string{"", "rank 0 is busy for 1.8 of 8.0 ms"} {
+		d := balancer.Decision{Explanation: balancer.Unexplained(2)}
+		d.Disagreement = want
+		text, err := json.Marshal(decisionLine(7, "hybrid", &d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, ok := runs.ParseDecision(text); !ok || read.Differs != want {
+			t.Errorf("got %q from %s, want %q", read.Differs, text, want)
+		}
+	}
+}
 
 // Lost time that was not measured must be null in the records, not 0.
 func TestUnmeasuredWindowsHaveNoLostTime(t *testing.T) {
