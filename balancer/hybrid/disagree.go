@@ -28,8 +28,8 @@ type measured struct {
 }
 
 // extremes returns about how far noise takes the slowest of equal ranks from their mean, log: in a step, and in the
-// mean of the window. The mean of the largest of n normal values is at most sqrt(2 ln n) standard deviations. The
-// median absolute deviation ignores a few slow steps, because these need an explanation.
+// mean of the window. This is the mean of the largest of n normal values (Blom, Statistical Estimates and Transformed
+// Beta-Variables, 1958). The median absolute deviation ignores a few slow steps, because these need an explanation.
 func (m *measured) extremes() (step, window float64) {
 	const madToSigma = 1.4826
 	var sigmas []float64
@@ -47,7 +47,8 @@ func (m *measured) extremes() (step, window float64) {
 	if len(sigmas) == 0 {
 		return 0, 0
 	}
-	step = stat.Median(sigmas) * math.Sqrt(2*math.Log(float64(len(sigmas))))
+	n := float64(len(sigmas))
+	step = stat.Median(sigmas) * math.Sqrt2 * math.Erfinv(2*(n-0.375)/(n+0.25)-1)
 	return step, step / math.Sqrt(float64(most))
 }
 
