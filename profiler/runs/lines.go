@@ -39,7 +39,7 @@ type Decision struct {
 	Noisy     *int                `json:"noisy_rank"`                             // rank that causes most of the noise
 	NoiseWhy  string              `json:"noise_cause,omitempty"`                  // "unknown": no sensor shows a cause
 	NoiseSign string              `json:"noise_evidence,omitempty"`               // evidence for NoiseWhy
-	Lost      map[string]*float64 `json:"lost_seconds"`                           // the other parts of Seconds, by cause
+	Lost      map[string]*float64 `json:"lost_seconds"`                           // other parts of Seconds, by cause
 	Equal     *float64            `json:"equal_step_seconds"`                     // step time with equal shares
 	EqualLow  *float64            `json:"equal_step_seconds_low"`                 // ends of its 90 % interval
 	EqualHigh *float64            `json:"equal_step_seconds_high"`
