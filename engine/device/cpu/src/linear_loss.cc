@@ -28,7 +28,7 @@ namespace hetero {
 namespace {
 
 constexpr int64_t kClasses = 2048; // classes of a chunk: more enlarge the block of logits, fewer read src more often
-constexpr int64_t kBlock = 256; // rows of a block: more enlarge the block of logits and waste more of the last one
+constexpr int64_t kBlock = 256;    // rows of a block: more enlarge the block of logits and waste more of the last one
 
 // A matrix product. Its weight is reordered to the layout that the kernel needs.
 struct Product {
