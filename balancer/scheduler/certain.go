@@ -24,7 +24,7 @@ func (h *horizon) reset(ends *sorted, free int, now float64) {
 }
 
 // take takes the n GPUs that are free first, and returns when the last of them is free. It returns +Inf and takes none
-// if there are fewer.
+// if there are fewer. All GPUs must become free at some time.
 func (h *horizon) take(n int) (at float64) {
 	if n > h.gpus {
 		return math.Inf(1)
@@ -133,6 +133,10 @@ func (p *gang) allWait(s *State) bool {
 			return false
 		}
 		if v.idle, v.later = l.free, l.free < most; v.later {
+			last := p.ends.gpus[t].last()
+			if x, ok := last.get(); ok && math.IsInf(x.key, 1) { // a job without progress, which the bounds do not know
+				return false
+			}
 			v.reset(&p.ends.gpus[t], l.free, s.Now)
 		}
 	}

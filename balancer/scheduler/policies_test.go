@@ -105,6 +105,9 @@ func TestDecisions(t *testing.T) {
 		want   Action
 		reason string // part of it
 	}{
+		{"a running job without progress", "gang", still(Job{Work: 9, GPUs: 2}, Job{Work: 12, GPUs: 3},
+			Job{Work: 1, GPUs: 4}, Job{Work: 3, GPUs: 1}).sized(4, 2).run(0, 0, 0, 4).run(1, 6, 1, 2, 3),
+			Action{Verb: Start, Job: 3, GPUs: []int{5}}, ""},
 		{"the first job", "fcfs", still(Job{Work: 9, GPUs: 1}, Job{Work: 1, GPUs: 1}),
 			Action{Verb: Start, Job: 0, GPUs: []int{0}}, "first of 2"},
 		{"the first job blocks", "fcfs", still(Job{Work: 9, GPUs: 2}, Job{Work: 9, GPUs: 2}, Job{Work: 9, GPUs: 2},
