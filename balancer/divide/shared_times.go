@@ -51,6 +51,9 @@ func (u units) classes(curves []Scaled, least float64) (c classes, ok bool) {
 	c.of, c.factors = make([]int32, len(curves)), make([]float64, len(curves))
 	// raise leaves out the units of a rank whose times are surely at most least, and returns the fewest units.
 	raise := func(r int) int {
+		if !(least > 0) { // units that take no time count, too
+			return u.fewest(r)
+		}
 		few := min(curves[r].allWithin(least)/u.size, u.limit[r])
 		if few <= u.fewest(r) || r == u.last {
 			return u.fewest(r)
@@ -218,7 +221,7 @@ func (j *jagged) within(t *times, rank, n int, seconds float64) bool {
 // last returns the largest number of units beyond the fewest, from top down to least, with which a rank finishes within
 // seconds, or least - 1.
 func (j *jagged) last(t *times, rank, top, least int, seconds float64) int {
-	above, below, factor := seconds+j.tolerance*seconds, seconds-j.tolerance*seconds, t.factor
+	above, below, factor := seconds*(1+j.tolerance), seconds*(1-j.tolerance), t.factor
 	for base := t.base; top >= least; top-- {
 		if about := base[top] * factor; about < below || about <= above && j.time(rank, top) <= seconds {
 			break
@@ -230,7 +233,7 @@ func (j *jagged) last(t *times, rank, top, least int, seconds float64) int {
 // first returns the largest number of units beyond the fewest, from top down to least, with which a rank does not
 // finish within seconds, or least - 1.
 func (j *jagged) first(t *times, rank, top, least int, seconds float64) int {
-	above, below, factor := seconds+j.tolerance*seconds, seconds-j.tolerance*seconds, t.factor
+	above, below, factor := seconds*(1+j.tolerance), seconds*(1-j.tolerance), t.factor
 	for base := t.base; top >= least; top-- {
 		if about := base[top] * factor; about > above || about >= below && j.time(rank, top) > seconds {
 			break

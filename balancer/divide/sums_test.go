@@ -48,7 +48,7 @@ func TestSumsOfSpansAndBitsAreThoseOfSingleNumbers(t *testing.T) {
 			if got.largest(most) != largest {
 				t.Fatalf("up to %d: largest: got %d, want %d", most, got.largest(most), largest)
 			}
-			if !slices.IsSortedFunc(got.spans, func(a, b span) int { return a.last + 2 - b.first }) {
+			if !slices.IsSortedFunc(got.spans, func(later, span span) int { return later.first - span.last - 2 }) {
 				t.Fatalf("got spans %v, want them ascending and apart", got.spans)
 			}
 		}

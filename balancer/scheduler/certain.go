@@ -119,6 +119,9 @@ func (p *gang) allWait(s *State) bool {
 	if p.queue.all.n > len(s.Up) && !p.short { // GPUs that the plan leaves free get further jobs
 		return false
 	}
+	if p.left == 0 { // then the plan ends early, and asks few jobs whether they can share GPUs
+		return false
+	}
 	most := 0
 	for _, class := range p.queue.active {
 		k := &p.shapes.classes[class]
