@@ -38,10 +38,11 @@ func TestSharedTimesEndAtTheLargestLimit(t *testing.T) {
 	}
 }
 
-// The first samples of the first rank take no time, but they are not for free: the others then have too few.
+// The first samples of the first rank take no time. If it gets all of them, the others get too few.
 func TestSamplesWithoutTimeAreDividedExactly(t *testing.T) {
 	shared := NewPoints(Curve{{1, 2}, {2, 2.1}, {3, 2}, {4, 1}, {5, 4}, {10, 5}}, true)
-	curves := append(Plain([]Curve{{{1, 0}, {5, 0}, {6, 1}, {10, 1.5}}}), Scaled{Points: shared}, Scaled{Points: shared})
+	curves := append(Plain([]Curve{{{1, 0}, {5, 0}, {6, 1}, {10, 1.5}}}), Scaled{Points: shared},
+		Scaled{Points: shared})
 	got, err := SolveScaled(Batch{Total: 10}, curves)
 	if want := []int{2, 4, 4}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v (%v), want %v", got, err, want)

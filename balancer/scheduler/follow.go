@@ -94,7 +94,7 @@ func (p *bounded) sortShadow(s *State) {
 }
 
 // decideShadow is the part of decide that waits for jobs to stop, and that decides while no job is overdue. done is
-// false if a job is overdue.
+// false if a job is overdue and no job is stopping for another.
 func (p *bounded) decideShadow(s *State) (a Action, done bool) {
 	p.sortShadow(s)
 	if p.head >= 0 && p.job >= 0 && !p.isLate(p.job) { // the overdue job comes before the job that stopped others
