@@ -19,6 +19,18 @@ func TestCurvesAreConsistent(t *testing.T) {
 	})
 }
 
+// inverse returns the largest real share, at most limit, that a rising curve finishes within seconds. end is the time
+// of limit.
+func (s *Scaled) inverse(seconds, limit, end float64) float64 {
+	if seconds < s.seconds(0) {
+		return 0
+	}
+	if end <= seconds {
+		return limit
+	}
+	return min(s.passes(seconds, limit), limit)
+}
+
 // checkInverses compares the results of most and inverse of a rising curve with At, for times up to upTo.
 func checkInverses(t *rapid.T, c Curve, limit int, upTo float64) {
 	t.Helper()

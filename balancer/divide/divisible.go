@@ -78,6 +78,19 @@ func (s *segment) inverse(seconds float64) float64 {
 	return s.before + (s.end-s.before)*((seconds-s.low)/(s.high-s.low))
 }
 
+// risingSegment returns the part of the rising curve between two points. high is the longest time up to the first one:
+// the rising curve is flat until the line between the points reaches this time again, as in [Curve.rising].
+func risingSegment(high float64, from, to Point) segment {
+	s := segment{high, to.Seconds, from.Samples, to.Samples}
+	if from.Seconds < high {
+		back := s.before + (s.end-s.before)*((high-from.Seconds)/(to.Seconds-from.Seconds))
+		if back > s.before && back < s.end {
+			s.before = back
+		}
+	}
+	return s
+}
+
 func (d *divisible) set(c *Scaled, most int) {
 	if rises, _ := c.isValid(); rises {
 		d.rising(c, most)
@@ -110,7 +123,7 @@ func (s *Scaled) lowestPoint() (lowest int) {
 	least := s.seconds(0)
 	later := s.lowestFrom()
 	for i := 1; i < len(later); i++ {
-		if s.scaled(later[i])*(1-1e-9) > least { // no later time is shorter; least times only make times longer
+		if s.scaled(later[i])*surely > least { // no later time is shorter; least times only make times longer
 			break
 		}
 		if t := s.seconds(i); t < least {
@@ -138,13 +151,8 @@ func (s *Scaled) smoothedInverse(lowest int, seconds, limit float64) (samples fl
 		if c[i].Samples >= limit {
 			return 0, false
 		}
-		before, end := c[i-1].Samples, c[i].Samples
-		if last < high { // the rising curve is flat until the line reaches its longest time again, as in [Curve.rising]
-			if back := before + (end-before)*((high-last)/(t-last)); back > before && back < end {
-				before = back
-			}
-		}
-		return min(before+(end-before)*((seconds-high)/(t-high)), limit), true
+		part := risingSegment(high, Point{c[i-1].Samples, last}, Point{c[i].Samples, t})
+		return min(part.inverse(seconds), limit), true
 	}
 	return 0, false
 }
@@ -193,13 +201,6 @@ func (d *divisible) smoothedFrom(s *Scaled, seconds, limit float64) (samples flo
 	if d.at = i; i >= len(c) || c[i].Samples >= limit {
 		return 0, false
 	}
-	high, last, t := up(i-1), s.seconds(i-1), s.seconds(i)
-	d.last = segment{high, t, c[i-1].Samples, c[i].Samples}
-	if last < high {
-		if back := d.last.before + (d.last.end-d.last.before)*((high-last)/(t-last)); back > d.last.before &&
-			back < d.last.end {
-			d.last.before = back
-		}
-	}
+	d.last = risingSegment(up(i-1), s.point(i-1), s.point(i))
 	return min(d.last.inverse(seconds), limit), true
 }

@@ -140,12 +140,7 @@ func (u units) jaggedNear(curves []Scaled, within, least float64) (n []int, shor
 
 // allWithin returns a number of samples up to which all shares certainly finish within seconds; 0: unknown.
 func (s *Scaled) allWithin(seconds float64) int {
-	within := seconds * (1 - 1e-9) // less than the rounding error of the factors
-	for _, factor := range s.Factors {
-		if factor != 0 {
-			within /= factor
-		}
-	}
+	within := s.unscaled(seconds * surely)
 	highest := s.highestUpTo()
 	low, high := 0, len(highest)
 	for low < high {
@@ -159,7 +154,7 @@ func (s *Scaled) allWithin(seconds float64) int {
 		return 0
 	}
 	samples := s.Points.Curve[low-1].Samples
-	if s.PerSample*min(samples, s.Largest) > seconds*(1-1e-9) {
+	if s.PerSample*min(samples, s.Largest) > seconds*surely {
 		return 0
 	}
 	return int(samples)

@@ -250,18 +250,6 @@ func (s *Scaled) most(seconds float64, limit int) int {
 	return n
 }
 
-// inverse returns the largest real share, at most limit, that a rising curve finishes within seconds. end is the time
-// of limit.
-func (s *Scaled) inverse(seconds, limit, end float64) float64 {
-	if seconds < s.seconds(0) {
-		return 0
-	}
-	if end <= seconds {
-		return limit
-	}
-	return min(s.passes(seconds, limit), limit)
-}
-
 // passes returns the share at which a rising curve reaches a time, or otherwise if the curve does not reach the time.
 func (s *Scaled) passes(seconds, otherwise float64) float64 {
 	return s.passesAt(s.after(seconds), seconds, otherwise)
@@ -277,16 +265,23 @@ func (s *Scaled) passesAt(i int, seconds, otherwise float64) float64 {
 	return a.Samples + (b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds))
 }
 
+// surely is a factor below 1 that changes a time by more than the rounding errors of factors.
+const surely = 1 - 1e-9
+
+// unscaled returns the time of a point that the factors change to seconds, except for rounding errors.
+func (s *Scaled) unscaled(seconds float64) float64 {
+	for _, factor := range s.Factors {
+		if factor != 0 {
+			seconds /= factor
+		}
+	}
+	return seconds
+}
+
 // after returns the index of the first point of a rising curve whose time is above seconds, or the number of points. It
 // searches the shared points for a time without the factors, and then corrects the rounding error of the factors.
 func (s *Scaled) after(seconds float64) int {
-	within := seconds
-	for _, factor := range s.Factors {
-		if factor != 0 {
-			within /= factor
-		}
-	}
-	c := s.Points.Curve
+	within, c := s.unscaled(seconds), s.Points.Curve
 	low, high := 0, len(c)
 	for low < high {
 		if middle := (low + high) / 2; c[middle].Seconds > within {

@@ -136,9 +136,6 @@ func (s *Scaled) regular(c *class) (factor float64, ok bool) {
 	return factor, c.tolerance > 0 && factor > 1./most && factor < most && longest < MostSeconds
 }
 
-// surely is less than the rounding error of a time.
-const surely = 1 - 1e-9
-
 // isFree reports whether no least time is longer than the times of the points times a factor.
 func (s *Scaled) isFree(factor float64, c *class) bool {
 	at := min(s.next(s.Largest), len(c.perSample)-1)

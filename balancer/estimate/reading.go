@@ -106,7 +106,7 @@ func robustMean(values []float64) (m, variance float64) {
 	for i, v := range values {
 		distances[i] = math.Abs(v - center)
 	}
-	edge := max(sigmas*madToSigma*stat.Median(distances), 0.03)
+	edge := max(sigmas*stat.MADToSigma*stat.Median(distances), 0.03)
 	far := 0
 	for _, d := range distances {
 		if d > max(edge, plain) {

@@ -269,9 +269,6 @@ func center(levels, variances []float64) (mean, spread float64) {
 	return mean / weights, spread
 }
 
-// madToSigma times the median absolute deviation of normal values is their standard deviation.
-const madToSigma = 1.4826
-
 // madError times the variance of normal values, divided by the square root of their number, is the standard error of
 // their variance by the median absolute deviation.
 const madError = 2.33
@@ -284,7 +281,7 @@ func robustCenter(levels, variances []float64) (mean, spread float64) {
 	for i, level := range levels {
 		off[i] = math.Abs(level - middle)
 	}
-	noise, seen := stat.Median(variances), stat.Square(madToSigma*stat.Median(off))
+	noise, seen := stat.Median(variances), stat.Square(stat.MADToSigma*stat.Median(off))
 	unsure := madError / math.Sqrt(float64(len(levels))) * noise
 	spread = max(seen-noise, min(unsure, stat.Square(levelSpread)))
 	weights := 0.0

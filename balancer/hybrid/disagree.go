@@ -31,7 +31,6 @@ type measured struct {
 // mean of the window. This is the mean of the largest of n normal values (Blom, Statistical Estimates and Transformed
 // Beta-Variables, 1958). The median absolute deviation ignores a few slow steps, because these need an explanation.
 func (m *measured) extremes() (step, window float64) {
-	const madToSigma = 1.4826
 	var sigmas []float64
 	most := 1
 	for _, times := range m.steps {
@@ -42,7 +41,7 @@ func (m *measured) extremes() (step, window float64) {
 		for i, s := range times {
 			off[i] = math.Abs(s/middle - 1)
 		}
-		sigmas, most = append(sigmas, madToSigma*stat.Median(off)), max(most, len(times))
+		sigmas, most = append(sigmas, stat.MADToSigma*stat.Median(off)), max(most, len(times))
 	}
 	if len(sigmas) == 0 {
 		return 0, 0

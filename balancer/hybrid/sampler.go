@@ -78,14 +78,13 @@ func newSampler(ranks []prospect, common groups, more int) *sampler {
 	for r := range ranks {
 		count += ranks[r].numbers()
 	}
-	s.highest, s.noisiest = make([]float64, len(common.classes)+1), slices.Repeat([]int{-1}, common.types+1)
+	s.highest = slices.Repeat([]float64{math.Inf(-1)}, len(common.classes)+1)
+	s.noisiest = slices.Repeat([]int{-1}, common.types+1)
 	for i := range s.random {
 		s.random[i] = drawsFrom(uint64(i) * count)
 		s.shared[i] = s.drawGroups(i, &s.random[i])
 		for class, center := range s.shared[i].center {
-			if s.highest[class] = max(s.highest[class], center); i == 0 {
-				s.highest[class] = center
-			}
+			s.highest[class] = max(s.highest[class], center)
 		}
 	}
 	s.weights = make([]weights, blockRanks*s.most)

@@ -43,7 +43,7 @@ func (p *srpt) Decide(s *State) Action {
 		return p.seconds[job], true
 	})
 	p.begin()
-	nobody := false // whether no running job can be stopped for this job or for a longer one
+	nobody := false // no running job can be stopped for this job or for a longer one
 	for p.order.merge(); p.order.more(); {
 		if class := p.order.heads[0].class; p.asked.none(class) && (nobody || p.stays.none(class)) {
 			p.order.skip()

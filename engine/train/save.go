@@ -116,8 +116,8 @@ func (r *run) awaitSave(ctx context.Context) (stop bool, err error) {
 	return r.ranks.wishes().stop, err
 }
 
-// awaitDisk waits until ready returns true on rank 0, or until a rank stops the run; see consensus.await. The parameter
-// what names the data for which training waits. The wait does not count as training time.
+// awaitDisk waits until ready returns true on rank 0, or until a rank stops the run; see consensus.await. The wait
+// is reported under the name what, and does not count as training time.
 func (r *run) awaitDisk(ctx context.Context, what string, ready func() bool) error {
 	defer r.clock.pause()()
 	return r.ranks.await(ctx, ready, func() func() { return r.saves.disk.Waits(what) })

@@ -37,6 +37,9 @@ func (m Mean) Or(otherwise float64) float64 {
 // Square returns x².
 func Square(x float64) float64 { return x * x }
 
+// MADToSigma times the median absolute deviation of normal values is their standard deviation.
+const MADToSigma = 1.4826
+
 // Median returns the median of at least one value. For an even number of values, it returns the mean of the two middle
 // ones.
 func Median(values []float64) float64 {

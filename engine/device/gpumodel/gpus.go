@@ -22,7 +22,7 @@ type GPU struct {
 	// about the memory that CUDA reports; firmware and error correction take the rest of the data sheet's memory
 	MemoryBytes int64  `json:"memory_bytes"`
 	Source      string `json:"source"` // of the other figures
-	// what the source does not say
+	// a figure that the source does not contain, and its reason
 	Assumption string `json:"assumption,omitempty"`
 }
 

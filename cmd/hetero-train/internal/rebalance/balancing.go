@@ -379,8 +379,7 @@ func (b *Balancer) LogBatchSizes(shares []int, decidedBy string) {
 	}
 }
 
-// mostNodes is the maximum number of nodes for which the log gets a separate line. The line before them always contains
-// the batch sizes of all nodes.
+// mostNodes is the largest number of nodes with a line of their own in the log. The line before has all batch sizes.
 const mostNodes = 64
 
 // logShares logs the first shares and the memory limits.

@@ -6,8 +6,8 @@
 
 namespace hetero {
 
-// Returns the highest rate of several passes. All passes together take about the given number of seconds. The argument
-// what selects the rate; it is a value of enum ht_peak. Throws Invalid or Unsupported.
+// Returns the highest rate of several passes. All passes together take about the given number of seconds. what is a
+// value of enum ht_peak and selects the rate. Throws Invalid or Unsupported.
 double measure_peak(int32_t what, double seconds);
 
 // The inner loops for one instruction set. So that the compiler keeps the computation, each loop writes a value that

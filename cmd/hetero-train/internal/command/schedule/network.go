@@ -171,8 +171,8 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	return policy, nil
 }
 
-// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "". The text
-// what names the folder in errors.
+// openNetwork opens policy dqn with the network of a folder, or with the built-in network if folder is "".
+// Errors call the folder by the parameter what.
 func (p *policies) openNetwork(what, folder string, o scheduler.Options) (policy *dqn.Policy, err error) {
 	if p.dev == nil {
 		if p.dev, err = devices.Open(p.device, devices.Alone(1)); err != nil {

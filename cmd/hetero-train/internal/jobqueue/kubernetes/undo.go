@@ -148,8 +148,8 @@ func (j *changed) kept(ch jobqueue.Change, suspended bool) (why string, over boo
 
 const running = "pods of the Job run, and undo does not stop them"
 
-// Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it changes nothing and reports
-// what it would do. It does not change a Job if one of its pods runs or has ended.
+// Undo suspends a Job again, and removes the affinity that Apply set. Without apply, it reports these
+// changes but makes none. It does not change a Job if one of its pods runs or has ended.
 //
 // Kubernetes permits a change of the affinity only while a Job is suspended and has no start time. Undo therefore also
 // removes the start time from the status of the Job.
