@@ -86,7 +86,7 @@ func (v Visible) hidden() error {
 	return nil
 }
 
-// check returns an error if the list has more GPUs than the driver then shows (count).
+// check returns an error if the list has more GPUs than count, the number of GPUs that the driver shows.
 func (v Visible) check(count int) error {
 	want := len(v.Names)
 	if n := v.Slices(); n > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// carried lists the files in the folder configs that describe the machine instead of the run. They are copied to the
-// run that replaces the old one, so that profile.gpu_profiles still refers to an existing file.
+// carried lists the files of the folder configs that describe the machine, not the run. They are copied to the run
+// that replaces the old one, so that profile.gpu_profiles still refers to an existing file.
 var carried = []string{"gpu_profiles.json", "system_profile.json"}
 
 // maxCarriedBytes is larger than a profile with thousands of ranks.

@@ -341,7 +341,7 @@ func segmentOf(ctx context.Context, logs string, starts []runtime.Event) (runtim
 	return runtime.SegmentAt(starts, last), nil
 }
 
-// Segment names the steps of the figures, or returns "" if the number of ranks did not change during the run.
+// Segment returns the range of steps that the figures cover, as text. It is empty if the number of ranks never changed.
 func (s *Summary) Segment() string {
 	if s.FirstStep <= 1 {
 		return ""

@@ -273,7 +273,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 	var p unstable.Parser
 	p.Reset(text)
 	var rows []row
-	open, skip := false, false // rows contains a row for the table; skip rows of an unknown table
+	open, skip := false, false // open: the last row is that of the current table; skip: the table is unknown
 	for p.NextExpression() {
 		node := p.Expression()
 		if node.Kind == unstable.Comment {
