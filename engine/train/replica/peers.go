@@ -120,7 +120,7 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.plan.Close()) }() // frees the programs of the plan, which is bound again later
+	defer func() { err = errors.Join(err, p.plan.Close()) }() // frees the programs; the plan is bound again later
 	if err := r.clearInputs(p.plan); err != nil {
 		return nil, err
 	}
