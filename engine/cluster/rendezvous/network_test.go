@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // network is a listener with its dialer in memory, for tests with simulated time.
@@ -112,6 +114,24 @@ func meet(t *testing.T, size int) []*Group {
 	return groupsOf(t, joinAll(ranks))
 }
 
+// overLoopback returns a function with the options of each rank of a group that meets on a port of loopback.
+func overLoopback(t *testing.T, size int) func(rank int) Options {
+	t.Helper()
+	listener, err := crowd.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := newToken()
+	return func(rank int) Options {
+		o := Options{Rank: rank, WorldSize: size, LocalRank: -1, Address: listener.Addr().String(), Token: token,
+			Timeout: patience}
+		if rank == 0 {
+			o.Listener = listener
+		}
+		return o
+	}
+}
+
 // together calls do for every group at the same time.
 func together(groups []*Group, do func(*Group) error) []error {
 	errs := make([]error, len(groups))
@@ -121,6 +141,19 @@ func together(groups []*Group, do func(*Group) error) []error {
 	}
 	all.Wait()
 	return errs
+}
+
+// mustTogether calls do for every group at the same time, and ends the test if a call fails.
+func mustTogether(t *testing.T, groups []*Group, do func(*Group) error) {
+	t.Helper()
+	for rank, err := range together(groups, do) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
 }
 
 // closeAll closes groups, rank 0 last.
