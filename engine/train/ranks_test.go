@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -83,11 +84,7 @@ func localGroup(t *testing.T, size int) []collective.Communicator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make([]collective.Communicator, size)
-	for i, c := range group {
-		out[i] = c
-	}
-	return out
+	return collectivetest.GroupOf(group, nil).Comms
 }
 
 func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator) (s session) {
