@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/encoded"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
@@ -70,12 +71,12 @@ func (d *dataset) Describe(i int) (name string, bytes int64) {
 	return fmt.Sprintf("%s!%d", filepath.Base(d.origins[e.file]), e.row), int64(max(e.size, 0))
 }
 
-func (d *dataset) NewReader() (data.Reader, error) { return images.NewReader(d, d.decode) }
+func (d *dataset) NewReader() (data.Reader, error) { return encoded.NewReader(d, d.decode) }
 
-// Load implements images.Encoded.
+// Load implements encoded.Images.
 func (d *dataset) Load(i int, buf []byte) ([]byte, error) { return d.contentsOf(d.samples[i], buf) }
 
-// Place implements images.Encoded.
+// Place implements encoded.Images.
 func (d *dataset) Place(i int) string {
 	e := d.samples[i]
 	place := fmt.Sprintf("%s!row %d", d.origins[e.file], e.row)

@@ -25,8 +25,7 @@
 // formats, such as AVIF, HEIC and GIF, is an error.
 //
 // Package layout lists a folder without a call per file, and keeps the list of a large folder in Options.CacheDir. The
-// Loader announces images, so that they are fetched before they are needed; see data.Fetcher. NewReader also
-// decodes the images of packages webdataset and huggingface.
+// Loader announces images, so that they are fetched before they are needed; see data.Fetcher.
 //
 // Open indexes a plain tar and reads it at random offsets. It decompresses a compressed tar once, to a plain tar in
 // Options.CacheDir. It never unpacks a tar into separate files. Package archive documents the members that are

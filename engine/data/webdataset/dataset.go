@@ -5,6 +5,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/encoded"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 	"github.com/hetero-train/hetero-train/engine/data/stored"
@@ -71,9 +72,9 @@ func (d *dataset) Describe(i int) (name string, bytes int64) {
 	return d.name(i), int64(d.samples[i].size)
 }
 
-func (d *dataset) NewReader() (data.Reader, error) { return images.NewReader(d, d.src.decode) }
+func (d *dataset) NewReader() (data.Reader, error) { return encoded.NewReader(d, d.src.decode) }
 
-// Load implements images.Encoded.
+// Load implements encoded.Images.
 func (d *dataset) Load(i int, buf []byte) ([]byte, error) {
 	e := d.samples[i]
 	if cap(buf) < int(e.size) {
@@ -82,7 +83,7 @@ func (d *dataset) Load(i int, buf []byte) ([]byte, error) {
 	return buf[:e.size], d.src.read(e, buf[:e.size])
 }
 
-// Place implements images.Encoded.
+// Place implements encoded.Images.
 func (d *dataset) Place(i int) string { return d.src.shards[d.samples[i].shard].path + "!" + d.name(i) }
 
 func (s *source) read(e entry, contents []byte) error {

@@ -1,13 +1,16 @@
-package images
+// Package encoded reads the images of data sets that store them encoded in larger files: packages webdataset and
+// huggingface.
+package encoded
 
 import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
-// Encoded contains the encoded images of a data set.
-type Encoded interface {
+// Images contains the encoded images of a data set.
+type Images interface {
 	// Load returns the contents of image i. It uses buf if buf is large enough. The result may be an enlarged buf even
 	// if Load fails.
 	Load(i int, buf []byte) ([]byte, error)
@@ -17,19 +20,19 @@ type Encoded interface {
 	Open() *data.Fetches
 }
 
-// NewReader returns a reader that decodes the images of e. The reader implements data.Encoded.
-func NewReader(e Encoded, o DecodeOptions) (data.Reader, error) {
-	dec, err := NewDecoder(o)
+// NewReader returns a reader that decodes the images of s. The reader implements data.Encoded.
+func NewReader(s Images, o images.DecodeOptions) (data.Reader, error) {
+	dec, err := images.NewDecoder(o)
 	if err != nil {
 		return nil, err
 	}
-	return &reader{images: e, decoder: dec, fetches: e.Open()}, nil
+	return &reader{images: s, decoder: dec, fetches: s.Open()}, nil
 }
 
 // reader reads and decodes samples.
 type reader struct {
-	images  Encoded
-	decoder *Decoder
+	images  Images
+	decoder *images.Decoder
 	fetches *data.Fetches // nil: the images are read on demand
 	stored  []byte        // buffer of load
 }
