@@ -187,7 +187,7 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 // Strangers know the greeting, because it is public. They send it, keep the connection open, and connect again as soon
 // as the server closes it.
 func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
-	options := overLoopback(t, 3)
+	options := overLoopback(t, 3, plainListen)
 	address, token := options(0).Address, options(0).Token
 	first := joinLater(options(0))
 	ctx, stop := context.WithCancel(context.Background())

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/hetero-train/hetero-train/engine/crowd"
 )
 
 // network is a listener with its dialer in memory, for tests with simulated time.
@@ -114,10 +112,11 @@ func meet(t *testing.T, size int) []*Group {
 	return groupsOf(t, joinAll(ranks))
 }
 
-// overLoopback returns a function with the options of each rank of a group that meets on a port of loopback.
-func overLoopback(t *testing.T, size int) func(rank int) Options {
+// overLoopback returns a function with the options of each rank of a group that meets on a port of loopback. listen
+// opens the port.
+func overLoopback(t *testing.T, size int, listen func(address string) (net.Listener, error)) func(rank int) Options {
 	t.Helper()
-	listener, err := crowd.Listen("127.0.0.1:0")
+	listener, err := listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +130,9 @@ func overLoopback(t *testing.T, size int) func(rank int) Options {
 		return o
 	}
 }
+
+// plainListen listens without the limits of package crowd.
+func plainListen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 
 // together calls do for every group at the same time.
 func together(groups []*Group, do func(*Group) error) []error {

@@ -9,7 +9,7 @@ import (
 
 // A rank that cannot join ends the wait of the other ranks, and all of them know why.
 func TestARankThatRefusesEndsTheWaitOfTheOthers(t *testing.T) {
-	loopback := overLoopback(t, 3)
+	loopback := overLoopback(t, 3, plainListen)
 	options := func(rank int) Options {
 		o := loopback(rank)
 		o.Timeout = 10 * patience

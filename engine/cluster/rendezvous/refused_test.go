@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/crowd"
 	"github.com/hetero-train/hetero-train/engine/handshake"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
@@ -20,7 +21,7 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	if needtest.Hostile.On() {
 		tries = 100_000
 	}
-	loopback := overLoopback(t, 2)
+	loopback := overLoopback(t, 2, plainListen)
 	options := func(rank int) Options {
 		o := loopback(rank)
 		o.Timeout = 10 * patience
@@ -71,7 +72,7 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only the kernel of Linux blocks addresses")
 	}
-	options := overLoopback(t, 2)
+	options := overLoopback(t, 2, crowd.Listen)
 	address, token := options(0).Address, options(0).Token
 	first := joinLater(options(0))
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
