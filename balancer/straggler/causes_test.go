@@ -79,6 +79,14 @@ func (r fakeRank) window(random *rand.Rand, noise float64) straggler.Observation
 		Link: r.link * math.Exp(noise*random.NormFloat64()), Health: r.health}
 }
 
+// windowOf returns a window of each rank.
+func windowOf(ranks []fakeRank, random *rand.Rand, noise float64) (window []straggler.Observation) {
+	for _, r := range ranks {
+		window = append(window, r.window(random, noise))
+	}
+	return window
+}
+
 func slower(by float64) func(o *straggler.Observation) {
 	return func(o *straggler.Observation) { o.Seconds *= by }
 }
@@ -179,10 +187,7 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			ranks := []fakeRank{gpuRank(0.4), cpuRank(0.42), c.rank, gpuRank(0.38)}
 			d := straggler.NewDetector(len(ranks))
 			for n := range 60 {
-				window := make([]straggler.Observation, len(ranks))
-				for i, r := range ranks {
-					window[i] = r.window(random, 0.01)
-				}
+				window := windowOf(ranks, random, 0.01)
 				ill := n >= 20 && n < 40
 				if ill {
 					c.trouble(&window[2])

@@ -15,14 +15,10 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 	ranks := []fakeRank{gpuRank(0.2), gpuRank(0.21), laptopRank(0.5), gpuRank(0.2)}
 	d := straggler.NewDetector(len(ranks))
 	for n := range 30 {
-		window := make([]straggler.Observation, len(ranks))
-		for i, r := range ranks {
-			if i == 2 && n >= 20 {
-				r.expected = 0.2 // the rank got a smaller share
-			}
-			window[i] = r.window(random, 0.02)
+		if n == 20 {
+			ranks[2].expected = 0.2 // the rank got a smaller share
 		}
-		v := observe(t, d, n, window)[2]
+		v := observe(t, d, n, windowOf(ranks, random, 0.02))[2]
 		want := straggler.Healthy
 		if n >= 1 && n < 21 { // ends after two windows
 			want = straggler.SlowType
@@ -124,10 +120,7 @@ func TestASlowTypeCanFallSick(t *testing.T) {
 	ranks := []fakeRank{gpuRank(0.2), gpuRank(0.2), gpuRank(0.4)}
 	d := straggler.NewDetector(len(ranks))
 	for n := range 40 {
-		window := make([]straggler.Observation, len(ranks))
-		for i, r := range ranks {
-			window[i] = r.window(random, 0.01)
-		}
+		window := windowOf(ranks, random, 0.01)
 		want := straggler.SlowType
 		switch {
 		case n < 1:
@@ -207,10 +200,7 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 		ranks := []fakeRank{gpuRank(0.4), cpuRank(0.42), laptopRank(0.41), gpuRank(0.38)}
 		d := straggler.NewDetector(len(ranks))
 		for n := range 200 {
-			window := make([]straggler.Observation, len(ranks))
-			for i, r := range ranks {
-				window[i] = r.window(random, c.noise)
-			}
+			window := windowOf(ranks, random, c.noise)
 			c.alter(n, window)
 			for _, v := range observe(t, d, n, window) {
 				if v.Kind != straggler.Healthy {

@@ -56,9 +56,9 @@ func mustFallBack(t *testing.T, fsys fileSystem, what string) {
 	}
 }
 
-// The test flips the same number of single bits in each file, regardless of its size. Half of the bits are in the first
-// 512 bytes, which contain the headers (row D5 of docs/reliability.md). Another test truncates files.
-func TestRandomFlippedBitsAreFound(t *testing.T) {
+// twoCheckpoints saves checkpoints of the steps 10 and 20.
+func twoCheckpoints(t *testing.T) *memoryFS {
+	t.Helper()
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
 	for _, step := range []int64{10, 20} {
@@ -66,6 +66,13 @@ func TestRandomFlippedBitsAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return fsys
+}
+
+// The test flips the same number of single bits in each file, regardless of its size. Half of the bits are in the first
+// 512 bytes, which contain the headers (row D5 of docs/reliability.md). Another test truncates files.
+func TestRandomFlippedBitsAreFound(t *testing.T) {
+	fsys := twoCheckpoints(t)
 	files := fsys.root.entries["step-00000020"].entries
 	names := append([]string{manifestFile}, checkpointFiles...)
 	random := rand.New(rand.NewPCG(5, uint64(*trials)))
@@ -146,13 +153,7 @@ var megabytes = flag.Int("checkpoint.megabytes", 0, "size of one more tensor in 
 // The test makes each operation of loading fail with EIO. The loaded data must be valid, and each skipped checkpoint
 // must have a reason (row D6 of docs/reliability.md).
 func TestEveryFailedReadIsTold(t *testing.T) {
-	fsys := newMemoryFS()
-	store := memoryStore(fsys)
-	for _, step := range []int64{10, 20} {
-		if _, err := store.Save(context.Background(), manyTensors(step)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fsys := twoCheckpoints(t)
 	failed := 0
 	for ; ; failed++ {
 		fsys.reads, fsys.failing = 0, failed+1

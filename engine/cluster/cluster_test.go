@@ -3,7 +3,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/logtest"
 )
 
 // programVariable makes this test binary a program of several ranks. Its value is the number of steps.
@@ -88,22 +87,7 @@ func program(steps int) int {
 }
 
 // output collects the output of all ranks.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+type output struct{ logtest.Buffer }
 
 // processes waits until n ranks have joined and returns their process numbers, by rank.
 func (o *output) processes(t *testing.T, n int) map[int]int {

@@ -44,6 +44,13 @@ func newStored(samples int, latency, process time.Duration, bytes int) *stored {
 	return s
 }
 
+// load starts a loader of s that the test closes.
+func (s *stored) load(t *testing.T, batch, workers int) *Loader {
+	t.Helper()
+	return newLoader(t, imageOptions{Dataset: s, Transform: Transform{Size: 4}, Seed: 1, BatchSize: batch,
+		Workers: workers})
+}
+
 // raise sets maximum to n if n is larger.
 func raise(maximum *atomic.Int64, n int64) {
 	for old := maximum.Load(); n > old && !maximum.CompareAndSwap(old, n); old = maximum.Load() {
@@ -97,18 +104,10 @@ func TestLatencyOfTheStorageCostsNoThroughput(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStored(samples, c.latency, c.process, 100)
-			l, err := NewLoader(Options{Samples: Images{Dataset: s, Transform: Transform{Size: 4}}, Seed: 1,
-				BatchSize: batch, Workers: workers})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := s.load(t, batch, workers)
 			started := time.Now()
 			for range samples / batch {
-				b, err := l.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				b.Release()
+				next(t, l).Release()
 			}
 			took := time.Since(started)
 			if err := l.Close(); err != nil {
@@ -130,17 +129,9 @@ func TestFetchedSamplesHaveLimitedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bytes = 3 << 20
 		s := newStored(256, 60*time.Millisecond, time.Millisecond, bytes)
-		l, err := NewLoader(Options{Samples: Images{Dataset: s, Transform: Transform{Size: 4}}, BatchSize: 64,
-			Workers: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := s.load(t, 64, 2)
 		for range 8 {
-			b, err := l.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Release()
+			next(t, l).Release()
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -160,17 +151,9 @@ func TestFetchedSamplesHaveLimitedMemory(t *testing.T) {
 func TestFastStorageIsNotReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStored(64, 20*time.Microsecond, time.Millisecond, 100)
-		l, err := NewLoader(Options{Samples: Images{Dataset: s, Transform: Transform{Size: 4}}, BatchSize: 8,
-			Workers: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := s.load(t, 8, 2)
 		for range 64 {
-			b, err := l.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Release()
+			next(t, l).Release()
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -226,16 +209,8 @@ func TestAFewLargeSamplesDoNotEnlargeTheUnusedBuffers(t *testing.T) {
 func TestNothingIsAnnouncedDuringAShuffle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStored(1024, 10*time.Millisecond, time.Millisecond, 16)
-		l, err := NewLoader(Options{Samples: Images{Dataset: s, Transform: Transform{Size: 4}}, BatchSize: 8,
-			Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		b, err := l.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := s.load(t, 8, 1)
+		b := next(t, l)
 		synctest.Wait() // all slots are full
 		l.mu.Lock()
 		l.shuffling = true // the worker rewrites the order without the lock

@@ -110,17 +110,10 @@ func (s flakySource) Read(span *Span, errs []error) {
 // readAll returns the contents of all samples in two epochs, without the number of the epoch.
 func readAll(t *testing.T, samples Samples, grouped bool) (epochs [2]map[int64]int) {
 	t.Helper()
-	l, err := NewLoader(Options{Samples: samples, BatchSize: samples.Len(), Workers: 1, GroupByLength: grouped})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := load(t, Options{Samples: samples, BatchSize: samples.Len(), Workers: 1, GroupByLength: grouped})
 	for e := range epochs {
 		epochs[e] = map[int64]int{}
-		b, err := l.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := next(t, l)
 		for i, v := range Values[int32](b, Labels) {
 			epochs[e][b.IDs[i]] = int(v) - 100*b.Epoch
 		}

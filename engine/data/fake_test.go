@@ -74,10 +74,16 @@ func (r *fakeReader) Close() error {
 	return nil
 }
 
-// newLoader starts a loader that the test closes.
+// newLoader starts a loader of images that the test closes.
 func newLoader(t testing.TB, o imageOptions) *Loader {
 	t.Helper()
-	l, err := open(o)
+	return load(t, o.options())
+}
+
+// load starts a loader that the test closes.
+func load(t testing.TB, o Options) *Loader {
+	t.Helper()
+	l, err := NewLoader(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +93,16 @@ func newLoader(t testing.TB, o imageOptions) *Loader {
 		}
 	})
 	return l
+}
+
+// next returns the next batch of a loader. The caller releases it.
+func next(t testing.TB, l *Loader) *Batch {
+	t.Helper()
+	b, err := l.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // augmented is a transform that makes every kind of random choice.

@@ -471,18 +471,11 @@ func BenchmarkLoader(b *testing.B) {
 				l := newLoader(b,
 					imageOptions{Dataset: ds, Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
 						BatchSize: 256, Workers: workers})
-				take := func() {
-					batch, err := l.Next(b.Context())
-					if err != nil {
-						b.Fatal(err)
-					}
-					batch.Release()
-				}
 				for range l.BatchesPerEpoch() {
-					take()
+					next(b, l).Release()
 				}
 				for b.Loop() {
-					take()
+					next(b, l).Release()
 				}
 				b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "images/s")
 			})

@@ -182,15 +182,7 @@ func TestSeveralLabelsAreMixed(t *testing.T) {
 	for _, mix := range mixings {
 		samples := Images{Dataset: whites{&fake{samples: 16, size: size, classes: 2}}, Sets: sets,
 			Transform: Transform{Size: size}, Mix: mix}
-		l, err := NewLoader(Options{Samples: samples, Seed: 3, BatchSize: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		b, err := l.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := next(t, load(t, Options{Samples: samples, Seed: 3, BatchSize: 8}))
 		targets := [][]int32{{1, 0, 1}, {0, 0, 0}} // of even and odd samples
 		labels := Values[int32](b, Labels)
 		for j := range b.N {

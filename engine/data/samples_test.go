@@ -115,15 +115,7 @@ func TestFaultsAndOptionsOfAnySamplesAreReported(t *testing.T) {
 }
 
 func TestValuesOfAnotherTypeOrNameAreNil(t *testing.T) {
-	l, err := NewLoader(Options{Samples: rows{n: 4, width: 2}, BatchSize: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	b, err := l.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := next(t, load(t, Options{Samples: rows{n: 4, width: 2}, BatchSize: 4}))
 	defer b.Release()
 	if Values[float32](b, "row") != nil || Values[int32](b, "rows") != nil || len(Values[int32](b, "row")) != 8 {
 		t.Error("Values found the wrong field")

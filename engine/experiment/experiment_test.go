@@ -35,6 +35,17 @@ func mustOpen(t *testing.T, options Options) *Run {
 	return run
 }
 
+// rootOf opens the folder of a run.
+func rootOf(t *testing.T, run *Run) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(run.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
 // begun calls Open and, unless the run is finished, Begin.
 func begun(options Options) (*Run, error) {
 	run, err := Open(options)

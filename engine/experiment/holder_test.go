@@ -96,18 +96,8 @@ func TestHeldByInAnotherNamespace(t *testing.T) {
 func TestHeldByFollowsTheLockOfARun(t *testing.T) {
 	dir := t.TempDir()
 	options := Options{OutputDir: dir, Name: "a", Resume: ResumeAuto}
-	run, err := Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.OpenRoot(run.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	run := mustOpen(t, options)
+	root := rootOf(t, run)
 	for _, want := range []bool{true, false} {
 		holder, held, err := HeldBy(root)
 		if err != nil || holder.PID != os.Getpid() || held == nil || *held != want {

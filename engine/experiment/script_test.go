@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"os"
 	"strings"
 	"testing"
 )
@@ -39,19 +38,8 @@ func TestOutcomesOfScripts(t *testing.T) {
 }
 
 func TestAScriptIsReadBack(t *testing.T) {
-	run, err := Open(Options{OutputDir: t.TempDir(), Name: "run", Resume: ResumeNone})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.Close()
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.OpenRoot(run.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	run := mustOpen(t, Options{OutputDir: t.TempDir(), Name: "run", Resume: ResumeNone})
+	root := rootOf(t, run)
 	if got := ReadScript(root); got != nil {
 		t.Errorf("a run without a script: got %+v", got)
 	}

@@ -59,15 +59,22 @@ func fill(t *testing.T, dev device.Device, o Options) *Model {
 	return m
 }
 
-// TestCachedPositionsGiveTheLogitsOfTheWholeText generates more tokens than the model has positions, and then
-// continues another text.
-func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
+// openCPU opens the CPU device with two threads, and closes it when the test ends.
+func openCPU(t testing.TB) device.Device {
+	t.Helper()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
-	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
+	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer cpus.Close()
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+// TestCachedPositionsGiveTheLogitsOfTheWholeText generates more tokens than the model has positions, and then
+// continues another text.
+func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
+	cpus := openCPU(t)
 	for _, c := range []struct {
 		name      string
 		dev       device.Device

@@ -7,12 +7,10 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/modelstest"
-	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -23,12 +21,7 @@ var llama = modelstest.Llama{Vocabulary: size.Vocabulary, Positions: size.Positi
 // A model with rotary embedding and grouped-query attention must use the cache, and must generate the same tokens as
 // without it.
 func TestAnOwnModelUsesTheCache(t *testing.T) {
-	nativetest.Need(t, "cpu", "libhetero_cpu.so")
-	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cpus.Close()
+	cpus := openCPU(t)
 	for _, dev := range []device.Device{reference.New(), cpus} {
 		t.Run(dev.Info().Kind, func(t *testing.T) {
 			o := Options{Model: llama.Build, Compute: tensor.F32, Own: true}
@@ -185,12 +178,7 @@ func TestAnOwnModelThatReadsAheadIsRefused(t *testing.T) {
 
 // BenchmarkOwnModel times the generation of one token after 200 others, with and without the cache.
 func BenchmarkOwnModel(b *testing.B) {
-	nativetest.Need(b, "cpu", "libhetero_cpu.so")
-	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer cpus.Close()
+	cpus := openCPU(b)
 	model := modelstest.Llama{Vocabulary: 5000, Positions: 1024, Layers: 6, Heads: 6, KVHeads: 2, Channels: 384,
 		Inner: 1024, Theta: 10000, Eps: 1e-5, Std: 0.02}
 	for _, dev := range []device.Device{cpus, lacking{cpus}} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -46,11 +47,7 @@ func (j job) communicators(t testing.TB, size int, link local.Model) []collectiv
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make([]collective.Communicator, size)
-	for i, c := range group {
-		out[i] = c
-	}
-	return out
+	return collectivetest.GroupOf(group, nil).Comms
 }
 
 const imageSize, classes = 6, 5

@@ -61,14 +61,9 @@ func TestAListContinuesAfterAFailedPage(t *testing.T) {
 // If an object is removed after Stat, the error must not be fs.ErrNotExist. Otherwise, its samples would count as
 // unreadable.
 func TestARemovedObjectHasChanged(t *testing.T) {
-	s, c := open(t)
-	s.Store("data", "x", []byte("0123456789"))
-	info, err := c.Stat(t.Context(), Name{"data", "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c, info := stored(t)
 	s.Forget("data", "x", "")
-	err = c.ReadRange(t.Context(), info, 0, make([]byte, 4))
+	err := c.ReadRange(t.Context(), info, 0, make([]byte, 4))
 	var failed *Error
 	if !errors.Is(err, errChanged) || errors.Is(err, fs.ErrNotExist) || !errors.As(err, &failed) ||
 		!failed.Unavailable() || failed.Passes {

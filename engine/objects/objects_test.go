@@ -68,6 +68,18 @@ func TestAnObjectIsWrittenAndReadInRanges(t *testing.T) {
 	}
 }
 
+// stored opens a client of a server that has an object of ten bytes.
+func stored(t *testing.T) (*s3test.Server, *Client, Info) {
+	t.Helper()
+	s, c := open(t)
+	s.Store("data", "x", []byte("0123456789"))
+	info, err := c.Stat(t.Context(), Name{"data", "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c, info
+}
+
 func TestAListHasAllPages(t *testing.T) {
 	s, c := open(t)
 	for i := range 23 {
@@ -81,12 +93,7 @@ func TestAListHasAllPages(t *testing.T) {
 }
 
 func TestPassingFaultsAreTriedAgain(t *testing.T) {
-	s, c := open(t)
-	s.Store("data", "x", []byte("0123456789"))
-	info, err := c.Stat(t.Context(), Name{"data", "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c, info := stored(t)
 	for _, fault := range []s3test.Fault{{Status: 503, Code: "SlowDown"}, {Status: 500, Code: "InternalError"},
 		{Status: 429, Code: "Throttling"}, {Cut: 3}, {Cut: 0}, {Close: true}} {
 		var failures atomic.Int64
@@ -111,12 +118,7 @@ func TestPassingFaultsAreTriedAgain(t *testing.T) {
 }
 
 func TestErrorsNameTheCure(t *testing.T) {
-	s, c := open(t)
-	s.Store("data", "x", []byte("0123456789"))
-	info, err := c.Stat(t.Context(), Name{"data", "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c, info := stored(t)
 	for _, k := range []struct {
 		fault s3test.Fault
 		want  string
@@ -153,12 +155,7 @@ func TestErrorsNameTheCure(t *testing.T) {
 }
 
 func TestRequestsInFlightAreBounded(t *testing.T) {
-	s, c := open(t)
-	s.Store("data", "x", []byte("0123456789"))
-	info, err := c.Stat(t.Context(), Name{"data", "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c, info := stored(t)
 	var now, most atomic.Int64
 	s.Inject(func(s3test.Request) *s3test.Fault {
 		n := now.Add(1)
@@ -294,12 +291,7 @@ func TestAWebIdentityGivesCredentials(t *testing.T) {
 }
 
 func TestACancelledReadEnds(t *testing.T) {
-	s, c := open(t)
-	s.Store("data", "x", []byte("0123456789"))
-	info, err := c.Stat(t.Context(), Name{"data", "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c, info := stored(t)
 	ctx, stop := context.WithCancel(t.Context())
 	s.Inject(func(s3test.Request) *s3test.Fault { stop(); return &s3test.Fault{Status: 503, Code: "SlowDown"} })
 	if err := c.ReadRange(ctx, info, 0, make([]byte, 4)); !errors.Is(err, context.Canceled) {

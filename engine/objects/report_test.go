@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,34 +8,16 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/logtest"
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// lines is a log that several goroutines write.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
-func logged(t *testing.T) *lines {
-	l := new(lines)
+func logged(t *testing.T) *logtest.Buffer {
+	l := new(logtest.Buffer)
 	LogTo(slog.New(slog.NewTextHandler(l, nil)))
 	t.Cleanup(func() { LogTo(nil) })
 	return l

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -86,11 +85,7 @@ func TestCheckpointsHoldAveragesUnderTheirNames(t *testing.T) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	c, _, err := checkpoint.Latest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newest(t, dir)
 	model, optimizer := s.replica.Tensors()
 	if !c.Averaged() || len(c.Optimizer.Tensors()) != len(optimizer) {
 		t.Fatalf("averaged %v, %d tensors, want %d", c.Averaged(), len(c.Optimizer.Tensors()), len(optimizer))

@@ -5,7 +5,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -101,11 +100,7 @@ func TestF1OfAnEvaluationCountsThePredictedClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		c, _, err := checkpoint.Latest(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := newest(t, dir)
 		if err := p.LoadWeights(c.Model); err != nil {
 			t.Fatal(err)
 		}

@@ -82,6 +82,17 @@ func (d *frozenDisk) store(t *testing.T, dir string) *checkpoint.Store {
 	return store
 }
 
+// freezeAfterStep1 makes d the disk of a rank. It freezes after the first step.
+func (d *frozenDisk) freezeAfterStep1(t *testing.T, o *Options, rec *recorder) {
+	t.Helper()
+	o.Store, o.Disk = d.store(t, o.Store.Dir()), d
+	rec.after = func(step int64) {
+		if step == 1 {
+			d.freeze()
+		}
+	}
+}
+
 // Training continues while the checkpoint of step 2 cannot be written. It waits when the next one is due, also on the
 // other ranks, which must not report a time-out. The wait changes no bit, and does not count as training time.
 func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
@@ -96,12 +107,7 @@ func TestTrainingWaitsForADiskOnlyWhenASaveIsDue(t *testing.T) {
 					if rank > 0 {
 						return
 					}
-					o.Store, o.Disk = disk.store(t, o.Store.Dir()), &disk
-					rec.after = func(step int64) {
-						if step == 1 {
-							disk.freeze()
-						}
-					}
+					disk.freezeAfterStep1(t, o, rec)
 					disk.waits = func(what string) {
 						waitedAt = len(rec.losses)
 						if what != earlierCheckpoint {
@@ -171,12 +177,7 @@ func TestASignalEndsTheWaitForTheDisk(t *testing.T) {
 			if rank > 0 {
 				return
 			}
-			o.Store, o.Disk = disk.store(t, o.Store.Dir()), &disk
-			rec.after = func(step int64) {
-				if step == 1 {
-					disk.freeze()
-				}
-			}
+			disk.freezeAfterStep1(t, o, rec)
 			disk.waits = func(string) {
 				stop()
 				time.AfterFunc(time.Second, disk.thaw)

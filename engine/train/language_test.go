@@ -140,21 +140,7 @@ func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
 	step := func(batch int, samples data.Samples) replica.StepResult {
 		o := languageOptions(0)
 		o.BatchSize = batch
-		r, err := replica.New(openReference(t), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		l, err := data.NewLoader(data.Options{Samples: samples, BatchSize: batch, Evaluate: true, Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		out, err := r.Step(context.Background(), l, replica.StepOptions{Rate: 0.01})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return stepOf(t, o, data.Options{Samples: samples, BatchSize: batch, Evaluate: true, Workers: 1})
 	}
 	half, whole := step(testBatch, phrases{testBatch}), step(2*testBatch, silenced{phrases{2 * testBatch}})
 	if half.Count != whole.Count || whole.Samples != 2*half.Samples {

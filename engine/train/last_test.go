@@ -153,29 +153,23 @@ func TestRanksWithASmallerLastStepTrainAsOneRank(t *testing.T) {
 			crew{options: lastOptions(testOptions(), 8, 1), shares: []int{3, 3, 2}, sync: true,
 				splitter: rotating{[][]int{{1, 4, 3}, {8, 0, 0}, {0, 1, 7}, nil, {2, 3, 3}}}}},
 	} {
-		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
-			t.Run(c.name+" "+kind, func(t *testing.T) {
-				crew := c.crew
-				crew.open, crew.dir = open, t.TempDir()
-				one, ranks := alone(t, crew.options, open), crew.start(t)
-				follows(t, one, ranks)
-				var want []int
-				for i := range one.steps {
-					want = append(want, one.steps[i].Samples)
+		c.crew.follows(t, c.name, func(t *testing.T, one session, ranks []session) {
+			var want []int
+			for i := range one.steps {
+				want = append(want, one.steps[i].Samples)
+			}
+			last, per := c.crew.options.LastBatch, (26+c.crew.options.BatchSize-1)/c.crew.options.BatchSize
+			for i, n := range want {
+				if exact := c.crew.options.BatchSize; (i+1)%per == 0 && n != last || (i+1)%per != 0 && n != exact {
+					t.Errorf("step %d: %d samples, want %d, and %d in each step %d", i+1, n, exact, last, per)
 				}
-				last, per := crew.options.LastBatch, (26+crew.options.BatchSize-1)/crew.options.BatchSize
-				for i, n := range want {
-					if exact := crew.options.BatchSize; (i+1)%per == 0 && n != last || (i+1)%per != 0 && n != exact {
-						t.Errorf("step %d: %d samples, want %d, and %d in each step %d", i+1, n, exact, last, per)
-					}
+			}
+			for rank, s := range ranks {
+				if int(s.result.SamplesSeen) != sum(want) {
+					t.Errorf("rank %d: %d samples, want %d", rank, s.result.SamplesSeen, sum(want))
 				}
-				for rank, s := range ranks {
-					if int(s.result.SamplesSeen) != sum(want) {
-						t.Errorf("rank %d: %d samples, want %d", rank, s.result.SamplesSeen, sum(want))
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 

@@ -105,21 +105,7 @@ func TestPairsAreDividedBySamplesAndMaskedTokensByLabels(t *testing.T) {
 	step := func(batch int) replica.StepResult {
 		o := pairOptions(0)
 		o.BatchSize = batch
-		r, err := replica.New(openReference(t), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		l, err := data.NewLoader(data.Options{Samples: pairs{batch, testBatch}, BatchSize: batch, Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		out, err := r.Step(t.Context(), l, replica.StepOptions{Rate: 0.01})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return stepOf(t, o, data.Options{Samples: pairs{batch, testBatch}, BatchSize: batch, Workers: 1})
 	}
 	half, whole := step(testBatch), step(2*testBatch)
 	if half.Count != whole.Count || whole.SampleTop1 != 2*half.SampleTop1 || half.Count == half.Samples {

@@ -26,11 +26,7 @@ func TestPredictorScoresAsTheRunDid(t *testing.T) {
 			if s.err != nil {
 				t.Fatal(s.err)
 			}
-			c, _, err := checkpoint.Latest(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			c := newest(t, dir)
 			before, _ := dev.Memory()
 			p, err := replica.NewPredictor(dev, o)
 			if err != nil {
@@ -131,11 +127,7 @@ func TestPredictorRefusesAnotherModel(t *testing.T) {
 	if s := start(context.Background(), t, dev, dir, testOptions(), new(recorder), func(*Options) {}); s.err != nil {
 		t.Fatal(s.err)
 	}
-	c, _, err := checkpoint.Latest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newest(t, dir)
 	o := testOptions()
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}}))
 	o.Compute = tensor.F32

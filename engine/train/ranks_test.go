@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -83,11 +84,7 @@ func localGroup(t *testing.T, size int) []collective.Communicator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := make([]collective.Communicator, size)
-	for i, c := range group {
-		out[i] = c
-	}
-	return out
+	return collectivetest.GroupOf(group, nil).Comms
 }
 
 func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator) (s session) {
@@ -208,6 +205,20 @@ func follows(t *testing.T, one session, ranks []session) {
 	}
 }
 
+// follows trains the ranks on the reference device and on the CPU, and compares them with a single rank. check compares
+// figures that follows does not.
+func (c crew) follows(t *testing.T, name string, check func(t *testing.T, one session, ranks []session)) {
+	for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
+		t.Run(name+" "+kind, func(t *testing.T) {
+			crew := c
+			crew.open, crew.dir = open, t.TempDir()
+			one, ranks := alone(t, crew.options, open), crew.start(t)
+			follows(t, one, ranks)
+			check(t, one, ranks)
+		})
+	}
+}
+
 // trainsAsOneRank trains a task with unequal shares on the reference device and on the CPU, and compares the ranks with
 // a single one. options returns the options of the task with a dropout. check compares figures that follows does not.
 func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options,
@@ -224,15 +235,7 @@ func trainsAsOneRank(t *testing.T, options func(dropout float64) replica.Options
 		{"shares that change at every step", crew{options: options(0.2), shares: []int{2, 2, 2},
 			splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
 	} {
-		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
-			t.Run(c.name+" "+kind, func(t *testing.T) {
-				crew := c.crew
-				crew.open, crew.dir = open, t.TempDir()
-				one, ranks := alone(t, crew.options, open), crew.start(t)
-				follows(t, one, ranks)
-				check(t, one, ranks)
-			})
-		}
+		c.crew.follows(t, c.name, check)
 	}
 }
 

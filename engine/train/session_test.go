@@ -65,11 +65,52 @@ func use(o *replica.Options, m models.Classifier) {
 	classify(o, func(c *images.Classify) { c.Model = m })
 }
 
+// newest opens the newest checkpoint in a folder, and closes it when the test ends.
+func newest(t *testing.T, dir string) *checkpoint.Checkpoint {
+	t.Helper()
+	c, _, err := checkpoint.Latest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 func testSchedule() optim.Schedule { return optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3} }
 
 func testLoader(t *testing.T, o replica.Options, evaluate bool) *data.Loader {
 	t.Helper()
 	return shareLoader(t, o, nil, evaluate)
+}
+
+// stepOf trains a new replica for one step.
+func stepOf(t *testing.T, o replica.Options, samples data.Options) replica.StepResult {
+	t.Helper()
+	r, err := replica.New(openReference(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	out, err := r.Step(t.Context(), loadShare(t, samples, nil), replica.StepOptions{Rate: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// loadShare starts a loader of the share of a rank; if owner is nil, of whole batches.
+func loadShare(t *testing.T, lo data.Options, owner *shares.Owner) *data.Loader {
+	t.Helper()
+	if owner != nil {
+		part := owner.Part()
+		lo.Share, lo.MaxCount = &part, max(owner.Most(), 1)
+	}
+	l, err := data.NewLoader(lo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 // shareLoader is like testLoader, but reads only the share of a rank, unless owner is nil.
@@ -98,16 +139,7 @@ func shareLoader(t *testing.T, o replica.Options, owner *shares.Owner, evaluate 
 	} else {
 		lo.Samples = testImages(t, o, evaluate)
 	}
-	if owner != nil {
-		part := owner.Part()
-		lo.Share, lo.MaxCount = &part, max(owner.Most(), 1)
-	}
-	l, err := data.NewLoader(lo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return loadShare(t, lo, owner)
 }
 
 func testImages(t *testing.T, o replica.Options, evaluate bool) data.Samples {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 	"time"
-
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
 // slowObserver sleeps after each step, and in every pause. It counts the pauses.
@@ -155,11 +153,7 @@ func TestTrainingTimeGoesOnAfterAResume(t *testing.T) {
 		before.Time + after.Took}); before.Time <= 0 || after.Trained != want {
 		t.Errorf("step %d: got %+v, want %+v", after.Step, after.Trained, want)
 	}
-	c, _, err := checkpoint.Latest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	c := newest(t, dir)
 	other := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), &recorder{},
 		func(opts *Options) {
 			opts.Resume, opts.Foreign, opts.Steps = &c.State, true, testSteps+2

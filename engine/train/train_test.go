@@ -433,11 +433,7 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 	if !errors.As(s.err, new(*data.Fault)) {
 		t.Fatalf("got %v, want a *data.Fault", s.err)
 	}
-	c, _, err := checkpoint.Latest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := newest(t, dir)
 	if c.State.Step != s.result.Steps || s.result.Steps < 3 {
 		t.Errorf("saved step %d of %d", c.State.Step, s.result.Steps)
 	}

@@ -40,16 +40,10 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, limit int) {
 		lo := data.Options{Seed: seed, BatchSize: testBatch, Workers: workers, Evaluate: evaluate,
 			Samples: data.Images{Dataset: data.Skip(spoilt{set}, 0, nil),
 				Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}}
-		if owner := o.Replica.Shares(); o.Replica.Group() != nil {
-			part := owner.Part()
-			lo.Share, lo.MaxCount = &part, max(owner.Most(), 1)
+		if o.Replica.Group() == nil {
+			return loadShare(t, lo, nil)
 		}
-		l, err := data.NewLoader(lo)
-		if err != nil {
-			t.Error(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
+		return loadShare(t, lo, o.Replica.Shares())
 	}
 	o.Train, o.MaxReplaced = open(set.Train, false), limit
 	if o.Eval != nil {

@@ -99,17 +99,33 @@ func open(t *testing.T, parent, name string) *Run {
 // opened opens a run without reading its records.
 func opened(t *testing.T, parent, name string) *Run {
 	t.Helper()
-	folder, err := OpenFolder(parent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	run, err := folder.Open(name)
+	run, err := folderOf(t, parent).Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { run.Close() })
 	return run
+}
+
+// folderOf opens a folder of runs.
+func folderOf(t *testing.T, dir string) *Folder {
+	t.Helper()
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { folder.Close() })
+	return folder
+}
+
+// listOf lists the runs in a folder.
+func listOf(t *testing.T, dir string) Listing {
+	t.Helper()
+	list, err := folderOf(t, dir).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // partlyRead opens a run and reads only a part of its records.

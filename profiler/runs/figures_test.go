@@ -244,11 +244,7 @@ func TestAViewHasNoFiguresOfOtherRanks(t *testing.T) {
 	if v := open(t, dir, "a").View(); len(v.Verdicts) != 1 || v.Verdicts[0].From != 61 || v.Verdicts[0].To != 90 {
 		t.Errorf("got the verdicts %+v, want one on steps 61 to 90", v.Verdicts)
 	}
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	list, err := folder.List(t.Context())
 	if err != nil || len(list.Runs) != 1 {
 		t.Fatalf("got %+v, %v, want one run", list, err)

@@ -16,12 +16,7 @@ import (
 
 func healthOf(t *testing.T, dir, name string) Health {
 	t.Helper()
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
-	h, err := folder.Health(name)
+	h, err := folderOf(t, dir).Health(name)
 	if err != nil {
 		t.Fatal(err)
 	}

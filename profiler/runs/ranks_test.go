@@ -114,14 +114,7 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		}
 		run := open(t, dir, c.name)
 		v := run.View()
-		folder, err := OpenFolder(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := folder.List(t.Context())
-		if err := errors.Join(err, folder.Close()); err != nil {
-			t.Fatal(err)
-		}
+		list := listOf(t, dir)
 		state, fromFiles, err := Judge(f.dir, filepath.Join(f.dir, logsFolder))
 		if err != nil {
 			t.Fatal(err)

@@ -127,11 +127,7 @@ func TestStatesOfRuns(t *testing.T) {
 			t.Errorf("%s: got a checkpoint %v, want %v", c.name, state.Saved, saved)
 		}
 	}
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	list, err := folder.List(t.Context())
 	if err != nil || len(list.Runs) != 17 {
 		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
@@ -157,11 +153,7 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	list, err := folder.List(t.Context())
 	if err != nil || len(list.Runs) != 1 || !slices.Equal(list.Nested, []string{"nested"}) || list.Others != 2 {
 		t.Errorf("got %+v and error %v", list, err)
@@ -199,11 +191,7 @@ func TestStateOfARunThatIsPartlyRead(t *testing.T) {
 // TestAFolderNoticesThatARunIsGone: deleted, renamed, and replaced by a run of the same name.
 func TestAFolderNoticesThatARunIsGone(t *testing.T) {
 	dir := t.TempDir()
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	path := filepath.Join(dir, "a")
 	for what, leave := range map[string]func() error{
 		"deleted": func() error { return os.RemoveAll(path) },
@@ -245,11 +233,7 @@ func TestAFolderNoticesThatARunIsGone(t *testing.T) {
 func TestReplacedFoldersAreReadAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "experiments")
 	newFakeRun(t, dir, "a", 2).steps(1, 20)
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	run, err := folder.Open("a")
 	if err != nil {
 		t.Fatal(err)
@@ -283,11 +267,7 @@ func TestReplacedFoldersAreReadAgain(t *testing.T) {
 func TestAListingBlocksNoOtherRun(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 1).steps(1, 3)
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	folder.mu.RLock() // as a listing of a slow folder does
 	run, err := folder.Open("a")
 	if err != nil {
@@ -358,14 +338,7 @@ func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
 		if len(damaged) != 1 || !strings.Contains(damaged[name], c.want) {
 			t.Errorf("%s: got damage %v, want %q", c.file, damaged, c.want)
 		}
-		folder, err := OpenFolder(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := folder.List(t.Context())
-		if err := errors.Join(err, folder.Close()); err != nil {
-			t.Fatal(err)
-		}
+		list := listOf(t, dir)
 		if got := list.Runs[0].Cut; strings.HasPrefix(name, "rank_") != (got != "") || got != "" &&
 			!strings.HasPrefix(got, name+": the file lacks its end") {
 			t.Errorf("%s: got %q in the list, want the name of a cut file of records", c.file, got)

@@ -72,11 +72,7 @@ func TestTheListHasTheSpeedOfTheWindow(t *testing.T) {
 	rank := `{"seconds":0.004,"waited":0}`
 	f.write("logs/"+balanceFile, `{"step":20,"shares":[16,16],"step_seconds":0.005,"ranks":[`+rank+`,`+rank+`]}`+"\n")
 	v := open(t, dir, "a").View()
-	folder, err := OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer folder.Close()
+	folder := folderOf(t, dir)
 	list, err := folder.List(t.Context())
 	if err != nil {
 		t.Fatal(err)

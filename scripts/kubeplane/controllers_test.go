@@ -149,25 +149,22 @@ func (c *cluster) trained(object, first, lost string) []byte {
 }
 
 func TestJobSetTrainsOnUnlikeNodes(t *testing.T) {
-	if !apart(t) {
-		return
-	}
-	c := start(t)
-	c.controllers(false)
-	want := c.trained("jobset/train", "train-h100-0-0-", "")
-	if !bytes.Equal(c.trained("jobset/train", "train-h100-0-0-", "train-cpu-0-0-"), want) {
-		t.Error("the parameters differ from those of an uninterrupted run")
-	}
+	survives(t, false, "jobset/train", "train-h100-0-0-", "train-cpu-0-0-")
 }
 
 func TestTrainJobTrains(t *testing.T) {
+	survives(t, true, "trainjob/train", "train-node-0-0-", "train-node-0-2-")
+}
+
+// survives trains twice. In the second run, the pod lost is killed. Both runs must end with the same parameters.
+func survives(t *testing.T, trainer bool, object, first, lost string) {
 	if !apart(t) {
 		return
 	}
 	c := start(t)
-	c.controllers(true)
-	want := c.trained("trainjob/train", "train-node-0-0-", "")
-	if !bytes.Equal(c.trained("trainjob/train", "train-node-0-0-", "train-node-0-2-"), want) {
+	c.controllers(trainer)
+	want := c.trained(object, first, "")
+	if !bytes.Equal(c.trained(object, first, lost), want) {
 		t.Error("the parameters differ from those of an uninterrupted run")
 	}
 }

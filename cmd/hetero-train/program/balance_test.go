@@ -15,11 +15,17 @@ import (
 // curvesOfTwo contains the curves of two ranks. Rank 1 is three times as fast as rank 0.
 const curvesOfTwo = "rank,batch,seconds\n0,1,0.01\n0,256,2.56\n1,1,0.00333333333\n1,256,0.853333333\n"
 
-func TestSimulateRefuses(t *testing.T) {
+func fileOfCurves(t *testing.T) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "curves.csv")
 	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func TestSimulateRefuses(t *testing.T) {
+	file := fileOfCurves(t)
 	for _, test := range []struct {
 		args []string
 		want string
@@ -46,10 +52,7 @@ func TestSimulateRefuses(t *testing.T) {
 }
 
 func TestSimulateWithScores(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "curves.csv")
-	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileOfCurves(t)
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "proportional"}
 	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") ||
 		!strings.Contains(o.stderr, "without --scores, policy proportional gives equal shares") {
@@ -117,10 +120,7 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 
 // The account of the memory says so if the policy does not report its part.
 func TestSimulateShowsTheMemory(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "curves.csv")
-	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileOfCurves(t)
 	for policy, unknown := range map[string]bool{"hybrid": false, "none": true, "dynamic": true} {
 		o := execute([]string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", policy})
 		if !strings.Contains(o.stdout, "\nmemory: ") || strings.HasSuffix(o.stdout, ", policy unknown\n") != unknown {
@@ -131,10 +131,7 @@ func TestSimulateShowsTheMemory(t *testing.T) {
 
 // The output has the CPU times of the decisions. With fewer steps than an interval, there is no decision.
 func TestSimulateShowsTheTimesOfDecisions(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "curves.csv")
-	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileOfCurves(t)
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "dynamic", "--steps"}
 	if o := execute(append(args, "100")); !strings.Contains(o.stdout, "\n10 decisions in CPU time: median ") {
 		t.Errorf("got %+v, want the times of 10 decisions", o)
@@ -166,10 +163,7 @@ func TestSimulateShowsTheTimesOfDecisions(t *testing.T) {
 
 // The output shows the estimate of the policy and the true value. A policy without curves has no estimate.
 func TestSimulateShowsTheEstimate(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "curves.csv")
-	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileOfCurves(t)
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200"}
 	if o := execute(args); !strings.Contains(o.stdout, "estimate of the policy, from measured times: ") {
 		t.Errorf("hybrid: got %q, want its estimate", o.stdout)

@@ -287,11 +287,7 @@ func mpirun(t *testing.T, run *exec.Cmd, options ...string) *exec.Cmd {
 func ranksIn(t *testing.T, dir string) map[int]int {
 	t.Helper()
 	ranks := map[int]int{}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
+	for _, file := range glob(t, "/proc/[0-9]*/cmdline") {
 		command, _ := os.ReadFile(file)
 		if !bytes.Contains(command, []byte(dir)) || bytes.Contains(command, []byte("mpirun")) {
 			continue
@@ -300,20 +296,15 @@ func ranksIn(t *testing.T, dir string) map[int]int {
 		for _, entry := range strings.Split(string(environment), "\x00") {
 			if text, ok := strings.CutPrefix(entry, "OMPI_COMM_WORLD_RANK="); ok {
 				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-				ranks[mustNumber(t, text)] = pid
+				rank, err := strconv.Atoi(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ranks[rank] = pid
 			}
 		}
 	}
 	return ranks
-}
-
-func mustNumber(t *testing.T, text string) int {
-	t.Helper()
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 func TestMPIRanksOfUnequalSharesEndTogether(t *testing.T) {

@@ -1,9 +1,7 @@
 package program
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
 	"image"
@@ -21,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
@@ -31,26 +30,16 @@ func jpegShard(t *testing.T, n int) []byte {
 	for i := range 24 * 16 {
 		img.Set(i%24, i/24, color.RGBA{R: uint8(i * 7), G: uint8(i * 3), B: uint8(i), A: 255})
 	}
-	var picture, b bytes.Buffer
+	var picture bytes.Buffer
 	if err := jpeg.Encode(&picture, img, nil); err != nil {
 		t.Fatal(err)
 	}
-	w := tar.NewWriter(&b)
+	var members []datatest.Member
 	for i := range n {
-		for name, contents := range map[string][]byte{fmt.Sprintf("%04d.jpg", i): picture.Bytes(),
-			fmt.Sprintf("%04d.cls", i): []byte(fmt.Sprint(i % 3))} {
-			if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Write(contents); err != nil {
-				t.Fatal(err)
-			}
-		}
+		members = append(members, datatest.File(fmt.Sprintf("%04d.jpg", i), picture.Bytes()),
+			datatest.File(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%3)))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return datatest.Tar(t, members...)
 }
 
 // Truncated shards and shards with changed bits, plain and compressed, must be read, or refused with the exit code of
@@ -63,20 +52,13 @@ func TestDamagedShards(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	plain := jpegShard(t, 12)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := z.Write(plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	packed := datatest.Gzip(t, plain)
 	config, dir := clitest.WriteConfig(t, smallRun), t.TempDir()
 	codes := map[int]int{}
 	for trial := range trials {
 		name, text := "a.tar", slices.Clone(plain)
 		if trial%2 == 1 {
-			name, text = "a.tar.gz", slices.Clone(packed.Bytes())
+			name, text = "a.tar.gz", slices.Clone(packed)
 		}
 		if random.IntN(3) == 0 {
 			text = text[:random.IntN(len(text))]

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/profiler/runs"
@@ -53,25 +54,11 @@ func startDashboard(t *testing.T, p program, args ...string) (cmd *exec.Cmd, add
 	return cmd, page.FindString(output.Text()), output
 }
 
-func get(t *testing.T, address string) (int, string) {
-	t.Helper()
-	answer, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
-}
-
 func TestDashboardServesUntilCtrlC(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=3"), 0).check(t, exit.Done, "")
 	cmd, address, _ := startDashboard(t, p, "--input-dir", dir)
-	if status, text := get(t, address); status != 200 || !strings.Contains(text, "/app.js") {
+	if status, text := clitest.Get(t, address); status != 200 || !strings.Contains(text, "/app.js") {
 		t.Errorf("got %d: %s", status, text)
 	}
 	var list struct {
@@ -81,7 +68,7 @@ func TestDashboardServesUntilCtrlC(t *testing.T) {
 			State struct{ Kind string }
 		}
 	}
-	_, text := get(t, address+"api/runs")
+	_, text := clitest.Get(t, address+"api/runs")
 	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "run" ||
 		list.Runs[0].Steps != 3 || list.Runs[0].State.Kind != "finished" {
 		t.Errorf("got runs %s, error %v", text, err)
@@ -162,7 +149,7 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	if !found || len(token) < 16 {
 		t.Fatalf("got %q, want a token", output.Text())
 	}
-	if status, _ := get(t, address+"api/runs"); status != 401 {
+	if status, _ := clitest.Get(t, address+"api/runs"); status != 401 {
 		t.Errorf("without the token: got %d, want 401", status)
 	}
 	request, err := http.NewRequest(http.MethodGet, address+"api/runs", nil)
@@ -236,7 +223,7 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 			Ranks []any
 			State struct{ Kind string }
 		}
-		status, text := get(t, address+"api/runs/run")
+		status, text := clitest.Get(t, address+"api/runs/run")
 		if status == 200 && json.Unmarshal([]byte(text), &run) == nil && len(run.Ranks) == 2 &&
 			run.State.Kind == "running" {
 			steps = run.Last

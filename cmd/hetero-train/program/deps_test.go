@@ -38,6 +38,7 @@ var layers = []layer{
 	{"engine/nativelib", nil},
 	{"engine/needtest", nil}, // only tests import it
 	{"engine/golden", nil},   // only tests import it
+	{"engine/logtest", nil},  // only tests import it
 
 	{"engine/platform", nil},
 	{"engine/regular", nil},
@@ -98,6 +99,7 @@ var layers = []layer{
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
 	{"engine/data/webp", nil},
+	{"engine/data/datatest", nil}, // only tests import it
 	{"engine/data", imports("engine/regular", "engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
 	{"engine/data/...", imports("engine/platform", "engine/regular", "engine/objects", "engine/tensor", "engine/data",
 		"engine/data/...")},
@@ -210,7 +212,7 @@ var layers = []layer{
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/process",
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/signals")},
 	{"cmd/hetero-train/internal/testbed", imports("engine/lab", "engine/weather", "cmd/hetero-train/internal/compute",
-		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/session")},
+		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/process", "cmd/hetero-train/internal/session")},
 	{"cmd/hetero-train/internal/assembly", imports("engine/memory", "engine/train", "engine/train/replica", "engine/train/shares",
 		"balancer/divide", "profiler/measure", "profiler/spool", "engine/data/content", "engine/platform",
 		"engine/task/language", "engine/task", "engine/task/images", "engine/checkpoint", "engine/cluster/rendezvous",
@@ -237,11 +239,12 @@ var layers = []layer{
 		"profiler/profiles",
 		"cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit",
 		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/observe", "cmd/hetero-train/internal/parts",
+		"cmd/hetero-train/internal/process",
 		"cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/exchange", imports("engine/collective", "engine/collective/gloo",
 		"engine/collective/hosts", "engine/collective/shm", "engine/collective/staged", "nccl",
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs",
-		"cmd/hetero-train/internal/session")},
+		"cmd/hetero-train/internal/process", "cmd/hetero-train/internal/session")},
 	{"cmd/hetero-train/internal/notify", imports("balancer", "balancer/straggler", "engine/checkpoint",
 		"engine/platform", "engine/train")},
 	{"cmd/hetero-train/internal/run",
@@ -363,8 +366,8 @@ var layers = []layer{
 		"engine/device", "engine/tensor", "profiler/hardware", "profiler/measure", "profiler/profiles",
 		"profiler/system", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exchange", "cmd/hetero-train/internal/exit",
-		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/signals", "profiler/telemetry",
-		"cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show",
+		"cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/process", "cmd/hetero-train/internal/signals",
+		"profiler/telemetry", "cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show",
 		"cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/doctor", imports("engine/platform", "nccl", "profiler/hardware",
 		"profiler/system", "cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/compute",

@@ -145,6 +145,17 @@ func checkRecords(t *testing.T, dir string) {
 	}
 }
 
+// goesOn ends a fault, and requires that the run then saves, can be stopped, and has all records.
+func (w *watched) goesOn(t *testing.T, dir string, endFault func()) {
+	t.Helper()
+	before := newestStep(t, dir)
+	endFault()
+	awaitStep(t, dir, before)
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.end(t, exit.Terminated, "saved")
+	checkRecords(t, dir)
+}
+
 // The disk of a run is full for a while during training (row D1).
 func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	t.Parallel()
@@ -159,14 +170,11 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	w.await(t, "no space left on device; earlier checkpoints are unchanged",
 		"metrics cannot be written and are kept in memory",
 		"TensorBoard events cannot be written and are kept in memory", "the log file cannot be written")
-	before := newestStep(t, dir)
-	free()
-	w.await(t, "metrics can be written again", "TensorBoard events can be written again",
-		"the log file can be written again")
-	awaitStep(t, dir, before)
-	w.cmd.Process.Signal(syscall.SIGTERM)
-	w.end(t, exit.Terminated, "saved")
-	checkRecords(t, dir)
+	w.goesOn(t, dir, func() {
+		free()
+		w.await(t, "metrics can be written again", "TensorBoard events can be written again",
+			"the log file can be written again")
+	})
 }
 
 // If the final save finds a full disk, earlier checkpoints must remain. After space has been freed, the same command
@@ -216,13 +224,10 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			attach(t, w, fault)
 			time.AfterFunc(patience, func() { fault.Process.Signal(os.Interrupt) })
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
-			before := newestStep(t, dir)
-			fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
-			fault.Wait()
-			awaitStep(t, dir, before)
-			w.cmd.Process.Signal(syscall.SIGTERM)
-			w.end(t, exit.Terminated, "saved")
-			checkRecords(t, dir)
+			w.goesOn(t, dir, func() {
+				fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
+				fault.Wait()
+			})
 		})
 	}
 }
@@ -295,20 +300,29 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 }
 
+// forOtherUsers copies the program into a folder that other users can read.
+func (p program) forOtherUsers(t *testing.T) (dir, built string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hetero-train-owner-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	built = filepath.Join(dir, "hetero-train")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return dir, built
+}
+
 // The program runs as a user without write access to the folder (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	t.Parallel()
 	needtest.Root(t, "to become another user")
 	p := buildProgram(t)
-	dir, err := os.MkdirTemp("", "hetero-train-owner-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	built := filepath.Join(dir, "hetero-train")
+	dir, built := p.forOtherUsers(t)
 	theirs := filepath.Join(dir, "theirs")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755),
-		os.Mkdir(theirs, 0o755)); err != nil {
+	if err := os.Mkdir(theirs, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(built, "--set", "device.kind=reference", "--set", "model.name=simple_cnn", "--set",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,18 +59,15 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	rank := func(rank int) ended {
+	rank := func(rank int) *exec.Cmd {
 		cmd := p.command(dir, "train.steps=20", "parallel.rendezvous_timeout_seconds=60")
 		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2",
 			"LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
 			"MASTER_ADDR=localhost", fmt.Sprintf("MASTER_PORT=%d", store.Addr().(*net.TCPAddr).Port),
 			"TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RUN_ID=none")
-		return finish(t, cmd, 0)
+		return cmd
 	}
-	other := make(chan ended, 1)
-	go func() { other <- rank(1) }()
-	lead := rank(0)
-	follow := <-other
+	lead, follow := finishBoth(t, rank(0), rank(1))
 	lead.check(t, exit.Done, "")
 	follow.check(t, exit.Done, "")
 	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 ||

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -14,26 +13,18 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // packed returns a tar of files. files contains pairs of a name and the contents.
 func packed(t *testing.T, files ...string) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var members []datatest.Member
 	for i := 0; i < len(files); i += 2 {
-		if err := w.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(files[i+1])); err != nil {
-			t.Fatal(err)
-		}
+		members = append(members, datatest.File(files[i], files[i+1]))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return datatest.Tar(t, members...)
 }
 
 // Damaged parts of a data set end a run, and the error contains advice. With data.corrupt = "skip", all ranks leave out

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
 // files maps names to contents.
@@ -41,18 +41,11 @@ func (f files) write(t *testing.T) string {
 // tar returns an archive of the files.
 func (f files) tar(t *testing.T) string {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var members []datatest.Member
 	for _, name := range f.names() {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(f[name]))}); err != nil {
-			t.Fatal(err)
-		}
-		w.Write([]byte(f[name]))
+		members = append(members, datatest.File(name, f[name]))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+	return string(datatest.Tar(t, members...))
 }
 
 func (f files) names() (names []string) {

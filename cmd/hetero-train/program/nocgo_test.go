@@ -101,10 +101,7 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 	}
 
 	// Reading of the run.
-	curves := filepath.Join(t.TempDir(), "curves.csv")
-	if err := os.WriteFile(curves, []byte(curvesOfTwo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	curves := fileOfCurves(t)
 	for _, c := range []struct {
 		args []string
 		says string
@@ -123,7 +120,7 @@ func TestAProgramWithoutCgoSaysWhatItCannotDo(t *testing.T) {
 		}
 	}
 	cmd, address, _ := startDashboard(t, p, "--input-dir", dir)
-	if code, text := get(t, address); code != 200 || !strings.Contains(text, "hetero-train") {
+	if code, text := clitest.Get(t, address); code != 200 || !strings.Contains(text, "hetero-train") {
 		t.Errorf("dashboard: got %d and %.200s", code, text)
 	}
 	cmd.Process.Signal(syscall.SIGINT)

@@ -163,6 +163,29 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 	}
 }
 
+// finishBoth runs two commands at the same time.
+func finishBoth(t *testing.T, first, second *exec.Cmd) (ended, ended) {
+	t.Helper()
+	other := make(chan ended, 1)
+	go func() { other <- finish(t, second, 0) }()
+	return finish(t, first, 0), <-other
+}
+
+// showTheRun checks the output of two commands of a run of 20 steps. Only the second must show joined.
+func showTheRun(t *testing.T, first, second ended, joined string) {
+	t.Helper()
+	first.check(t, exit.Done, "")
+	for _, want := range []string{joined, "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ",
+		"\ndone: 20 steps"} {
+		if !strings.Contains("\n"+second.stdout, want) {
+			t.Errorf("the second command does not show %q:\n%s%s", want, second.stdout, second.stderr)
+		}
+	}
+	if strings.Contains(first.stdout, "joined: ") {
+		t.Errorf("rank 0 shows that it joined itself:\n%s", first.stdout)
+	}
+}
+
 // The terminal of each machine must show that the ranks have joined, the progress of the run, and its end. The test
 // simulates two machines by two nodes on one machine.
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
@@ -174,21 +197,9 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
 			"--master-port", fmt.Sprint(port))
 	}
-	second := make(chan ended, 1)
-	go func() { second <- finish(t, node(1), 0) }()
-	first := finish(t, node(0), 0)
-	e := <-second
-	first.check(t, exit.Done, "")
-	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
-	for _, want := range []string{"joined: ranks 2, 3 of 4; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
-		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
-		if !strings.Contains("\n"+e.stdout, want) {
-			t.Errorf("node 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
-		}
-	}
-	if strings.Contains(first.stdout, "joined: ") {
-		t.Errorf("node 0 shows that it joined itself:\n%s", first.stdout)
-	}
+	first, second := finishBoth(t, node(0), node(1))
+	second.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
+	showTheRun(t, first, second, "joined: ranks 2, 3 of 4; rank 0 at 127.0.0.1:")
 	if _, err := os.Stat(filepath.Join(dir, "1")); err == nil {
 		t.Error("node 1 has a folder of the run, which is rank 0's")
 	}
@@ -204,34 +215,19 @@ func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", fmt.Sprint(ranks), "--master-addr",
 			"127.0.0.1", "--master-port", fmt.Sprint(port))
 	}
-	second := make(chan ended, 1)
-	go func() { second <- finish(t, node(1, 2), 0) }()
-	first := finish(t, node(0, 1), 0)
-	e := <-second
+	first, second := finishBoth(t, node(0, 1), node(1, 2))
 	first.check(t, exit.Done, "batch_size_global=12 batch_size_per_rank=4")
-	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 1 to 2 of 3")
-	if want := "joined: ranks 1, 2 of 3;"; !strings.Contains(e.stdout, want) {
-		t.Errorf("node 1 does not show %q:\n%s", want, e.stdout)
+	second.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 1 to 2 of 3")
+	if want := "joined: ranks 1, 2 of 3;"; !strings.Contains(second.stdout, want) {
+		t.Errorf("node 1 does not show %q:\n%s", want, second.stdout)
 	}
 }
 
 // A rank that the user started must print the run on its own terminal, even on the machine of rank 0.
 func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
-	rank := func(rank int) ended { return finish(t, asRank(p.command(dir, "train.steps=20"), rank, 2, port), 0) }
-	second := make(chan ended, 1)
-	go func() { second <- rank(1) }()
-	first := rank(0)
-	e := <-second
-	first.check(t, exit.Done, "")
-	e.check(t, exit.Done, "cluster: waiting for the other ranks")
-	for _, want := range []string{"joined: rank 1 of 2; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
-		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
-		if !strings.Contains("\n"+e.stdout, want) {
-			t.Errorf("rank 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
-		}
-	}
-	if strings.Contains(first.stdout, "joined: ") {
-		t.Errorf("rank 0 shows that it joined itself:\n%s", first.stdout)
-	}
+	rank := func(rank int) *exec.Cmd { return asRank(p.command(dir, "train.steps=20"), rank, 2, port) }
+	first, second := finishBoth(t, rank(0), rank(1))
+	second.check(t, exit.Done, "cluster: waiting for the other ranks")
+	showTheRun(t, first, second, "joined: rank 1 of 2; rank 0 at 127.0.0.1:")
 }

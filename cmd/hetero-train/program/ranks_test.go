@@ -86,23 +86,26 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 // their parameters at the end of the run.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	t.Parallel()
-	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
+	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120",
 		"train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
+	p.unlikeRanks(t, dir, "HETERO_CPU_ISA=avx2", set...)
+}
+
+// unlikeRanks trains with two ranks on the CPU device. Only rank 1 has the environment variable. It returns the end of
+// rank 0.
+func (p program) unlikeRanks(t *testing.T, dir, variable string, set ...string) ended {
+	t.Helper()
+	port := porttest.Free(t)
 	other := asRank(p.command(dir, set...), 1, 2, port)
-	other.Env = append(other.Env, "HETERO_CPU_ISA=avx2")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lead := finish(t, asRank(p.command(dir, set...), 0, 2, port), 0)
-	code := exitOf(t, other.Wait())
+	other.Env = append(other.Env, variable)
+	lead, follow := finishBoth(t, asRank(p.command(dir, set...), 0, 2, port), other)
 	if lead.code == exit.Usage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
 		needtest.Missing(t, "cpu", "no CPU device was built")
 	}
 	lead.check(t, exit.Done, "")
-	if code != exit.Done {
-		t.Errorf("rank 1: got exit code %d", code)
-	}
+	follow.check(t, exit.Done, "")
+	return lead
 }
 
 func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {

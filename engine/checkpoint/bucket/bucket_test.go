@@ -56,6 +56,16 @@ func uploader(f *Folder) *Uploader {
 	return NewUploader(f, Options{Keep: 2, Logger: slog.New(slog.DiscardHandler), retry: time.Millisecond})
 }
 
+// upload uploads a checkpoint.
+func upload(t *testing.T, f *Folder, path string) {
+	t.Helper()
+	u := uploader(f)
+	u.Saved(path)
+	if err := u.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // within returns a context that ends a wait for an upload that hangs.
 func within(t *testing.T) context.Context {
 	ctx, end := context.WithTimeout(t.Context(), time.Minute)
@@ -104,11 +114,7 @@ func TestACheckpointIsUploadedAndDownloaded(t *testing.T) {
 // The test interrupts an upload after each request.
 func TestAnInterruptedUploadIsNotVisible(t *testing.T) {
 	s, f, store := open(t)
-	u := uploader(f)
-	u.Saved(save(t, store, 1, false))
-	if err := u.Close(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	upload(t, f, save(t, store, 1, false))
 	path := save(t, store, 2, false)
 	for most := 0; ; most++ {
 		requests := 0
@@ -145,11 +151,7 @@ func TestAnInterruptedUploadIsNotVisible(t *testing.T) {
 func TestOldCheckpointsAreRemovedButNotTheBest(t *testing.T) {
 	s, f, store := open(t)
 	for step := int64(1); step <= 6; step++ {
-		u := uploader(f)
-		u.Saved(save(t, store, step, step == 2))
-		if err := u.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		upload(t, f, save(t, store, step, step == 2))
 	}
 	steps, all, err := f.complete(t.Context())
 	if err != nil || !slices.Equal(steps, []int64{6, 5, 2}) || len(all) != 3 {
@@ -160,16 +162,8 @@ func TestOldCheckpointsAreRemovedButNotTheBest(t *testing.T) {
 // A run that resumed from an earlier step must not use later checkpoints of the earlier run.
 func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	s, f, store := open(t)
-	upload := func(step int64) {
-		t.Helper()
-		u := uploader(f)
-		u.Saved(save(t, store, step, false))
-		if err := u.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	upload(7)
-	upload(8)
+	upload(t, f, save(t, store, 7, false))
+	upload(t, f, save(t, store, 8, false))
 	// Step 3 is not in the bucket, and is earlier than all steps in the bucket.
 	if err := f.Rewind(t.Context(), 3); err != nil {
 		t.Fatal(err)
@@ -177,12 +171,12 @@ func TestARunThatWentBackDoesNotTakeLaterCheckpoints(t *testing.T) {
 	if got, ok, err := f.Newest(t.Context()); ok || err != nil {
 		t.Errorf("got step %d of the branch that the run has left: %v", got, err)
 	}
-	upload(4)
+	upload(t, f, save(t, store, 4, false))
 	if got, ok, err := f.Newest(t.Context()); got != 4 || !ok || err != nil {
 		t.Errorf("got step %d, want 4: %v", got, err)
 	}
 	// When the run passes these steps, no old checkpoint may count as one of the newest.
-	upload(9)
+	upload(t, f, save(t, store, 9, false))
 	if steps, all, err := f.complete(t.Context()); err != nil || !slices.Equal(steps, []int64{9, 4}) || len(all) != 2 {
 		t.Errorf("got %v, want 9 and 4: %v %q", steps, err, s.Keys("runs"))
 	}
@@ -203,11 +197,7 @@ func TestAnEqualCheckpointIsNotUploadedAgain(t *testing.T) {
 	s, f, store := open(t)
 	path := save(t, store, 1, false)
 	for k := range 2 {
-		u := uploader(f)
-		u.Saved(path)
-		if err := u.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		upload(t, f, path)
 		for _, r := range s.Requests() {
 			if k == 1 && (r.Method == "DELETE" || r.Method == "PUT" && strings.Contains(r.Key, "step-")) {
 				t.Errorf("%s %s", r.Method, r.Key)
@@ -216,11 +206,7 @@ func TestAnEqualCheckpointIsNotUploadedAgain(t *testing.T) {
 	}
 	// An incomplete copy must be uploaded again.
 	s.Forget("runs", "all/one/checkpoints/step-00000001/model.safetensors", "")
-	u := uploader(f)
-	u.Saved(path)
-	if err := u.Close(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	upload(t, f, path)
 	if _, err := f.Download(t.Context(), 1, t.TempDir()); err != nil {
 		t.Error(err)
 	}
@@ -228,11 +214,7 @@ func TestAnEqualCheckpointIsNotUploadedAgain(t *testing.T) {
 
 func TestDownloadsToOneFolderShareACopy(t *testing.T) {
 	s, f, store := open(t)
-	u := uploader(f)
-	u.Saved(save(t, store, 1, false))
-	if err := u.Close(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	upload(t, f, save(t, store, 1, false))
 	s.Requests()
 	dir := filepath.Join(t.TempDir(), "a [b]*")
 	left := filepath.Join(dir, checkpoint.Unfinished("step-00000009")+"-1")
@@ -338,11 +320,7 @@ func TestAnUploadReadsFilesThatWereRemoved(t *testing.T) {
 
 func TestDamagedAndHostileObjectsAreRefused(t *testing.T) {
 	s, f, store := open(t)
-	u := uploader(f)
-	u.Saved(save(t, store, 1, false))
-	if err := u.Close(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	upload(t, f, save(t, store, 1, false))
 	key := "all/one/checkpoints/step-00000001/"
 	model := s.Body("runs", key+"model.safetensors")
 	damaged := bytes.Clone(model)

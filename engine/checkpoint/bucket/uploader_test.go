@@ -12,16 +12,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/objects/s3test"
 )
 
-// hold makes all requests wait until release is called. waiting is the number of waiting requests.
-func hold(s *s3test.Server) (waiting *atomic.Int64, release func()) {
+// uploading starts the upload of a checkpoint. All requests wait until release is called.
+func uploading(t *testing.T, s *s3test.Server, f *Folder, path string) (u *Uploader, release func()) {
+	t.Helper()
 	open := make(chan struct{})
-	waiting = new(atomic.Int64)
+	var waiting atomic.Int64
 	s.Inject(func(s3test.Request) *s3test.Fault {
 		waiting.Add(1)
 		<-open
 		return nil
 	})
-	return waiting, func() { close(open) }
+	u = uploader(f)
+	u.Saved(path)
+	until(t, "the upload did not begin", func() bool { return waiting.Load() > 0 })
+	return u, func() { close(open) }
 }
 
 func until(t *testing.T, what string, is func() bool) {
@@ -49,10 +53,7 @@ func TestAFolderThatIsMissingIsAnError(t *testing.T) {
 
 func TestTheErrorOfTheNewestCheckpointStays(t *testing.T) {
 	s, f, store := open(t)
-	waiting, release := hold(s)
-	u := uploader(f)
-	u.Saved(save(t, store, 1, false))
-	until(t, "the upload did not begin", func() bool { return waiting.Load() > 0 })
+	u, release := uploading(t, s, f, save(t, store, 1, false))
 	path := save(t, store, 2, false)
 	if err := os.Remove(filepath.Join(path, manifestFile)); err != nil {
 		t.Fatal(err)
@@ -70,10 +71,7 @@ func TestTheErrorOfTheNewestCheckpointStays(t *testing.T) {
 
 func TestTheBestCheckpointIsNotLeftOut(t *testing.T) {
 	s, f, store := open(t)
-	waiting, release := hold(s)
-	u := uploader(f)
-	u.Saved(save(t, store, 1, true))
-	until(t, "the upload did not begin", func() bool { return waiting.Load() > 0 })
+	u, release := uploading(t, s, f, save(t, store, 1, true))
 	u.Saved(save(t, store, 2, true))
 	u.Saved(save(t, store, 3, false))
 	u.Saved(save(t, store, 4, false))
@@ -92,10 +90,7 @@ func TestTheBestCheckpointIsNotLeftOut(t *testing.T) {
 
 func TestACanceledUploadLeavesNoCheckpoint(t *testing.T) {
 	s, f, store := open(t)
-	waiting, release := hold(s)
-	u := uploader(f)
-	u.Saved(save(t, store, 5, false)) // in flight
-	until(t, "the upload did not begin", func() bool { return waiting.Load() > 0 })
+	u, release := uploading(t, s, f, save(t, store, 5, false))
 	u.Saved(save(t, store, 6, false)) // waits
 	u.Cancel(func(step int64, manifest []byte) bool {
 		return step >= 5 && strings.Contains(string(manifest), "model")

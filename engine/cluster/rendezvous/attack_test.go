@@ -187,17 +187,9 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 // Strangers know the greeting, because it is public. They send it, keep the connection open, and connect again as soon
 // as the server closes it.
 func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, token := listener.Addr().String(), newToken()
-	options := func(rank int) Options {
-		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience}
-	}
-	rankZero := options(0)
-	rankZero.Listener = listener
-	first := joinLater(rankZero)
+	options := overLoopback(t, 3, plainListen)
+	address, token := options(0).Address, options(0).Token
+	first := joinLater(options(0))
 	ctx, stop := context.WithCancel(context.Background())
 	var strangers sync.WaitGroup
 	var held atomic.Int64 // connections whose greeting was answered, and that are open

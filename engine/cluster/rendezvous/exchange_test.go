@@ -97,7 +97,7 @@ func TestGatherGivesEveryRankAllValues(t *testing.T) {
 		groups := meet(t, 5)
 		defer closeAll(groups)
 		for round := range 20 { // each name is used again immediately, even if a rank is late
-			for rank, err := range together(groups, func(g *Group) error {
+			mustTogether(t, groups, func(g *Group) error {
 				// Different lengths, some empty.
 				mine := bytes.Repeat([]byte{byte(g.Rank()), byte(round)}, round*1000*g.Rank())
 				values, err := g.Gather(context.Background(), "step", mine)
@@ -110,11 +110,7 @@ func TestGatherGivesEveryRankAllValues(t *testing.T) {
 					}
 				}
 				return nil
-			}) {
-				if err != nil {
-					t.Fatalf("rank %d: %v", rank, err)
-				}
-			}
+			})
 		}
 	})
 }
@@ -123,7 +119,7 @@ func TestGatherOfManyBytesTakesSeveralFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := meet(t, 5)
 		defer closeAll(groups)
-		for rank, err := range together(groups, func(g *Group) error {
+		mustTogether(t, groups, func(g *Group) error {
 			values, err := g.Gather(context.Background(), "big", bytes.Repeat([]byte{byte(g.Rank())}, MaxValue))
 			for rank, value := range values {
 				if len(value) != MaxValue || value[MaxValue-1] != byte(rank) {
@@ -131,11 +127,7 @@ func TestGatherOfManyBytesTakesSeveralFrames(t *testing.T) {
 				}
 			}
 			return err
-		}) {
-			if err != nil {
-				t.Errorf("rank %d: %v", rank, err)
-			}
-		}
+		})
 	})
 }
 

@@ -112,6 +112,28 @@ func meet(t *testing.T, size int) []*Group {
 	return groupsOf(t, joinAll(ranks))
 }
 
+// overLoopback returns a function with the options of each rank of a group that meets on a port of loopback. listen
+// opens the port.
+func overLoopback(t *testing.T, size int, listen func(address string) (net.Listener, error)) func(rank int) Options {
+	t.Helper()
+	listener, err := listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := newToken()
+	return func(rank int) Options {
+		o := Options{Rank: rank, WorldSize: size, LocalRank: -1, Address: listener.Addr().String(), Token: token,
+			Timeout: patience}
+		if rank == 0 {
+			o.Listener = listener
+		}
+		return o
+	}
+}
+
+// plainListen listens without the limits of package crowd.
+func plainListen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+
 // together calls do for every group at the same time.
 func together(groups []*Group, do func(*Group) error) []error {
 	errs := make([]error, len(groups))
@@ -121,6 +143,19 @@ func together(groups []*Group, do func(*Group) error) []error {
 	}
 	all.Wait()
 	return errs
+}
+
+// mustTogether calls do for every group at the same time, and ends the test if a call fails.
+func mustTogether(t *testing.T, groups []*Group, do func(*Group) error) {
+	t.Helper()
+	for rank, err := range together(groups, do) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
 }
 
 // closeAll closes groups, rank 0 last.

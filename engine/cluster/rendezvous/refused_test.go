@@ -21,17 +21,14 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	if needtest.Hostile.On() {
 		tries = 100_000
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, token := listener.Addr().String(), newToken()
+	loopback := overLoopback(t, 2, plainListen)
 	options := func(rank int) Options {
-		return Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: address, Token: token, Timeout: 10 * patience}
+		o := loopback(rank)
+		o.Timeout = 10 * patience
+		return o
 	}
-	rankZero := options(0)
-	rankZero.Listener = listener
-	first := joinLater(rankZero)
+	address := options(0).Address
+	first := joinLater(options(0))
 	var next, refused, accepted atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
@@ -75,17 +72,9 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only the kernel of Linux blocks addresses")
 	}
-	listener, err := crowd.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, token := listener.Addr().String(), newToken()
-	options := func(rank int) Options {
-		return Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: address, Token: token, Timeout: patience}
-	}
-	rankZero := options(0)
-	rankZero.Listener = listener
-	first := joinLater(rankZero)
+	options := overLoopback(t, 2, crowd.Listen)
+	address, token := options(0).Address, options(0).Token
+	first := joinLater(options(0))
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
 	t.Cleanup(func() { closeAll([]*Group{groups[1], groups[0]}) }) // after the flood, so that the port stays taken
 	porttest.Flood(t, address)

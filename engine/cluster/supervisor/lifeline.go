@@ -3,8 +3,6 @@ package supervisor
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,20 +28,15 @@ type Lifeline struct {
 // OpenLifeline opens the pipe that environment names; environment has the form of os.Environ. Without a pipe, the
 // Lifeline does nothing. Call OpenLifeline once per process.
 func OpenLifeline(environment []string) (*Lifeline, error) {
-	for _, entry := range environment {
-		text, ok := strings.CutPrefix(entry, LifelineVariable+"=")
-		if !ok {
-			continue
-		}
-		number, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || number < firstExtraFile {
-			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d",
-				LifelineVariable, text, firstExtraFile)
-		}
-		closeOnExec(number) // otherwise a child process would keep the pipe open
-		return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil
+	number, err := inherited(environment, LifelineVariable)
+	if err != nil {
+		return nil, err
 	}
-	return &Lifeline{}, nil
+	if number == 0 {
+		return &Lifeline{}, nil
+	}
+	closeOnExec(number) // otherwise a child process would keep the pipe open
+	return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil
 }
 
 // Hold sends heartbeats until the process ends. It is safe for concurrent use; further calls do nothing.

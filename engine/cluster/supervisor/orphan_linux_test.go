@@ -17,20 +17,7 @@ import (
 
 func TestRanksDieWithTheirSupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), superviseVariable+"=wait;orphan 300ms,stubborn,wait;wait")
-		out := &buffer{}
-		command.Stdout = out
-		command.WaitDelay = time.Second
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		pids := out.waitFor(t, 3)
-		if err := command.Process.Signal(signal); err != nil { // no process forwards SIGTERM, so it kills too
-			t.Fatal(err)
-		}
-		_ = command.Wait()
-		noneLeft(t, pids)
+		endSupervisor(t, signal, "wait;orphan 300ms,stubborn,wait;wait") // no process forwards SIGTERM, so it kills too
 	}
 }
 
@@ -45,11 +32,11 @@ func init() {
 
 // A rank that holds the lifeline because of SIGTERM, and hangs in its step, does not outlive its limit.
 func TestAHungRankDiesWithItsSupervisor(t *testing.T) {
-	killSupervisor(t, "hold,orphan 300ms,stubborn,wait;wait")
+	endSupervisor(t, syscall.SIGKILL, "hold,orphan 300ms,stubborn,wait;wait")
 }
 
-// killSupervisor starts a supervisor of two ranks with a plan, kills it, and waits for the end of the ranks.
-func killSupervisor(t *testing.T, plan string, environment ...string) {
+// endSupervisor starts a supervisor of ranks with a plan, sends it a signal, and waits for the end of the ranks.
+func endSupervisor(t *testing.T, signal syscall.Signal, plan string, environment ...string) {
 	t.Helper()
 	command := exec.Command(os.Args[0])
 	command.Env = append(append(os.Environ(), superviseVariable+"="+plan), environment...)
@@ -59,8 +46,8 @@ func killSupervisor(t *testing.T, plan string, environment ...string) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pids := out.waitFor(t, 2)
-	if err := command.Process.Kill(); err != nil {
+	pids := out.waitFor(t, strings.Count(plan, ";")+1)
+	if err := command.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 	_ = command.Wait()
@@ -76,7 +63,7 @@ func TestARankSavesAfterTheEndOfItsSupervisor(t *testing.T) {
 		unheard + ",orphan 1m,save 75 mark saved;orphan 1m,wait",
 	} {
 		marks := t.TempDir()
-		killSupervisor(t, plan, marksVariable+"="+marks)
+		endSupervisor(t, syscall.SIGKILL, plan, marksVariable+"="+marks)
 		if _, err := os.Stat(filepath.Join(marks, "saved")); err != nil {
 			t.Errorf("%q: the rank has not saved: %v", plan, err)
 		}

@@ -16,10 +16,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/logtest"
 )
 
 // planVariable makes this test binary a rank. Its value has the plan of each rank, separated by semicolons.
@@ -225,23 +226,8 @@ func planned(t *testing.T, plan string) (Options, *buffer, *journal) {
 	}, out, log
 }
 
-// buffer has several writers, and readers that wait.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+// buffer collects the output of ranks.
+type buffer struct{ logtest.Buffer }
 
 // waitFor returns the process numbers in n lines of waiting ranks.
 func (b *buffer) waitFor(t *testing.T, n int) []int {

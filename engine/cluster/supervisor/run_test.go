@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -463,6 +464,7 @@ func TestKilledRankFromOutside(t *testing.T) {
 // journal is a log that records the time of the first failure, and marks the end of each rank.
 type journal struct {
 	buffer
+	mu    sync.Mutex
 	at    time.Time
 	marks string // folder
 }

@@ -227,11 +227,7 @@ func checkEnqueueReturns(t conformance.T, s suite) {
 	for i := range 500 {
 		r.enqueue(1, r.sum(1, fmt.Sprint(i)))
 	}
-	r.each(func(rank int) {
-		if err := r.sync(rank); err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	})
+	r.syncAll()
 }
 
 func checkSyncContext(t conformance.T, s suite) {
@@ -243,11 +239,7 @@ func checkSyncContext(t conformance.T, s suite) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	r.enqueue(1, r.sum(1, "alone"))
-	r.each(func(rank int) {
-		if err := r.sync(rank); err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	})
+	r.syncAll()
 }
 
 func checkRefused(t conformance.T, s suite) {
@@ -313,11 +305,7 @@ func checkProgress(t conformance.T, s suite) {
 		}
 	}
 	r.enqueue(1, r.sum(1, "second"))
-	r.each(func(rank int) {
-		if err := r.sync(rank); err != nil {
-			t.Errorf("rank %d: %v", rank, err)
-		}
-	})
+	r.syncAll()
 }
 
 func checkAllocations(t conformance.T, s suite) {

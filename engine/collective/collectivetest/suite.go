@@ -211,6 +211,16 @@ func (r *rig) sync(rank int) error {
 	return r.Comms[rank].Sync(ctx)
 }
 
+// syncAll waits until all ranks have completed their operations without an error.
+func (r *rig) syncAll() {
+	r.t.Helper()
+	r.each(func(rank int) {
+		if err := r.sync(rank); err != nil {
+			r.t.Errorf("rank %d: %v", rank, err)
+		}
+	})
+}
+
 // do runs one operation on all ranks, and fails the test on an error.
 func (r *rig) do(op func(rank int) collective.Op) {
 	r.t.Helper()

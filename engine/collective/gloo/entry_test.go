@@ -64,7 +64,7 @@ func (p through) Set(ctx context.Context, key string, value []byte) error {
 			far, err := net.DialTimeout("tcp", to, 10*time.Second)
 			if err != nil {
 				near.Close()
-				return
+				continue
 			}
 			go p.pass(near, far)
 		}

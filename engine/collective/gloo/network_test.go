@@ -4,7 +4,6 @@ package gloo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -21,12 +20,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// wire forwards TCP connections to a port and simulates a bad network. Lost packets appear as pauses, because TCP sends
+// wire forwards TCP connections and simulates a bad network. Lost packets appear as pauses, because TCP sends
 // lost packets again.
 type wire struct {
-	listener net.Listener
-	target   string
-
 	mu    sync.Mutex
 	pause func() time.Duration // length of the pause before each piece; nil: no pause
 	cut   [2]bool              // by direction (0: towards the target): no bytes pass
@@ -34,38 +30,22 @@ type wire struct {
 	conns []*net.TCPConn
 }
 
-func newWire(t *testing.T, target string) *wire {
+func newWire(t *testing.T) *wire {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{listener: listener, target: target}
+	w := new(wire)
 	w.open = sync.NewCond(&w.mu)
-	go w.serve()
 	t.Cleanup(func() {
-		listener.Close()
 		w.set(func() { w.cut = [2]bool{} })
 		w.each(func(c *net.TCPConn) { c.Close() })
 	})
 	return w
 }
 
-func (w *wire) serve() {
-	for {
-		near, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", w.target)
-		if err != nil {
-			near.Close()
-			continue
-		}
-		w.set(func() { w.conns = append(w.conns, near.(*net.TCPConn), far.(*net.TCPConn)) })
-		go w.pass(far, near, 0)
-		go w.pass(near, far, 1)
-	}
+// carry serves a connection to the rank behind the wire.
+func (w *wire) carry(near, far net.Conn) {
+	w.set(func() { w.conns = append(w.conns, near.(*net.TCPConn), far.(*net.TCPConn)) })
+	go w.pass(far, near, 0)
+	go w.pass(near, far, 1)
 }
 
 func (w *wire) pass(to, from net.Conn, direction int) {
@@ -103,33 +83,12 @@ func (w *wire) each(f func(*net.TCPConn)) {
 	}
 }
 
-// wired publishes the address of a wire instead of that of its rank.
-type wired struct {
-	Control
-	t     *testing.T
-	wires chan *wire
-}
-
-func (c wired) Set(ctx context.Context, key string, value []byte) error {
-	var p endpoint
-	if json.Unmarshal(value, &p) == nil && p.Address != "" {
-		w := newWire(c.t, p.Address)
-		p.Address = w.listener.Addr().String()
-		c.wires <- w
-		var err error
-		if value, err = json.Marshal(p); err != nil {
-			return err
-		}
-	}
-	return c.Control.Set(ctx, key, value)
-}
-
 // overWire connects two ranks through a wire. The returned function sums 1 MiB on both ranks, once.
 func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func() []error) {
 	t.Helper()
 	_, ranks := configs(seat)
-	wires := make(chan *wire, 1)
-	ranks[0].Control = wired{ranks[0].Control, t, wires}
+	w := newWire(t)
+	ranks[0].Control = through{ranks[0].Control, t, w.carry}
 	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 		c := ranks[rank]
 		c.Timeout = limit
@@ -144,7 +103,7 @@ func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func()
 		clear(m.Host())
 		memory[rank] = m
 	}
-	return <-wires, comms, func() []error {
+	return w, comms, func() []error {
 		errs := make([]error, len(comms))
 		var done sync.WaitGroup
 		for rank, c := range comms {

@@ -5,7 +5,6 @@ package gloo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -24,7 +23,6 @@ import (
 
 // eavesdropper forwards connections to a rank. It may change a byte.
 type eavesdropper struct {
-	Control
 	t      *testing.T
 	damage atomic.Bool  // change one byte of the next piece to the rank
 	most   atomic.Int64 // stop reading after forwarding this number of bytes; 0: no limit
@@ -33,37 +31,10 @@ type eavesdropper struct {
 	heard bytes.Buffer
 }
 
-func (e *eavesdropper) Set(ctx context.Context, key string, value []byte) error {
-	var p endpoint
-	if json.Unmarshal(value, &p) == nil && p.Address != "" {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		e.t.Cleanup(func() { listener.Close() })
-		go e.serve(listener, p.Address)
-		p.Address = listener.Addr().String()
-		if value, err = json.Marshal(p); err != nil {
-			return err
-		}
-	}
-	return e.Control.Set(ctx, key, value)
-}
-
-func (e *eavesdropper) serve(listener net.Listener, to string) {
-	for {
-		near, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", to)
-		if err != nil {
-			near.Close()
-			continue
-		}
-		go e.pass(far, near, true)
-		go e.pass(near, far, false)
-	}
+// carry serves a connection to the rank.
+func (e *eavesdropper) carry(near, far net.Conn) {
+	go e.pass(far, near, true)
+	go e.pass(near, far, false)
 }
 
 func (e *eavesdropper) pass(to, from net.Conn, towards bool) {
@@ -96,8 +67,8 @@ func TestEncryptedGradients(t *testing.T) {
 	for name, encrypt := range map[string]bool{"plain": false, "encrypted": true} {
 		t.Run(name, func(t *testing.T) {
 			_, ranks := configs(seat)
-			between := &eavesdropper{Control: ranks[0].Control, t: t}
-			ranks[0].Control = between
+			between := &eavesdropper{t: t}
+			ranks[0].Control = through{ranks[0].Control, t, between.carry}
 			comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 				c := ranks[rank]
 				c.Encrypt, c.Timeout = encrypt, time.Minute
@@ -158,8 +129,8 @@ func TestEncryptedGradients(t *testing.T) {
 func TestCloseEndsAlthoughTheNetworkIsFrozen(t *testing.T) {
 	need(t)
 	_, ranks := configs(seat)
-	between := &eavesdropper{Control: ranks[0].Control, t: t}
-	ranks[0].Control = between
+	between := &eavesdropper{t: t}
+	ranks[0].Control = through{ranks[0].Control, t, between.carry}
 	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 		c := ranks[rank]
 		c.Encrypt, c.Timeout = true, 500*time.Millisecond

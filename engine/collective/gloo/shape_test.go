@@ -183,38 +183,29 @@ func TestFaultsBelowATree(t *testing.T) {
 		done.Wait()
 	}
 	for _, faulty := range []int{0, 3, 4, 6} {
-		t.Run(fmt.Sprintf("rank %d dies", faulty), func(t *testing.T) {
-			t.Parallel()
-			comms, board := shaped(t, size, 0, false, &Shape{Radix: 2, Bytes: 4096})
-			go func() {
-				time.Sleep(30 * time.Millisecond)
-				comms[faulty].Die()
-				board.Lose(faulty, collective.ErrDied)
-			}()
-			each(comms, faulty, func(rank int, c *Communicator) {
-				var peer *collective.PeerError
-				if err := sum(t, c, 5); !errors.As(err, &peer) || peer.Rank != faulty {
-					t.Errorf("rank %d: got %v, want that rank %d died", rank, err, faulty)
-				}
+		for name, reported := range map[string]bool{"rank %d dies": true,
+			"the connections of rank %d break, and Control reports nothing": false} {
+			t.Run(fmt.Sprintf(name, faulty), func(t *testing.T) {
+				t.Parallel()
+				comms, board := shaped(t, size, 0, false, &Shape{Radix: 2, Bytes: 4096})
+				go func() {
+					time.Sleep(30 * time.Millisecond)
+					comms[faulty].Die()
+					if reported {
+						board.Lose(faulty, collective.ErrDied)
+					} else {
+						comms[faulty].transport.conn.disconnect()
+					}
+				}()
+				each(comms, faulty, func(rank int, c *Communicator) {
+					var peer *collective.PeerError
+					if err := sum(t, c, 5); !errors.As(err, &peer) || peer.Rank != faulty {
+						t.Errorf("rank %d: got %v, want that rank %d died", rank, err, faulty)
+					}
+				})
+				closeAll(t, comms)
 			})
-			closeAll(t, comms)
-		})
-		t.Run(fmt.Sprintf("the connections of rank %d break, and Control reports nothing", faulty), func(t *testing.T) {
-			t.Parallel()
-			comms, _ := shaped(t, size, 0, false, &Shape{Radix: 2, Bytes: 4096})
-			go func() {
-				time.Sleep(30 * time.Millisecond)
-				comms[faulty].Die()
-				comms[faulty].transport.conn.disconnect()
-			}()
-			each(comms, faulty, func(rank int, c *Communicator) {
-				var peer *collective.PeerError
-				if err := sum(t, c, 5); !errors.As(err, &peer) || peer.Rank != faulty {
-					t.Errorf("rank %d: got %v, want that rank %d died", rank, err, faulty)
-				}
-			})
-			closeAll(t, comms)
-		})
+		}
 		t.Run(fmt.Sprintf("rank %d does not enter", faulty), func(t *testing.T) {
 			t.Parallel()
 			var names []int

@@ -62,22 +62,29 @@ func (c *Communicator) translate(err error, ranks []int) error {
 			return &collective.PeerError{Rank: rank, Cause: err}
 		}
 	}
-	switch e := err.(type) { // not errors.As: an error inside an abort's cause belongs to another group
-	case *collective.PeerError:
+	if e, ok := err.(*collective.PeerError); ok { // not errors.As, as in located
 		return &collective.PeerError{Rank: ranks[e.Rank], Cause: causeOf(e.Cause, ranks)}
-	case *collective.TimeoutError:
-		return lateness(e, ranks)
-	case *collective.MismatchError:
-		m := *e
-		m.Rank = ranks[e.Rank]
-		return &m
+	}
+	if e := located(err, ranks); e != nil {
+		return e
 	}
 	return fmt.Errorf("collective: rank %d: among ranks %v: %w", own, ranks, err)
 }
 
 // causeOf translates the cause that a peer reported. Its text may contain ranks of the inner communicator.
 func causeOf(cause error, ranks []int) error {
-	switch e := cause.(type) { //nolint:errorlint // as above
+	if e := located(cause, ranks); e != nil {
+		return e
+	}
+	if cause == collective.ErrDied || cause == collective.ErrClosed { // these sentinels contain no rank numbers
+		return cause
+	}
+	return fmt.Errorf("among ranks %v: %w", ranks, cause)
+}
+
+// located translates the ranks in the fields of an error. It returns nil if the error has no such fields.
+func located(err error, ranks []int) error {
+	switch e := err.(type) { //nolint:errorlint // errors.As also finds an error in an abort's cause: of another group
 	case *collective.TimeoutError:
 		return lateness(e, ranks)
 	case *collective.MismatchError:
@@ -85,10 +92,7 @@ func causeOf(cause error, ranks []int) error {
 		m.Rank = ranks[e.Rank]
 		return &m
 	}
-	if cause == collective.ErrDied || cause == collective.ErrClosed { // these sentinels contain no rank numbers
-		return cause
-	}
-	return fmt.Errorf("among ranks %v: %w", ranks, cause)
+	return nil
 }
 
 func lateness(e *collective.TimeoutError, ranks []int) *collective.TimeoutError {

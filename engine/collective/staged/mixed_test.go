@@ -61,15 +61,12 @@ func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
 	}
 }
 
-func overLocal(t *testing.T) (list []collective.Communicator) {
+func overLocal(t *testing.T) []collective.Communicator {
 	comms, err := local.New(mixedRanks, local.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range comms {
-		list = append(list, c)
-	}
-	return list
+	return collectivetest.GroupOf(comms, nil).Comms
 }
 
 // joined connects all ranks concurrently.

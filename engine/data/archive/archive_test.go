@@ -3,7 +3,6 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -14,36 +13,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
-// item is an entry of a tar that a test creates.
-type item struct {
-	tar.Header
-	contents string
-}
+func file(name, contents string) datatest.Member { return datatest.File(name, contents) }
 
-func file(name, contents string) item { return item{tar.Header{Name: name, Mode: 0o644}, contents} }
-
-func folder(name string) item { return item{tar.Header{Name: name, Typeflag: tar.TypeDir}, ""} }
-
-func makeTar(t testing.TB, items ...item) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, it := range items {
-		h := it.Header
-		h.Size = int64(len(it.contents))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, it.contents); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+func folder(name string) datatest.Member {
+	return datatest.Member{Header: tar.Header{Name: name, Typeflag: tar.TypeDir}}
 }
 
 // rawHeader returns a header that the writer of archive/tar would refuse.
@@ -55,13 +32,7 @@ func rawHeader(name string, typeflag byte, size string, link string) []byte {
 	b[156] = typeflag
 	copy(b[157:], link)
 	copy(b[257:], "ustar\x0000")
-	copy(b[148:], "        ")
-	sum := 0
-	for _, v := range b {
-		sum += int(v)
-	}
-	copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
-	return b
+	return seal(b)
 }
 
 func index(contents []byte, limits Limits) ([]Member, error) {
@@ -75,10 +46,10 @@ func index(contents []byte, limits Limits) ([]Member, error) {
 
 func TestIndexFindsTheContentsOfEachMember(t *testing.T) {
 	long := strings.Repeat("long/", 60) + "name.jpg" // a name that needs an extended header
-	contents := makeTar(t, folder("a/"), file("a/empty", ""), file("./a/one", "1"),
+	contents := datatest.Tar(t, folder("a/"), file("a/empty", ""), file("./a/one", "1"),
 		file(long, strings.Repeat("x", 1000)),
-		item{tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{
-			"comment": "c"}}, ""},
+		datatest.Member{Header: tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header",
+			PAXRecords: map[string]string{"comment": "c"}}},
 		file("ü/z", "last"))
 	all, err := index(contents, Limits{})
 	if err != nil {
@@ -144,7 +115,7 @@ func TestAttacksAreRefused(t *testing.T) {
 			"99999999999 bytes, want at most"},
 		{"parent by extended header", append(pax("path", "../../x"), regular("a.jpg")...), Limits{},
 			"leads out of the archive's folder"},
-		{"long name", makeTar(t, file(strings.Repeat("n/", 3000)+"n", "")), Limits{},
+		{"long name", datatest.Tar(t, file(strings.Repeat("n/", 3000)+"n", "")), Limits{},
 			"name of 6001 bytes, want at most 4096"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,7 +128,7 @@ func TestAttacksAreRefused(t *testing.T) {
 }
 
 func TestDamagedArchivesAreErrors(t *testing.T) {
-	good := makeTar(t, file("a.jpg", strings.Repeat("x", 2000)), file("b.jpg", "b"))
+	good := datatest.Tar(t, file("a.jpg", strings.Repeat("x", 2000)), file("b.jpg", "b"))
 	wrongSum := bytes.Clone(good)
 	wrongSum[0]++
 	negative := append(rawHeader("a", '0', "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe", ""),
@@ -180,25 +151,12 @@ func TestDamagedArchivesAreErrors(t *testing.T) {
 
 func TestIndexStopsWithTheErrorOfVisit(t *testing.T) {
 	stop := errors.New("stop")
-	contents := makeTar(t, file("a", ""), file("b", ""))
+	contents := datatest.Tar(t, file("a", ""), file("b", ""))
 	n := 0
 	err := Index(bytes.NewReader(contents), int64(len(contents)), Limits{}, func(Member) error { n++; return stop })
 	if err != stop || n != 1 {
 		t.Errorf("%v after %d members", err, n)
 	}
-}
-
-func compress(t testing.TB, contents []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(contents); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
 
 func write(t testing.TB, path string, contents []byte) string {
@@ -211,8 +169,8 @@ func write(t testing.TB, path string, contents []byte) string {
 
 func TestPlainExpandsOnceAndAgainWhenTheSourceChanges(t *testing.T) {
 	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "made", "on", "demand")
-	plain := makeTar(t, file("a/1.jpg", "one"))
-	source := write(t, filepath.Join(dir, "set.tar.gz"), compress(t, plain))
+	plain := datatest.Tar(t, file("a/1.jpg", "one"))
+	source := write(t, filepath.Join(dir, "set.tar.gz"), datatest.Gzip(t, plain))
 	calls := 0
 	get := func() string {
 		t.Helper()
@@ -251,9 +209,9 @@ func TestPlainExpandsOnceAndAgainWhenTheSourceChanges(t *testing.T) {
 func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	good := makeTar(t, file("a.jpg", "x"))
-	zeros := makeTar(t, item{tar.Header{Name: "zeros.png", Mode: 0o644}, strings.Repeat("\x00", 8<<20)})
-	cut := compress(t, good)
+	good := datatest.Tar(t, file("a.jpg", "x"))
+	zeros := datatest.Tar(t, file("zeros.png", strings.Repeat("\x00", 8<<20)))
+	cut := datatest.Gzip(t, good)
 	for _, c := range []struct {
 		name     string
 		ctx      context.Context
@@ -263,15 +221,15 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 	}{
 		{"not compressed", t.Context(), good, Limits{}, "gzip"},
 		{"has become shorter", t.Context(), cut[:len(cut)-6], Limits{}, "unexpected EOF"},
-		{"bomb by ratio", t.Context(), compress(t, zeros), Limits{ExpandFree: 1 << 20}, "more than 200 times its size"},
-		{"bomb by size", t.Context(), compress(t, zeros), Limits{TotalBytes: 7 << 20}, "more than 7340032 bytes"},
-		{"member above its limit", t.Context(), compress(t, zeros), Limits{MemberBytes: 1 << 20},
+		{"bomb by ratio", t.Context(), datatest.Gzip(t, zeros), Limits{ExpandFree: 1 << 20}, "more than 200 times its size"},
+		{"bomb by size", t.Context(), datatest.Gzip(t, zeros), Limits{TotalBytes: 7 << 20}, "more than 7340032 bytes"},
+		{"member above its limit", t.Context(), datatest.Gzip(t, zeros), Limits{MemberBytes: 1 << 20},
 			"want at most 1048576"},
 		{
 			"link inside", t.Context(),
-			compress(t, append(rawHeader("a", '2', "0\x00", "/etc/passwd"), make([]byte, 1024)...)), Limits{},
+			datatest.Gzip(t, append(rawHeader("a", '2', "0\x00", "/etc/passwd"), make([]byte, 1024)...)), Limits{},
 			"is a link"},
-		{"cancelled", cancelled, compress(t, good), Limits{}, "context canceled"},
+		{"cancelled", cancelled, datatest.Gzip(t, good), Limits{}, "context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, cache := t.TempDir(), t.TempDir()
@@ -296,7 +254,7 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 // The test creates files or folders at the names that Plain needs. Removed permissions would not work, because root may
 // write anywhere.
 func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
-	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
+	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), datatest.Gzip(t, datatest.Tar(t, file("a.jpg", "x"))))
 	for _, c := range []struct {
 		name    string
 		prepare func(cache, target string) error
@@ -357,7 +315,7 @@ func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 
 func TestPlainFollowsNoLink(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	source := write(t, filepath.Join(dir, "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
+	source := write(t, filepath.Join(dir, "set.tar.gz"), datatest.Gzip(t, datatest.Tar(t, file("a.jpg", "x"))))
 	path, err := Plain(t.Context(), source, cache, Limits{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -376,8 +334,8 @@ func TestPlainFollowsNoLink(t *testing.T) {
 
 func TestPlainOverwritesWhatAnInterruptedRunLeft(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	plain := makeTar(t, file("a.jpg", "x"))
-	source := write(t, filepath.Join(dir, "set.tar.gz"), compress(t, plain))
+	plain := datatest.Tar(t, file("a.jpg", "x"))
+	source := write(t, filepath.Join(dir, "set.tar.gz"), datatest.Gzip(t, plain))
 	path, err := Plain(t.Context(), source, cache, Limits{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +356,7 @@ func TestCompressedLooksAtTheContents(t *testing.T) {
 	for name, c := range map[string]struct {
 		contents []byte
 		want     bool
-	}{"gzip": {compress(t, nil), true}, "tar": {makeTar(t, file("a", "")), false}, "empty": {nil, false},
+	}{"gzip": {datatest.Gzip(t, nil), true}, "tar": {datatest.Tar(t, file("a", "")), false}, "empty": {nil, false},
 		"one byte": {[]byte{0x1F}, false}} {
 		if got, err := Compressed(bytes.NewReader(c.contents)); err != nil || got != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -407,7 +365,7 @@ func TestCompressedLooksAtTheContents(t *testing.T) {
 }
 
 func FuzzIndex(f *testing.F) {
-	f.Add(makeTar(f, folder("a/"), file("a/1.jpg", "one"), file(strings.Repeat("n", 300), "x")))
+	f.Add(datatest.Tar(f, folder("a/"), file("a/1.jpg", "one"), file(strings.Repeat("n", 300), "x")))
 	f.Add(rawHeader("../x", '0', "00000000000\x00", ""))
 	f.Add(rawHeader("a", '0', "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff", ""))
 	f.Add(append(rawHeader("x", 'x', "00000000020\x00", ""), []byte("16 path=/etc/pw\n")...))

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,12 +15,14 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
 // photos returns a tar with the given number of members. The members hardly compress, and each contains a line of text.
 func photos(t testing.TB, members int) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
-	var items []item
+	var items []datatest.Member
 	for i := range members {
 		b := make([]byte, 2000+rng.IntN(60_000))
 		for k := range b {
@@ -30,17 +31,7 @@ func photos(t testing.TB, members int) []byte {
 		items = append(items, file(fmt.Sprintf("%04d.jpg", i), string(b)),
 			file(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%10)))
 	}
-	return makeTar(t, items...)
-}
-
-func gzipped(t testing.TB, b []byte) []byte {
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	w.Write(b)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return datatest.Tar(t, items...)
 }
 
 // zstds compresses b into frames of at most frame bytes, with a skippable frame between any two frames.
@@ -168,10 +159,10 @@ func TestDamageAfterTheScanIsFound(t *testing.T) {
 func TestBombsEndAtTheLimits(t *testing.T) {
 	zeros := file("zeros.bin", strings.Repeat("\x00", 6<<20))
 	// 12 MiB that compress to a thousandth of this size
-	bomb := makeTar(t, zeros, file("1.txt", ""), zeros)
-	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // more bytes follow the tar
+	bomb := datatest.Tar(t, zeros, file("1.txt", ""), zeros)
+	trailing := append(datatest.Tar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // more bytes follow the tar
 	for name, plain := range map[string][]byte{"members": bomb, "behind the end": trailing} {
-		for kind, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
+		for kind, b := range map[string][]byte{"gzip": datatest.Gzip(t, plain), "zstd": zstds(t, plain, len(plain))} {
 			if _, err := passed(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
 				t.Errorf("%s, %s of %d bytes: got %v, want it refused", name, kind, len(b), err)
 			}
@@ -181,7 +172,7 @@ func TestBombsEndAtTheLimits(t *testing.T) {
 			}
 		}
 	}
-	if _, err := passed(t, gzipped(t, makeTar(t, file("a", strings.Repeat("x", 2000)))),
+	if _, err := passed(t, datatest.Gzip(t, datatest.Tar(t, file("a", strings.Repeat("x", 2000)))),
 		Limits{MemberBytes: 1999}); !errors.Is(err, ErrRefused) {
 		t.Errorf("large member: got %v, want it refused", err)
 	}
@@ -193,7 +184,7 @@ func TestBombsEndAtTheLimits(t *testing.T) {
 
 func TestTruncatedArchivesAreDamaged(t *testing.T) {
 	plain := photos(t, 8)
-	for name, b := range map[string][]byte{"plain": plain[:len(plain)-1024], "gzip": gzipped(t, plain),
+	for name, b := range map[string][]byte{"plain": plain[:len(plain)-1024], "gzip": datatest.Gzip(t, plain),
 		"zstd": zstds(t, plain, 50_000)} {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
@@ -209,7 +200,7 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 
 // FuzzScan compares random access with sequential decompression.
 func FuzzScan(f *testing.F) {
-	plain := makeTar(f, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"))
+	plain := datatest.Tar(f, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"))
 	f.Add(plain)
 	f.Add(zstds(f, plain, 600))
 	f.Add(append(rawHeader("../a.jpg", '0', "00000000000\x00", ""), make([]byte, 1024)...))
@@ -250,7 +241,7 @@ func TestPlainExpandsZstd(t *testing.T) {
 
 func TestRepackedIsTheSame(t *testing.T) {
 	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding at the end of a tape must be kept
-	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain),
+	for name, b := range map[string][]byte{"plain": plain, "gzip": datatest.Gzip(t, plain),
 		"zstd": zstds(t, plain, len(plain))} {
 		var out bytes.Buffer
 		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), &out, nil); err != nil {
@@ -285,7 +276,7 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 		t.Errorf("a full disk: got %v", err)
 	}
 	text := bytes.Repeat([]byte("text"), 1000)
-	for name, b := range map[string][]byte{"plain": text, "gzip": gzipped(t, text), "cut": plain[:len(plain)/2]} {
+	for name, b := range map[string][]byte{"plain": text, "gzip": datatest.Gzip(t, text), "cut": plain[:len(plain)/2]} {
 		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), io.Discard, nil); err == nil ||
 			errors.Is(err, ErrWrite) {
 			t.Errorf("%s: got %v, want that it is no tar", name, err)
@@ -297,7 +288,7 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
-	plain := makeTar(t, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"),
+	plain := datatest.Tar(t, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"),
 		file("b/2.jpg", strings.Repeat("picture", 100)))
 	seeds := [][]byte{plain, zstds(t, plain, 600)}
 	rng := rand.New(rand.NewPCG(1, 1))

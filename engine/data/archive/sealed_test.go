@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
-// seal corrects the checksum of every header. Without seal, nearly all fuzzed headers would be refused for wrong
-// checksums.
+// seal returns a copy with correct checksums of all headers. Without seal, nearly all fuzzed headers would be refused
+// for wrong checksums.
 func seal(contents []byte) []byte {
 	b := bytes.Clone(contents)
 	for at := 0; at+512 <= len(b); at += 512 {
@@ -25,8 +27,8 @@ func seal(contents []byte) []byte {
 
 // FuzzSealedIndex is FuzzIndex with correct header checksums.
 func FuzzSealedIndex(f *testing.F) {
-	f.Add(makeTar(f, folder("a/"), file("a/1.jpg", "one"), file("b/2.cls", "7")))
-	f.Add(makeTar(f, file(strings.Repeat("n", 300), "x")))
+	f.Add(datatest.Tar(f, folder("a/"), file("a/1.jpg", "one"), file("b/2.cls", "7")))
+	f.Add(datatest.Tar(f, file(strings.Repeat("n", 300), "x")))
 	f.Add(append(rawHeader("x", 'x', "00000000020\x00", ""),
 		append(append([]byte("16 path=/etc/pw\n"), make([]byte, 496)...),
 			rawHeader("a", '0', "00000000000\x00", "")...)...))

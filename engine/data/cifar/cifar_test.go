@@ -1,9 +1,7 @@
 package cifar
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/data/download"
 )
 
@@ -61,22 +60,11 @@ func fixture(v Variant) map[string][]byte {
 // pack returns a tar.gz of the files. Their order is random, because the order must not affect the result.
 func pack(t testing.TB, v Variant, files map[string][]byte) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
+	var members []datatest.Member
 	for name, contents := range files {
-		if err := w.WriteHeader(&tar.Header{Name: v.folder + "/" + name, Mode: 0o644,
-			Size: int64(len(contents))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(contents); err != nil {
-			t.Fatal(err)
-		}
+		members = append(members, datatest.File(v.folder+"/"+name, contents))
 	}
-	if err := errors.Join(w.Close(), z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return datatest.Gzip(t, datatest.Tar(t, members...))
 }
 
 func sum(b []byte) string {

@@ -327,18 +327,25 @@ func TestADownloadThatStallsForGoodIsUnavailableInTime(t *testing.T) {
 	}
 }
 
+// stallingServer sends 200,000 bytes to the first request, calls sent, and then sends nothing.
+func stallingServer(t *testing.T, sent func()) *server {
+	t.Helper()
+	return newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
+		if n > 0 {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		w.Write(body[:200_000])
+		w.(http.Flusher).Flush()
+		sent()
+		<-r.Context().Done()
+		return true
+	})
+}
+
 func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
 	for limit := 2 * short; ; limit *= 20 {
-		s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
-			if n > 0 {
-				return false
-			}
-			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-			w.Write(body[:200_000])
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-			return true
-		})
+		s := stallingServer(t, func() {})
 		q := s.request(t)
 		q.StartTimeout, q.StallTimeout = patience, limit
 		path, err := Fetch(t.Context(), q)
@@ -376,21 +383,13 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 func TestACancelledDownloadKeepsItsPart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var part string
-	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
-		if n > 0 {
-			return false
-		}
-		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-		w.Write(body[:200_000])
-		w.(http.Flusher).Flush()
+	s := stallingServer(t, func() {
 		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if info, err := os.Stat(part); err == nil && info.Size() == 200_000 {
 				break
 			}
 		}
 		cancel()
-		<-r.Context().Done()
-		return true
 	})
 	q := s.request(t)
 	part = filepath.Join(q.Dir, "file.part")

@@ -51,16 +51,7 @@ func BenchmarkTables(b *testing.B) {
 	measure("images Parquet scan", scan("images.parquet", table.Column{Path: "image.bytes"}, table.Column{Path: "label"}))
 	measure("texts Parquet scan", scan("texts.parquet", table.Column{Path: "text"}, table.Column{Path: "label"}))
 
-	s, err := Open(ctx, options(b, filepath.Join(dir, "images")))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	r, err := s.Train.NewReader()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Close()
+	s, r := opened(b, options(b, filepath.Join(dir, "images")))
 	order := rand.New(rand.NewPCG(1, 1)).Perm(s.Train.Len())[:500]
 	measure("images Arrow random", func() (int, error) {
 		for _, i := range order {

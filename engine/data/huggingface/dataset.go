@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/encoded"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/layout"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
@@ -41,9 +41,7 @@ type dataset struct {
 func (d *dataset) fetchAhead() {
 	remote := func(f openfiles.File) bool { return stored.Remote(f.Path) }
 	if slices.ContainsFunc(d.files, remote) {
-		d.Fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
-			return d.contentsOf(d.samples[i], buf)
-		})
+		d.Fetcher = data.NewFetcher(stored.FetchesAtOnce, d.Load)
 	}
 }
 
@@ -73,71 +71,19 @@ func (d *dataset) Describe(i int) (name string, bytes int64) {
 	return fmt.Sprintf("%s!%d", filepath.Base(d.origins[e.file]), e.row), int64(max(e.size, 0))
 }
 
-func (d *dataset) NewReader() (data.Reader, error) {
-	dec, err := images.NewDecoder(d.decode)
-	if err != nil {
-		return nil, err
-	}
-	return &reader{d: d, decoder: dec, fetches: d.Open()}, nil
-}
+func (d *dataset) NewReader() (data.Reader, error) { return encoded.NewReader(d, d.decode) }
 
-// reader reads and decodes samples.
-type reader struct {
-	d        *dataset
-	decoder  *images.Decoder
-	contents []byte        // buffer of the last image read
-	fetches  *data.Fetches // nil: there is no fetcher
-}
+// Load implements encoded.Images.
+func (d *dataset) Load(i int, buf []byte) ([]byte, error) { return d.contentsOf(d.samples[i], buf) }
 
-func (r *reader) Close() error {
-	r.decoder.Close()
-	r.fetches.Close()
-	return nil
-}
-
-func (d *dataset) fault(i int, err error) error {
+// Place implements encoded.Images.
+func (d *dataset) Place(i int) string {
 	e := d.samples[i]
 	place := fmt.Sprintf("%s!row %d", d.origins[e.file], e.row)
 	if e.size < 0 {
 		place += "!" + string(d.paths[e.offset:][:-e.size])
 	}
-	return &data.Fault{Op: "read sample", Index: i, Path: place, Err: err}
-}
-
-func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
-	if err := r.read(i, sizer, img); err != nil {
-		return r.d.fault(i, err)
-	}
-	return nil
-}
-
-// Contents implements data.Encoded.
-func (r *reader) Contents(i int) ([]byte, error) {
-	contents, err := r.load(i)
-	if err != nil {
-		return nil, r.d.fault(i, err)
-	}
-	return contents, nil
-}
-
-func (r *reader) read(i int, sizer data.Sizer, img *data.Image) error {
-	return r.decoder.Read(func() ([]byte, time.Duration, error) {
-		if r.fetches != nil {
-			return r.fetches.Read(i)
-		}
-		started := time.Now()
-		contents, err := r.load(i)
-		return contents, time.Since(started), err
-	}, sizer, img)
-}
-
-// load reads the image of a sample into the buffer of the reader.
-func (r *reader) load(i int) ([]byte, error) {
-	contents, err := r.d.contentsOf(r.d.samples[i], r.contents)
-	if cap(contents) > 0 {
-		r.contents = contents[:cap(contents)]
-	}
-	return contents, err
+	return place
 }
 
 func buffer(buf []byte, n int) []byte {

@@ -6,30 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// touch creates empty files and links (NAME->TARGET).
-func touch(t testing.TB, names ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, name := range names {
-		link, target, isLink := strings.Cut(name, "->")
-		path := filepath.Join(dir, link)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		err := error(nil)
-		if isLink {
-			err = os.Symlink(target, path)
-		} else {
-			err = os.WriteFile(path, nil, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
+)
 
 func TestSplitsOfFiles(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -84,7 +63,7 @@ func TestSplitsOfFiles(t *testing.T) {
 		"an empty description":    {files: "state.json", train: "error: EOF"},
 	} {
 		s := c.source
-		s.Path, s.FollowLinks = touch(t, strings.Fields(c.files)...), true
+		s.Path, s.FollowLinks = datatest.Plant(t, strings.Fields(c.files)...), true
 		found, err := Find(context.Background(), s)
 		if want, bad := strings.CutPrefix(c.train, "error: "); bad {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -129,8 +108,8 @@ func TestSavedDataSetsThatLeadOutOfTheirFolderAreRefused(t *testing.T) {
 }
 
 func TestLinksOfSavedDataSetsStayInTheFolder(t *testing.T) {
-	outside := touch(t, "x.arrow")
-	dir := touch(t, "in.arrow", "link.arrow->in.arrow", "away.arrow->"+filepath.Join(outside, "x.arrow"))
+	outside := datatest.Plant(t, "x.arrow")
+	dir := datatest.Plant(t, "in.arrow", "link.arrow->in.arrow", "away.arrow->"+filepath.Join(outside, "x.arrow"))
 	for file, follows := range map[string]bool{"in.arrow": true, "link.arrow": true, "away.arrow": false} {
 		state := `{"_data_files": [{"filename": "` + file + `"}]}`
 		if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(state), 0o644); err != nil {
@@ -148,7 +127,7 @@ func TestLinksOfSavedDataSetsStayInTheFolder(t *testing.T) {
 
 // An unreadable description must be an error. Otherwise, its files would lose their splits and features.
 func TestUnreadableDescriptionsAreErrors(t *testing.T) {
-	dir := touch(t, "dataset_dict.json->dataset_dict.json", "train.parquet") // a link to itself
+	dir := datatest.Plant(t, "dataset_dict.json->dataset_dict.json", "train.parquet") // a link to itself
 	if found, err := Find(context.Background(), Source{Path: dir, FollowLinks: true}); err == nil ||
 		!strings.Contains(err.Error(), "dataset_dict.json") {
 		t.Errorf("got %v, %v", found, err)

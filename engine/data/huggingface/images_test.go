@@ -277,16 +277,7 @@ d.to_parquet("embedded.parquet")
 	}
 	o := options(t, filepath.Join(dir, "paths.arrow"))
 	o.Label, o.FollowLinks = "kind", false
-	s, err := Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	r, err := s.Train.NewReader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	_, r := opened(t, o)
 	if err := r.Read(0, nil, new(data.Image)); err == nil || !strings.Contains(err.Error(), "the path leads out of the folder") {
 		t.Errorf("got %v", err)
 	}

@@ -39,6 +39,22 @@ func plant(t testing.TB, files map[string]string) string {
 	return dir
 }
 
+// opened opens a data set and a reader of its training part.
+func opened(t testing.TB, o Options) (data.Splits, data.Reader) {
+	t.Helper()
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	r, err := s.Train.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return s, r
+}
+
 func describe(t testing.TB, ds data.Dataset) (text string) {
 	t.Helper()
 	r, err := ds.NewReader()

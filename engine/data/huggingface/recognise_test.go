@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
 
 func TestRecognise(t *testing.T) {
@@ -23,27 +25,13 @@ func TestRecognise(t *testing.T) {
 		"shards in a folder":      {files: "part/00000.tar part/00000.parquet"},
 		"another program's state": {files: "state.json a/1.jpg b/2.jpg"},
 		"classes":                 {files: "train/a/1.jpg train/b/2.jpg"},
-		"classes and notes":       {files: "train/a/1.jpg metadata.csv=id,author a/metadata.jsonl={\"x\":1}"},
-		"a list":                  {files: "1.jpg metadata.csv=file_name,label", lists: true},
-		"a list with semicolons":  {files: "1.jpg metadata.csv=\ufeffx;label;file_name", lists: true},
-		"lists of parts":          {files: `train/1.jpg train/metadata.jsonl={"file_name":"1.jpg","label":0}`, lists: true},
-		"a list without labels":   {files: "a/1.jpg metadata.csv=file_name,caption"},
+		"classes and notes":       {files: "train/a/1.jpg metadata.csv:id,author a/metadata.jsonl:{\"x\":1}"},
+		"a list":                  {files: "1.jpg metadata.csv:file_name,label", lists: true},
+		"a list with semicolons":  {files: "1.jpg metadata.csv:\ufeffx;label;file_name", lists: true},
+		"lists of parts":          {files: `train/1.jpg train/metadata.jsonl:{"file_name":"1.jpg","label":0}`, lists: true},
+		"a list without labels":   {files: "a/1.jpg metadata.csv:file_name,caption"},
 	} {
-		dir := t.TempDir()
-		for file := range strings.FieldsSeq(c.files) {
-			file, contents, _ := strings.Cut(file, "=")
-			file, target, isLink := strings.Cut(file, "->")
-			path := filepath.Join(dir, file)
-			err := os.MkdirAll(filepath.Dir(path), 0o755)
-			if err == nil && isLink {
-				err = os.Symlink(target, path)
-			} else if err == nil {
-				err = os.WriteFile(path, []byte(contents), 0o644)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		dir := datatest.Plant(t, strings.Fields(c.files)...)
 		if tables, lists := Recognise(dir), RecogniseList(dir); tables != c.tables || lists != c.lists {
 			t.Errorf("%s: tables %v, lists %v, want %v and %v", name, tables, lists, c.tables, c.lists)
 		}

@@ -95,15 +95,7 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 	want := []string{"empty file", "no image of a known format (JPEG, PNG, WebP, BMP, TIFF, GIF, PPM, PGM or PBM): begins with 6e 6f 74", "", "", "",
 		"9000 x 9000 pixels, want at most 67108864", "65535 x 65535 pixels", "-"}
 	for kind, path := range map[string]string{"tar": files.tar(t), "folder": files.folder(t)} {
-		s, _, err := open(t, Options{Path: path})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := s.Train.NewReader()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
+		r := openReader(t, path)
 		for i, name := range files.names() {
 			var img data.Image
 			err := r.Read(i, nil, &img)
@@ -187,15 +179,7 @@ func TestLargeImagesAreDecodedSmallerWhereThatIsEnough(t *testing.T) {
 
 func TestReadingFromATarAllocatesNothing(t *testing.T) {
 	files := tree{"a/1.jpg": jpegOf(t, plain(64, 48, color.White)), "b/1.jpg": jpegOf(t, plain(48, 64, color.White))}
-	s, _, err := open(t, Options{Path: files.tar(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := s.Train.NewReader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := openReader(t, files.tar(t))
 	var img data.Image
 	if n := testing.AllocsPerRun(50, func() {
 		for i := range 2 {

@@ -3,7 +3,6 @@ package images
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
@@ -117,25 +117,18 @@ func (tr tree) folder(t testing.TB) string {
 
 func (tr tree) tar(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "set.tar")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
+	var members []datatest.Member
+	for _, name := range slices.Backward(tr.names()) { // the order in the archive must not matter
+		members = append(members, datatest.File(name, tr[name]))
 	}
-	defer f.Close()
-	w := tar.NewWriter(f)
-	names := tr.names()
-	slices.Reverse(names) // the order in the archive must not matter
-	for _, name := range names {
-		h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(tr[name]))}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(tr[name])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
+	return write(t, "set.tar", datatest.Tar(t, members...))
+}
+
+// write stores a file in a new folder and returns its path.
+func write(t testing.TB, name string, contents []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, contents, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -147,17 +140,7 @@ func (tr tree) tarGz(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	z.Write(contents)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "set.tar.gz")
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return write(t, "set.tar.gz", datatest.Gzip(t, contents))
 }
 
 // open opens a data set and closes it at the end of the test. The returned log contains the messages of Open.
@@ -177,6 +160,21 @@ func open(t testing.TB, o Options) (s data.Splits, log *bytes.Buffer, err error)
 		})
 	}
 	return s, log, err
+}
+
+// openReader opens a data set, and returns a reader of its training part.
+func openReader(t testing.TB, path string) data.Reader {
+	t.Helper()
+	s, _, err := open(t, Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Train.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
 }
 
 func read(ds data.Dataset, i int, sizer data.Sizer) (data.Image, error) {
@@ -223,31 +221,13 @@ func wanted(classes []string, names ...string) []string {
 }
 
 func TestTarAttacksAreFaultsAtOpen(t *testing.T) {
-	write := func(headers ...tar.Header) string {
-		path := filepath.Join(t.TempDir(), "set.tar")
-		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		w := tar.NewWriter(f)
-		for _, h := range headers {
-			if err := w.WriteHeader(&h); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	for name, h := range map[string]tar.Header{
 		"parent":   {Name: "../a/1.png"},
 		"absolute": {Name: "/a/1.png"},
 		"link":     {Name: "a/1.png", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
 		"device":   {Name: "a/1.png", Typeflag: tar.TypeChar},
 	} {
-		_, _, err := open(t, Options{Path: write(h)})
+		_, _, err := open(t, Options{Path: write(t, "set.tar", datatest.Tar(t, datatest.Member{Header: h}))})
 		var fault *data.Fault
 		if !errors.As(err, &fault) || !errors.Is(err, archive.ErrRefused) {
 			t.Errorf("%s: got %v, want a Fault with ErrRefused", name, err)

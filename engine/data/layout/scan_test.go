@@ -366,6 +366,18 @@ func TestTheUseOfAKeptListIsReported(t *testing.T) {
 	}
 }
 
+// scanOf returns the error of a scan of a folder.
+func scanOf(t *testing.T, dir string, follow bool) error {
+	t.Helper()
+	f, err := OpenFolder(dir, follow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, err = f.Scan(t.Context(), ScanOptions{})
+	return err
+}
+
 func TestLinksThatMultiplyFoldersAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	const levels, links = 5, 6 // 7,776 paths; without the limit, the test still ends in a reasonable time
@@ -384,12 +396,7 @@ func TestLinksThatMultiplyFoldersAreRefused(t *testing.T) {
 		}
 	}
 	for _, follow := range []bool{false, true} {
-		f, err := OpenFolder(dir, follow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		_, err = f.Scan(t.Context(), ScanOptions{})
+		err := scanOf(t, dir, follow)
 		if err == nil || !strings.Contains(err.Error(), "more than 1000 paths lead to the folder") ||
 			!strings.Contains(err.Error(), "delete the link") {
 			t.Errorf("follow %v: got %v, want an error that names a link", follow, err)
@@ -430,12 +437,7 @@ func TestALongChainOfLinksIsNamed(t *testing.T) {
 		}
 	}
 	for _, follow := range []bool{false, true} {
-		f, err := OpenFolder(dir, follow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		_, err = f.Scan(t.Context(), ScanOptions{})
+		err := scanOf(t, dir, follow)
 		if err == nil || !strings.Contains(err.Error(), "too many links") || strings.Contains(err.Error(), "leads out") {
 			t.Errorf("follow %v: got %v, want an error for too many links", follow, err)
 		}

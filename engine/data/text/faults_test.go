@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
 func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 	line := `{"text": "x"}` + "\n"
-	packed := zipped(t, []byte(strings.Repeat("some text\n", 1000)))
-	zpacked := zstded(t, []byte(article(100)))
+	packed := datatest.Gzip(t, []byte(strings.Repeat("some text\n", 1000)))
+	zpacked := datatest.Zstd(t, []byte(article(100)))
 	for name, c := range map[string]struct {
 		file     string
 		contents []byte
@@ -31,7 +32,7 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 		"a mark only":      {"a.txt", []byte("\ufeff"), "white space only"},
 		"JSON after a mark": {"a.jsonl", []byte("\ufeff" + line + "text\n"),
 			"line 2 (byte 17 of the text): want a JSON object"},
-		"empty gzip": {"a.txt.gz", zipped(t, nil), "white space only"},
+		"empty gzip": {"a.txt.gz", datatest.Gzip(t, nil), "white space only"},
 		"a word of 16 MiB": {"a.txt", bytes.Repeat([]byte("x"), mostPartBytes+100),
 			"no white space between words within 16777216 bytes"},
 		"truncated gzip": {"a.txt.gz", packed[:len(packed)/2], "the file is truncated"},

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
@@ -41,8 +42,8 @@ func resumable(t testing.TB, dir string) Options {
 	}
 	return Options{
 		Inputs: []string{write(t, dir, "a.txt", []byte(article(200))),
-			write(t, dir, "b.jsonl.zst", zstded(t, []byte(lines.String()))),
-			write(t, dir, "c.txt.gz", zipped(t, []byte(article(300))))},
+			write(t, dir, "b.jsonl.zst", datatest.Zstd(t, []byte(lines.String()))),
+			write(t, dir, "c.txt.gz", datatest.Gzip(t, []byte(article(300))))},
 		Tokenizer: tokenizer.GPT2(), ShardTokens: 1500, EvalFraction: 0.2, Separator: []byte{}, chunk: 512,
 		journal: 2048,
 	}

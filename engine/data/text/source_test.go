@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
@@ -16,21 +17,12 @@ import (
 // plant writes files that contain their names, and creates links for names of the form LINK->TARGET.
 func plant(t *testing.T, names ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	for _, name := range names {
-		link, target, isLink := strings.Cut(name, "->")
-		path := filepath.Join(dir, link)
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err == nil && isLink {
-			err = os.Symlink(target, path)
-		} else if err == nil {
-			err = os.WriteFile(path, []byte(name), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
+	for i, name := range names {
+		if !strings.Contains(name, "->") {
+			names[i] += ":" + name
 		}
 	}
-	return dir
+	return datatest.Plant(t, names...)
 }
 
 func TestTheNamesOfInputsStateTheirParts(t *testing.T) {

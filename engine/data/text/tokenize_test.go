@@ -2,7 +2,6 @@ package text
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
@@ -11,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 	"github.com/hetero-train/hetero-train/engine/needtest"
@@ -27,27 +25,6 @@ func write(t testing.TB, dir, name string, contents []byte) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func zipped(t testing.TB, text []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	w.Write(text)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func zstded(t testing.TB, text []byte) []byte {
-	t.Helper()
-	e, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	return e.EncodeAll(text, nil)
 }
 
 // all returns the tokens of all shards of a folder.
@@ -122,7 +99,7 @@ func TestDocuments(t *testing.T) {
 	} {
 		for _, chunk := range []int{16, 100, 1 << 20} {
 			for suffix, pack := range map[string]func(testing.TB, []byte) []byte{
-				"": func(_ testing.TB, b []byte) []byte { return b }, ".gz": zipped, ".zst": zstded} {
+				"": func(_ testing.TB, b []byte) []byte { return b }, ".gz": datatest.Gzip, ".zst": datatest.Zstd} {
 				dir := t.TempDir()
 				in := write(t, dir, c.file+suffix, pack(t, []byte(c.text)))
 				out := filepath.Join(dir, "out")
@@ -206,7 +183,7 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 	for i, suffix := range []string{"", ".gz"} {
 		contents := []byte(text)
 		if suffix != "" {
-			contents = zipped(t, contents)
+			contents = datatest.Gzip(t, contents)
 		}
 		in, out := write(t, dir, "a.txt"+suffix, contents), filepath.Join(dir, fmt.Sprint(i))
 		if _, err := Tokenize(t.Context(), Options{Inputs: []string{in, in}, Folder: out, Tokenizer: tokenizer.Bytes(),

@@ -276,7 +276,9 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkEncode(b *testing.B) {
+// ownText returns the text of the file that HETERO_TEXT names.
+func ownText(b *testing.B) []byte {
+	b.Helper()
 	path := os.Getenv("HETERO_TEXT")
 	if path == "" {
 		b.Skip("HETERO_TEXT names no text file")
@@ -285,6 +287,11 @@ func BenchmarkEncode(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	return text
+}
+
+func BenchmarkEncode(b *testing.B) {
+	text := ownText(b)
 	for _, k := range all(b) {
 		b.Run(k.Name(), func(b *testing.B) {
 			e := k.NewEncoder()
@@ -299,14 +306,7 @@ func BenchmarkEncode(b *testing.B) {
 }
 
 func BenchmarkLibrary(b *testing.B) {
-	path := os.Getenv("HETERO_TEXT")
-	if path == "" {
-		b.Skip("HETERO_TEXT names no text file")
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := ownText(b)
 	library, s := codec.NewR50kBase(), string(text)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {

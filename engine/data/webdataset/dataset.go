@@ -1,11 +1,11 @@
 package webdataset
 
 import (
-	"time"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/encoded"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/data/openfiles"
 	"github.com/hetero-train/hetero-train/engine/data/stored"
@@ -34,13 +34,7 @@ type dataset struct {
 func (d *dataset) fetchAhead() {
 	for _, id := range d.src.shards {
 		if stored.Remote(id.path) {
-			d.Fetcher = data.NewFetcher(stored.FetchesAtOnce, func(i int, buf []byte) ([]byte, error) {
-				e := d.samples[i]
-				if cap(buf) < int(e.size) {
-					buf = make([]byte, e.size+e.size/4)
-				}
-				return buf[:e.size], d.src.read(e, buf[:e.size])
-			})
+			d.Fetcher = data.NewFetcher(stored.FetchesAtOnce, d.Load)
 			return
 		}
 	}
@@ -78,66 +72,19 @@ func (d *dataset) Describe(i int) (name string, bytes int64) {
 	return d.name(i), int64(d.samples[i].size)
 }
 
-func (d *dataset) NewReader() (data.Reader, error) {
-	dec, err := images.NewDecoder(d.src.decode)
-	if err != nil {
-		return nil, err
+func (d *dataset) NewReader() (data.Reader, error) { return encoded.NewReader(d, d.src.decode) }
+
+// Load implements encoded.Images.
+func (d *dataset) Load(i int, buf []byte) ([]byte, error) {
+	e := d.samples[i]
+	if cap(buf) < int(e.size) {
+		buf = make([]byte, e.size+e.size/4)
 	}
-	return &reader{d: d, decoder: dec, fetches: d.Open()}, nil
+	return buf[:e.size], d.src.read(e, buf[:e.size])
 }
 
-type reader struct {
-	d        *dataset
-	decoder  *images.Decoder
-	contents []byte        // contents of the last image read
-	fetches  *data.Fetches // nil: there is no fetcher
-}
-
-func (r *reader) Close() error {
-	r.decoder.Close()
-	r.fetches.Close()
-	return nil
-}
-
-func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
-	if err := r.read(i, sizer, img); err != nil {
-		return r.d.fault(i, err)
-	}
-	return nil
-}
-
-// Contents implements data.Encoded.
-func (r *reader) Contents(i int) ([]byte, error) {
-	contents, err := r.contentsOf(r.d.samples[i])
-	if err != nil {
-		return nil, r.d.fault(i, err)
-	}
-	return contents, nil
-}
-
-func (d *dataset) fault(i int, err error) error {
-	return &data.Fault{Op: "read sample", Index: i, Path: d.src.shards[d.samples[i].shard].path + "!" + d.name(i),
-		Err: err}
-}
-
-func (r *reader) read(i int, sizer data.Sizer, img *data.Image) error {
-	return r.decoder.Read(func() ([]byte, time.Duration, error) {
-		if r.fetches != nil {
-			return r.fetches.Read(i)
-		}
-		started := time.Now()
-		contents, err := r.contentsOf(r.d.samples[i])
-		return contents, time.Since(started), err
-	}, sizer, img)
-}
-
-func (r *reader) contentsOf(e entry) ([]byte, error) {
-	n := int(e.size)
-	if cap(r.contents) < n {
-		r.contents = make([]byte, n+n/4)
-	}
-	return r.contents[:n], r.d.src.read(e, r.contents[:n])
-}
+// Place implements encoded.Images.
+func (d *dataset) Place(i int) string { return d.src.shards[d.samples[i].shard].path + "!" + d.name(i) }
 
 func (s *source) read(e entry, contents []byte) error {
 	h, err := s.Take(int(e.shard))

@@ -2,7 +2,6 @@ package webdataset
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -11,21 +10,8 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 )
-
-// zipped returns the gzip stream of b.
-func zipped(t *testing.T, b []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
 	whole := tarOf(t, samples(0, 4)) // each sample has four blocks: two headers, an image and a label
@@ -43,7 +29,7 @@ func TestDamagedShardsAreLeftOutIfTheyMayBe(t *testing.T) {
 		{"cut within an image", whole[:2*sample+700], "a.tar", []int{0, 1}, "the archive was cut"},
 		{"cut within a header", whole[:2*sample+100], "a.tar", []int{0}, "the archive was cut"},
 		{"cut between image and label", whole[:2*sample+1024], "a.tar", []int{0, 1}, "the archive was cut"},
-		{"cut within a gzip stream", zipped(t, whole)[:100], "a.tar.gz", nil, "unexpected EOF"},
+		{"cut within a gzip stream", datatest.Gzip(t, whole)[:100], "a.tar.gz", nil, "unexpected EOF"},
 		{"a missing label", tarOf(t, slices.Concat(samples(0, 1), []file{{"s/000001.png", picture(1)}}, samples(2, 2))),
 			"a.tar", []int{0, 2, 3}, `"s/000001" has no label`},
 		{"a bad label", tarOf(t, slices.Concat([]file{{"s/000000.png", picture(0)}, {"s/000000.cls", "a\x00b"}},

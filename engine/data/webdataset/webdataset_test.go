@@ -1,16 +1,13 @@
 package webdataset
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,10 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/datatest"
 	"github.com/hetero-train/hetero-train/engine/needtest"
 )
 
@@ -55,41 +51,11 @@ func samples(first, n int) []file {
 
 func tarOf(t testing.TB, files []file) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var members []datatest.Member
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.contents))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, f.contents); err != nil {
-			t.Fatal(err)
-		}
+		members = append(members, datatest.File(f.name, f.contents))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func zstdOf(t testing.TB, b []byte) []byte {
-	t.Helper()
-	e, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	return e.EncodeAll(b, nil)
-}
-
-func gzipOf(t testing.TB, b []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	w.Write(b)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return datatest.Tar(t, members...)
 }
 
 // write stores a shard and returns its path.
@@ -140,8 +106,8 @@ func number(t testing.TB, ds data.Dataset, i int) (int, error) {
 func TestShardsOfAnyKindAreOneDataSet(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "train-000000.tar", tarOf(t, samples(0, 20)))
-	write(t, dir, "train-000001.tar.gz", gzipOf(t, tarOf(t, samples(20, 20))))
-	write(t, dir, "train-000002.tar.zst", zstdOf(t, tarOf(t, samples(40, 20))))
+	write(t, dir, "train-000001.tar.gz", datatest.Gzip(t, tarOf(t, samples(20, 20))))
+	write(t, dir, "train-000002.tar.zst", datatest.Zstd(t, tarOf(t, samples(40, 20))))
 	write(t, dir, "val-000000.tar", tarOf(t, samples(60, 10)))
 	list := write(t, dir, "lists/train.txt",
 		[]byte("# shards\n../train-000000.tar\n\n../train-000001.tar.gz\n../train-000002.tar.zst\n"))
@@ -179,7 +145,7 @@ func TestShardsOfAnyKindAreOneDataSet(t *testing.T) {
 
 func TestAGzipShardIsExpandedOnceAndAgainWhenItChanges(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	path := write(t, dir, "a.tar.gz", gzipOf(t, tarOf(t, samples(0, 10))))
+	path := write(t, dir, "a.tar.gz", datatest.Gzip(t, tarOf(t, samples(0, 10))))
 	var fault *data.Fault
 	if _, err := quiet(t, Options{Path: path}); err == nil || !strings.Contains(err.Error(), "cache folder") {
 		t.Errorf("without a cache folder: got %v, want an error that names it", err)
@@ -202,11 +168,11 @@ func TestAGzipShardIsExpandedOnceAndAgainWhenItChanges(t *testing.T) {
 	if open(0); read != 0 {
 		t.Error("the second time: read the shard again")
 	}
-	write(t, dir, "a.tar.gz", gzipOf(t, tarOf(t, samples(2000, 12))))
+	write(t, dir, "a.tar.gz", datatest.Gzip(t, tarOf(t, samples(2000, 12))))
 	if open(2000); read == 0 {
 		t.Error("a changed shard was not expanded")
 	}
-	whole := gzipOf(t, tarOf(t, samples(0, 10)))
+	whole := datatest.Gzip(t, tarOf(t, samples(0, 10)))
 	write(t, dir, "a.tar.gz", whole[:len(whole)/2])
 	if _, err := quiet(t, Options{Path: path, CacheDir: cache}); !errors.As(err, &fault) || fault.Path != path {
 		t.Errorf("cut to half: got %v, want a fault of %s", err, path)
@@ -424,7 +390,7 @@ func TestMoreShardsThanFilesAreOpen(t *testing.T) {
 }
 
 func TestAShardThatCannotBeEnteredNeedsTheMemory(t *testing.T) {
-	one := zstdOf(t, tarOf(t, append(samples(0, 3), file{"s/000002.bin", strings.Repeat("x", 3<<20)})))
+	one := datatest.Zstd(t, tarOf(t, append(samples(0, 3), file{"s/000002.bin", strings.Repeat("x", 3<<20)})))
 	path := write(t, t.TempDir(), "a.tar.zst", one)
 	if _, err := quiet(t, Options{Path: path, CacheBytes: 2 << 20}); err == nil ||
 		!strings.Contains(err.Error(), "shard_cache_mb") || !strings.Contains(err.Error(), "repack") {

@@ -139,10 +139,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Skip(err)
 	}
 	defer dev.Close()
-	s, err := dev.NewStream()
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := newStream(b, dev)
 	defer s.Close()
 	p, err := dev.NewProgram(nil)
 	if err != nil {

@@ -130,13 +130,28 @@ func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
 	}
 }
 
-func TestWaitingTooLongTellsSo(t *testing.T) {
-	dev := open(t, device.Options{})
-	defer dev.Close()
+func newStream(t testing.TB, dev device.Device) device.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newEvent(t *testing.T, dev device.Device) device.Event {
+	t.Helper()
 	e, err := dev.NewEvent()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+func TestWaitingTooLongTellsSo(t *testing.T) {
+	dev := open(t, device.Options{})
+	defer dev.Close()
+	e := newEvent(t, dev)
 	defer e.Close()
 	for _, limit := range []time.Duration{-1, 0, 20 * time.Millisecond} {
 		start := time.Now()
@@ -152,15 +167,9 @@ func TestWaitingTooLongTellsSo(t *testing.T) {
 func TestStreamIsForOneGoroutineAtATime(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
-	s, err := dev.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStream(t, dev)
 	defer s.Close()
-	e, err := dev.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEvent(t, dev)
 	defer e.Close()
 	done := make(chan error)
 	go func() { // blocks the stream as soon as the stream accepts the call
@@ -170,6 +179,7 @@ func TestStreamIsForOneGoroutineAtATime(t *testing.T) {
 		}
 		done <- err
 	}()
+	var err error
 	for deadline := time.Now().Add(time.Minute); ; {
 		if err = s.Sync(); err != nil || time.Now().After(deadline) {
 			break

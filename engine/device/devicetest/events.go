@@ -75,16 +75,8 @@ func checkResetBeforeRun(t conformance.T, r *Runner) {
 		if ready.Done() || done.Done() {
 			t.Fatal("done after a reset")
 		}
-		ran := make(chan error, 1)
-		other := r.another(t)
-		go func() { ran <- other.Run(waits) }()
-		if err := done.WaitHost(moment); err == nil {
-			t.Error("the program went on before the step's recording")
-		}
-		must(t, r.stream.Run(records))
-		must(t, done.WaitHost(patience))
-		must(t, <-ran)
-		must(t, other.Sync())
+		r.wantBlocked(t, done, "the program went on before the step's recording",
+			func(s device.Stream) error { return s.Run(waits) }, func() error { return r.stream.Run(records) })
 		r.wantValues(t, negated, -2, -3)
 	}
 }

@@ -175,42 +175,42 @@ func (r *Runner) wantValues(t conformance.T, o Operand, want ...float64) {
 	}
 }
 
+// wantBlocked calls work with another stream. The work must complete done after the call of release, and not before;
+// early is the error in this case.
+func (r *Runner) wantBlocked(t conformance.T, done device.Event, early string, work func(device.Stream) error,
+	release func() error) {
+	t.Helper()
+	ran := make(chan error, 1)
+	other := r.another(t)
+	go func() { ran <- work(other) }()
+	if err := done.WaitHost(moment); err == nil {
+		t.Error(early)
+	}
+	must(t, release())
+	must(t, done.WaitHost(patience))
+	must(t, <-ran)
+	must(t, other.Sync())
+}
+
 func checkProgramWait(t conformance.T, r *Runner) {
 	gate, done := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
 	root, launch := r.prepare(device.Unary{Func: device.Sqrt}, x)
 	p := r.program(t, device.Step{Wait: gate}, launch, device.Step{Record: done})
-	ran := make(chan error, 1)
-	other := r.another(t)
-	go func() { ran <- other.Run(p) }()
-	if err := done.WaitHost(moment); err == nil {
-		t.Error("the program continued before the event that it waits for was recorded")
-	}
-	must(t, r.stream.Record(gate))
-	must(t, done.WaitHost(patience))
-	must(t, <-ran)
-	must(t, other.Sync())
+	r.wantBlocked(t, done, "the program continued before the event that it waits for was recorded",
+		func(s device.Stream) error { return s.Run(p) }, func() error { return r.stream.Record(gate) })
 	r.wantValues(t, root, 2, 3)
 }
 
 func checkStreamWait(t conformance.T, r *Runner) {
 	gate, done := r.event(t), r.event(t)
-	other := r.another(t)
-	ran := make(chan error, 1)
-	go func() {
-		err := other.Wait(gate)
-		if err == nil {
-			err = other.Record(done)
-		}
-		ran <- err
-	}()
-	if err := done.WaitHost(moment); err == nil {
-		t.Error("the stream continued before the event that it waits for was recorded")
-	}
-	must(t, r.stream.Record(gate))
-	must(t, done.WaitHost(patience))
-	must(t, <-ran)
-	must(t, other.Sync())
+	r.wantBlocked(t, done, "the stream continued before the event that it waits for was recorded",
+		func(s device.Stream) error {
+			if err := s.Wait(gate); err != nil {
+				return err
+			}
+			return s.Record(done)
+		}, func() error { return r.stream.Record(gate) })
 }
 
 func checkTimed(t conformance.T, r *Runner) {

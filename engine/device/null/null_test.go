@@ -50,6 +50,16 @@ func newStream(t *testing.T, dev *Device) *Stream {
 	return s.(*Stream)
 }
 
+// alloc allocates memory of the same size on the host and on the device.
+func (b rig) alloc(bytes int64) (host, dev device.Buffer) {
+	b.Helper()
+	host, err := b.dev.AllocHost(bytes)
+	b.must(err)
+	dev, err = b.dev.Alloc(bytes)
+	b.must(err)
+	return host, dev
+}
+
 // launch returns a step that runs op on newly allocated memory.
 func (b rig) launch(op device.Op, in ...device.TensorSpec) device.Step {
 	b.Helper()
@@ -136,10 +146,7 @@ func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
 
 func TestCopyTakesItsBytes(t *testing.T) {
 	b := open(t, round)
-	host, err := b.dev.AllocHost(1e6)
-	b.must(err)
-	dev, err := b.dev.Alloc(1e6)
-	b.must(err)
+	host, dev := b.alloc(1e6)
 	b.must(b.stream.Copy(device.Whole(dev), device.Whole(host)))
 	if want := 11 * time.Millisecond; b.stream.Clock() != want {
 		t.Errorf("got %v, want %v", b.stream.Clock(), want)
@@ -148,10 +155,7 @@ func TestCopyTakesItsBytes(t *testing.T) {
 
 func TestCopyFromTheDeviceIsZeros(t *testing.T) {
 	b := open(t, round)
-	host, err := b.dev.AllocHost(8)
-	b.must(err)
-	dev, err := b.dev.Alloc(8)
-	b.must(err)
+	host, dev := b.alloc(8)
 	copy(host.Host(), "not zero")
 	b.must(b.stream.Copy(device.Region{Buffer: host, Bytes: 5}, device.Region{Buffer: dev, Bytes: 5}))
 	if want := []byte("\x00\x00\x00\x00\x00ero"); !bytes.Equal(host.Host(), want) {

@@ -48,18 +48,24 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	keep := func(name, title, caption string) {
 		drawn = append(drawn, analysis.Figure{Title: title, Caption: caption, Path: c.ID + "/" + name + ".png"})
 	}
-	for _, f := range barFigures {
-		p, err := f.draw(c)
+	save := func(name, title, caption string, p *plot.Plot, err error) error { // p is nil if no value is known
 		if err != nil {
-			return nil, fmt.Errorf("draw %s of %s: %w", f.name, c.ID, err)
+			return fmt.Errorf("draw %s of %s: %w", name, c.ID, err)
 		}
 		if p == nil {
-			continue
+			return nil
 		}
-		if err := drawing.Save(dir, f.name, drawing.Width, drawing.Height, p); err != nil {
+		if err := drawing.Save(dir, name, drawing.Width, drawing.Height, p); err != nil {
+			return err
+		}
+		keep(name, title, caption)
+		return nil
+	}
+	for _, f := range barFigures {
+		p, err := f.draw(c)
+		if err := save(f.name, f.title, f.caption, p, err); err != nil {
 			return nil, err
 		}
-		keep(f.name, f.title, f.caption)
 	}
 	for _, f := range []struct {
 		name, title, axis string
@@ -72,16 +78,10 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 			func(p analysis.CurvePoint) float64 { return p.Seconds }},
 	} {
 		p, err := lossPlot(c, f.title, f.axis, f.x)
-		if err != nil {
-			return nil, fmt.Errorf("draw %s of %s: %w", f.name, c.ID, err)
-		}
-		if p == nil {
-			continue
-		}
-		if err := drawing.Save(dir, f.name, drawing.Width, drawing.Height, p); err != nil {
+		const caption = "Mean of 10 steps, mean over the runs of a policy; the whole run."
+		if err := save(f.name, f.title, caption, p, err); err != nil {
 			return nil, err
 		}
-		keep(f.name, f.title, "Mean of 10 steps, mean over the runs of a policy; the whole run.")
 	}
 	if c.Ranks < 2 {
 		return drawn, nil

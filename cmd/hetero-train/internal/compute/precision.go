@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -31,23 +32,13 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	if err != nil {
 		return err
 	}
-	reports, rank := []typeReport{own}, 0
+	reports, err := process.GatherAll(ctx, k.Team, "precision", "precision of rank", own)
+	if err != nil {
+		return err
+	}
+	rank := 0
 	if k.Team != nil {
 		rank = k.Team.Place.Rank
-		word, err := json.Marshal(own)
-		if err != nil {
-			return err
-		}
-		words, err := k.Team.Gather(ctx, "precision", word)
-		if err != nil {
-			return err
-		}
-		reports = make([]typeReport, len(words))
-		for r, w := range words {
-			if err := json.Unmarshal(w, &reports[r]); err != nil {
-				return fmt.Errorf("precision of rank %d: %w", r, err)
-			}
-		}
 	}
 	k.Types = agreeTypes(reports)
 	if k.Precision, err = devices.DtypeOf(k.Types[rank].Type); err != nil {

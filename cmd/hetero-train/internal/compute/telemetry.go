@@ -2,12 +2,12 @@ package compute
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -44,25 +44,9 @@ func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
 		t.traffic = make([]telemetry.Traffic, len(own))
 		k.Telemetry = t
 	}
-	k.Links = [][]telemetry.Link{own}
-	if k.Team == nil {
-		return nil
-	}
-	word, err := json.Marshal(own)
-	if err != nil {
-		return err
-	}
-	words, err := k.Team.Gather(ctx, "links", word)
-	if err != nil {
-		return err
-	}
-	k.Links = make([][]telemetry.Link, len(words))
-	for rank, w := range words {
-		if err := json.Unmarshal(w, &k.Links[rank]); err != nil {
-			return fmt.Errorf("links of rank %d: %w", rank, err)
-		}
-	}
-	return nil
+	var err error
+	k.Links, err = process.GatherAll(ctx, k.Team, "links", "links of rank", own)
+	return err
 }
 
 // Limits returns what this rank may use of its machine, in addition to the limits of its process:

@@ -128,19 +128,11 @@ func TestGangThatMustSpanMachines(t *testing.T) {
 func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation,
 	*simulate.Sim) {
 	t.Helper()
-	n, err := newEncoder(e, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
-		t.Fatal(err)
-	}
 	sim, err := simulate.New(setup.Cluster, w, setup.Speeds, simulate.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := NewObservation(n.shape)
-	n.observe(sim.State(), o)
+	n, o := encoded(t, e, 0, 0, setup, w, sim.State())
 	return n, o, sim
 }
 

@@ -197,18 +197,8 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 
 			first := open(t, referenceDevice(t), o, 3)
 			train(t, first, 25)
-			dir := t.TempDir()
-			store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := first.Save(context.Background(), store, "test", json.RawMessage(`{}`)); err != nil {
-				t.Fatal(err)
-			}
+			dir := checkpointOf(t, first, json.RawMessage(`{}`))
 			end(t, first)
-			if err := store.Close(); err != nil {
-				t.Fatal(err)
-			}
 			c, _, err := checkpoint.Latest(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -448,15 +438,7 @@ func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
 	o := tinyOptions()
 	l := open(t, referenceDevice(t), o, 3)
 	train(t, l, 60)
-	dir := t.TempDir()
-	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if _, err := l.Save(context.Background(), store, "test", json.RawMessage(`{}`)); err != nil {
-		t.Fatal(err)
-	}
+	dir := checkpointOf(t, l, json.RawMessage(`{}`))
 	for i, a := range l.envs {
 		if rows := l.replay.written - a.past[0].First; l.replay.written <= int64(l.replay.rows) ||
 			rows > int64(l.replay.rows+10) {

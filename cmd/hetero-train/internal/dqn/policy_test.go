@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 // smallProblem has small observations, for the reference device.
@@ -25,33 +26,48 @@ func smallProblem() Problem {
 	return p
 }
 
-// trained returns the folder of a checkpoint of a learner that has trained for a few episodes of a problem.
-func trained(t *testing.T, o Options, p Problem) string {
+// learnerOf returns a learner of a problem on the default cluster.
+func learnerOf(t testing.TB, dev device.Device, o Options, p Problem) *Learner {
 	t.Helper()
 	envs, err := NewEnvironments(o.Environments, p, Source{Setup: workload.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewLearner(referenceDevice(t), o, 1, envs)
+	l, err := NewLearner(dev, o, 1, envs)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// checkpointOf returns the folder of a checkpoint of a learner.
+func checkpointOf(t *testing.T, l *Learner, problem json.RawMessage) string {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Save(context.Background(), store, "test", problem); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// trained returns the folder of a checkpoint of a learner that has trained for a few episodes of a problem.
+func trained(t *testing.T, o Options, p Problem) string {
+	t.Helper()
+	l := learnerOf(t, referenceDevice(t), o, p)
 	defer end(t, l)
 	train(t, l, 4)
 	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if _, err := l.Save(context.Background(), store, "test", text); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return checkpointOf(t, l, text)
 }
 
 func latest(t *testing.T, dir string) *checkpoint.Checkpoint {

@@ -64,10 +64,9 @@ func freshNet(t *testing.T, e Encoding) *net {
 	return n
 }
 
-// valuesOf returns the values of a state, and the encoder and the observation that they belong to. The observation has
-// at least the given numbers of rows and slots.
-func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload,
-	s *scheduler.State) ([]float32, *encoder, *Observation) {
+// encoded returns the observation of a state, with at least the given numbers of rows and slots.
+func encoded(t *testing.T, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload,
+	s *scheduler.State) (*encoder, *Observation) {
 	t.Helper()
 	n, err := newEncoder(e, false)
 	if err != nil {
@@ -79,6 +78,15 @@ func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *worklo
 	}
 	o := NewObservation(n.shape)
 	n.observe(s, o)
+	return n, o
+}
+
+// valuesOf returns the values of a state, and the encoder and the observation that they belong to. The observation has
+// at least the given numbers of rows and slots.
+func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload,
+	s *scheduler.State) ([]float32, *encoder, *Observation) {
+	t.Helper()
+	n, o := encoded(t, e, rows, slots, setup, w, s)
 	p, err := net.newPass(net.online, n.shape, 1, false)
 	if err != nil {
 		t.Fatal(err)
@@ -265,15 +273,7 @@ func TestJobsThatNeedSeveralTypes(t *testing.T) {
 func TestFactsOfAGPUShareASlot(t *testing.T) {
 	e := allFacts()
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
-	n, err := newEncoder(e, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
-		t.Fatal(err)
-	}
-	o := NewObservation(n.shape)
-	n.observe(s, o)
+	n, o := encoded(t, e, 0, 0, setup, w, s)
 	occupancy := slices.Index(n.ingested.Names(), "gpu[0].occupancy") - features.PerCluster
 	plane, busy := n.shape.Rows*n.shape.Slots, 0
 	for at := range plane {
@@ -293,15 +293,7 @@ func TestFactsOfAGPUShareASlot(t *testing.T) {
 // The facts of package features about a job are in the pairs of the actions that start this job.
 func TestFactsOfAJobAreInItsPairs(t *testing.T) {
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
-	n, err := newEncoder(allFacts(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
-		t.Fatal(err)
-	}
-	o := NewObservation(n.shape)
-	n.observe(s, o)
+	n, o := encoded(t, allFacts(), 0, 0, setup, w, s)
 	x, err := features.New(features.Options{Jobs: 1, GPUs: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -336,15 +328,7 @@ func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 	for _, measured := range [][2]bool{{false, false}, {true, false}, {false, true}} {
 		e := allFacts()
 		e.Utilization, e.Temperature = measured[0], measured[1]
-		n, err := newEncoder(e, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
-			t.Fatal(err)
-		}
-		o := NewObservation(n.shape)
-		n.observe(s, o)
+		n, o := encoded(t, e, 0, 0, setup, w, s)
 		plane := n.shape.Rows * n.shape.Slots
 		for i, place := range []int{features.PlaceUtilization, features.PlaceTemperature} {
 			for _, channel := range []int{imageChannels + place, imageChannels + features.PerGPU + place} {

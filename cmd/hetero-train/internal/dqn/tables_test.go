@@ -142,14 +142,7 @@ func table(t *testing.T, scenario string, seeds []uint64, runs []compare.Runs) s
 // BenchmarkTraining measures episodes of the default training: decisions, simulation and updates.
 func BenchmarkTraining(b *testing.B) {
 	o := Defaults()
-	envs, err := NewEnvironments(o.Environments, DefaultProblem(), Source{Setup: workload.Default()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, err := NewLearner(cpuDevice(b), o, 1, envs)
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := learnerOf(b, cpuDevice(b), o, DefaultProblem())
 	defer end(b, l)
 	b.ResetTimer()
 	if err := l.Run(context.Background(), int64(b.N), nil, nil); err != nil {

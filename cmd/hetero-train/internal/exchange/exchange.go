@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
@@ -71,24 +71,16 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	if own.NoNCCL, err = noNCCL(k); err != nil {
 		return nil, err
 	}
-	word, err := json.Marshal(own)
+	reports, err := process.GatherAll(ctx, t, "communicators", "communicators of rank", own)
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.Group.Gather(ctx, "communicators", word)
-	if err != nil {
-		return nil, err
-	}
-	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Process.Cfg.Parallel.SharedMemory != "off",
-		reports: make([]abilities, len(words))}
+	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Process.Cfg.Parallel.SharedMemory != "off", reports: reports}
 	if x.staged, err = staged.Needs(k.Device); err != nil {
 		return nil, err
 	}
-	for rank, text := range words {
-		if err := json.Unmarshal(text, &x.reports[rank]); err != nil {
-			return nil, fmt.Errorf("communicators of rank %d: %w", rank, err)
-		}
-		if why := x.reports[rank].NoShared; why != "" && x.Shared {
+	for rank, report := range reports {
+		if why := report.NoShared; why != "" && x.Shared {
 			x.Shared = false
 			k.Process.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network",
 				"because_of_rank", rank, "why", why)

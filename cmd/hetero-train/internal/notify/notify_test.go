@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,30 +19,13 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/straggler"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/logtest"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// lockedBuffer is a log that goroutines write and a test reads.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func open(t *testing.T, o Options) (*Sender, *lockedBuffer) {
+func open(t *testing.T, o Options) (*Sender, *logtest.Buffer) {
 	t.Helper()
-	var out lockedBuffer
+	var out logtest.Buffer
 	o.Events, o.Log = config.NotifyEvents, slog.New(slog.NewTextHandler(&out, nil))
 	o.Hide = func(text string) string { return strings.ReplaceAll(text, "s3cr3t-value", "[redacted]") }
 	if o.Timeout == 0 {

@@ -2,10 +2,8 @@ package observe
 
 import (
 	"encoding/json"
-	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,12 +32,7 @@ func readCommunication(t *testing.T, path string) (lines []runtime.Communication
 }
 
 func TestCommunicationOfARun(t *testing.T) {
-	path := filepath.Join(t.TempDir(), runtime.CommunicationFile)
-	file, err := OpenLines(nil, "communication", path, -1, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { file.Close() })
+	file, path := quietLines(t, runtime.CommunicationFile)
 	o := newCommunication(file, [][]telemetry.Link{
 		{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9, Basis: telemetry.BasisSample},
 			{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8, Basis: telemetry.BasisCounter},
@@ -122,12 +115,7 @@ func TestCommunicationOfARun(t *testing.T) {
 
 // TestALongLineIsWrittenRarely: a run of many ranks must not fill the disk.
 func TestALongLineIsWrittenRarely(t *testing.T) {
-	path := filepath.Join(t.TempDir(), runtime.CommunicationFile)
-	file, err := OpenLines(nil, "communication", path, -1, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { file.Close() })
+	file, path := quietLines(t, runtime.CommunicationFile)
 	o := newCommunication(file, make([][]telemetry.Link, 1000))
 	r := &train.StepRecord{Ranks: make([]train.RankStep, 1000)}
 	for second := range 100 {

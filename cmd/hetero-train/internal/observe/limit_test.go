@@ -11,13 +11,21 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
-	const most = 20_000
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	l, err := OpenLines(nil, "events", path, -1, slog.New(slog.DiscardHandler))
+// quietLines opens a new file of lines without a log, and closes it when the test ends.
+func quietLines(t *testing.T, name string) (l *StepLines, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	l, err := OpenLines(nil, name, path, -1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { l.Close() })
+	return l, path
+}
+
+func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
+	const most = 20_000
+	l, path := quietLines(t, "events.jsonl")
 	l.Limit(most)
 	l.Add(runtime.Event{Step: 0, Start: &runtime.StartEvent{Ranks: 2}})
 	l.Add(runtime.Event{Step: 1, Length: &runtime.LengthEvent{Steps: 5000}})
@@ -34,7 +42,7 @@ func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var starts, lengths, evaluations, verdicts, last int64
-	err = regular.EachLine(path, func(line []byte) error {
+	err := regular.EachLine(path, func(line []byte) error {
 		var e runtime.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return err
@@ -65,11 +73,7 @@ func TestAFileOfLinesStaysBelowItsLimit(t *testing.T) {
 // the file, the file must not be copied for each line.
 func TestLinesThatUsuallyStayAreLimitedToo(t *testing.T) {
 	const most = 20_000
-	path := filepath.Join(t.TempDir(), "balance.jsonl")
-	l, err := OpenLines(nil, "decisions", path, -1, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, path := quietLines(t, "balance.jsonl")
 	l.Limit(most)
 	for step := 1; step <= 3000; step++ {
 		l.Add(map[string]any{"step": step, "changed": true, "reason": "performance variance detected"})

@@ -172,20 +172,24 @@ func (t *Team) Gather(ctx context.Context, what string, value []byte) ([][]byte,
 	return t.Group.Gather(ctx, what, value)
 }
 
-// GatherAll exchanges one value of each rank as JSON, and returns all values, by rank.
-func GatherAll[T any](ctx context.Context, t *Team, what string, own T) ([]T, error) {
+// GatherAll exchanges one value of each rank as JSON, and returns all values, by rank. In a run of one rank it returns
+// only own. The error about a value that is not valid begins with valueOf and the number of its rank.
+func GatherAll[T any](ctx context.Context, t *Team, what, valueOf string, own T) ([]T, error) {
+	if t == nil {
+		return []T{own}, nil
+	}
 	word, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.Group.Gather(ctx, what, word)
+	words, err := t.Gather(ctx, what, word)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]T, len(words))
 	for rank, w := range words {
 		if err := json.Unmarshal(w, &all[rank]); err != nil {
-			return nil, fmt.Errorf("%s: rank %d: %w", what, rank, err)
+			return nil, fmt.Errorf("%s %d: %w", valueOf, rank, err)
 		}
 	}
 	return all, nil

@@ -2,7 +2,6 @@ package rebalance
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -130,19 +130,10 @@ func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 				"error", err)
 		}
 	}
-	word, err := json.Marshal(own)
+	var err error
+	b.known, err = process.GatherAll(ctx, a.Rank.Team, "properties of the ranks", "properties of rank", own)
 	if err != nil {
 		return nil, err
-	}
-	words, err := a.Rank.Team.Gather(ctx, "properties of the ranks", word)
-	if err != nil {
-		return nil, err
-	}
-	b.known = make([]knownRank, len(words))
-	for rank, w := range words {
-		if err := json.Unmarshal(w, &b.known[rank]); err != nil {
-			return nil, fmt.Errorf("properties of rank %d: %w", rank, err)
-		}
 	}
 	if err := b.gatherScores(ctx); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -192,25 +191,14 @@ func (b *bridged) agree(ctx context.Context, start *bridge.Start) ([]int, error)
 		Batch: fmt.Sprintf("%d samples in %d micro-batches, policy %s, interval %d",
 			b.training.process.Cfg.Data.BatchSize, b.training.process.Cfg.Train.MicroBatches(),
 			b.training.process.Cfg.Balance.Policy, b.training.process.Cfg.Balance.Interval)}
-	word, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	words, err := b.training.rank.Team.Gather(ctx, "description of the ranks", word)
+	all, err := process.GatherAll(ctx, b.training.rank.Team, "description of the ranks", "description of rank", own)
 	if err != nil {
 		return nil, err
 	}
 	total := parts.BatchOf(b.training.process.Cfg).Total
-	limits := make([]int, len(words))
-	var first agreed
-	for rank, w := range words {
-		var other agreed
-		if err := json.Unmarshal(w, &other); err != nil {
-			return nil, fmt.Errorf("description of rank %d: %w", rank, err)
-		}
-		if rank == 0 {
-			first = other
-		}
+	limits := make([]int, len(all))
+	first := &all[0]
+	for rank, other := range all {
 		for _, v := range []struct{ what, got, want string }{{"versions", other.Program, first.Program},
 			{"model", other.Model, first.Model}, {"global batch", other.Batch, first.Batch},
 			{"length of the data set", fmt.Sprint(other.Samples), fmt.Sprint(first.Samples)}} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
@@ -64,27 +65,14 @@ func (tr *training) tellSupervisor(account memory.Account) error {
 // warning, as for other records.
 func (tr *training) recordMemory(ctx context.Context) error {
 	own := runtime.RankMemory{Account: tr.run.Replica.Account(), MeasuredOf: tr.rank.MeasuredMemory()}
-	file := runtime.Memory{Ranks: []runtime.RankMemory{own}}
-	if t := tr.rank.Team; t != nil {
-		word, err := json.Marshal(own)
-		if err != nil {
-			return err
-		}
-		words, err := t.Gather(ctx, "planned memory", word)
-		if err != nil {
-			return err
-		}
-		if !t.Leads() {
-			return nil
-		}
-		file.Ranks = make([]runtime.RankMemory, len(words))
-		for rank, w := range words {
-			if err := json.Unmarshal(w, &file.Ranks[rank]); err != nil {
-				return fmt.Errorf("planned memory of rank %d: %w", rank, err)
-			}
-		}
+	ranks, err := process.GatherAll(ctx, tr.rank.Team, "planned memory", "planned memory of rank", own)
+	if err != nil {
+		return err
 	}
-	file.Start = tr.run.Folder.Start()
+	if !tr.rank.Team.Leads() {
+		return nil
+	}
+	file := runtime.Memory{Ranks: ranks, Start: tr.run.Folder.Start()}
 	if tr.resume != nil {
 		file.Step = tr.resume.Step
 	}

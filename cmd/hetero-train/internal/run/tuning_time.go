@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/divide"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/train/replica"
@@ -254,19 +254,5 @@ func (t *tuner) timeSteps(ctx context.Context, model *replica.Replica, loader *d
 
 // gather exchanges one number of each rank, and returns them by rank.
 func (t *tuner) gather(ctx context.Context, own float64) ([]float64, error) {
-	word, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	words, err := t.tr.rank.Team.Gather(ctx, "times of candidates", word)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]float64, len(words))
-	for rank, w := range words {
-		if err := json.Unmarshal(w, &all[rank]); err != nil {
-			return nil, fmt.Errorf("time of rank %d: %w", rank, err)
-		}
-	}
-	return all, nil
+	return process.GatherAll(ctx, t.tr.rank.Team, "times of candidates", "time of rank", own)
 }

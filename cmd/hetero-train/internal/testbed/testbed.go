@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/lab"
 	"github.com/hetero-train/hetero-train/engine/weather"
@@ -55,7 +55,7 @@ func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
 			k.Process.Opts.LogOf(logs.ComponentLab).Warn(missing.Error())
 		}
 	}
-	words, err := gather(ctx, k, word)
+	words, err := process.GatherAll(ctx, k.Team, "lab", "lab: rank", word)
 	if err != nil {
 		return l, err
 	}
@@ -63,28 +63,6 @@ func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
 		l.logConditions(setup, words, k.Process.Opts.LogOf(logs.ComponentLab))
 	}
 	return l, nil
-}
-
-// gather exchanges the messages of the ranks.
-func gather(ctx context.Context, k *compute.Rank, own word) ([]word, error) {
-	if k.Team == nil {
-		return []word{own}, nil
-	}
-	text, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	texts, err := k.Team.Group.Gather(ctx, "lab", text)
-	if err != nil {
-		return nil, err
-	}
-	words := make([]word, len(texts))
-	for rank, t := range texts {
-		if err := json.Unmarshal(t, &words[rank]); err != nil {
-			return nil, fmt.Errorf("lab: rank %d: %w", rank, err)
-		}
-	}
-	return words, nil
 }
 
 // logConditions logs, on rank 0, which conditions are real and which are simulated. It stores the text in Notes.

@@ -2,8 +2,6 @@ package bridge
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/bridge"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
@@ -31,23 +30,15 @@ func TestExporters(t *testing.T) {
 			shares = d.Shares
 		}
 	}
-	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, body := clitest.Get(t, "http://"+address+"/metrics")
 	for rank, share := range shares {
 		line := fmt.Sprintf("hetero_train_share{rank=\"%d\"} %d\n", rank, share)
-		if !strings.Contains(string(body), line) {
+		if !strings.Contains(body, line) {
 			t.Errorf("the metrics have no line %s", line)
 		}
 	}
 	for _, text := range []string{"hetero_train_run_step 20\n", `model="Net"`, "hetero_train_decisions_total"} {
-		if !strings.Contains(string(body), text) {
+		if !strings.Contains(body, text) {
 			t.Errorf("the metrics have no %s", text)
 		}
 	}

@@ -96,7 +96,9 @@ func diagnose(ctx context.Context, k *compute.Rank) (*report, error) {
 	var times clocks
 	if k.Team != nil {
 		var err error
-		if machines, err = process.GatherAll(ctx, k.Team, "facts of the machines", machines[0]); err != nil {
+		machines, err = process.GatherAll(ctx, k.Team, "facts of the machines", "facts of the machines: rank",
+			machines[0])
+		if err != nil {
 			return nil, err
 		}
 		if times, err = compareClocks(ctx, k); err != nil {

@@ -129,7 +129,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) ([]rankNCCL, error) {
 			own.PCIe = fmt.Sprintf("%d x%d", g.PCIe.GenerationMax, g.PCIe.WidthMax)
 		}
 	}
-	return process.GatherAll(ctx, k.Team, "nccl ranks", own)
+	return process.GatherAll(ctx, k.Team, "nccl ranks", "nccl ranks: rank", own)
 }
 
 // curve measures the time of an all-reduce over ranks, for several sizes.

@@ -3,7 +3,6 @@ package profile
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exchange"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
@@ -404,25 +404,11 @@ func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 // conclude sends all reports to rank 0, which writes the files and prints the tables. If that fails, the other ranks
 // receive the error.
 func (p *profiling) conclude(ctx context.Context) error {
-	reports := []rankReport{p.report}
-	t := p.rank.Team
-	if t != nil {
-		word, err := json.Marshal(p.report)
-		if err != nil {
-			return err
-		}
-		words, err := t.Group.Gather(ctx, "profile: reports", word)
-		if err != nil {
-			return err
-		}
-		reports = make([]rankReport, len(words))
-		for rank, w := range words {
-			if err := json.Unmarshal(w, &reports[rank]); err != nil {
-				return fmt.Errorf("profile: rank %d: %w", rank, err)
-			}
-		}
+	reports, err := process.GatherAll(ctx, p.rank.Team, "profile: reports", "profile: rank", p.report)
+	if err != nil {
+		return err
 	}
-	if t.Leads() {
+	if p.rank.Team.Leads() {
 		if err := p.publish(reports); err != nil {
 			return err // the later abort sends the error to the other ranks
 		}

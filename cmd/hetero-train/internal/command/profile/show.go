@@ -129,6 +129,14 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 	return nil
 }
 
+// table starts a table of numbers.
+func table(w io.Writer, title any, columns string) *tabwriter.Writer {
+	fmt.Fprintf(w, "\n%v\n", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, columns)
+	return t
+}
+
 // showPrediction prints how well the scores predict measured step times.
 func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 	p := ranks.Prediction
@@ -138,9 +146,7 @@ func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 		}
 		return nil
 	}
-	fmt.Fprintf(w, "\n%v\n", p)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rank\tms/sample\tmeasured\tpredicted\terror\t")
+	t := table(w, p, "rank\tms/sample\tmeasured\tpredicted\terror\t")
 	for _, r := range p.Ranks {
 		fmt.Fprintf(t, "%d\t%.3g\t%.2f\t%.2f\t%+.0f %%\t\n", r.Rank, 1e3*r.SecondsPerSample, r.Measured, r.Predicted,
 			100*(r.Predicted/r.Measured-1))
@@ -196,9 +202,7 @@ func showLinks(w io.Writer, links []measure.Link) error {
 	if len(links) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w, "\nnetwork between ranks")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "ranks A-B\tlatency us\tA to B MB/s\tB to A MB/s\t")
+	t := table(w, "network between ranks", "ranks A-B\tlatency us\tA to B MB/s\tB to A MB/s\t")
 	for _, l := range links {
 		if l.Error != "" {
 			fmt.Fprintf(t, "%d-%d\t%s\t\t\t\n", l.A, l.B, l.Error)
@@ -213,9 +217,7 @@ func showAllReduce(w io.Writer, list []measure.AllReduced) error {
 	if len(list) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w, "\nall-reduce of all ranks")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "KiB\tms\tbus GB/s\t")
+	t := table(w, "all-reduce of all ranks", "KiB\tms\tbus GB/s\t")
 	for _, r := range list {
 		fmt.Fprintf(t, "%d\t%.3f\t%.2f\t\n", r.Bytes>>10, 1e3*r.Seconds, r.BusGBytes)
 	}

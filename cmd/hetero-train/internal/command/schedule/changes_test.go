@@ -13,6 +13,23 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/jobqueue"
 )
 
+// add adds a change every 20 minutes from first on. At end, the changes have the given outcomes; "" means none.
+func add(t *testing.T, c *changes, first, end time.Time, outcomes ...string) {
+	t.Helper()
+	for i, outcome := range outcomes {
+		id, err := c.begin(event{Time: first.Add(time.Duration(i) * 20 * time.Minute), System: "slurm", On: "c1",
+			Change: &jobqueue.Change{Job: string(rune('a' + i))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outcome != "" {
+			if err := c.end(id, end, outcome, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestLogOfChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.jsonl")
 	open := func() *changes {
@@ -25,18 +42,7 @@ func TestLogOfChanges(t *testing.T) {
 	}
 	c := open()
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	for i, end := range []string{applied, failed, applied, ""} { // the process ended after the last begins
-		id, err := c.begin(event{Time: now.Add(time.Duration(i) * 20 * time.Minute), System: "slurm", On: "c1",
-			Change: &jobqueue.Change{Job: string(rune('a' + i))}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if end != "" {
-			if err := c.end(id, now, end, ""); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	add(t, c, now, now, applied, failed, applied, "") // the process ended after the last begins
 	if err := c.end(3, now, undone, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -149,18 +155,8 @@ func TestLogOfChangesRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := open(link)
-	for i, end := range []string{applied, undone, applied, applied, applied, applied, applied, applied, failed, ""} {
-		id, err := c.begin(event{Time: now.Add(time.Duration(i*20-190) * time.Minute), System: "slurm", On: "c1",
-			Change: &jobqueue.Change{Job: string(rune('a' + i))}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if end != "" {
-			if err := c.end(id, now, end, ""); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	add(t, c, now.Add(-190*time.Minute), now, applied, undone, applied, applied, applied, applied, applied, applied,
+		failed, "")
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
