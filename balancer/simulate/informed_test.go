@@ -280,7 +280,7 @@ func TestInformedOnZigzags(t *testing.T) {
 }
 
 // The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It prints the figures
-// for the steps lost in the first 100 in docs/benchmarks/balancing.md: fewer than hybrid's (median), and at least 2.9,
+// for the steps lost in the first 100: fewer than hybrid's (median), and at least 2.9,
 // which the first step with equal shares costs.
 func TestInformedOnLines(t *testing.T) {
 	onlyFull(t)
