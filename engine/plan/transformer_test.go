@@ -67,7 +67,7 @@ func transformerRules() []ruleCase {
 			return loss
 		}},
 		{"an embedding that is also an operand", func(l *leaves) *graph.Value {
-			// the gradient of sum is also a contribution to the gradient of w, so no op may overwrite it
+			// the gradient of sum also contributes to the gradient of w, so no op may overwrite the gradient of sum
 			w := l.param(5, 4)
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w}, tensor.F64)
 			sum := l.Binary("sum", graph.Add, w, l.param(5, 4))
