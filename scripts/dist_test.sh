@@ -34,7 +34,7 @@ tree() {
 	done
 }
 
-# version.sh names the release, and the commit unless it is the release's tag without changes.
+# version.sh prints the release. Unless the checkout is the unchanged tag of the release, it also prints the commit.
 mkdir -p "$room/sources/third_party"
 cp ../third_party/version.sh "$room/sources/third_party/"
 echo 1.2.0 >"$room/sources/VERSION"

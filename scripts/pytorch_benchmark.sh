@@ -4,7 +4,7 @@
 #
 #   sudo scripts/pytorch_benchmark.sh --cpu 1.0,0.5,0.25 --python PYTHON
 #
-# Each round runs all modes in turn, so that a slow phase of the machine concerns all of them. The program must be built.
+# Each round runs all modes in turn, so that a slow phase of the machine affects all modes. The program must be built.
 # exit: 0; 1 a run failed; 2 bad arguments
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -11,8 +11,9 @@ import (
 // value is ready after reset. Call sync before any other method, whenever the state may have changed.
 //
 // The keys of the lists are the times at which a job was predicted to end when its speed changed. [State.Left] computes
-// this time from the remaining steps at each moment, and its rounding errors differ. Readers therefore compute the
-// exact time of the items that they need, and use endPrecision to know that no later item is earlier.
+// this time from the remaining steps at each moment, with other rounding errors. Readers therefore compute the exact
+// times of the first items. They stop when a key, with the margin endPrecision, shows that no later item can end
+// earlier.
 type endIndex struct {
 	read   reader
 	freed  reader
@@ -39,7 +40,7 @@ const endPrecision = 1e-11
 // margin returns the bound of the difference for a key.
 func margin(key, now float64) float64 { return endPrecision * (math.Abs(key) + math.Abs(now)) }
 
-// groupKey is all that determines how fast a running job is, and how fast it would be on other GPUs or with a partner.
+// groupKey determines the speed of a running job on its GPUs, on other GPUs, and with a partner.
 type groupKey struct {
 	shape   int
 	typ     int // of its GPUs; -1: several types
@@ -327,7 +328,7 @@ func (u *upcoming) peek() (e ending, ok bool) {
 	return u.batch[u.i], true
 }
 
-// fetch reads the items that may end before others of them.
+// fetch reads the next items, as many as their keys cannot order.
 func (u *upcoming) fetch() bool {
 	u.batch, u.i = u.batch[:0], 0
 	latest := math.Inf(-1)

@@ -229,8 +229,9 @@ func (v *vacant) holds(w *Workload, s Speeds, job int) error {
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
 }
 
-// lacks returns the reason why a job fits on no GPUs of a type that has enough of them; "" if the type has too few.
-// runs reports whether the job would run there if the machines were others.
+// lacks returns the reason why a job does not fit on a type that has enough GPUs; "" if the type has too few. runs
+// reports whether the job would run on other machines of this type: over several if one machine can hold it, otherwise
+// within one.
 func (a *space) lacks(w *Workload, j *Job, t *GPUType, runs bool) string {
 	switch {
 	case !runs || a.total < j.GPUs || j.GPUs == 1:

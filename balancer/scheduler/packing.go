@@ -26,9 +26,10 @@ import (
 //     and Wolfe, Decomposition Principle for Linear Programs, 1960). Any prices give a valid bound, so the bound also
 //     holds if the number of columns reaches its limit.
 //  2. A greedy allocation by value minus price gives a lower bound.
-//  3. Branch and bound closes the gap. The loss of a choice is the value that the bound loses by it. Choices whose loss
-//     exceeds the gap are left out, which usually leaves few jobs. The search also leaves out a state that it has
-//     reached before with the same free GPUs and no greater loss. It may visit a state again with a smaller loss.
+//  3. Branch and bound closes the gap. The loss of a choice is the amount by which the choice lowers the bound. Choices
+//     whose loss exceeds the gap are left out, which usually leaves few jobs. The search also leaves out a state that
+//     it has reached before with the same free GPUs and no greater loss. It may visit a state again with a smaller
+//     loss.
 //
 // If the search reaches its limit, the result is the best allocation so far. Its value differs from the optimum by at
 // most the difference between the two results of solve.
@@ -103,7 +104,8 @@ func (p *packing) add(jobs, gpus int) (value []float64) {
 }
 
 // solve sets taken. value is the sum of the values, and no allocation has a sum above bound. bound equals value if the
-// allocation is optimal up to rounding. nodes limits the search, and p.nodes is the rest of it.
+// allocation is optimal up to rounding. nodes limits the visits of the search, and p.nodes is the number of visits that
+// remain.
 func (p *packing) solve(nodes int) (value, bound float64) {
 	types := len(p.size)
 	for i := range p.value {
@@ -283,7 +285,7 @@ func (p *packing) search(bound, value float64) {
 	types := len(p.size)
 	p.items, p.cut, p.found = p.items[:0], false, false
 	p.budget = bound - value
-	lost := 0.0 // by jobs that get no GPUs in any better allocation
+	lost := 0.0 // sum of the losses of jobs that get no GPUs in any better allocation
 	p.deep = 1
 	for k, jobs := range p.jobs {
 		base, copies := 0.0, 0
@@ -373,7 +375,7 @@ func (p *packing) arrange() {
 	}
 }
 
-// branch chooses the option of item i. loss is that of the choices before it.
+// branch chooses the option of item i. loss is the sum of the losses of the choices before it.
 func (p *packing) branch(i int, loss float64) {
 	least := loss // GPUs that no later job can use lose their price
 	for t, price := range p.price {

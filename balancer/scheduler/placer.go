@@ -131,7 +131,7 @@ func (a *answers) reset(v *shapes) {
 	*a = answers{shapes: v, turn: 1, shape: make([]answer, len(v.first)), class: make([]refusal, len(v.classes))}
 }
 
-// begin forgets all answers.
+// begin makes all answers invalid.
 func (a *answers) begin() { a.turn++ }
 
 // accept records that jobs of a shape fit.

@@ -219,7 +219,7 @@ func (p *sia) settled(s *State) bool {
 	return true
 }
 
-// equal reports whether the same jobs and GPUs are there as at the start of the round.
+// equal reports whether jobs and GPUs are the same as at the start of the round.
 func (p *sia) equal(s *State) bool {
 	p.now = p.snapshot(s, p.now)
 	return slices.Equal(p.now, p.last)
@@ -369,8 +369,8 @@ func (p *sia) room(s *State) bool {
 	return true
 }
 
-// bar removes the starts without room from the integer program. If some jobs of a group have room on a type, the
-// program has as many jobs of the group fewer as have no room.
+// bar removes the starts without room from the integer program. If only some of the jobs of a group have room on a
+// type, bar removes the others from the group.
 func (p *sia) bar(waiting int) {
 	types := len(p.size)
 	for i, v := range p.starts {

@@ -49,7 +49,7 @@ type State struct {
 // the remaining steps of all running jobs at each event.
 type Incremental interface {
 	Policy
-	// Incremental reports whether the policy does so.
+	// Incremental reports whether the policy uses State.Steps.
 	Incremental() bool
 }
 

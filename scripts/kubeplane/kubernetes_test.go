@@ -42,7 +42,7 @@ type cluster struct {
 	token   string // of the ranks
 }
 
-// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It says
+// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It reports
 // whether the caller is the repetition.
 func apart(t *testing.T) bool {
 	if os.Getenv("KUBEPLANE_APART") != "" {
