@@ -71,7 +71,7 @@ async def load_of(connection, port, path, header=""):
 
 
 async def client(port, run, load, observer, got):
-    """One client, until it is canceled. got counts the answers that the client has received. The observer records the
+    """One client, until it is canceled. The client adds all that it receives to got. The observer also records the
     newest step of each version."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got["status"], _ = await ask(reader, writer, port, f"/api/stream?run={run}")
