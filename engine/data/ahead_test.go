@@ -103,13 +103,7 @@ func TestLatencyOfTheStorageCostsNoThroughput(t *testing.T) {
 				t.Fatal(err)
 			}
 			started := time.Now()
-			for range samples / batch {
-				b, err := l.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				b.Release()
-			}
+			take(t, l, samples/batch)
 			took := time.Since(started)
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
@@ -135,13 +129,7 @@ func TestFetchedSamplesHaveLimitedMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 8 {
-			b, err := l.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Release()
-		}
+		take(t, l, 8)
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -165,13 +153,7 @@ func TestFastStorageIsNotReadAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 64 {
-			b, err := l.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Release()
-		}
+		take(t, l, 64)
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}

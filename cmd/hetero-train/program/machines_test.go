@@ -1,7 +1,6 @@
 package program
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -41,18 +40,11 @@ func (f files) write(t *testing.T) string {
 // tar returns an archive of the files.
 func (f files) tar(t *testing.T) string {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var pairs []string
 	for _, name := range f.names() {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(f[name]))}); err != nil {
-			t.Fatal(err)
-		}
-		w.Write([]byte(f[name]))
+		pairs = append(pairs, name, f[name])
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+	return string(packed(t, pairs...))
 }
 
 func (f files) names() (names []string) {
