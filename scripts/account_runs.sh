@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains 20 short runs of unequal ranks: policies, CPU quotas, noisy neighbours, slow links, evaluations and
-# checkpoints. Then prints the differences between the sums of the parts of a step and the measured steps
-# (scripts/account.py), and draws the predicted and achieved speed-ups of the changes of shares.
+# checkpoints. Then compares the sums of the parts of steps with the measured steps (scripts/account.py), and draws the
+# predicted and achieved speed-ups of the changes of shares.
 #
 #     sudo scripts/account_runs.sh FOLDER [NAME...]     # NAME: only these runs
 #

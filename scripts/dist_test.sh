@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests what dist.sh, dist_check.sh and machines.sh use and what needs no root: wheel.py, the check of symbols, and
+# Tests the parts of dist.sh, dist_check.sh and machines.sh that need no root: wheel.py, the check of symbols, and
 # machines_table.py. .ci/run runs it.
 set -u
 cd "$(dirname "$0")"

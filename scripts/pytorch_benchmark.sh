@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares plain DistributedDataParallel with the policies of hetero-train on PyTorch's own compute: a table with the throughput
-# of each model and mode, as median and range of several runs on ranks with CPU quotas.
+# Compares plain DistributedDataParallel with the policies of hetero-train, on ranks with CPU quotas that compute with
+# PyTorch. Prints the throughput of each model and mode, as median and range of several runs.
 #
 #   sudo scripts/pytorch_benchmark.sh --cpu 1.0,0.5,0.25 --python PYTHON
 #

@@ -8,8 +8,8 @@ import (
 )
 
 // allox assigns a type of GPU to each waiting job, and an order to the jobs of each type. The sum of the completion
-// times is minimal (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, the running
-// time of the k-th job from the end counts k times: in its own completion time, and in those of the k-1 later jobs. The
+// times is minimal (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, the k-th
+// job from the end adds k times its running time to the sum: its own completion time, and those of k-1 later jobs. The
 // best order on all machines is therefore the solution of an assignment problem.
 //
 // AlloX assumes jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its

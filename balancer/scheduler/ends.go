@@ -30,7 +30,7 @@ type endIndex struct {
 	bySize [][]*group // by index into shapes.sizes: groups with jobs
 }
 
-// pace is what [State.Left] uses of a running job.
+// pace contains the values of a running job from which [State.Left] predicts its end.
 type pace struct{ speed, rate, ready, leaves float64 }
 
 // endPrecision bounds the difference between the key of an item and the exact time, relative to the time and to now.
@@ -200,7 +200,7 @@ func (x *endIndex) add(s *State, v *shapes, i int) {
 	x.group[r.Job] = g
 }
 
-// kinOf returns the shape that stands for the shape of a job in groups.
+// kinOf returns the shape that replaces the shape of a job in group keys.
 func (x *endIndex) kinOf(v *shapes, job int) int {
 	if x.kin == nil {
 		return v.of[job]
@@ -208,7 +208,7 @@ func (x *endIndex) kinOf(v *shapes, job int) int {
 	return x.kin[v.of[job]]
 }
 
-// leave removes a job from its group. Groups without jobs keep what is known about them, for later jobs.
+// leave removes a job from its group. Groups without jobs remain, because later jobs may use their values.
 func (x *endIndex) leave(job int) {
 	g := x.group[job]
 	if g == nil {
@@ -304,8 +304,8 @@ type ending struct {
 	left    float64 // seconds from now
 }
 
-// upcoming returns the running jobs one after the other, in the order in which they end, and jobs that end at the same
-// time in the order of their start. It leaves out jobs that never end.
+// upcoming returns the running jobs one after the other, in the order in which they end. Jobs that end at the same time
+// are in the order of their start. It leaves out jobs that never end.
 type upcoming struct {
 	s     *State
 	x     *endIndex

@@ -18,8 +18,8 @@ func Shadow(p Policy) []float64 {
 	return starts
 }
 
-// Promise returns the job that became overdue first under a policy of [Limit] that has just decided, and the latest
-// time of its start, in s. head is -1 if no job is overdue.
+// Promise returns the job that became overdue first, and the latest time of its start, in s. p is a policy of [Limit]
+// that has just decided. head is -1 if no job is overdue.
 func Promise(p Policy, s *State) (head int, at float64) {
 	b := p.(*bounded)
 	if b.head < 0 {
@@ -95,8 +95,8 @@ type Searches struct {
 	Whole    int // classes that are refused as a whole
 }
 
-// Searched adds the counts of the last search of a policy of [Limit] that has just decided. turn is the number of the
-// search at the last call, and Searched returns the current one.
+// Searched adds the counts of the last search. p is a policy of [Limit] that has just decided. turn is the result of
+// the last call, the number of its search; Searched returns the current number.
 func (n *Searches) Searched(p Policy, s *State, turn int) int {
 	b := p.(*bounded)
 	v := &b.swaps

@@ -9,7 +9,7 @@ import (
 	"sort"
 )
 
-// This file contains what a policy of [Limit] does only if its bound follows policy easy ([Bound.Easy]).
+// This file contains the parts of a policy of [Limit] for a bound that follows policy easy ([Bound.Easy]).
 
 // resetShadow prepares a run.
 func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {

@@ -46,8 +46,8 @@ func limited(t *testing.T, name string, b scheduler.Bound) scheduler.Policy {
 	return scheduler.Limit(p, b, scheduler.Options{})
 }
 
-// The bound follows the waits under policy easy. Each start of the simulation next to the policy must be that of a
-// simulation of policy easy alone, in each bit, and must not depend on the policy.
+// The bound follows the waits under policy easy. Each start of the simulation next to the policy must be bit-equal to
+// that of a simulation of policy easy alone. The starts must not depend on the policy.
 func TestTheShadowIsPolicyEasy(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 23))
 	starts, waits := 0, 0
@@ -124,7 +124,7 @@ func TestTheShadowLearnsTheErrorOfEstimates(t *testing.T) {
 	}
 }
 
-// keeping records what a policy of Limit promises to each job when it becomes the first of the overdue jobs.
+// keeping records the latest time of its start for each job that becomes the first of the overdue jobs.
 type keeping struct {
 	scheduler.Policy
 	limited scheduler.Policy

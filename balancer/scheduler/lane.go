@@ -121,8 +121,8 @@ func (l *lane) need(n int) bool {
 }
 
 // earliest returns the time at which n GPUs of the type are free in the plan, and whether they are on several machines.
-// It prefers GPUs of one machine if they are not free later than those of several machines. reserve may still take GPUs
-// of other machines: see reserve. size is the index of n in shapes.sizes.
+// It prefers GPUs of one machine, unless GPUs of several machines are free earlier. The method reserve may still take
+// GPUs of other machines. size is the index of n in shapes.sizes.
 func (l *lane) earliest(n, size int) (at float64, spread bool) {
 	k := &l.known[size]
 	if k.turn != l.turn {

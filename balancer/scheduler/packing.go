@@ -79,7 +79,8 @@ type option struct {
 const (
 	// packingNodes is the largest number of visits of states in the searches of one round, some ms. Lists of jobs for
 	// the default cluster needed up to 3,300 at loads to 1.5, and 14,200 at load 3. With 1<<18, four lists for 108 GPUs
-	// took 2.8 to 7.5 times as long, with about half the largest gap; mean completion times changed by up to 1.3 %.
+	// took 2.8 to 7.5 times as long. The largest gap was about half as large, and mean completion times changed by up
+	// to 1.3 %.
 	packingNodes = 1 << 14
 	// packingColumns limits the columns of the linear program. In practice, 10 to 40 suffice.
 	packingColumns = 500
@@ -210,8 +211,8 @@ func (p *packing) dual() (bound float64) {
 	return bound
 }
 
-// column sets load to the GPUs that all jobs use if each has its best type at the current prices. worth is the sum of
-// the values, and reduced is this sum without the prices.
+// column gives each job its best type at the current prices, and sets load to the GPUs that all jobs use. worth is the
+// sum of the values; reduced is this sum minus the prices.
 func (p *packing) column() (worth, reduced float64) {
 	types := len(p.size)
 	clear(p.load)
@@ -252,8 +253,8 @@ func (p *packing) pivot(cost float64) bool {
 	return true
 }
 
-// fill adds jobs to an empty allocation while GPUs are free, those with the largest value minus price for each GPU
-// first, and returns the value. prices may be nil.
+// fill adds jobs to an empty allocation while GPUs are free, and returns the value. The jobs with the largest value
+// minus price per GPU come first. prices may be nil.
 func (p *packing) fill(taken []int, prices []float64) float64 {
 	types := len(p.size)
 	p.order = p.order[:0]

@@ -15,7 +15,7 @@ type shape struct {
 
 func (j *Job) shape() shape { return shape{j.Kind, j.GPUs, j.CPUs, j.Memory} }
 
-// demand is what a job needs on a machine for each GPU.
+// demand contains the CPU cores and the memory that a job needs for each GPU.
 type demand struct{ cpus, memory float64 }
 
 // covers reports whether a job with the other demand fits wherever a job with this demand fits.

@@ -40,8 +40,8 @@ const siaLongest = 1.5e8
 //
 //	r = (T - N*S) / (T + S)
 //
-// T is the age of the job in s, N the number of times that the policy has stopped it, and S the restart penalty in s:
-// the times to save and to load a checkpoint. As in Sia, r is 1 until a job has run for S, and a job that loads its
+// T is the age of the job in s, and N the number of times that the policy has stopped it. S is the restart penalty in
+// s: the times to save and to load a checkpoint. As in Sia, r is 1 until a job has run for S, and a job that loads its
 // checkpoint keeps its GPUs. [packing] solves the integer program.
 //
 // # Which part of Sia this is
@@ -61,8 +61,8 @@ const siaLongest = 1.5e8
 //     never stopped.
 //
 // The policy uses neither the work of a job nor its remaining time, and nothing raises the value of a job that waits.
-// Sia starts each job on one GPU. Here, large gangs may wait for as long as small jobs use all GPUs, because 8 jobs of
-// one GPU have a greater sum of values than one job of 8 GPUs.
+// Sia starts each job on one GPU. Here, large gangs may wait for as long as small jobs use all GPUs. The reason is that
+// 8 jobs of one GPU have a greater sum of values than one job of 8 GPUs.
 type sia struct {
 	placer
 	keep     bool // never stop a running job
@@ -225,7 +225,8 @@ func (p *sia) equal(s *State) bool {
 	return slices.Equal(p.now, p.last)
 }
 
-// snapshot writes what determines the integer program if no restart takes time: jobs, and available GPUs of each type.
+// snapshot writes the jobs, and the available GPUs of each type. If no restart takes time, these determine the integer
+// program.
 func (p *sia) snapshot(s *State, to []int) []int {
 	to = append(to[:0], make([]int, len(p.size))...)
 	for g, up := range s.Up {

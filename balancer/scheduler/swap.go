@@ -56,7 +56,7 @@ func (v *swaps) exceeded(begins float64) int {
 	return n
 }
 
-// at returns what is known about a class.
+// at returns the results for a class.
 func (v *swaps) at(class int) *spans {
 	c := &v.class[class]
 	if c.turn != v.turn {
@@ -112,7 +112,7 @@ func (p *bounded) area(s *State, job int, steps float64) float64 {
 }
 
 // swap stops running jobs for a job that waits. Each of them needs more GPU time than this job and the stop, so no two
-// jobs can stop each other, and the job would wait for longer than a stop takes.
+// jobs can stop each other. Without the stop, the job would wait for longer than the stop takes.
 //
 // A running job with more GPUs is stopped only if its GPUs suffice for all jobs that wait. Otherwise other jobs would
 // use the rest of its GPUs, and it could hardly start again.
@@ -257,9 +257,9 @@ func (p *bounded) largest(s *State) (most float64) {
 }
 
 // suffice reports whether the running jobs that swap may stop for a job of want GPUs have enough GPUs, together with
-// the free ones. It reads only jobs with more GPU time than least, the longest ones first, so that swap does not read
-// all running jobs at each event. least is in s, and need is the number of GPUs of all jobs that wait. The job would
-// wait for begins s. Call largest first.
+// the free ones. It reads only jobs with more GPU time than least (in s), the longest ones first, so that swap does not
+// read all running jobs at each event. need is the number of GPUs of all jobs that wait. The job would wait for begins
+// s. Call largest first.
 func (p *bounded) suffice(s *State, want, free, need int, least, begins float64) bool {
 	for size, groups := range p.ends.bySize {
 		n := p.shapes.sizes[size]

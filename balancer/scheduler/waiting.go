@@ -253,10 +253,10 @@ func (q *waiting) search(limit float64, most func(class int) float64, accept fun
 	return best.id
 }
 
-// shortest returns the job with the shortest running time, or -1, if it is at most a limit in s. rate returns a speed
-// in steps/s that no job of a class exceeds; 0 if no job of the class can start. seconds returns the running time of a
-// job in s; ok is false if the job cannot start. The keys must be the remaining steps. Of several jobs with the same
-// time, it returns the first one, or the last one if last is set.
+// shortest returns the job with the shortest running time if this time is at most a limit in s, else -1. rate returns a
+// speed in steps/s that no job of a class exceeds; 0 if no job of the class can start. seconds returns the running time
+// of a job in s; ok is false if the job cannot start. The keys must be the remaining steps. Of several jobs with the
+// same time, it returns the first one, or the last one if last is set.
 func (q *waiting) shortest(limit float64, last bool, rate func(class int) float64,
 	seconds func(job int) (v float64, ok bool)) (job int, least float64) {
 	job, least = -1, limit

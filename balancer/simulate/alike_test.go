@@ -66,8 +66,8 @@ func TestEqualRanksOfOneTypeKeepEqualShares(t *testing.T) {
 }
 
 // Above 64 samples, the time of a rank jumps by 30 %. The policy first assumes that the rank has become slower. It
-// corrects this when an earlier share has its usual time. From then on, the policy must know the slow share, and must
-// not try it again and again.
+// corrects this when an earlier share has its usual time. After this correction, the policy must not try the slow share
+// again and again.
 func TestASlowShareIsNotTriedAgainAndAgain(t *testing.T) {
 	var curves []divide.Curve
 	for _, f := range []float64{1, 1.2, 1.5, 2} {

@@ -57,7 +57,7 @@ func (c *calibration) percent() (near, covered float64) {
 }
 
 // Equal seeds give equal windows, so the limits are close to the measured percentages. The windows of a run depend on
-// each other, so the test needs many seeds: with 20 instead of 40 seeds, saturating curves at 5 % noise reach 87 %
+// each other, so the test needs many seeds. With 20 instead of 40 seeds, saturating curves at 5 % noise reach 87 %
 // instead of 91 %. The tolerance of an interval is a thousandth, because both of its ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	const policy, seeds, steps = "hybrid", 40, 400

@@ -39,7 +39,7 @@ func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 	return o
 }
 
-// The ranks of a large type share one curve. The policy must still know the level of each rank. Its intervals must
+// The ranks of a large type share one curve. The policy must still estimate the level of each rank. Its intervals must
 // contain the truth about as often as with small types, also if all levels are equal. The intervals must also be
 // narrow: an interval from 0 to 1 would always contain the truth.
 //

@@ -73,7 +73,7 @@ func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) sim
 }
 
 // The curves of real GPUs bend, and are flat for small batches. One curve falls: a K80 takes less time for 32 images of
-// ResNet-18 than for 16. A policy that does not measure both shares cannot know this, so the worst run of this network
+// ResNet-18 than for 16. A policy that does not measure both shares cannot find this, so the worst run of this network
 // has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)

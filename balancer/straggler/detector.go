@@ -42,8 +42,8 @@ type Observation struct {
 // explains the ratio better than noise does. Noise may hide a part of the slowdown. The detector therefore does not
 // update the usual ratio and the healthy sensor values of the rank during the first 20 windows of the slowdown.
 //
-// For healthy ranks with lognormal noise, false verdicts begin in two of a million windows at a deviation of 5 %, in
-// three at 10 % and at 15 %, and never at 2 %.
+// If the noise of healthy ranks is lognormal, false verdicts begin in two of a million windows at a deviation of 5 %.
+// They begin in three windows at 10 % and at 15 %, and in none at 2 %.
 //
 // If a rank never matched its curve, and no sensor shows a cause, the detector assumes that the curve is wrong. If a
 // sensor shows a cause, the rank is sick for 20 windows. Then the behaviour since the first window becomes the usual

@@ -232,7 +232,7 @@ func (c *cluster) forget() {
 	}
 }
 
-// says reports whether the last log of a rank has a text.
+// says reports whether the last log of a rank contains a text.
 func (c *cluster) says(prefix, text string) bool {
 	logs := c.logs(prefix)
 	if len(logs) == 0 {

@@ -26,7 +26,7 @@ const (
 )
 
 // simulateNodes registers nodes "NAME=cpu:8,memory:32Gi,nvidia.com/gpu:1,label:gpu=h100", keeps them ready, and acts as
-// the kubelet of each node until ctx ends. Pods whose image containers knows run as processes.
+// the kubelet of each node until ctx ends. If containers has the image of a pod, the pod runs as a process.
 func simulateNodes(ctx context.Context, kubeconfig string, specs []string, containers *kubelet) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kubelet runs the containers of pods as processes, if their image is known: each pod has a network namespace, and
-// its container a mount, PID, IPC and host name namespace with the volumes of the pod. The root file system is
+// kubelet runs the containers of pods as processes, if it has their image. Each pod has a network namespace. Its
+// container has a mount, PID, IPC and host name namespace with the volumes of the pod. The root file system is
 // read-only: it has /usr of this machine, and the folder of the image at /usr/local.
 //
 // It replaces a kubelet, a container runtime, and the cluster's DNS: /etc/hosts of all pods contains the names that a
