@@ -7,9 +7,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hetero-train/hetero-train/engine/data/filetest"
 )
+
+// plant creates files. A name of the form LINK->TARGET creates a link.
+func plant(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		link, target, isLink := strings.Cut(name, "->")
+		path := filepath.Join(dir, link)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil && isLink {
+			err = os.Symlink(strings.ReplaceAll(target, "DIR", dir), path)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte(name), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 func walk(t *testing.T, dir string, follow bool) (files []string, err error) {
 	t.Helper()
@@ -56,7 +72,7 @@ func TestWalkFollowsLinks(t *testing.T) {
 		for i := range c.files {
 			c.files[i] = strings.ReplaceAll(c.files[i], "DIRNAME", filepath.Base(dir))
 		}
-		filetest.Plant(t, dir, c.files...)
+		plant(t, dir, c.files...)
 		for follow, want := range map[bool]string{true: c.want, false: c.kept} {
 			got, err := walk(t, filepath.Join(dir, "in"), follow)
 			wrong, fails := strings.CutPrefix(want, "!")
@@ -70,7 +86,7 @@ func TestWalkFollowsLinks(t *testing.T) {
 
 func TestBrokenLinksCanBeListed(t *testing.T) {
 	dir := t.TempDir()
-	filetest.Plant(t, dir, "a->nothing", "b")
+	plant(t, dir, "a->nothing", "b")
 	f, err := OpenFolder(dir, true)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +100,7 @@ func TestBrokenLinksCanBeListed(t *testing.T) {
 
 func TestOpenFolderOfAFile(t *testing.T) {
 	dir := t.TempDir()
-	filetest.Plant(t, dir, "a")
+	plant(t, dir, "a")
 	if _, err := OpenFolder(filepath.Join(dir, "a"), true); err == nil ||
 		!strings.Contains(err.Error(), "want a folder") {
 		t.Errorf("got %v", err)

@@ -9,10 +9,29 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/engine/data/filetest"
 	"github.com/hetero-train/hetero-train/engine/data/table"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
+
+// plant writes files that contain their names, and creates links for names of the form LINK->TARGET.
+func plant(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		link, target, isLink := strings.Cut(name, "->")
+		path := filepath.Join(dir, link)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil && isLink {
+			err = os.Symlink(target, path)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte(name), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
 
 func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 	for _, c := range []struct {
@@ -41,7 +60,7 @@ func TestTheNamesOfInputsStateTheirParts(t *testing.T) {
 		{"no training part", "valid.txt test.txt", "", false, "!no file names the training part", "", ""},
 		{"files of tools", "a.txt .ipynb_checkpoints/a.txt lost+found/b.txt .hidden.txt", "", false, "a.txt", "", ""},
 	} {
-		dir := filetest.Plant(t, t.TempDir(), strings.Fields(c.files)...)
+		dir := plant(t, strings.Fields(c.files)...)
 		o := Options{Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes(), IgnoreNames: c.ignore,
 			Inputs: []string{dir}}
 		if c.inputs != "" {
@@ -89,7 +108,7 @@ func namesOf(tokens []int32) (names []string) {
 }
 
 func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
-	dir := filetest.Plant(t, t.TempDir(), "train.txt", "valid.txt")
+	dir := plant(t, "train.txt", "valid.txt")
 	_, err := Tokenize(t.Context(), Options{Folder: filepath.Join(dir, "out"), Tokenizer: tokenizer.Bytes(),
 		Inputs: []string{dir}, EvalFraction: 0.1})
 	if !errors.Is(err, ErrUnused) || !strings.Contains(err.Error(), "part validation, valid.txt") {
@@ -99,7 +118,7 @@ func TestAFractionForEvaluationNextToAnEvaluationPartIsRefused(t *testing.T) {
 
 // In all formats, the part of a document must be that of its file.
 func TestPartsOfFormats(t *testing.T) {
-	dir := filetest.Plant(t, t.TempDir(), "train.jsonl", "val.jsonl")
+	dir := plant(t, "train.jsonl", "val.jsonl")
 	for name, text := range map[string]string{"train.jsonl": "{\"text\": \"a\"}\n{\"text\": \"b\"}\n",
 		"val.jsonl": "{\"text\": \"c\"}\n"} {
 		write(t, dir, name, []byte(text))
@@ -121,7 +140,7 @@ func TestPartsOfFormats(t *testing.T) {
 }
 
 func TestLinkedTextFilesAreRead(t *testing.T) {
-	dir := filetest.Plant(t, t.TempDir(), "blobs/a", "in/b.txt", "in/a.txt->../blobs/a", "in/more->../other", "other/c.txt")
+	dir := plant(t, "blobs/a", "in/b.txt", "in/a.txt->../blobs/a", "in/more->../other", "other/c.txt")
 	o := Options{Inputs: []string{filepath.Join(dir, "in")}, FollowLinks: true}
 	s, err := o.FindSources(t.Context())
 	var got []string
@@ -139,7 +158,7 @@ func TestLinkedTextFilesAreRead(t *testing.T) {
 	for _, c := range []struct {
 		link, want string
 	}{{"in/loop->..", "which contains it"}, {"in/none.txt->nothing", "is broken"}} {
-		dir := filetest.Plant(t, t.TempDir(), "in/b.txt", c.link)
+		dir := plant(t, "in/b.txt", c.link)
 		o := Options{Inputs: []string{filepath.Join(dir, "in")}, FollowLinks: true}
 		if c.link == "in/loop->.." {
 			o.Inputs = []string{dir}
