@@ -103,7 +103,13 @@ func TestLatencyOfTheStorageCostsNoThroughput(t *testing.T) {
 				t.Fatal(err)
 			}
 			started := time.Now()
-			take(t, l, samples/batch)
+			for range samples / batch {
+				b, err := l.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Release()
+			}
 			took := time.Since(started)
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
@@ -129,7 +135,13 @@ func TestFetchedSamplesHaveLimitedMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		take(t, l, 8)
+		for range 8 {
+			b, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Release()
+		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +165,13 @@ func TestFastStorageIsNotReadAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		take(t, l, 64)
+		for range 64 {
+			b, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Release()
+		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
+	"github.com/hetero-train/hetero-train/engine/needtest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/profiler/telemetry"
 )
@@ -20,9 +22,24 @@ import (
 // unequalRun trains with two ranks. The device of rank 1 simulates a slowdown.
 func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
+	port := porttest.Free(t)
 	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64",
 		"train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2"}, set...)
-	return p.twoUnlike(t, output, "HETERO_LAB_SLOWDOWN="+slowdown, set...)
+	slow := asRank(p.command(output, set...), 1, 2, port)
+	slow.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN="+slowdown)
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lead := finish(t, asRank(p.command(output, set...), 0, 2, port), 0)
+	code := exitOf(t, slow.Wait())
+	if lead.code == exit.Usage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
+		needtest.Missing(t, "cpu", "no CPU device was built")
+	}
+	lead.check(t, exit.Done, "")
+	if code != exit.Done {
+		t.Fatalf("rank 1: got exit code %d", code)
+	}
+	return lead.stderr
 }
 
 func decisions(t *testing.T, output string) (all []rebalance.DecisionLine) {

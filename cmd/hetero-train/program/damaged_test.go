@@ -1,6 +1,7 @@
 package program
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -30,15 +31,26 @@ func jpegShard(t *testing.T, n int) []byte {
 	for i := range 24 * 16 {
 		img.Set(i%24, i/24, color.RGBA{R: uint8(i * 7), G: uint8(i * 3), B: uint8(i), A: 255})
 	}
-	var picture bytes.Buffer
+	var picture, b bytes.Buffer
 	if err := jpeg.Encode(&picture, img, nil); err != nil {
 		t.Fatal(err)
 	}
-	var files []string
+	w := tar.NewWriter(&b)
 	for i := range n {
-		files = append(files, fmt.Sprintf("%04d.jpg", i), picture.String(), fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%3))
+		for name, contents := range map[string][]byte{fmt.Sprintf("%04d.jpg", i): picture.Bytes(),
+			fmt.Sprintf("%04d.cls", i): []byte(fmt.Sprint(i % 3))} {
+			if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(contents); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	return packed(t, files...)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // Truncated shards and shards with changed bits, plain and compressed, must be read, or refused with the exit code of

@@ -1,11 +1,14 @@
 package program
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,11 +25,17 @@ import (
 // shard writes a shard of n samples in 3 classes. The samples with the given numbers are damaged. It returns the path.
 func shard(t *testing.T, dir, name string, n int, damaged ...int) string {
 	t.Helper()
-	var picture bytes.Buffer
+	var picture, b bytes.Buffer
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 12, 8))); err != nil {
 		t.Fatal(err)
 	}
-	var files []string
+	w := tar.NewWriter(&b)
+	add := func(name, contents string) {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte(contents))
+	}
 	for i := range n {
 		contents := picture.String()
 		for _, d := range damaged {
@@ -34,10 +43,14 @@ func shard(t *testing.T, dir, name string, n int, damaged ...int) string {
 				contents = contents[:len(contents)/2]
 			}
 		}
-		files = append(files, fmt.Sprintf("%04d.png", i), contents, fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%3))
+		add(fmt.Sprintf("%04d.png", i), contents)
+		add(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%3))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, packed(t, files...), 0o644); err != nil {
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -172,9 +185,12 @@ func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
 		return
 	}
 	dir, in := smallDisk(t, "size=64k"), filepath.Join(t.TempDir(), "noise.tar")
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
 	noise := make([]byte, 4<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	if err := os.WriteFile(in, packed(t, "noise", string(noise)), 0o644); err != nil {
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}),
+		writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exit.IO ||
@@ -184,6 +200,11 @@ func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}
+}
+
+func writeAll(w io.Writer, b []byte) error {
+	_, err := w.Write(b)
+	return err
 }
 
 func TestOnlySoundTarsAreRepacked(t *testing.T) {

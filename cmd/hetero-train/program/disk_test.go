@@ -145,16 +145,6 @@ func checkRecords(t *testing.T, dir string) {
 	}
 }
 
-// checkGoesOn requires that a run continues after a step, that SIGTERM ends it in order, and that its records are
-// complete.
-func (w *watched) checkGoesOn(t *testing.T, dir string, step int64) {
-	t.Helper()
-	awaitStep(t, dir, step)
-	w.cmd.Process.Signal(syscall.SIGTERM)
-	w.end(t, exit.Terminated, "saved")
-	checkRecords(t, dir)
-}
-
 // The disk of a run is full for a while during training (row D1).
 func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	t.Parallel()
@@ -173,7 +163,10 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	free()
 	w.await(t, "metrics can be written again", "TensorBoard events can be written again",
 		"the log file can be written again")
-	w.checkGoesOn(t, dir, before)
+	awaitStep(t, dir, before)
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.end(t, exit.Terminated, "saved")
+	checkRecords(t, dir)
 }
 
 // If the final save finds a full disk, earlier checkpoints must remain. After space has been freed, the same command
@@ -226,7 +219,10 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			before := newestStep(t, dir)
 			fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
 			fault.Wait()
-			w.checkGoesOn(t, dir, before)
+			awaitStep(t, dir, before)
+			w.cmd.Process.Signal(syscall.SIGTERM)
+			w.end(t, exit.Terminated, "saved")
+			checkRecords(t, dir)
 		})
 	}
 }
@@ -299,30 +295,20 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 }
 
-// forOthers returns a folder that all users may read, and the path of a copy of the program in it.
-func (p program) forOthers(t *testing.T) (dir, built string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "hetero-train-owner-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	built = filepath.Join(dir, "hetero-train")
-	if err := errors.Join(os.Chmod(dir, 0o755),
-		os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	return dir, built
-}
-
 // The program runs as a user without write access to the folder (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	t.Parallel()
 	needtest.Root(t, "to become another user")
 	p := buildProgram(t)
-	dir, built := p.forOthers(t)
+	dir, err := os.MkdirTemp("", "hetero-train-owner-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	built := filepath.Join(dir, "hetero-train")
 	theirs := filepath.Join(dir, "theirs")
-	if err := os.Mkdir(theirs, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755),
+		os.Mkdir(theirs, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(built, "--set", "device.kind=reference", "--set", "model.name=simple_cnn", "--set",

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -40,11 +41,18 @@ func (f files) write(t *testing.T) string {
 // tar returns an archive of the files.
 func (f files) tar(t *testing.T) string {
 	t.Helper()
-	var pairs []string
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
 	for _, name := range f.names() {
-		pairs = append(pairs, name, f[name])
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(f[name]))}); err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte(f[name]))
 	}
-	return string(packed(t, pairs...))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 func (f files) names() (names []string) {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"fmt"
@@ -154,16 +155,30 @@ func objectData(t *testing.T, dir string) {
 	}
 	list := "file_name,label\n"
 	for shard, name := range []string{"train-000000", "train-000001", "val-000000"} {
-		var files []string
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
 		for k := range 8 {
-			sample := fmt.Sprintf("%d_%d", shard, k)
-			files = append(files, sample+".jpg", string(jpegOf(t, 8*shard+k)), sample+".cls", fmt.Sprint(k%2))
+			for _, f := range []struct {
+				end  string
+				body []byte
+			}{{"jpg", jpegOf(t, 8*shard+k)}, {"cls", []byte(fmt.Sprint(k % 2))}} {
+				h := &tar.Header{Name: fmt.Sprintf("%d_%d.%s", shard, k, f.end), Size: int64(len(f.body)), Mode: 0o644}
+				if err := w.WriteHeader(h); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.Write(f.body); err != nil {
+					t.Fatal(err)
+				}
+			}
 			write(fmt.Sprintf("folder/%s/%d/%d.jpg", []string{"train", "train", "val"}[shard], k%2, 8*shard+k),
 				jpegOf(t, 8*shard+k))
 			write(fmt.Sprintf("list/images/%d.jpg", 8*shard+k), jpegOf(t, 8*shard+k))
 			list += fmt.Sprintf("images/%d.jpg,%d\n", 8*shard+k, k%2)
 		}
-		write("shards/"+name+".tar", packed(t, files...))
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		write("shards/"+name+".tar", b.Bytes())
 	}
 	write("list/metadata.csv", []byte(list))
 }
@@ -436,12 +451,24 @@ func TestASignalEndsARunThatWaitsForObjects(t *testing.T) {
 	}
 	dir := t.TempDir()
 	objectData(t, filepath.Join(dir, "d"))
-	var files []string
-	body := string(jpegOf(t, 1))
+	var shard bytes.Buffer
+	w := tar.NewWriter(&shard)
+	body := jpegOf(t, 1)
 	for k := range 3000 { // more than the run reads before the server stops answering
-		files = append(files, fmt.Sprintf("%04d.jpg", k), body, fmt.Sprintf("%04d.cls", k), fmt.Sprint(k%2))
+		for name, text := range map[string][]byte{"jpg": body, "cls": []byte(fmt.Sprint(k % 2))} {
+			h := &tar.Header{Name: fmt.Sprintf("%04d.%s", k, name), Size: int64(len(text)), Mode: 0o644}
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(text); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	s.double.Store("data", "train.tar", packed(t, files...))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.double.Store("data", "train.tar", shard.Bytes())
 	p := buildProgram(t)
 	cmd := exec.Command(p.path, append(slices.Clone(objectModel), set("data.dataset=webdataset",
 		"data.path=s3://data/train.tar", "data.val_path=d/shards/val-000000.tar", "train.steps=1000",

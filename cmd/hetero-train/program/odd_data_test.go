@@ -1,6 +1,7 @@
 package program
 
 import (
+	"archive/tar"
 	"bytes"
 	"fmt"
 	"image"
@@ -91,8 +92,21 @@ func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 	t.Parallel()
 	p, dir := buildProgram(t), t.TempDir()
 	for i := range 100 {
-		shard := packed(t, "s.png", string(greyPNG(t, uint8(i))), "s.cls", strconv.Itoa(i%2))
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("train-%03d.tar", i)), shard, 0o644); err != nil {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for name, contents := range map[string][]byte{"s.png": greyPNG(t, uint8(i)),
+			"s.cls": []byte(strconv.Itoa(i % 2))} {
+			if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(contents); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("train-%03d.tar", i)), b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

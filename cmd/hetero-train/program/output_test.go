@@ -163,21 +163,6 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 	}
 }
 
-// checkShown requires that the process that joined shows the run from its ranks' start to its end, and that the first
-// process does not show that it joined itself.
-func checkShown(t *testing.T, first, joined ended, ranks string) {
-	t.Helper()
-	for _, want := range []string{"joined: " + ranks + "; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
-		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
-		if !strings.Contains("\n"+joined.stdout, want) {
-			t.Errorf("the process with %s does not show %q:\n%s%s", ranks, want, joined.stdout, joined.stderr)
-		}
-	}
-	if strings.Contains(first.stdout, "joined: ") {
-		t.Errorf("the first process shows that it joined itself:\n%s", first.stdout)
-	}
-}
-
 // The terminal of each machine must show that the ranks have joined, the progress of the run, and its end. The test
 // simulates two machines by two nodes on one machine.
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
@@ -195,7 +180,15 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "")
 	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
-	checkShown(t, first, e, "ranks 2, 3 of 4")
+	for _, want := range []string{"joined: ranks 2, 3 of 4; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
+		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+		if !strings.Contains("\n"+e.stdout, want) {
+			t.Errorf("node 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
+		}
+	}
+	if strings.Contains(first.stdout, "joined: ") {
+		t.Errorf("node 0 shows that it joined itself:\n%s", first.stdout)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "1")); err == nil {
 		t.Error("node 1 has a folder of the run, which is rank 0's")
 	}
@@ -232,5 +225,13 @@ func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "")
 	e.check(t, exit.Done, "cluster: waiting for the other ranks")
-	checkShown(t, first, e, "rank 1 of 2")
+	for _, want := range []string{"joined: rank 1 of 2; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ",
+		"\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+		if !strings.Contains("\n"+e.stdout, want) {
+			t.Errorf("rank 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
+		}
+	}
+	if strings.Contains(first.stdout, "joined: ") {
+		t.Errorf("rank 0 shows that it joined itself:\n%s", first.stdout)
+	}
 }

@@ -205,17 +205,22 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	needtest.Root(t, "to become another user")
 	s := newSweep(t)
-	dir, built := s.p.forOthers(t)
-	file := filepath.Join(dir, "run.toml")
+	dir, err := os.MkdirTemp("", "hetero-train-owner-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
 	s.output = filepath.Join(dir, "experiments")
-	if err := os.WriteFile(file, []byte(unnamed), 0o644); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, s.p.path), 0o755),
+		os.WriteFile(file, []byte(unnamed), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	s.p = program{path: built, config: file}
 	s.run(exit.Done, "done: 20 steps")
 	const nobody = 65534
 	run := filepath.Join(s.output, "distributed_training")
-	err := filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
+	err = filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Chown(path, nobody, nobody))
 	})
 	if err != nil { // the user owns the folder of the run, but not its parent

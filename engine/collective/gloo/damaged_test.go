@@ -5,6 +5,7 @@ package gloo
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
@@ -44,7 +46,7 @@ func TestADamagedMessageEndsTheRankInOrder(t *testing.T) {
 // sumWithDamage sums over two ranks of this process. A proxy between them changes the header of a message.
 func sumWithDamage(t *testing.T) error {
 	_, ranks := configs(seat)
-	ranks[0].Control = through{ranks[0].Control, t, damage}
+	ranks[0].Control = behindProxy{ranks[0].Control, t}
 	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
 		return Connect(ctx, ranks[rank])
 	})
@@ -63,8 +65,41 @@ func sumWithDamage(t *testing.T) error {
 	return errors.Join(<-done, <-done, errors.New("the ranks noticed no damage"))
 }
 
-// damage forwards a connection. It changes the first message with data from the connecting rank.
-func damage(near, far net.Conn) {
+// behindProxy publishes the address of a proxy instead of that of its rank.
+type behindProxy struct {
+	Control
+	t *testing.T
+}
+
+func (b behindProxy) Set(ctx context.Context, key string, value []byte) error {
+	var p endpoint
+	if json.Unmarshal(value, &p) != nil || p.Address == "" {
+		return b.Control.Set(ctx, key, value)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	b.t.Cleanup(func() { listener.Close() })
+	go damage(listener, p.Address)
+	p.Address = listener.Addr().String()
+	changed, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return b.Control.Set(ctx, key, changed)
+}
+
+// damage forwards one connection. It changes the first message with data from the connecting rank.
+func damage(listener net.Listener, to string) {
+	near, err := listener.Accept()
+	if err != nil {
+		return
+	}
+	far, err := net.DialTimeout("tcp", to, 10*time.Second)
+	if err != nil {
+		return
+	}
 	go io.Copy(near, far)
 	// the greeting, the rank number with its proof, and the byte that commits
 	if _, err := io.CopyN(far, near, handshake.GreetingBytes+4+sha256.Size+1); err != nil {

@@ -128,18 +128,6 @@ func TestGangThatMustSpanMachines(t *testing.T) {
 func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation,
 	*simulate.Sim) {
 	t.Helper()
-	sim, err := simulate.New(setup.Cluster, w, setup.Speeds, simulate.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, o := seen(t, e, setup, w, sim.State())
-	return n, o, sim
-}
-
-// seen returns the observation of a state, and its encoder.
-func seen(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload, s *scheduler.State) (*encoder,
-	*Observation) {
-	t.Helper()
 	n, err := newEncoder(e, false)
 	if err != nil {
 		t.Fatal(err)
@@ -147,9 +135,13 @@ func seen(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload
 	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
 		t.Fatal(err)
 	}
+	sim, err := simulate.New(setup.Cluster, w, setup.Speeds, simulate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := NewObservation(n.shape)
-	n.observe(s, o)
-	return n, o
+	n.observe(sim.State(), o)
+	return n, o, sim
 }
 
 // BenchmarkEnvironment measures steps with random actions: decision, simulator and observation.

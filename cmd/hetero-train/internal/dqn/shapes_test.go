@@ -265,7 +265,15 @@ func TestJobsThatNeedSeveralTypes(t *testing.T) {
 func TestFactsOfAGPUShareASlot(t *testing.T) {
 	e := allFacts()
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
-	n, o := seen(t, e, setup, w, s)
+	n, err := newEncoder(e, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObservation(n.shape)
+	n.observe(s, o)
 	occupancy := slices.Index(n.ingested.Names(), "gpu[0].occupancy") - features.PerCluster
 	plane, busy := n.shape.Rows*n.shape.Slots, 0
 	for at := range plane {
@@ -285,7 +293,15 @@ func TestFactsOfAGPUShareASlot(t *testing.T) {
 // The facts of package features about a job are in the pairs of the actions that start this job.
 func TestFactsOfAJobAreInItsPairs(t *testing.T) {
 	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
-	n, o := seen(t, allFacts(), setup, w, s)
+	n, err := newEncoder(allFacts(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObservation(n.shape)
+	n.observe(s, o)
 	x, err := features.New(features.Options{Jobs: 1, GPUs: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +336,15 @@ func TestMeasurementsAreUnknownUnlessTheTrainingHadThem(t *testing.T) {
 	for _, measured := range [][2]bool{{false, false}, {true, false}, {false, true}} {
 		e := allFacts()
 		e.Utilization, e.Temperature = measured[0], measured[1]
-		n, o := seen(t, e, setup, w, s)
+		n, err := newEncoder(e, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+			t.Fatal(err)
+		}
+		o := NewObservation(n.shape)
+		n.observe(s, o)
 		plane := n.shape.Rows * n.shape.Slots
 		for i, place := range []int{features.PlaceUtilization, features.PlaceTemperature} {
 			for _, channel := range []int{imageChannels + place, imageChannels + features.PerGPU + place} {
