@@ -57,10 +57,20 @@ var attacks = []struct {
 }
 
 func TestStrangersDoNoHarm(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := listener.Addr().String(), newToken()
 	said := &recorder{}
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience,
+			Log: said.logger()}
+	}
 	goroutines := runtime.NumGoroutine()
-	options, first := startZero(t, Options{WorldSize: 3, Timeout: patience, Log: said.logger()})
-	address := options(0).Address
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
 
 	ctx, stop := context.WithCancel(context.Background())
 	began := time.Now()
@@ -177,8 +187,17 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 // Strangers know the greeting, because it is public. They send it, keep the connection open, and connect again as soon
 // as the server closes it.
 func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
-	options, first := startZero(t, Options{WorldSize: 3, Timeout: patience})
-	address := options(0).Address
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := listener.Addr().String(), newToken()
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience}
+	}
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
 	ctx, stop := context.WithCancel(context.Background())
 	var strangers sync.WaitGroup
 	var held atomic.Int64 // connections whose greeting was answered, and that are open
@@ -192,7 +211,7 @@ func TestHeldGreetingsDoNotStopAStart(t *testing.T) {
 				}
 				release := context.AfterFunc(ctx, func() { conn.Close() })
 				conn.Write(append(magic[:], make([]byte, handshake.NonceBytes)...))
-				if _, err := protocol(options(0).Token).ReadGreeting(conn); err == nil {
+				if _, err := protocol(token).ReadGreeting(conn); err == nil {
 					held.Add(1)
 					conn.Read(make([]byte, 1))
 					held.Add(-1)

@@ -88,26 +88,6 @@ func joinLater(rank Options) <-chan joined {
 	return result
 }
 
-// startZero starts rank 0 of a group with a token, on a free port unless o has a listener. It returns the options of
-// the ranks, and the result of rank 0.
-func startZero(t *testing.T, o Options) (options func(rank int) Options, first <-chan joined) {
-	t.Helper()
-	if o.Listener == nil {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Listener = listener
-	}
-	o.LocalRank, o.Address, o.Token = -1, o.Listener.Addr().String(), newToken()
-	first = joinLater(o)
-	return func(rank int) Options {
-		of := o
-		of.Rank, of.Listener = rank, nil
-		return of
-	}, first
-}
-
 // groupsOf returns the groups of ranks that must all have joined.
 func groupsOf(t *testing.T, results []joined) []*Group {
 	t.Helper()

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,8 +10,18 @@ import (
 
 // A rank that cannot join ends the wait of the other ranks, and all of them know why.
 func TestARankThatRefusesEndsTheWaitOfTheOthers(t *testing.T) {
-	options, waiting := startZero(t, Options{WorldSize: 3, Timeout: 10 * patience,
-		Facts: []Fact{{Name: "model.name", Value: "gpt2"}, {Name: "data", Value: "text"}}})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := listener.Addr().String(), newToken()
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: 10 * patience,
+			Facts: []Fact{{Name: "model.name", Value: "gpt2"}, {Name: "data", Value: "text"}}}
+	}
+	first := options(0)
+	first.Listener = listener
+	waiting := joinLater(first)
 	second := joinLater(options(2))
 	cause := errors.New("data.vocab_file: want another file\n(2 files)")
 	refusing := options(1)

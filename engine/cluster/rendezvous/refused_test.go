@@ -21,8 +21,17 @@ func TestWrongTokensAreRefused(t *testing.T) {
 	if needtest.Hostile.On() {
 		tries = 100_000
 	}
-	options, first := startZero(t, Options{WorldSize: 2, Timeout: 10 * patience})
-	address := options(0).Address
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := listener.Addr().String(), newToken()
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: address, Token: token, Timeout: 10 * patience}
+	}
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
 	var next, refused, accepted atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
@@ -70,8 +79,13 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, first := startZero(t, Options{WorldSize: 2, Timeout: patience, Listener: listener})
-	address := options(0).Address
+	address, token := listener.Addr().String(), newToken()
+	options := func(rank int) Options {
+		return Options{Rank: rank, WorldSize: 2, LocalRank: -1, Address: address, Token: token, Timeout: patience}
+	}
+	rankZero := options(0)
+	rankZero.Listener = listener
+	first := joinLater(rankZero)
 	groups := groupsOf(t, append([]joined{<-joinLater(options(1))}, <-first))
 	t.Cleanup(func() { closeAll([]*Group{groups[1], groups[0]}) }) // after the flood, so that the port stays taken
 	porttest.Flood(t, address)
@@ -84,7 +98,7 @@ func TestAFloodDoesNotStarveOtherAddresses(t *testing.T) {
 		}
 		begun := time.Now()
 		conn.SetDeadline(begun.Add(handshakeTime))
-		_, err = greet(conn, options(0).Token, &handshake.TLS{Client: true})
+		_, err = greet(conn, token, &handshake.TLS{Client: true})
 		conn.Close()
 		if err != nil && time.Since(begun) >= handshakeTime && late < 5 {
 			late++
