@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// The shim refuses calls that may wait for all streams of a GPU while one stream is blocked on an event that only the
-// host completes: loading code, and frees.
+// While a stream is blocked on an event that only the host completes, the shim refuses calls that may wait for all
+// streams of the GPU: loading code, and frees.
 
 const patience = time.Minute
 

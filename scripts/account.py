@@ -3,9 +3,10 @@
 
     python3 scripts/account.py RUN...
 
-The clock is the difference of the timestamps of successive records of rank 0. It leaves out the first two steps, the steps
-that follow an evaluation or a checkpoint, and those before which the testbed changes its conditions (docs/lab.md). "account" is the sum of the parts in logs/summary.json, "decisions" the
-largest difference between the parts of a decision of the balancer and its measured step, and "verdicts" likewise.
+The clock is the difference of the timestamps of successive records of rank 0. It leaves out the first two steps, the
+steps that follow an evaluation or a checkpoint, and those before which the testbed changes its conditions
+(docs/lab.md). "account" is the sum of the parts in logs/summary.json. "decisions" is the largest difference between the
+parts of a decision of the balancer and its measured step, and "verdicts" is the same for verdicts.
 Exit 1: a difference is larger than 1 %.
 """
 import json

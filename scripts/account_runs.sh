@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Trains 20 short runs of unequal ranks: policies, CPU quotas, noisy neighbours, slow links, evaluations and checkpoints.
-# Then prints how well the parts of a step sum to the measured step (scripts/account.py), and draws predicted against
-# achieved speed-ups of the changes of shares.
+# Trains 20 short runs of unequal ranks: policies, CPU quotas, noisy neighbours, slow links, evaluations and
+# checkpoints. Then compares the sums of the parts of steps with the measured steps (scripts/account.py), and draws the
+# predicted and achieved speed-ups of the changes of shares.
 #
 #     sudo scripts/account_runs.sh FOLDER [NAME...]     # NAME: only these runs
 #

@@ -18,9 +18,10 @@ BertForSequenceClassification. The
 comparison is of the predictions of hetero-train for texts with [MASK], and of the probabilities of classes of texts
 and pairs of texts.
 
-Both models also move with other activation functions, sizes of the feed-forward layers, epsilons and kinds of segments than the
-published ones, and with their weights in several files. AutoTokenizer must load the tokenizer of each export, and must give the
-tokens of `data tokenize`. With the most likely token each time, both programs must generate the same text.
+The script repeats this with models of other activation functions, sizes of feed-forward layers, epsilons and numbers of
+segments than the published ones, and with weights in several files. AutoTokenizer must load the tokenizer of each
+export, and must give the tokens of `data tokenize`. Greedy generation (the most likely token each time) must give the
+same text in both programs.
 Exit code 1 if a comparison fails.
 """
 

@@ -17,7 +17,7 @@ check
      error of hetero-train may be --factor times as large.
   Exit code 1 if any comparison fails.
 
-make writes weights of torchvision as a safetensors file: random weights, or weights after a short training by torch on a
+make writes weights of torchvision as a safetensors file. They are random, or come from a short training by torch on a
 tar of train/<class>/*.jpg of 32 x 32 pixels. Use them in place of pretrained weights if no download is possible.
 """
 

@@ -7,7 +7,7 @@
 The model and the optimizer are those of configs/gpt2_shakespeare.toml, with a constant learning rate. transformers draws the
 initial weights; hetero-train reads them with model.init_from. The script computes the order of the samples as engine/data does,
 from the seed of the run. Both programs compute in f32. Rounding errors grow with each step, so the curves agree to some digits.
-For comparison, the script trains in PyTorch more often:
+For comparison, the script repeats the training in PyTorch:
 
     in f64, from the same weights
     in f64, REPEATS times from weights that differ by random relative changes of 1e-7, about the rounding of f32

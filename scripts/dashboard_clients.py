@@ -10,15 +10,16 @@ Trains with `hetero-train train --dashboard`. Blocks with clients and blocks wit
 
     scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1
 
-Each client follows the run by a stream. With --load page, it also loads the run and its charts after an event, at most once a
-second, as a page does. A page that is hidden does not load, so --load stream is the load of hidden pages.
+Each client follows the run by a stream. With --load page, a client also loads the run and its charts after an event, at
+most once a second, as a visible page does. --load stream is the load of hidden pages, which load nothing.
 
-The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a quiet
-machine. These CPUs never sleep, in all blocks: to wake a sleeping CPU of a virtual machine costs the server as much as an
-event, and clients on other machines do not cause this cost.
+The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a
+quiet machine. The script keeps these CPUs awake in all blocks. To wake a sleeping CPU of a virtual machine costs the
+server as much as an event, and clients on other machines would not cause this cost.
 
-On CPUs that the ranks keep busy, the server gets little time, because it has a low priority: clients then wait longer.
---server-cpus gives the server CPUs of its own. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
+The server has a low priority. On CPUs that the ranks keep busy, it gets little time, and clients wait longer.
+--server-cpus gives the server CPUs of its own. Needs Python 3.9 or later, taskset, and about 3 open files per client
+(ulimit -n).
 
 Exit codes: 0; 1 if the server refused or ended a stream or a request, or if the measurement failed; 2 for bad flags.
 """
@@ -42,7 +43,7 @@ import urllib.request
 
 FIGURES = ("/figures?points=600&columns=loss,accuracy,throughput,total_throughput,share,own,communication,hidden,bus_bandwidth,"
            "utilization,memory,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange")
-# s at the start of a block that are not measured: clients load their pages, or the server notices that they have gone
+# s at the start of a block that are not measured, because clients load their pages or have just disconnected
 SETTLE = 4.0
 CONNECT = 60.0  # s within which the server must open all streams of a block; the block begins then
 LATE = 16.0  # s; longer delays are not measured
@@ -70,8 +71,8 @@ async def load_of(connection, port, path, header=""):
 
 
 async def client(port, run, load, observer, got):
-    """One client, until it is canceled. got: what it has received. The observer learns the newest step of each
-    version."""
+    """One client, until it is canceled. The client adds all that it receives to got. The observer also records the
+    newest step of each version."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got["status"], _ = await ask(reader, writer, port, f"/api/stream?run={run}")
     if got["status"] != 200:

@@ -11,8 +11,9 @@
 # its libraries nevertheless run on glibc 2.28. debootstrap makes this root in build/dist; the script keeps it
 # for later builds. scripts/dist_check.sh tests the release.
 #
-# The build is reproducible by design: the root comes from a Debian release that does not change, paths in the root do not
-# depend on the checkout, and all times are that of the commit (SOURCE_DATE_EPOCH). The version of Go is this machine's.
+# The build is reproducible by design. The root comes from a Debian release that does not change, and paths in the root
+# do not depend on the checkout. All times are that of the commit (SOURCE_DATE_EPOCH). The version of Go is this
+# machine's.
 #
 # The libgloo-dev of Debian 11 is too old. Gloo is therefore compiled from the source archive of a later Debian and
 # linked statically. third_party/gloo.sha256 pins this archive. If it is missing in build/dist, the script downloads

@@ -85,8 +85,8 @@ check_wheel() {
 	echo "dist_check: pip installs and removes $(basename "$1"), and its program trains"
 }
 
-# check_gpu TREE PROGRAM… fails unless a release with the GPU device says that there is no driver: the roots have none. It is
-# text, because a shell in a root runs it.
+# check_gpu TREE PROGRAM… fails unless a release with the GPU device reports that there is no driver, because the roots
+# contain none. It is a string, because a shell in a root runs it.
 check_gpu='check_gpu() {
 	[ -e "$1/lib/hetero-train/libhetero_cuda.so" ] || return 0
 	shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests what dist.sh, dist_check.sh and machines.sh use and what needs no root: wheel.py, the check of symbols, and
+# Tests the parts of dist.sh, dist_check.sh and machines.sh that need no root: wheel.py, the check of symbols, and
 # machines_table.py. .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
@@ -34,7 +34,7 @@ tree() {
 	done
 }
 
-# version.sh names the release, and the commit unless it is the release's tag without changes.
+# version.sh prints the release. Unless the checkout is the unchanged tag of the release, it also prints the commit.
 mkdir -p "$room/sources/third_party"
 cp ../third_party/version.sh "$room/sources/third_party/"
 echo 1.2.0 >"$room/sources/VERSION"

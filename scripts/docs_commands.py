@@ -7,10 +7,11 @@
     scripts/docs_commands.py --data NAME PATH                       make PATH a link to public data in HETERO_DATA, or exit with 77
     scripts/docs_commands.py --checkout DIR                         make a folder with links to the files of this checkout
 
-A command is in a fenced block without a language, or of the language sh. A block of the language python runs if it has a mark. A page that clones the repository starts in an empty
-folder. Other pages start in a checkout. A checkout here has links to the files of this one, which must be built: make only
-installs, and tests run in this one. HOME has a checkout, too. The program is in PATH. Folder and exported variables at the end
-of a block are those of the next one. Comments of a page before a block change how it runs:
+A command is in a fenced block without a language, or of the language sh. A block of the language python runs if it has
+a mark. A page that clones the repository starts in an empty folder. Other pages start in a checkout. A checkout here
+has links to the files of this one, which must be built: make only installs, and tests run in this one. HOME has a
+checkout, too. The program is in PATH. A block starts in the folder, and with the exported variables, in which the
+previous block ended. Comments of a page before a block change how it runs:
 
     <!-- docs: skip REASON -->        the block cannot run here
     <!-- docs: except A => REASON --> lines with the text A cannot run here

@@ -237,7 +237,7 @@ VARIANTS = {
 }
 
 # A case is refused if the gradient norm of the first step differs between f32 and f64 by more than this fraction, or by
-# more than its own norm_limit. The tolerance of the engine's tests is three times as large.
+# more than the norm_limit of the case. The tolerance of the engine's tests is three times as large.
 NORM_LIMIT = 3e-5
 
 

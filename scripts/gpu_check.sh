@@ -117,9 +117,9 @@ part_peak() { "$binary" bench peak --device cuda --json >"$1"; }
 
 part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --json >"$1"; }
 
-# Fails if an op of attention is not in the result. Also prints the rates of linear layers, and which way the choice by
-# timing took for their biases and row sums: "one pass" is the call of the product. The choices are made again. The part
-# fails if none is stored.
+# Fails if an op of attention is not in the result. Also prints the rates of linear layers, and the ways that timing has
+# chosen for their biases and row sums: "one pass" is the call of the product. The part times the candidates again, and
+# fails if no choice is stored.
 part_attention() {
 	export XDG_CACHE_HOME=$output/attention_cache
 	rm -rf "$XDG_CACHE_HOME"

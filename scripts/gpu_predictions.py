@@ -4,10 +4,10 @@
   scripts/gpu_predictions.py                   # ./hetero-train, all tables
   scripts/gpu_predictions.py --binary PATH
 
-The output is Markdown for docs/benchmarks/gpu.md, section "Predictions". It needs no GPU: "plan --device-model" predicts
-the times, and its JSON output contains the measured steps, their settings and all coefficients. All GPUs plan the same
-launches, as if each had 80 GiB of memory, because less memory makes a plan recompute activations. GPUs without bf16
-compute in fp16.
+The output is Markdown for docs/benchmarks/gpu.md, section "Predictions". It needs no GPU: "plan --device-model"
+predicts the times, and its JSON output contains the measured steps, their settings and all coefficients. All plans
+assume 80 GiB of memory and thus have the same launches. With less memory, a plan would recompute activations. GPUs
+without bf16 compute in fp16.
 """
 import argparse
 import collections
@@ -132,7 +132,7 @@ def ops(work, by_gpu):
 
 
 def gains(results):
-    """What single changes of the kernels would bring on the H100, by the same model."""
+    """The predicted gains of single changes of the kernels on the H100."""
     resnet, narrow, gpt2 = (results[i]["h100"] for i in range(3))
 
     def of(result, name):

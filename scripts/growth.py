@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """growth.py [--write PAGE] [PART...]: measures how CPU time and memory grow with the size of a run, a cluster or a folder.
 
-Each row measures one size. The exponent compares a row with the row before it: log(time ratio) / log(size ratio). 0 is constant,
-1 linear, 2 quadratic. The time is CPU time of all processes, so other programs disturb it less than they disturb the clock; the
-memory is the peak of the largest process. All parts together take about four minutes of CPU time on two cores.
+Each row measures one size. The exponent compares a row with the row before it: log(time ratio) / log(size ratio). 0 is
+constant, 1 linear, 2 quadratic. The time is CPU time of all processes, because other programs change it less than
+elapsed time. The memory is the peak of the largest process. All parts together take about four minutes of CPU time on
+two cores.
 
 The program is ./hetero-train or $HETERO_TRAIN. --write replaces the tables of the measured parts in PAGE (docs/benchmarks/growth.md).
 Exit codes: 0 done; 1 a command failed; 2 bad arguments.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes engine/data/jpeg/testdata: small JPEG images with every usual subsampling, each with the pixels (NAME.rgb) that
-Pillow, with libjpeg-turbo, decodes, and some with their pixels at 1/2, 1/4 and 1/8 (NAME.2.rgb). The script needs
-Pillow 12 or newer, and numpy. $CJPEG is the path of cjpeg of libjpeg-turbo 3; without it, images with arithmetic and
-with lossless coding remain as they are."""
+"""Writes engine/data/jpeg/testdata: small JPEG images with every usual subsampling, and the pixels that Pillow, with
+libjpeg-turbo, decodes (NAME.rgb). For some images, it also writes the pixels at 1/2, 1/4 and 1/8 of the size
+(NAME.2.rgb). The script needs Pillow 12 or newer, and numpy. $CJPEG is the path of cjpeg of libjpeg-turbo 3. Without
+it, the script keeps the existing images with arithmetic and with lossless coding."""
 import os
 import pathlib
 import subprocess

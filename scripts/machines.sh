@@ -12,15 +12,15 @@
 #   FROM       source: git clone and make; release: the archive of `make dist`; wheel: pip install
 #   COMPILER   gcc or clang for source, none for the others
 #
-# Each row starts from the same small root: a release finds the base system only, a wheel also pip, and a source also the
-# programs that docs/install.md requires. The changes of a row are in an overlay, which gives the megabytes that the
-# installation takes (packages, build and program). The seconds of an installation depend on the load of the machine and on
-# its network, its CPU time hardly does. The script runs `make dist` first if dist/ has no release
-# of this commit; with --any-release, it takes the release that dist/ has.
+# Each row starts from the same small root. For a release, it contains only the base system, for a wheel also pip, and
+# for a source also the programs that docs/install.md requires. The changes of a row are in an overlay, whose size is
+# the disk space of the installation (packages, build and program). The seconds of an installation depend on the load of
+# the machine and on its network, but its CPU time hardly does. The script runs `make dist` first if dist/ has no
+# release of this commit; with --any-release, it takes the release that dist/ has.
 #
-# Results are in build/machines/results.tsv; a row replaces its earlier result. The script fails if a row fails, or if the
-# losses of two rows differ. It ends with the table of all rows that this checkout has run, and of those that
-# docs/install.md has from other checkouts; --write writes this table into docs/install.md (scripts/machines_table.py).
+# Results are in build/machines/results.tsv; a row replaces its earlier result. The script fails if a row fails, or if
+# the losses of two rows differ. It ends with a table: all rows that this checkout has run, and the rows of other
+# checkouts in docs/install.md. --write writes this table into docs/install.md (scripts/machines_table.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -125,7 +125,7 @@ try() {
 	mkdir -p "$at.upper/tmp" "$at.upper/etc" && chmod 1777 "$at.upper/tmp"
 	echo "$steps" >"$at.upper/tmp/steps"
 	cp /etc/resolv.conf "$at.upper/etc/resolv.conf"
-	if [ "$from" = source ] && [ -e /etc/ssl/certs/ca-certificates.crt ]; then # trust what this machine trusts
+	if [ "$from" = source ] && [ -e /etc/ssl/certs/ca-certificates.crt ]; then # certificates of this machine
 		mounts+=(/etc/ssl/certs etc/ssl/certs)
 		trust=(env PIP_CERT=/etc/ssl/certs/ca-certificates.crt)
 	fi

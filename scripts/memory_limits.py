@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """memory_limits.py [MODEL...] [--limits GIB,...] [--parts PERCENT,...]: measures the memory of runs against their plan.
 
-For each model and limit, the script makes a control group with the limit, asks `hetero-train plan` in the group for the
-largest batch that fits, and trains two steps with 90, 99 and 100 % of it, each followed by an evaluation and a
-checkpoint. It reads the memory of the group every 5 ms and prints the peak next to the plan, as rows of Markdown.
+For each model and limit, the script makes a control group with the limit. `hetero-train plan` computes in the group the
+largest batch that fits. The script then trains two steps with 90, 99 and 100 % of this batch, each followed by an
+evaluation and a checkpoint. It reads the memory of the group every 5 ms and prints the peak next to the plan, as rows
+of Markdown.
 
 The peak is the memory that the kernel cannot reclaim: anonymous memory, shared memory and memory of the kernel.
 memory.peak and max_usage also count page cache, such as written checkpoints, which the kernel drops when it needs memory.

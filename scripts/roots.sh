@@ -21,7 +21,7 @@ need_space() {
 }
 
 # make_root RELEASE FOLDER [PACKAGE,PACKAGE…] makes a minimal root with these packages, unless the folder has one. It
-# removes what programs do not need: downloaded packages, manuals and translations. Copyright files stay.
+# removes files that programs do not need: downloaded packages, manuals and translations. Copyright files stay.
 make_root() {
 	local log=$2.log
 	[ "$(cat "$2/.ready" 2>/dev/null)" = "$1 ${3:-}" ] && return
@@ -44,8 +44,8 @@ slim_root() {
 }
 
 # inside ROOT COMMAND… runs a command in a root, with /proc, /dev/shm and read-only mounts of the pairs of the array
-# mounts (SOURCE TARGET …). If lower is set, ROOT is an empty folder, and the command sees the folders of lower (the
-# topmost first, with colons between) with its changes in ROOT.upper. All mounts end with the command.
+# mounts (SOURCE TARGET …). If lower is set, ROOT is an empty folder. The command then finds the folders of lower there
+# (the topmost first, with colons between), and ROOT.upper gets its changes. All mounts end with the command.
 mounts=()
 lower=
 inside() {

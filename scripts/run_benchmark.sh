@@ -11,7 +11,7 @@
 # - Each different rank of a scenario also trains alone once (scenario solo-...), as the reference for scaling efficiency.
 # - Before the first run of a scenario with several ranks, the script profiles the ranks under the same quotas and links.
 #   All policies use this profile.
-# - Policies take turns within a seed, so a machine that slows down affects all of them.
+# - The runs of the policies alternate within a seed, so a machine that slows down affects all of them.
 # - Runs do not use the step-time curves of earlier runs (balance.curve_cache is off, unless --set turns it on), so
 #   repetitions are independent.
 #

@@ -7,8 +7,8 @@ scripts/seaweedfs.sh builds the server. A proxy delays each direction of its con
 images are generated JPEG files of 500x375. Each run decodes every image of an epoch, crops it to 16x16, and trains
 simple_cnn, so decoding limits its speed. Runs alternate. The script fails if a loss differs from that of the local files.
 
-It prints, for each latency and cache: images per second of the whole epochs after the first, the requests and bytes of
-the first epoch, which includes the index of the shards, and those of a later epoch.
+For each latency and cache, it prints images per second of the whole epochs after the first, and the requests and bytes
+of the first and of a later epoch. The first epoch includes the index of the shards.
 """
 
 import argparse

@@ -3,8 +3,9 @@
 #
 #   seaweedfs.sh [FOLDER]     default: build/seaweedfs
 #
-# Its sources come from the Go module proxy, and its own go.mod and go.sum pin its dependencies, so none of them is one
-# of this project. The build takes about 3 GB of disk and, on two cores, about 15 minutes. A second call finds the program.
+# Its sources come from the Go module proxy. Its own go.mod and go.sum pin its dependencies, which are therefore not
+# dependencies of this project. The build takes about 3 GB of disk and, on two cores, about 15 minutes. A second call
+# finds the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=v0.0.0-20261109003541-7506e5f91cd6

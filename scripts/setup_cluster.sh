@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prepares machines for a training with hetero-train, through ssh alone: checks them, copies the release and a token to a
-# folder of the user, tries the network between them, and prints the command that starts a training.
+# Prepares machines for a training with hetero-train, through ssh alone. It checks the machines, copies the release and
+# a token to a folder of the user, and tests the network between the machines. It prints the command that starts a
+# training.
 #
 #   scripts/setup_cluster.sh [OPTION...] HOST...     HOST as for ssh: a name, user@name, or a name of ~/.ssh/config
 #
@@ -13,8 +14,8 @@
 #   --ssh-config FILE configuration of ssh (default: that of the user)
 #   --dry-run         check the hosts, and print the changes without making them
 #
-# The script needs no root, changes no firewall and no setting of ssh, and can be repeated: it skips what is there.
-# Exit codes: 0 done; 1 a host has a fault; 2 arguments; 5 the hosts cannot reach each other.
+# The script needs no root, and changes no firewall and no setting of ssh. It can be repeated: it skips steps that are
+# already done. Exit codes: 0 done; 1 a host has a fault; 2 arguments; 5 the hosts cannot reach each other.
 set -uo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.." || exit 1
@@ -26,7 +27,7 @@ usage() {
 	exit 2
 }
 
-# from_caller prints the path of a file that the user named from another folder.
+# from_caller prints the path of a file whose name is relative to the folder of the caller.
 from_caller() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
 
 release='' folder=hetero-train token=${HOME:-}/.config/hetero-train/token master='' port=29500 ports='' dry='' hosts=()

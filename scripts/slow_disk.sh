@@ -5,10 +5,9 @@
 #
 # The script makes an ext4 file system in a file. A control group limits the writer to RATE bytes per second (default
 # 5000000). The script trains ResNet-18 for SECONDS (default 60) per run. Runs with a checkpoint every 25 s and runs
-# without checkpoints take turns. A checkpoint has 90 MB and takes 18 s at the default rate.
-# It prints the median and the 99th percentile of step times.
-# It needs root, loop devices and the blkio (v1) or io (v2) controller.
-# With freeze, the file system is frozen with fsfreeze, so each write blocks in the kernel, as on a network file system
+# without checkpoints alternate. A checkpoint has 90 MB and takes 18 s at the default rate. The script prints the median
+# and the 99th percentile of step times. It needs root, loop devices and the blkio (v1) or io (v2) controller. With
+# freeze, the file system is frozen with fsfreeze, so each write blocks in the kernel, as on a network file system
 # without its server. It needs no control group. It prints a line for each run: what happened, the exit code, the time
 # from the signal or the thaw to the end, the longest step and the time that training waited.
 set -eu
@@ -31,8 +30,8 @@ mkfs.ext4 -q "$dir/file"
 loop=$(losetup -f --show "$dir/file")
 mkdir "$dir/disk"
 mount "$loop" "$dir/disk"
-# frozen RANKS SECONDS SIGNALS: trains, freezes the disk for SECONDS, and sends SIGTERM 1 s after the freeze, and 3 s later
-# again, as often as SIGNALS says.
+# frozen RANKS SECONDS SIGNALS: trains, freezes the disk for SECONDS, and sends SIGNALS (0 to 2) times SIGTERM: 1 s after
+# the freeze, and 3 s later.
 frozen() {
 	ranks=$1 frozen_for=$2 signals=$3
 	name=run.$ranks.$frozen_for.$signals

@@ -2,9 +2,9 @@
 """strangers.py [--rounds N] [--seconds S]: measures the step time of a run while strangers attack the port of rank 0.
 
 Two ranks train simple_cnn on CPU 0. A second process on CPU 1 opens connections to `parallel.master_port`, so that the
-CPU time of the strangers themselves does not count. Windows without and with each attack alternate. The script prints the
-median step time of each attack, relative to the window without an attack before it, as a row of Markdown: the median of
-the rounds and their range.
+CPU time of the strangers themselves does not count. Windows without and with each attack alternate. For each attack,
+the script prints a row of Markdown: the median step time, relative to the preceding window without an attack, as median
+and range of the rounds.
 
 It needs Linux and two CPUs. HETERO_TRAIN is the program (default ./hetero-train). Exit code 1: the run failed.
 """

@@ -21,8 +21,9 @@ with the seed of the file and the name of a stream. Element i of a tensor, in ro
                        the sample. classes: Bits(n) mod classes of "golden.labels.<t>". pairs: as masked
       next (N)         Bits(n) mod 2 of "golden.next.<t>"; only for the target pairs
 
-Training: the loss is the mean over the labels that are not ignored; for the target pairs (BertForPreTraining), plus the mean over the
-samples of the loss of `next`, whose scores at step 0 are `next_logits`. AdamW with weight decay on all parameters. No dropout.
+Training: the loss is the mean over the labels that are not ignored. For the target pairs (BertForPreTraining), the mean
+over the samples of the loss of `next` is added; its scores at step 0 are `next_logits`. AdamW with weight decay on all
+parameters. No dropout.
 
 Fields: `loss` before each step's update, `valid` the number of labels in each step, `grad_norm` the L2 norm of each
 parameter's gradient at step 0, `logits` the first COLUMNS logits of the rows `rows` at step 0.

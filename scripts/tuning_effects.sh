@@ -4,11 +4,11 @@
 #
 #   make && sudo scripts/tuning_effects.sh
 #
-# Part 1: two ranks with a network link each train GPT-2 blocks in interleaved rounds, with fixed numbers of micro-batches
-# and bucket sizes, and with train.grad_accumulation = 0 and parallel.bucket_cap_mb = 0.
-# Part 2: `go test ./engine/optim -bench Update` measures the CPU time of an update of such blocks in one pass over flat
-# buffers, and as one operation at a time for each parameter. The second exists in the benchmark only. --skip-update
-# leaves part 2 out.
+# Part 1: two ranks with a network link each train GPT-2 blocks in interleaved rounds, with fixed numbers of
+# micro-batches and bucket sizes, and with train.grad_accumulation = 0 and parallel.bucket_cap_mb = 0. Part 2: `go test
+# ./engine/optim -bench Update` measures the CPU time of two kinds of updates of such blocks: one pass over flat
+# buffers, and separate operations for each parameter. Only the benchmark contains the second kind. --skip-update leaves
+# part 2 out.
 #
 # stdout: two tables in Markdown, with the median over the rounds and, in parentheses, the fastest and the slowest round.
 # The script needs root (scripts/lab.sh --link) and an idle machine.

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/straggler"
 )
 
-// dynamic follows the measured speed with a formula that weighs it against the static score:
+// dynamic computes shares from the measured speed and the static score of each rank:
 //
 //	performance = 1 / (time per sample)                      mean over the window, normalised over ranks
 //	base        = compute score                              normalised over ranks
@@ -19,11 +19,11 @@ import (
 //	share       = Total * score / sum of scores              largest remainder, at least 1
 //
 // straggler is 0.5 for a rank whose own time was over 1.5 times the median in two consecutive windows ("consistently
-// slow"), else 1. With half the share, a rank takes about half the time, so its measured time no longer shows that it
-// is a straggler. Without hysteresis, the policy would restore and halve its share again and again. The policy
-// therefore estimates the times of all ranks at the shares that the formula gives without this factor. A rank remains a
-// straggler until this time is below 1.25 times the median in two consecutive windows. Each relapse doubles this number
-// of windows, because the estimate is wrong if times are not linear in the share.
+// slow"), else 1. With half the share, a straggler takes about half the time, and its measured time no longer exceeds
+// the bound. The policy would then restore and halve this share again and again. It therefore estimates the times of
+// all ranks at the shares that the formula gives without this factor. A rank remains a straggler until this time is
+// below 1.25 times the median in two consecutive windows. Whenever a rank becomes a straggler again, this number of
+// windows doubles, because the estimate is wrong if times are not linear in the share.
 //
 // The formula uses the time per sample and not the time of the iteration. In synchronous training, the time of an
 // iteration is equal on all ranks, so a formula that used it would return to equal shares.
@@ -33,14 +33,14 @@ type dynamic struct {
 	window *window.Window
 	median *straggler.MedianRule
 	slow   []bool    // ranks that are consistently slow
-	calm   []int     // consecutive windows in which each of them was below the lower bound
-	proof  []int     // number of such windows after which each rank is no longer slow
+	calm   []int     // by rank: consecutive windows below the lower bound
+	proof  []int     // by rank: number of these windows after which it is no longer slow
 	speed  []float64 // last measured samples/s of each rank; 0: never measured
 }
 
 const (
 	stragglerScore = 0.5  // factor of a straggler's score
-	clearedFactor  = 1.25 // times the median: the lower bound of the hysteresis. Larger: noise of 10 % restores shares
+	clearedFactor  = 1.25 // lower bound of the hysteresis, times the median. Larger: noise of 10 % restores shares
 )
 
 func newDynamic(o balancer.Options) (balancer.Policy, error) {
@@ -48,7 +48,7 @@ func newDynamic(o balancer.Options) (balancer.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Bench = false // only hybrid does
+	o.Bench = false // only policy hybrid excludes ranks without worth
 	return &dynamic{opts: o, start: start, window: window.New(o.Ranks, o.Interval),
 		median: straggler.NewMedianRule(o.Ranks),
 		slow:   make([]bool, o.Ranks), calm: make([]int, o.Ranks), proof: make([]int, o.Ranks),
@@ -126,7 +126,7 @@ func (d *dynamic) weights() (weight []float64, missing int) {
 	var sumScores, sumSpeeds float64
 	for r, v := range d.speed {
 		switch {
-		case d.start[r] == 0: // left out by its limit
+		case d.start[r] == 0: // the limit of the rank is 0
 		case v == 0:
 			return nil, r
 		default:
@@ -143,10 +143,10 @@ func (d *dynamic) weights() (weight []float64, missing int) {
 	return weight, -1
 }
 
-// judge finds the ranks that are consistently slow, from their own times (s) in this window. full has the shares that
-// the ranks would get without the factor.
+// judge finds the ranks that are consistently slow, from their own times (s) in this window. full contains the shares
+// that the formula gives without the factor of stragglers.
 func (d *dynamic) judge(own []float64, full []int) {
-	restored := make([]float64, len(own)) // times in s with the full shares, which also change the median
+	restored := make([]float64, len(own)) // times in s with the shares in full; their median differs from that of own
 	for r, seconds := range own {
 		restored[r] = seconds * float64(full[r]) / float64(d.window.Shares[r]) // NaN of a rank without samples
 	}

@@ -178,8 +178,8 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 		slower float64 // rank 1, a fraction
 		change bool
 	}{{0, false}, {0.05, false}, {0.08, false}, {0.2, true}} {
-		// shares change by about a fifth of this fraction: performance has the weight 0.4, and each rank's share
-		// changes by half
+		// A share changes by about a fifth of this fraction: performance has the weight 0.4, and the two ranks share
+		// the change.
 		p, err := policies.New("dynamic", o)
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +193,8 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 }
 
 func TestDynamicLeavesOutRanksThatCannotHoldASample(t *testing.T) {
-	// The score of a rank without samples must not count. Otherwise base would count little relative to performance.
+	// The score of a rank without samples must not count. Otherwise the scores of the other ranks would be too small
+	// relative to their performance.
 	p, err := policies.New("dynamic", balancer.Options{Batch: divide.Batch{Total: 200, Limits: []int{200, 200, 0}},
 		Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/internal/window"
 )
 
-// Periodic returns a policy that starts with the shares in start, and calls decide after each interval to get the next
-// shares. The arguments of decide are the shares in use and the measurements of each rank in the interval. The
-// measurements are means over steps, without the first step after a change of shares. decide returns the next shares
-// and the reason, or nil to keep the shares. [divide.Batch.Divide] converts speeds to shares.
+// Periodic returns a policy that starts with the shares in start, and calls decide after each interval. decide gets the
+// shares in use and the measurements of each rank: means over the steps of the interval, without the first step after a
+// change of shares. It returns the next shares and the reason, or nil to keep the shares. [divide.Batch.Divide]
+// converts speeds to shares.
 //
 // decide must depend only on its arguments and on earlier calls, because every rank calls it and must get the same
 // result.

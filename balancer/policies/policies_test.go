@@ -119,7 +119,7 @@ func TestPoliciesStart(t *testing.T) {
 		{"hybrid", balancer.Options{Scores: scores}, []int{48, 16}},
 		// measured curves take precedence over scores
 		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), line(1)}}, []int{32, 32}},
-		// but only with a curve for each rank
+		// a missing curve: the scores count
 		{"hybrid", balancer.Options{Scores: scores, Curves: []divide.Curve{line(1), nil}}, []int{48, 16}},
 		{"hybrid", balancer.Options{Batch: divide.Batch{Limits: []int{64, 0}}, Curves: []divide.Curve{line(1), nil}},
 			[]int{64, 0}},

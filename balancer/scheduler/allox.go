@@ -9,7 +9,8 @@ import (
 
 // allox assigns a type of GPU to each waiting job, and an order to the jobs of each type. The sum of the completion
 // times is minimal (Le et al., AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020). On one machine, the k-th
-// job from the end delays k-1 jobs by its running time, so the best order on all machines is an assignment problem.
+// job from the end adds k times its running time to the sum: its own completion time, and those of k-1 later jobs. The
+// best order on all machines is therefore the solution of an assignment problem.
 //
 // AlloX assumes jobs of one GPU. Here, a job of n GPUs on a type with C GPUs delays each later job by n/C of its
 // running time. The first job waits for the mean remaining time of the GPUs. Each decision computes a new assignment of

@@ -38,7 +38,7 @@ func (p *backfill) reset(c *Cluster, w *Workload, s Speeds) {
 	p.counts, p.now, p.left = p.free, make([]int, len(c.Types)), make([]int, len(c.Types))
 }
 
-// around finds the free GPUs on which a job is fastest, among those where it does not delay the job with the
+// around finds the GPUs on which a job is fastest, among the free GPUs on which it does not delay the job with the
 // reservation. begins is the time until the reservation, in s. why completes the sentence "this job …". Call reserve
 // first. The slice is valid until the next call.
 func (p *backfill) around(s *State, job int, begins float64) (gpus []int, why string, ok bool) {

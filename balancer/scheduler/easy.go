@@ -12,8 +12,8 @@ import (
 // before the first one only if it does not delay the first one. Either it ends before the reservation begins, or it
 // uses neither the reserved GPUs nor the CPU cores and the host memory that the first job needs.
 //
-// The policy never stops a job. While GPUs are free and the first job does not fit, a decision releases running jobs
-// one after the other until the first job fits, and goes through all classes of waiting jobs.
+// The policy never stops a job. If GPUs are free and the first job does not fit, a decision takes longer: it releases
+// running jobs, in a copy of the state, until the first job fits. It then goes through all classes of waiting jobs.
 type easy struct {
 	backfill
 	queue waiting

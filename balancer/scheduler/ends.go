@@ -11,8 +11,9 @@ import (
 // value is ready after reset. Call sync before any other method, whenever the state may have changed.
 //
 // The keys of the lists are the times at which a job was predicted to end when its speed changed. [State.Left] computes
-// this time from the remaining steps at each moment, and its rounding errors differ. Readers therefore compute the
-// exact time of the items that they need, and use endPrecision to know that no later item is earlier.
+// this time from the remaining steps at each moment, with other rounding errors. Readers therefore compute the exact
+// times of the first items. They stop when a key, with the margin endPrecision, shows that no later item can end
+// earlier.
 type endIndex struct {
 	read   reader
 	freed  reader
@@ -29,7 +30,7 @@ type endIndex struct {
 	bySize [][]*group // by index into shapes.sizes: groups with jobs
 }
 
-// pace is what [State.Left] uses of a running job.
+// pace contains the values of a running job from which [State.Left] predicts its end.
 type pace struct{ speed, rate, ready, leaves float64 }
 
 // endPrecision bounds the difference between the key of an item and the exact time, relative to the time and to now.
@@ -39,7 +40,7 @@ const endPrecision = 1e-11
 // margin returns the bound of the difference for a key.
 func margin(key, now float64) float64 { return endPrecision * (math.Abs(key) + math.Abs(now)) }
 
-// groupKey is all that determines how fast a running job is, and how fast it would be on other GPUs or with a partner.
+// groupKey determines the speed of a running job on its GPUs, on other GPUs, and with a partner.
 type groupKey struct {
 	shape   int
 	typ     int // of its GPUs; -1: several types
@@ -199,7 +200,7 @@ func (x *endIndex) add(s *State, v *shapes, i int) {
 	x.group[r.Job] = g
 }
 
-// kinOf returns the shape that stands for the shape of a job in groups.
+// kinOf returns the shape that replaces the shape of a job in group keys.
 func (x *endIndex) kinOf(v *shapes, job int) int {
 	if x.kin == nil {
 		return v.of[job]
@@ -207,7 +208,7 @@ func (x *endIndex) kinOf(v *shapes, job int) int {
 	return x.kin[v.of[job]]
 }
 
-// leave removes a job from its group. Groups without jobs keep what is known about them, for later jobs.
+// leave removes a job from its group. Groups without jobs remain, because later jobs may use their values.
 func (x *endIndex) leave(job int) {
 	g := x.group[job]
 	if g == nil {
@@ -303,8 +304,8 @@ type ending struct {
 	left    float64 // seconds from now
 }
 
-// upcoming returns the running jobs one after the other, in the order in which they end, and jobs that end at the same
-// time in the order of their start. It leaves out jobs that never end.
+// upcoming returns the running jobs one after the other, in the order in which they end. Jobs that end at the same time
+// are in the order of their start. It leaves out jobs that never end.
 type upcoming struct {
 	s     *State
 	x     *endIndex
@@ -327,7 +328,7 @@ func (u *upcoming) peek() (e ending, ok bool) {
 	return u.batch[u.i], true
 }
 
-// fetch reads the items that may end before others of them.
+// fetch reads the next items, as many as their keys cannot order.
 func (u *upcoming) fetch() bool {
 	u.batch, u.i = u.batch[:0], 0
 	latest := math.Inf(-1)

@@ -18,8 +18,8 @@ func Shadow(p Policy) []float64 {
 	return starts
 }
 
-// Promise returns the job that became overdue first under a policy of [Limit] that has just decided, and the latest
-// time of its start, in s. head is -1 if no job is overdue.
+// Promise returns the job that became overdue first, and the latest time of its start, in s. p is a policy of [Limit]
+// that has just decided. head is -1 if no job is overdue.
 func Promise(p Policy, s *State) (head int, at float64) {
 	b := p.(*bounded)
 	if b.head < 0 {
@@ -35,15 +35,16 @@ func Promise(p Policy, s *State) (head int, at float64) {
 // Due returns the time at which a job became overdue, in s, or +Inf.
 func Due(p Policy, job int) float64 { return p.(*bounded).due[job] }
 
-// Chosen returns the job for which a policy of [Limit] stops others, or -1, and the jobs that it is yet to stop.
+// Chosen returns the job for which a policy of [Limit] stops other jobs, or -1, and the jobs that the policy has not
+// stopped yet.
 func Chosen(p Policy) (job int, victims []int) {
 	b := p.(*bounded)
 	return b.job, b.victims
 }
 
 // Swap returns the job for which a policy of [Limit] that has just decided should stop others, or -1, and these jobs.
-// overdue reports whether a job is overdue, so that there is no such job. Swap tries the shortest job of each shape, in
-// the order of their GPU time, without anything that follows from other shapes.
+// If a job is overdue, overdue is true and job is -1. Swap tries the shortest job of each shape, in the order of their
+// GPU time. It draws no conclusions from other shapes.
 func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	b := p.(*bounded)
 	if b.head >= 0 {
@@ -81,7 +82,8 @@ func Swap(p Policy, s *State) (job int, victims []int, overdue bool) {
 	return -1, nil, false
 }
 
-// Searches counts what the last search of [bounded.swap] has met, so that a test can show that it covers it.
+// Searches counts the cases that occurred in the last search of [bounded.swap], so that a test can check that it covers
+// all of them.
 type Searches struct {
 	Spans    int // classes with demands in several spans
 	Between  int // spans whose wait exceeds some costs of a checkpoint, but not all
@@ -93,8 +95,8 @@ type Searches struct {
 	Whole    int // classes that are refused as a whole
 }
 
-// Searched adds the counts of the last search of a policy of [Limit] that has just decided. turn is the number of the
-// search at the last call, and Searched returns the current one.
+// Searched adds the counts of the last search. p is a policy of [Limit] that has just decided. turn is the result of
+// the last call, the number of its search; Searched returns the current number.
 func (n *Searches) Searched(p Policy, s *State, turn int) int {
 	b := p.(*bounded)
 	v := &b.swaps

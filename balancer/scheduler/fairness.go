@@ -223,8 +223,8 @@ func (f *fairness) pivot(column int) {
 	f.basis[row] = column
 }
 
-// pivot is the step of the simplex method that brings a column into the basis and takes out that of a row. turn is
-// the column in the current basis, one value per row.
+// pivot is a step of the simplex method: a column enters the basis, and the column of a row leaves it. turn contains
+// the entering column in the current basis, one value per row.
 func pivot(rows [][]float64, turn []float64, row int) {
 	for u := range rows[row] {
 		rows[row][u] /= turn[row]

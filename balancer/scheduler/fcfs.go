@@ -2,8 +2,8 @@ package scheduler
 
 import "fmt"
 
-// fcfs starts jobs in the order of arrival. The first job that does not fit blocks all others. It takes the first type
-// of GPU, in the order of the cluster, that has enough free GPUs.
+// fcfs starts jobs in the order of arrival. The first job that does not fit blocks all others. A job gets the first
+// type of GPU, in the order of the cluster, that has enough free GPUs.
 type fcfs struct{ placer }
 
 func (p *fcfs) Name() string { return "fcfs" }

@@ -229,8 +229,9 @@ func (v *vacant) holds(w *Workload, s Speeds, job int) error {
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
 }
 
-// lacks returns the reason why a job fits on no GPUs of a type that has enough of them; "" if the type has too few.
-// runs reports whether the job would run there if the machines were others.
+// lacks returns the reason why a job does not fit on a type that has enough GPUs; "" if the type has too few. runs
+// reports whether the job would run on other machines of this type: over several if one machine can hold it, otherwise
+// within one.
 func (a *space) lacks(w *Workload, j *Job, t *GPUType, runs bool) string {
 	switch {
 	case !runs || a.total < j.GPUs || j.GPUs == 1:
@@ -344,9 +345,8 @@ const maxMachines = 64
 // Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. If several
 // machines can hold the whole job, Place takes the one with the fewest free GPUs after the start; ties go to the lower
 // machine. If no machine can, or if the job runs only over several machines, Place takes machines with the most usable
-// GPUs first, so that the job spans few machines.
-// ok is false if the job does not run on these GPUs, or if too few of them have the CPU cores and the memory that the
-// job needs. speed is the speed that [State.Fit] returns.
+// GPUs first, so that the job spans few machines. ok is false if the job does not run on these GPUs, or if CPU cores or
+// memory are short. speed is the speed that [State.Fit] returns.
 func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[typ].Memory {

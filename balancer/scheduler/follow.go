@@ -9,7 +9,7 @@ import (
 	"sort"
 )
 
-// This file contains what a policy of [Limit] does only if its bound follows policy easy ([Bound.Easy]).
+// This file contains the parts of a policy of [Limit] for a bound that follows policy easy ([Bound.Easy]).
 
 // resetShadow prepares a run.
 func (p *bounded) resetShadow(c *Cluster, w *Workload, s Speeds) error {
@@ -93,8 +93,8 @@ func (p *bounded) sortShadow(s *State) {
 	}
 }
 
-// decideShadow is the part of decide that waits for jobs to stop, and that decides while no job is overdue. done is
-// false if a job is overdue and no job is stopping for another.
+// decideShadow decides while jobs stop for another job, and while no job is overdue. Otherwise done is false, and
+// decide starts the overdue job or makes a reservation for it.
 func (p *bounded) decideShadow(s *State) (a Action, done bool) {
 	p.sortShadow(s)
 	if p.head >= 0 && p.job >= 0 && !p.isLate(p.job) { // the overdue job comes before the job that stopped others
@@ -131,7 +131,8 @@ func (p *bounded) decideShadow(s *State) (a Action, done bool) {
 	return Action{}, false
 }
 
-// stopFor stops the first of the running jobs whose GPUs the job that became overdue first gets. Call reserve first.
+// stopFor chooses running jobs to stop for the job that became overdue first, and stops the first of them. decideShadow
+// stops the others. Call reserve first.
 func (p *bounded) stopFor(s *State) (a Action, ok bool) {
 	if p.preempt(s, p.head, func(r *Running) bool { return !p.isLate(r.Job) }) != stopSome {
 		return Action{}, false

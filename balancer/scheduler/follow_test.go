@@ -46,8 +46,8 @@ func limited(t *testing.T, name string, b scheduler.Bound) scheduler.Policy {
 	return scheduler.Limit(p, b, scheduler.Options{})
 }
 
-// The bound follows the waits under policy easy. Each start of the simulation next to the policy must be that of a
-// simulation of policy easy alone, in each bit, and must not depend on the policy.
+// The bound follows the waits under policy easy. Each start of the simulation next to the policy must be bit-equal to
+// that of a simulation of policy easy alone. The starts must not depend on the policy.
 func TestTheShadowIsPolicyEasy(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 23))
 	starts, waits := 0, 0
@@ -124,7 +124,7 @@ func TestTheShadowLearnsTheErrorOfEstimates(t *testing.T) {
 	}
 }
 
-// keeping records what a policy of Limit promises to each job when it becomes the first of the overdue jobs.
+// keeping records the latest time of its start for each job that becomes the first of the overdue jobs.
 type keeping struct {
 	scheduler.Policy
 	limited scheduler.Policy
@@ -144,10 +144,10 @@ func (p *keeping) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// The job that became overdue first must start at the latest when the running jobs whose GPUs it needs were predicted
-// to end at the moment at which it became the first one: no start of another job may delay it, and stops may only make
-// it start earlier. This holds if the network does not slow jobs down, and no GPU fails. Without sharing, it also holds
-// for a job that waits for CPU cores.
+// When a job becomes the first of the overdue jobs, the policy predicts when the running jobs free the GPUs for it. The
+// job must start at this time at the latest. No start of another job may delay it, and stops may only make its start
+// earlier. This holds if the network does not slow jobs down, and no GPU fails. Without sharing, it also holds for a
+// job that waits for CPU cores.
 func TestNoStartDelaysAJobThatEasyWouldHaveStarted(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 31))
 	heads, waited, sooner, stops := 0, 0, 0, 0
@@ -208,9 +208,9 @@ func (p late) Decide(s *scheduler.State) scheduler.Action {
 	return p.Policy.Decide(&whole)
 }
 
-// A bound that follows policy easy must not depend on how a state is read: from a journal or not, with the remaining
-// steps of all jobs or only of those that changed. Two runs must be equal. The jobs have estimates in half of the
-// worlds, and GPUs fail.
+// A bound that follows policy easy must not depend on the way in which a policy reads a state: with a journal or
+// without it, with the remaining steps of all jobs or only of those that changed. Two runs must be equal. The jobs have
+// estimates in half of the worlds, and GPUs fail.
 func TestTheFollowingBoundIsDeterministic(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 2))
 	for n := range 100 {
@@ -286,9 +286,9 @@ func (p *swapping) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// The search for jobs to stop goes through classes of jobs that wait. It must find what a search through all jobs
-// finds, if each job has other demands, if machines have few CPU cores and little memory, and if jobs run only over
-// several machines.
+// The search for jobs to stop goes through classes of jobs that wait. It must give the result of a search through all
+// jobs. This must hold if all demands differ, if machines have few CPU cores and little memory, and if jobs run only
+// over several machines.
 func TestStopsDoNotDependOnClasses(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 7))
 	found, none := 0, 0

@@ -5,7 +5,7 @@ import "github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 // Journal lists the changes of a [State]. With it, a policy updates its data structures in a time proportional to the
 // changes. Without it, the policy reads the whole state at each decision. Package simulate keeps a journal.
 //
-// A change names a job or a GPU, and not the kind of change, so that a reader that is late needs only the current
+// A change names a job or a GPU, but not the kind of change. A reader that is late therefore needs only the current
 // state. A journal may contain a job or a GPU that has not changed.
 type Journal struct {
 	jobs, gpus changes
@@ -59,9 +59,9 @@ func (j *Journal) Start(job int) (order int) {
 	return j.order[job]
 }
 
-// Job records that a job has entered or left the queue or its GPUs, or that its speed, its partner, an estimate of its
-// work or the time at which it frees its GPUs has changed. The remaining steps of a running job may change without a
-// record only by its speed, because policies keep the order of the ends of jobs.
+// Job records a change of a job. It has entered or left the queue or its GPUs, or there is a new value of its speed,
+// its partner, the estimate of its work, or the time at which it frees its GPUs. Policies keep the order of the ends of
+// jobs. The remaining steps of a running job may therefore change without a record only as its speed predicts.
 func (j *Journal) Job(job int) { j.jobs.add(job) }
 
 // GPU records that the jobs on a GPU, its availability, or the free resources of its machine have changed.

@@ -8,20 +8,20 @@ import (
 // lane lists the times at which the GPUs of one type become free in a plan. It reads only as many GPUs as the plan
 // needs.
 //
-// The plan takes the GPUs that are free first. So it takes a GPU that is in use only after all free GPUs of the type:
-// either no free GPU is reserved, or all are.
+// Each reservation of a plan takes the GPUs that become free first, and needs more GPUs than are free now. After the
+// first reservation of a type, all free GPUs of the type are therefore reserved.
 type lane struct {
 	p     *planner
 	typ   int
 	free  int    // free GPUs that are not reserved
-	ready int    // of front: GPUs in use that become free now
+	ready int    // GPUs of front that are in use and become free now
 	front sorted // GPUs that a job or the plan uses, by the time at which they are free
 	rest  cursor // further GPUs that a job uses
 	edge  float64
 	known []promise // by index into shapes.sizes: results of earliest
 	turn  int       // number of the plan and of its reservations of the type
-	job   int       // of the last GPU of pull that only one job uses, or -1
-	end   float64   // of this job
+	job   int       // job of the last GPU that pull has moved, if no other job uses this GPU; else -1
+	end   float64   // predicted end of this job
 }
 
 // promise is a result of lane.earliest.
@@ -121,8 +121,8 @@ func (l *lane) need(n int) bool {
 }
 
 // earliest returns the time at which n GPUs of the type are free in the plan, and whether they are on several machines.
-// It prefers GPUs of one machine if they are not free later than those of several machines. reserve may still take GPUs
-// of other machines: see reserve. size is the index of n in shapes.sizes.
+// It prefers GPUs of one machine, unless GPUs of several machines are free earlier. The method reserve may still take
+// GPUs of other machines. size is the index of n in shapes.sizes.
 func (l *lane) earliest(n, size int) (at float64, spread bool) {
 	k := &l.known[size]
 	if k.turn != l.turn {
@@ -224,12 +224,11 @@ func (p *planner) add(g int) int {
 func (l *lane) idle() int { return l.free + l.ready }
 
 // reserve takes the n GPUs of the type that are free first, on any machines. It may thus reserve GPUs of several
-// machines for a job whose finish time was predicted for one machine. The plan is then too optimistic about this job,
-// and may leave other GPUs to later jobs than the job will. Each decision makes a new plan, so such an error ends with
-// the next event.
+// machines for a job whose finish time was predicted for one machine. The plan then predicts a finish time that is too
+// early. Each decision makes a new plan, so the next event corrects such an error.
 //
-// If GPUs of the type are free now in the plan, n must be larger than their number: see lane. This holds if earliest
-// returns a time after now for n, because it returns now for up to idle GPUs. It need not hold for a time of apart.
+// n must be larger than the number of GPUs of the type that are free now in the plan: see lane. This is true if
+// earliest returns a time after now for n. It need not be true for a time that apart returns.
 func (l *lane) reserve(n int, until float64) {
 	if n <= l.idle() {
 		panic(fmt.Sprintf("scheduler: a plan reserves %d GPUs of a type, but want more than the %d that are free now",

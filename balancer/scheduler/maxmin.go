@@ -18,7 +18,8 @@ const (
 
 const (
 	// maxminLongest is the longest job in seconds on its fastest GPUs, 31 years. The policy decides in each round, so a
-	// simulation of longer jobs would take hours. If jobs take turns, a limit of package simulate ends the run earlier.
+	// simulation of longer jobs would take hours. If several jobs share GPUs alternately, a limit of package simulate
+	// ends the run earlier.
 	maxminLongest = 1e9
 	// maxminLatest is the latest arrival in seconds. At later times, rounding errors are not small relative to a round.
 	maxminLatest = 1e15
@@ -92,8 +93,8 @@ func (e *TooLongError) Error() string {
 		e.Job, e.Name, e.Seconds, e.Most, e.Round)
 }
 
-// tooLong returns an error for a job that runs for longer than longest at its fastest speed, in steps/s, or arrives
-// after maxminLatest. longest and round are in seconds. Without a speed, the simulator refuses the job.
+// tooLong returns an error for a job that arrives after maxminLatest, or takes more than longest at its fastest speed,
+// in steps/s. longest and round are in seconds. Without a speed, the simulator refuses the job.
 func tooLong(job int, j *Job, fastest, longest, round float64) error {
 	if seconds := j.Work / fastest; fastest > 0 && !(seconds <= longest) {
 		return &TooLongError{Job: job, Name: j.Name, Seconds: seconds, Most: longest, Round: round}

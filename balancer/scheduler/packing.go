@@ -26,9 +26,10 @@ import (
 //     and Wolfe, Decomposition Principle for Linear Programs, 1960). Any prices give a valid bound, so the bound also
 //     holds if the number of columns reaches its limit.
 //  2. A greedy allocation by value minus price gives a lower bound.
-//  3. Branch and bound closes the gap. The loss of a choice is the value that the bound loses by it. Choices whose loss
-//     exceeds the gap are left out, which usually leaves few jobs. The search also leaves out a state that it has
-//     reached before with the same free GPUs and no greater loss. It may visit a state again with a smaller loss.
+//  3. Branch and bound closes the gap. The loss of a choice is the amount by which the choice lowers the bound. Choices
+//     whose loss exceeds the gap are left out, which usually leaves few jobs. The search also leaves out a state that
+//     it has reached before with the same free GPUs and no greater loss. It may visit a state again with a smaller
+//     loss.
 //
 // If the search reaches its limit, the result is the best allocation so far. Its value differs from the optimum by at
 // most the difference between the two results of solve.
@@ -78,7 +79,8 @@ type option struct {
 const (
 	// packingNodes is the largest number of visits of states in the searches of one round, some ms. Lists of jobs for
 	// the default cluster needed up to 3,300 at loads to 1.5, and 14,200 at load 3. With 1<<18, four lists for 108 GPUs
-	// took 2.8 to 7.5 times as long, with about half the largest gap; mean completion times changed by up to 1.3 %.
+	// took 2.8 to 7.5 times as long. The largest gap was about half as large, and mean completion times changed by up
+	// to 1.3 %.
 	packingNodes = 1 << 14
 	// packingColumns limits the columns of the linear program. In practice, 10 to 40 suffice.
 	packingColumns = 500
@@ -103,7 +105,8 @@ func (p *packing) add(jobs, gpus int) (value []float64) {
 }
 
 // solve sets taken. value is the sum of the values, and no allocation has a sum above bound. bound equals value if the
-// allocation is optimal up to rounding. nodes limits the search, and p.nodes is the rest of it.
+// allocation is optimal up to rounding. nodes limits the visits of the search, and p.nodes is the number of visits that
+// remain.
 func (p *packing) solve(nodes int) (value, bound float64) {
 	types := len(p.size)
 	for i := range p.value {
@@ -208,8 +211,8 @@ func (p *packing) dual() (bound float64) {
 	return bound
 }
 
-// column sets load to the GPUs that all jobs use if each has its best type at the current prices. worth is the sum of
-// the values, and reduced is this sum without the prices.
+// column gives each job its best type at the current prices, and sets load to the GPUs that all jobs use. worth is the
+// sum of the values; reduced is this sum minus the prices.
 func (p *packing) column() (worth, reduced float64) {
 	types := len(p.size)
 	clear(p.load)
@@ -250,8 +253,8 @@ func (p *packing) pivot(cost float64) bool {
 	return true
 }
 
-// fill adds jobs to an empty allocation while GPUs are free, those with the largest value minus price for each GPU
-// first, and returns the value. prices may be nil.
+// fill adds jobs to an empty allocation while GPUs are free, and returns the value. The jobs with the largest value
+// minus price per GPU come first. prices may be nil.
 func (p *packing) fill(taken []int, prices []float64) float64 {
 	types := len(p.size)
 	p.order = p.order[:0]
@@ -283,7 +286,7 @@ func (p *packing) search(bound, value float64) {
 	types := len(p.size)
 	p.items, p.cut, p.found = p.items[:0], false, false
 	p.budget = bound - value
-	lost := 0.0 // by jobs that get no GPUs in any better allocation
+	lost := 0.0 // sum of the losses of jobs that get no GPUs in any better allocation
 	p.deep = 1
 	for k, jobs := range p.jobs {
 		base, copies := 0.0, 0
@@ -373,7 +376,7 @@ func (p *packing) arrange() {
 	}
 }
 
-// branch chooses the option of item i. loss is that of the choices before it.
+// branch chooses the option of item i. loss is the sum of the losses of the choices before it.
 func (p *packing) branch(i int, loss float64) {
 	least := loss // GPUs that no later job can use lose their price
 	for t, price := range p.price {

@@ -24,8 +24,9 @@ func some(s *scheduler.State, job int, list, chosen []int) bool {
 	return false
 }
 
-// Place must find GPUs of a type if and only if some set of them can hold the job: with speeds only within one machine
-// or only over several, and with limits of CPU cores and memory. If the cluster is empty, Holds must agree.
+// Place must find GPUs of a type if and only if some set of them can hold the job. Some jobs run only within one
+// machine or only over several, and CPU cores and memory are limited. On an empty cluster, Holds must give the same
+// answer.
 func TestPlaceFindsGPUsIfAnySetFits(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 41))
 	figure := func() float64 { return float64(random.IntN(2)) }

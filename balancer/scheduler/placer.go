@@ -131,7 +131,7 @@ func (a *answers) reset(v *shapes) {
 	*a = answers{shapes: v, turn: 1, shape: make([]answer, len(v.first)), class: make([]refusal, len(v.classes))}
 }
 
-// begin forgets all answers.
+// begin makes all answers invalid.
 func (a *answers) begin() { a.turn++ }
 
 // accept records that jobs of a shape fit.
@@ -179,7 +179,7 @@ func (a *answers) none(class int) bool {
 	return r.turn == a.turn && !k.mixed && k.least.covers(r.demand)
 }
 
-// ask is fits with the answers that are known already.
+// ask is like fits, but uses the answers of this decision that are known.
 func (p *placer) ask(s *State, x *freeIndex, a *answers, job int) (speed float64, ok bool) {
 	shape := p.shapes.of[job]
 	if is, known := a.of(shape); known {

@@ -330,8 +330,8 @@ func TestGangFillsIdleGPUs(t *testing.T) {
 		{"slow GPUs end after the plan", 2, 1, gangDepth + 1, 1, double, 1e-30, false, Action{}, 1, ""},
 		{"the short plan starts no other job", 2, 1, gangDepth + 1, 1, double, 1, true, Action{}, 1, ""},
 
-		// Job i would end after 0.5 s * (2 + i/2) on a fast GPU, and ends after 20 s on a slow one, which is earlier
-		// from i = 78 on.
+		// Job i would end after 0.5 s * (2 + i/2) on a fast GPU. From i = 78 on, it ends earlier on a slow one, after
+		// 20 s.
 		{"a long plan", 2, 80, 79, 1, equal, 0.05, false, Action{Verb: Start, Job: 80, GPUs: []int{2}}, 80,
 			"it finishes first on 1 x slow"},
 		{"a long plan in which all jobs wait", 2, 80, 78, 1, equal, 0.05, false, Action{}, 80, ""},

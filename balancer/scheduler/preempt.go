@@ -8,8 +8,8 @@ import (
 // preemptor stops running jobs for a job of the queue. The GPUs of the stopped jobs stay free until this job starts.
 type preemptor struct {
 	backfill
-	job     int     // for which jobs were stopped; -1: none
-	gpus    []int   // that this job gets
+	job     int     // job for which other jobs were stopped; -1: none
+	gpus    []int   // GPUs that this job gets
 	victims []int   // jobs that are yet to be stopped
 	stays   answers // no jobs can be stopped for shapes that are refused
 	leaving []int   // indices into State.Running: buffer of preempt
@@ -27,7 +27,7 @@ func (p *preemptor) reset(c *Cluster, w *Workload, s Speeds) {
 	p.yields = make([]int, len(c.Types))
 }
 
-// begin forgets which shapes do not fit.
+// begin makes the answers of earlier decisions invalid.
 func (p *preemptor) begin() {
 	p.asked.begin()
 	p.stays.begin()
@@ -168,7 +168,7 @@ func (p *preemptor) preempt(s *State, job int, yields func(r *Running) bool) sto
 	return stopSome
 }
 
-// enough reports whether some type may have n GPUs when all jobs that yield have stopped.
+// enough reports whether a type can have n free GPUs after all jobs that yield have stopped.
 func (p *preemptor) enough(n int) bool {
 	for t, free := range p.free {
 		if free+p.yields[t] >= n {

@@ -86,11 +86,11 @@ func (p *rule) Decide(s *State) Action {
 }
 
 // next returns jobs of the queue in the order of their scores, the highest first, with minus the score as key. It
-// leaves out jobs of classes that are refused and do not block others. All later jobs have lower scores.
+// leaves out jobs of refused classes, unless their score makes them block other jobs. All later jobs have lower scores.
 func (p *rule) next(s *State) []ranked {
 	p.batch = p.batch[:0]
 	age := s.Now / p.ageing
-	// of the difference between a key plus the age and the exact score; Priority is at most 1
+	// bound of the difference between a score that is computed from a key and the exact score; Priority is at most 1
 	margin := func(key float64) float64 { return endPrecision * (math.Abs(key) + math.Abs(age) + 1) }
 	latest := math.Inf(-1)
 	for p.queue.more() {

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/internal/limits"
 )
 
-// shape is all that determines where a job fits and how fast it runs there.
+// shape determines where a job fits, and its speed there.
 type shape struct {
 	kind, gpus   int
 	cpus, memory float64
@@ -15,13 +15,13 @@ type shape struct {
 
 func (j *Job) shape() shape { return shape{j.Kind, j.GPUs, j.CPUs, j.Memory} }
 
-// demand is what a job needs on a machine for each GPU.
+// demand contains the CPU cores and the memory that a job needs for each GPU.
 type demand struct{ cpus, memory float64 }
 
 // covers reports whether a job with the other demand fits wherever a job with this demand fits.
 func (a demand) covers(b demand) bool { return b.cpus <= a.cpus && b.memory <= a.memory }
 
-// class is all that determines how fast a job runs: shapes of one class differ only in their demands.
+// class determines the speed of a job. Shapes of one class differ only in their demands.
 type class struct {
 	kind, gpus int
 	size       int    // index into shapes.sizes

@@ -40,8 +40,8 @@ const siaLongest = 1.5e8
 //
 //	r = (T - N*S) / (T + S)
 //
-// T is the age of the job in s, N the number of times that the policy has stopped it, and S the restart penalty in s:
-// the times to save and to load a checkpoint. As in Sia, r is 1 until a job has run for S, and a job that loads its
+// T is the age of the job in s, and N the number of times that the policy has stopped it. S is the restart penalty in
+// s: the times to save and to load a checkpoint. As in Sia, r is 1 until a job has run for S, and a job that loads its
 // checkpoint keeps its GPUs. [packing] solves the integer program.
 //
 // # Which part of Sia this is
@@ -61,8 +61,8 @@ const siaLongest = 1.5e8
 //     never stopped.
 //
 // The policy uses neither the work of a job nor its remaining time, and nothing raises the value of a job that waits.
-// Sia starts each job on one GPU. Here, large gangs may wait for as long as small jobs use all GPUs, because 8 jobs of
-// one GPU have a greater sum of values than one job of 8 GPUs.
+// Sia starts each job on one GPU. Here, large gangs may wait for as long as small jobs use all GPUs. The reason is that
+// 8 jobs of one GPU have a greater sum of values than one job of 8 GPUs.
 type sia struct {
 	placer
 	keep     bool // never stop a running job
@@ -219,13 +219,14 @@ func (p *sia) settled(s *State) bool {
 	return true
 }
 
-// equal reports whether the same jobs and GPUs are there as at the start of the round.
+// equal reports whether jobs and GPUs are the same as at the start of the round.
 func (p *sia) equal(s *State) bool {
 	p.now = p.snapshot(s, p.now)
 	return slices.Equal(p.now, p.last)
 }
 
-// snapshot writes what determines the integer program if no restart takes time: jobs, and available GPUs of each type.
+// snapshot writes the jobs, and the available GPUs of each type. If no restart takes time, these determine the integer
+// program.
 func (p *sia) snapshot(s *State, to []int) []int {
 	to = append(to[:0], make([]int, len(p.size))...)
 	for g, up := range s.Up {
@@ -369,8 +370,8 @@ func (p *sia) room(s *State) bool {
 	return true
 }
 
-// bar removes the starts without room from the integer program. If some jobs of a group have room on a type, the
-// program has as many jobs of the group fewer as have no room.
+// bar removes the starts without room from the integer program. If only some of the jobs of a group have room on a
+// type, bar removes the others from the group.
 func (p *sia) bar(waiting int) {
 	types := len(p.size)
 	for i, v := range p.starts {

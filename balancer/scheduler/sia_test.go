@@ -168,11 +168,11 @@ func TestSiaWithExtremeSpeeds(t *testing.T) {
 	}
 }
 
-// A job that the machines cannot hold after the stops of a round must not cause stops: not in this round, and not in
-// the later ones.
+// If the machines cannot hold a job after the stops of a round, this job must not cause stops, neither in this round
+// nor in later ones.
 func TestSiaStopsNoJobInVain(t *testing.T) {
-	// GPUs 0 and 1 are fast, GPUs 2 to 5 slow, on machines with 8 cores: jobs 1 and 2 use the slow ones with 1 core for
-	// each GPU. Job 0 needs 2 slow GPUs with 4 cores each, or 2 fast ones. For it, slow GPUs are twice as fast.
+	// GPUs 0 and 1 are fast, GPUs 2 to 5 are slow, and machines have 8 cores. Jobs 1 and 2 use the slow GPUs with 1
+	// core for each. Job 0 needs 2 slow GPUs with 4 cores each, or 2 fast ones. For it, slow GPUs are twice as fast.
 	busy := func(cpus float64) *State {
 		s := still(Job{Work: 9e3, GPUs: 2, CPUs: 4}, Job{Work: 9e3, GPUs: 2, CPUs: cpus, Kind: 1},
 			Job{Work: 9e3, GPUs: 2, CPUs: cpus, Kind: 1}, Job{Work: 9e3, GPUs: 2, CPUs: 1, Kind: 2}).sized(2, 4)

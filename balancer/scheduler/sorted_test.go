@@ -69,7 +69,8 @@ func TestSortedEqualsASlice(t *testing.T) {
 	}
 }
 
-// After removals in any order, few blocks must remain, and blocks must know a number that is at most all values.
+// After removals in any order, few blocks must remain, and the least value of a block must be at most the values of its
+// items.
 func TestBlocksAreMerged(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	l := sorted{value: make([]float64, 20000)}

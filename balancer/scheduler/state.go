@@ -36,9 +36,9 @@ type State struct {
 	Arrived  int // jobs 0 to Arrived-1 have arrived
 	Finished int // number of jobs that have finished
 
-	// Journal lists the changes of this state. It is nil if the owner of the state does not record them. A policy that
-	// shows another policy a changed copy of the state must record the differences of jobs and GPUs here, or set the
-	// Journal of the copy to nil.
+	// Journal lists the changes of this state. It is nil if the owner of the state does not record them. A policy may
+	// pass a changed copy of the state to another policy. It must then record the differences of jobs and GPUs here, or
+	// set the Journal of the copy to nil.
 	Journal *Journal
 	// If StepsOf is not nil, it returns the remaining steps of a running job, and Running.Remaining and Remaining are
 	// not current for running jobs. Only an [Incremental] policy sees such a state.
@@ -49,7 +49,7 @@ type State struct {
 // the remaining steps of all running jobs at each event.
 type Incremental interface {
 	Policy
-	// Incremental reports whether the policy does so.
+	// Incremental reports whether the policy uses State.Steps.
 	Incremental() bool
 }
 

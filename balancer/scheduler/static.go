@@ -5,7 +5,7 @@ import "fmt"
 // static assigns one type of GPU to each kind of job. The jobs of a type start in the order of arrival. The first job
 // that does not fit blocks the other jobs of its type.
 //
-// The policy chooses the types once, from the whole workload, like an administrator who knows the usual load. It
+// The policy chooses the types once, from the whole workload, as an administrator chooses them from the usual load. It
 // assigns types to kinds in the order of their total GPU time, the longest first. A kind gets the type with which the
 // load of the most loaded type, in GPU time per GPU, is smallest. If the type of its kind cannot hold a job, the job
 // waits for the type on which it is fastest.

@@ -6,17 +6,17 @@ import (
 )
 
 // swaps records the results of [bounded.swap] during one decision, by class of the jobs that wait. In a class, a job
-// with larger demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. Its list is
-// in the order of GPU time, so running jobs that do not yield to a job do not yield to later ones. If the demands of a
-// class can be ordered, and a lack of GPUs refuses its jobs, swap tries few of them. It tries one job of each shape
+// with larger demands of CPU cores and memory waits for at least as long, and finds at most as many GPUs. The jobs of a
+// class are in the order of GPU time, so a running job that does not yield to a job does not yield to later ones
+// either. swap therefore tries few jobs of most classes. It tries one job of each shape
 //
-//   - if the jobs that yield lack CPU cores or memory, or the job does not fit on GPUs of one type
-//   - if the demands cannot be ordered: more CPU cores and less memory than another shape
-//   - if the demands fall along the list: longer jobs need less
+//   - if CPU cores or memory are short after the stops, or the job does not fit on GPUs of one type
+//   - if a shape needs more CPU cores and less memory than another shape, so that their demands cannot be ordered
+//   - if longer jobs have smaller demands
 //
-// Each such job takes a time proportional to the number of running jobs, and one that needs several types of GPUs also
-// the number of GPUs. With a different demand for each job, the time of a decision is then that of the queue times the
-// running jobs.
+// The time to try a job is proportional to the number of running jobs, and for a job on several types of GPUs also to
+// the number of GPUs. If all jobs have different demands, the time of a decision is proportional to the length of the
+// queue times the number of running jobs.
 type swaps struct {
 	costs []float64 // different times to save and load a checkpoint, ascending, in s
 	turn  int       // number of the decision
@@ -31,7 +31,8 @@ type spans struct {
 	list   []span
 }
 
-// span describes demands for which the same running jobs could yield: the wait of the jobs exceeds the same costs.
+// span describes demands for which the same running jobs may yield, because the waits of these jobs exceed the same
+// costs.
 type span struct {
 	begins    float64 // s: wait of a job with one of these demands
 	low, high demand  // all demands between the two belong to this span
@@ -55,7 +56,7 @@ func (v *swaps) exceeded(begins float64) int {
 	return n
 }
 
-// at returns what is known about a class.
+// at returns the results for a class.
 func (v *swaps) at(class int) *spans {
 	c := &v.class[class]
 	if c.turn != v.turn {
@@ -111,10 +112,10 @@ func (p *bounded) area(s *State, job int, steps float64) float64 {
 }
 
 // swap stops running jobs for a job that waits. Each of them needs more GPU time than this job and the stop, so no two
-// jobs can stop each other, and the job would wait for longer than a stop takes.
+// jobs can stop each other. Without the stop, the job would wait for longer than the stop takes.
 //
-// A job of more GPUs is stopped only if its GPUs suffice for all jobs that wait. Otherwise other jobs would use the
-// rest of its GPUs, and it could hardly start again.
+// A running job with more GPUs is stopped only if its GPUs suffice for all jobs that wait. Otherwise other jobs would
+// use the rest of its GPUs, and it could hardly start again.
 //
 // Call use first: no job fits on the GPUs that are free.
 func (p *bounded) swap(s *State) (victim int, ok bool) {
@@ -149,17 +150,17 @@ func (p *bounded) swap(s *State) (victim int, ok bool) {
 	return 0, false
 }
 
-// allRefused reports whether it is known that swap stops no running jobs for the jobs of a class that merge has not
-// returned yet. If a shape is refused, its later jobs need at least as much GPU time.
+// allRefused reports whether swap certainly stops no running jobs for the remaining jobs of a class. Later jobs of a
+// refused shape are refused, too, because they need at least as much GPU time.
 func (p *bounded) allRefused(class int) bool {
 	return p.swaps.few[p.shapes.classes[class].size] == p.swaps.turn || p.stays.none(class) ||
 		p.swaps.at(class).shapes == p.order.unlike[class]
 }
 
-// refused reports whether it is known that swap stops no running jobs for a job.
+// refused reports whether swap certainly stops no running jobs for a job.
 func (p *bounded) refused(job int) bool {
 	shape := p.shapes.of[job]
-	if p.stays.own(shape) { // by a shorter job of the same shape
+	if p.stays.own(shape) { // a shorter job of the same shape was refused
 		return true
 	}
 	if _, known := p.stays.of(shape); !known {
@@ -179,13 +180,13 @@ func (p *bounded) refuseShape(shape int) {
 	p.swaps.at(p.shapes.class[shape]).shapes++
 }
 
-// try reports whether swap stops running jobs for a job. If it does not, try records for which other jobs it does not
-// either. free is the number of free GPUs, and need that of all jobs that wait.
+// try reports whether swap stops running jobs for a job. If not, try records the other jobs that are thereby refused.
+// free is the number of free GPUs. need is the number of GPUs of all jobs that wait.
 func (p *bounded) try(s *State, job, free, need int) bool {
 	v, shape, least := &p.swaps, p.shapes.of[job], p.order.have[job].key
 	class, d, longest := p.shapes.class[shape], p.shapes.need(job), v.costs[len(v.costs)-1]
 	k := &p.shapes.classes[class]
-	single := p.shapes.mixed[shape] // nothing follows for other demands
+	single := p.shapes.mixed[shape] // the result allows no conclusion about other demands
 	if !p.suffice(s, k.gpus, free, need, least, math.Inf(1)) {
 		v.few[k.size] = v.turn
 		return false
@@ -256,9 +257,9 @@ func (p *bounded) largest(s *State) (most float64) {
 }
 
 // suffice reports whether the running jobs that swap may stop for a job of want GPUs have enough GPUs, together with
-// the free ones. It reads only jobs with more GPU time than least, the longest ones first, so that swap does not read
-// all running jobs at each event. least is in s, and need is the number of GPUs of all jobs that wait. The job would
-// wait for begins s. Call largest first.
+// the free ones. It reads only jobs with more GPU time than least (in s), the longest ones first, so that swap does not
+// read all running jobs at each event. need is the number of GPUs of all jobs that wait. The job would wait for begins
+// s. Call largest first.
 func (p *bounded) suffice(s *State, want, free, need int, least, begins float64) bool {
 	for size, groups := range p.ends.bySize {
 		n := p.shapes.sizes[size]

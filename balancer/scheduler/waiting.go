@@ -59,8 +59,8 @@ func (s *State) queued(job int) bool {
 	return low < len(s.Queue) && s.Queue[low] == job
 }
 
-// sync updates the lists. rank returns the key of a job, which must not change while the job waits; a job that is not
-// listed is left out.
+// sync updates the lists. rank returns the key of a job, which must not change while the job waits. If listed is false,
+// the lists do not contain the job.
 func (q *waiting) sync(s *State, rank func(job int) (key float64, listed bool)) {
 	jobs, ok := q.read.jobs(s)
 	if !ok {
@@ -168,9 +168,8 @@ func (q *waiting) next() (job int) {
 	return job
 }
 
-// pass leaves out the next job of merge, and after it the jobs of the same class that are refused. It leaves out the
-// rest of the class at the first job whose key is at least most, and if all reports that each job of
-// the class is refused.
+// pass leaves out the next job of merge, and the refused jobs of the same class that follow it. It leaves out the rest
+// of the class when it reaches a job whose key is at least most, or if all reports that the whole class is refused.
 func (q *waiting) pass(most float64, all func(class int) bool, refused func(job int) bool) {
 	h := &q.heads[0]
 	for {
@@ -254,10 +253,10 @@ func (q *waiting) search(limit float64, most func(class int) float64, accept fun
 	return best.id
 }
 
-// shortest returns the job with the shortest running time, or -1, if it is at most a limit in s. rate returns a speed
-// in steps/s that no job of a class exceeds; 0 if no job of the class can start. seconds returns the running time of a
-// job in s; ok is false if the job cannot start. The keys must be the remaining steps. Of several jobs with the same
-// time, it returns the first one, or the last one if last is set.
+// shortest returns the job with the shortest running time if this time is at most a limit in s, else -1. rate returns a
+// speed in steps/s that no job of a class exceeds; 0 if no job of the class can start. seconds returns the running time
+// of a job in s; ok is false if the job cannot start. The keys must be the remaining steps. Of several jobs with the
+// same time, it returns the first one, or the last one if last is set.
 func (q *waiting) shortest(limit float64, last bool, rate func(class int) float64,
 	seconds func(job int) (v float64, ok bool)) (job int, least float64) {
 	job, least = -1, limit

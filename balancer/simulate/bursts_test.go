@@ -12,9 +12,9 @@ import (
 )
 
 // bursts makes two ranks with speeds 4 : 1 and steps of some ms on a machine with other work. Bursts of this work make
-// one rank or both ranks several times slower, for some steps or for some windows. They begin and end anywhere. calm is
-// the mean number of steps between two bursts; 0: there are none. clocks is the mean number of steps after which the
-// clock of a rank becomes 10 % slower, or returns; 0: clocks are constant. The result reports whether a step is in a
+// one rank or both ranks several times slower, for some steps or some windows. A burst may begin and end within a
+// window. calm is the mean number of steps between two bursts; 0: no bursts. After a mean of `clocks` steps, the clock
+// of a rank becomes 10 % slower, or returns to its value; 0: clocks are constant. slow reports whether a step is in a
 // burst.
 func bursts(seed uint64, calm, clocks float64) (o simulate.Options, slow func(step int) bool) {
 	const steps = 400
@@ -57,10 +57,10 @@ func bursts(seed uint64, calm, clocks float64) (o simulate.Options, slow func(st
 		func(step int) bool { return factors[0][step] > 1 || factors[1][step] > 1 }
 }
 
-// A window that a burst disturbs must not become the shape of a curve. Otherwise the policy keeps shares that are far
-// from the best ones, and states with certainty that they are the best ones. If it still does, the decision must say
-// that the busy times of the window differ from the estimate. Windows and steps within bursts do not count, and neither
-// do the first 30 steps.
+// The policy must not explain the slow times of a burst by the shape of a curve. Otherwise it would keep bad shares,
+// and its narrow interval would call them the best ones. If the policy still does so, the decision must state that the
+// busy times of the window differ from the estimate. Windows and steps within bursts do not count, and neither do the
+// first 30 steps.
 func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
 	const first, far = 30, 0.25
 	for _, test := range []struct {
@@ -75,7 +75,7 @@ func TestABurstIsNotTheShapeOfACurve(t *testing.T) {
 		}
 		runs := seeds(60, 200)
 		windows, farBelow, below, above, of, last := 0, 0, 0, 0, 0.0, 0.0
-		said := 0 // windows that say why the estimate and the busy times differ
+		said := 0 // windows that state why the estimate and the busy times differ
 		for seed := range uint64(runs) {
 			o, slow := bursts(seed, test.calm, test.clocks)
 			res := played(t, o)

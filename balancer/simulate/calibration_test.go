@@ -10,11 +10,11 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// early is the number of steps at the start whose windows count on their own: they have few steps, and their number
-// depends on the lengths of the first windows.
+// early is the number of steps at the start whose windows have limits of their own, because the policy has few
+// measurements there.
 const early = 20
 
-// calibration is how well a policy knows its fraction of the oracle.
+// calibration compares a policy's estimates of its fraction of the oracle with the truth.
 type calibration struct {
 	windows, near, covered int
 	below, above           int // windows whose truth is below or above the interval
@@ -50,14 +50,15 @@ func (c *calibration) add(windows []simulate.Window, from, to int) {
 	}
 }
 
-// percent is the windows within 2 points of the truth, and those whose interval covers the truth.
+// percent returns two percentages of windows: estimate within 2 points of the truth, and interval that covers the
+// truth.
 func (c *calibration) percent() (near, covered float64) {
 	return 100 * float64(c.near) / float64(c.windows), 100 * float64(c.covered) / float64(c.windows)
 }
 
-// Equal seeds give equal windows, so the limits lie near what the policies reach. The windows of a run depend on each
-// other, so the figures need many seeds: with 20 instead of 40, saturating curves at 5 % noise reach 87 % instead of 91
-// %. An interval covers the truth if it is off by at most a thousandth: both ends may be 1.
+// Equal seeds give equal windows, so the limits are close to the measured percentages. The windows of a run depend on
+// each other, so the test needs many seeds. With 20 instead of 40 seeds, saturating curves at 5 % noise reach 87 %
+// instead of 91 %. The tolerance of an interval is a thousandth, because both of its ends may be 1.
 func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	const policy, seeds, steps = "hybrid", 40, 400
 	check := func(name string, noise, near, covered, earlyNear, earlyCovered float64,
@@ -77,7 +78,7 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 		t.Logf("gain over equal shares: known in %.0f %% of the windows, its interval covers the truth in %.0f %%",
 			known, gains)
 		least := 84.0
-		if name == "zigzag, alike true" { // ranks of one type share a level, and their errors count as independent
+		if name == "zigzag, alike true" { // the policy takes the errors of a shared level as independent
 			least = 55
 		}
 		if gains < least || known < 75 {
@@ -103,14 +104,14 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 			near, covered := 98.0, 90.0
 			earlyNear, earlyCovered := 58.0, 78.0
 			switch {
-			case noise > 0.1: // few steps with much noise say little
+			case noise > 0.1: // with much noise, few steps give little information
 				earlyNear, earlyCovered = 26, 68
 			case noise < 0.02:
 				earlyNear, earlyCovered = 80, 84
 			}
 			switch {
 			case family.name == "stepped":
-				// a share next to those that were measured may be a step lower, and no interval knows
+				// a share next to the measured ones may be on a lower step, which no interval can contain
 				near, covered = 80, 75
 			case noise > 0.1:
 				near, covered = 84, 84
@@ -128,7 +129,7 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	}
 	for _, alike := range []bool{true, false} {
 		near, covered := 95.0, 95.0
-		if !alike { // the tiles of one rank say nothing about those of another
+		if !alike { // the tiles of one rank give no information about those of another rank
 			near, covered = 86, 84
 		}
 		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, 12, 60, func(seed uint64) *simulate.Result {

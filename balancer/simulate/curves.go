@@ -20,10 +20,10 @@ const leastSeconds = 1 / divide.MostSeconds
 // header is the first line of a file of curves.
 const header = "rank,batch,seconds"
 
-// ReadCurves reads curves as lines of rank,batch,seconds, in any order, with or without that header. It ignores blank
-// lines and lines that begin with #. Ranks are numbered from 0 without a gap. The error lists the first ten faults with
-// their lines. A time that falls at a larger batch is not a fault, because caches and tiles cause it. One warning gives
-// the number of such places and the steepest one.
+// ReadCurves reads curves as lines of rank,batch,seconds, in any order, with or without a header. It ignores blank
+// lines and lines that begin with #. The ranks must be 0, 1, 2 and so on, without a gap. The error lists the first ten
+// faults with their lines. A shorter time at a larger batch is not a fault, because caches and tiles can cause it. One
+// warning contains the number of such places, and the steepest one.
 func ReadCurves(r io.Reader) (curves []divide.Curve, warnings []string, err error) {
 	byRank, err := readPoints(r)
 	if err != nil {

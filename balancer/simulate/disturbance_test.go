@@ -13,7 +13,7 @@ import (
 
 // disturbed makes a cluster of four ranks on two cores, as in scripts/lab.sh --cpu 0.8,0.4,0.2,0.2. Other work makes
 // some or all ranks slower for up to 20 windows, by a factor of up to 3 that changes from window to window. It begins
-// and ends at a window boundary, where shares change too, or anywhere. The result has the first step after the
+// and ends at the boundary of a window, where shares may change, or within a window. end is the first step after the
 // disturbance.
 func disturbed(seed uint64) (o simulate.Options, end int) {
 	r := rand.New(rand.NewPCG(seed, 0xd15))
@@ -58,7 +58,7 @@ func disturbed(seed uint64) (o simulate.Options, end int) {
 		}}, end
 }
 
-// A disturbance must leave nothing behind. From ten windows after its end on, the shares are as good as without it.
+// A disturbance must have no lasting effect. From ten windows after its end, the shares must be as good as without it.
 func TestHybridRecoversFromADisturbance(t *testing.T) {
 	seeds, most := seeds(30, 60), seeds(0, 1)
 	var shares []float64

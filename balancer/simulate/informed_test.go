@@ -12,11 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// informed is a policy that knows how [zigzag] or [spread] makes its curves, and the noise. A policy without this
-// knowledge can be compared with it. After each window, it computes the probability of each kind of tiles for each
-// rank. Under each kind, the logs of the fixed part and of the slope have a normal distribution (Laplace's
-// approximation). After the first windows (trials), the shares are the best ones on curves that it draws from this
-// posterior (Thompson sampling). Later, they are the candidates with the shortest expected step.
+// informed is a policy that knows the noise, and how [zigzag] or [spread] makes its curves. Tests compare policy hybrid
+// with it. After each window, it computes the probability of each kind of tiles for each rank. Under each kind, the
+// logs of the fixed part and of the slope have a normal distribution (Laplace's approximation). After the first windows
+// (trials), the shares are the best ones on curves that it draws from this posterior (Thompson sampling). Later, they
+// are the candidates with the shortest expected step.
 type informed struct {
 	options balancer.Options
 	random  *rand.Rand
@@ -34,15 +34,15 @@ type informed struct {
 // prior has the means and the variances of the logs of a curve's fixed part and slope.
 type prior struct{ fixed, fixedVariance, slope, slopeVariance float64 }
 
-// The priors have the means and about the variances of the logs of the values of [zigzag] and [spread]. They are normal
-// approximations.
+// The priors are normal approximations of the logs of the values that [zigzag] and [spread] draw: equal means, and
+// about equal variances.
 var (
 	zigzagPrior = prior{fixed: -5.06, fixedVariance: 0.22, slope: -6.91, slopeVariance: 0.25}
 	spreadPrior = prior{fixed: -6.3, fixedVariance: 1, slope: -6.91, slopeVariance: 1}
 )
 
 // sighting has the measurements of one share.
-type sighting struct{ samples, n, sum float64 } // sum: of the logs of the times
+type sighting struct{ samples, n, sum float64 } // n: measurements; sum: of the logs of their times
 
 // kind is the posterior of a rank under one kind of tiles.
 type kind struct {
@@ -238,8 +238,8 @@ func informedMaker(seed uint64, p informed) balancer.Maker {
 	}}
 }
 
-// The rows of informed policies in docs/benchmarks/balancing.md. The informed policy knows
-// all that measurements can show. Where tiles are certain, at least as many of its runs as of hybrid's must reach 0.98.
+// The test prints the figures of informed policies in docs/benchmarks/balancing.md. If an informed policy knows that
+// all ranks have tiles, at least as many of its runs as of hybrid's must reach 0.98.
 func TestInformedOnZigzags(t *testing.T) {
 	onlyFull(t)
 	const clusters = 400
@@ -279,9 +279,8 @@ func TestInformedOnZigzags(t *testing.T) {
 	}
 }
 
-// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It prints the figures
-// for the steps lost in the first 100 in docs/benchmarks/balancing.md: fewer than hybrid's (median), and at least 2.9,
-// which the first step with equal shares costs.
+// The informed policy for lines assumes no tiles, draws no curves, and decides after every step. It must lose at most
+// as many of the first 100 steps as hybrid (median), and at least 2.9, which the first step with equal shares costs.
 func TestInformedOnLines(t *testing.T) {
 	onlyFull(t)
 	const clusters = 200

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// A profile says how fast ranks are, up to a tenth; curves of an earlier run have the right shape, at another height
-// and up to 3 %.
+// The policy starts with compute scores that have errors of up to 10 %, or with curves of an earlier run. These curves
+// have errors of up to 3 %, and all times are longer or shorter by one factor.
 func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 	const ranks, total, allowed = 8, 512, 3
 	knowledge := map[string]func(r *rand.Rand, curves []divide.Curve, o *balancer.Options){
@@ -36,7 +36,7 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 	for name, tell := range knowledge {
 		for f, family := range families {
 			if family.name == "stepped" {
-				continue // where the steps are must be found out
+				continue // neither scores nor curves contain the places of the steps
 			}
 			var settled []int
 			var slow []float64 // steps lost
@@ -50,7 +50,7 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 					Steps: 250, Interval: 10, Seed: seed,
 					Knows: func(o *balancer.Options) { tell(r, curves, o) }})
 				last, changes, probe := 0, 0, false
-				for _, h := range res.History { // a probe and its end do not count: known speeds tell nothing of tiles
+				for _, h := range res.History { // probes do not count, because known speeds reveal no tiles
 					was := probe
 					if probe = strings.HasPrefix(h.Reason, "a probe"); probe || was {
 						continue

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// largeTypes makes 240 ranks of three types. The levels of the ranks of one type have this standard deviation, log.
-// With slowed, some ranks take half as long again, and others become slower for a time.
+// largeTypes makes 240 ranks of three types. spread is the standard deviation of the logs of the ranks' levels within a
+// type. If slowed is set, some ranks are slower by a factor of 1.5, and others become slower for some time.
 func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 	const ranks = 240
 	r := rand.New(rand.NewPCG(seed, 83))
@@ -39,13 +39,13 @@ func largeTypes(seed uint64, spread float64, slowed bool) simulate.Options {
 	return o
 }
 
-// The ranks of a large type share one curve. The policy must still know the level of each rank, and its intervals must
-// contain the truth about as often as those of small types, also if the levels are exactly equal. The intervals must
-// also be narrow: an interval from 0 to 1 would always contain the truth.
+// The ranks of a large type share one curve. The policy must still estimate the level of each rank. Its intervals must
+// contain the truth about as often as with small types, also if all levels are equal. The intervals must also be
+// narrow: an interval from 0 to 1 would always contain the truth.
 //
 // The limits hold for 3 and for 20 seeds. Over 20 seeds, the intervals contain the truth in 86 % of the windows with
-// different levels, and in 91 % with equal levels. With a few slow ranks, this figure is only 55 %: these intervals of
-// 90 % are known to be too narrow, and the last row only limits how much worse they may get.
+// different levels, and in 91 % with equal levels. With a few slow ranks, the intervals of 90 % contain the truth in
+// only 55 % of the windows. They are too narrow, and the last row only checks that this does not become worse.
 func TestIntervalsOfLargeTypesCoverTheTruth(t *testing.T) {
 	runs := seeds(3, 20)
 	for _, test := range []struct {

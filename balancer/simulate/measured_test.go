@@ -17,7 +17,7 @@ import (
 )
 
 // measuredGPUs reads the step times that Gavel (Narayanan et al., OSDI 2020; github.com/stanford-futuredata/gavel, MIT)
-// measured on K80, P100 and V100, by network and type. They are no part of this project.
+// measured on K80, P100 and V100, by network and type. The repository does not contain these times.
 func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 	t.Helper()
 	text, err := os.ReadFile(needtest.Data(t, "gavel", "simulation_throughputs.json"))
@@ -57,9 +57,9 @@ func measuredGPUs(t *testing.T) map[string]map[string]divide.Curve {
 	return curves
 }
 
-// measuredBlind makes a cluster of measured GPUs whose types the policy does not know. Equal shares are a quarter to
-// three quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is
-// flat before it falls.
+// measuredBlind makes a cluster of measured GPUs whose types the policy does not know. The batch is a quarter to three
+// quarters of the capacity of the ranks. With a smaller batch, ranks would start where their curves are flat, and no
+// policy can predict that such a curve falls later.
 func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 3))
 	var cluster []divide.Curve
@@ -72,9 +72,9 @@ func measuredBlind(gpus map[string]divide.Curve, seed uint64, noise float64) sim
 		Noise: noise, Steps: 200, Interval: 10, Seed: seed}
 }
 
-// Clusters of real GPUs, whose curves bend, are flat for small batches, and in one case fall: a K80 takes less time for
-// 32 images of ResNet-18 than for 16. There, a policy that starts with a large share cannot know that the curve falls,
-// so the worst run of this network has no bound.
+// The curves of real GPUs bend, and are flat for small batches. One curve falls: a K80 takes less time for 32 images of
+// ResNet-18 than for 16. A policy that does not measure both shares cannot find this, so the worst run of this network
+// has no bound.
 func TestHybridOnMeasuredGPUs(t *testing.T) {
 	curves := measuredGPUs(t)
 	seeds := seeds(10, 400) // 200 runs in all without -simulate.full
@@ -82,7 +82,7 @@ func TestHybridOnMeasuredGPUs(t *testing.T) {
 		var known, blind endings
 		for _, network := range slices.Sorted(maps.Keys(curves)) {
 			p := promise{median: 0.99, worst: 0.9, low: 0.05, worse: 0.02, deepest: 0.03}
-			if noise > 0.1 { // 200 steps with this noise tell a rank's times to 2 to 3 %
+			if noise > 0.1 { // with this noise, 200 steps determine a rank's times to 2 to 3 %
 				p = promise{median: 0.97, worst: 0.9, low: 0.45, worse: 0.1, deepest: 0.05}
 			}
 			if network == "ResNet-18" {

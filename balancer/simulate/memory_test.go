@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// allocatedPerRank returns the bytes that a simulation allocates for a rank and a step, and its live memory for a rank.
+// allocatedPerRank returns the bytes that a simulation allocates, per rank and step, and its live memory per rank.
 func allocatedPerRank(t *testing.T, ranks, steps int) (bytes, live float64) {
 	t.Helper()
 	curves := make([]divide.Curve, ranks)
@@ -35,7 +35,7 @@ func allocatedPerRank(t *testing.T, ranks, steps int) (bytes, live float64) {
 	return bytes, float64(after.HeapAlloc-before.HeapAlloc) / float64(ranks)
 }
 
-// kept makes policy hybrid and keeps it.
+// kept makes policy hybrid, and stores it in policy.
 func kept(t *testing.T, policy *balancer.Policy) balancer.Maker {
 	t.Helper()
 	return balancer.Maker{Name: "kept", New: func(o balancer.Options) (balancer.Policy, error) {
@@ -46,7 +46,8 @@ func kept(t *testing.T, policy *balancer.Policy) balancer.Maker {
 }
 
 // The memory of a simulation is linear in the number of ranks (docs/balancing.md). The limits are twice the values with
-// 4,000 ranks. With 500 ranks, fewer shares of other ranks are known, so a rank keeps a fifth less.
+// 4,000 ranks. With 500 ranks, the policy stores a fifth less for each rank, because it knows fewer shares of other
+// ranks.
 func TestMemoryOfManyRanksIsLinear(t *testing.T) {
 	_, few := allocatedPerRank(t, 500, 40)
 	bytes, many := allocatedPerRank(t, 4000, 40)

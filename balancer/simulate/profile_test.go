@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// profiled adds to what a policy knows what a profile measures: the times of a few shares of each rank, with an error.
+// profiled gives a policy the content of a profile: the times of a few shares of each rank, with an error.
 func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 	inner := o.Knows
 	o.Knows = func(k *balancer.Options) {
@@ -39,7 +39,7 @@ func profiled(o simulate.Options, seed uint64, sigma float64) simulate.Options {
 	return o
 }
 
-// The steps lost in the first 100, with and without a profile.
+// With a profile, runs must lose few of the first 100 steps.
 func TestAProfileReplacesDiscovery(t *testing.T) {
 	seeds := seeds(20, 200)
 	for _, test := range []struct {

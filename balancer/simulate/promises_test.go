@@ -19,7 +19,7 @@ type promise struct {
 // endings are the ends of simulated runs.
 type endings struct {
 	shares []float64 // fractions of the oracle, ascending
-	below  []float64 // equal shares' fraction of the oracle minus the end's, ascending
+	below  []float64 // fraction of the oracle with equal shares, minus that of the end; ascending
 }
 
 // playAll simulates a run for each seed.

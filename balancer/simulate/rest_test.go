@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// A rank whose score promises too much is halved as a straggler by policy dynamic. Its halved share must not clear it,
-// or its share would be restored and halved again for ever.
+// If the score of a rank is too high, policy dynamic marks the rank as a straggler and halves its share. With half the
+// share, the rank must remain a straggler. Otherwise the policy would restore and halve the share again and again.
 func TestDynamicComesToRest(t *testing.T) {
 	for _, scores := range []bool{false, true} {
 		runs, restless, swinging := 0, 0, 0
@@ -26,7 +26,7 @@ func TestDynamicComesToRest(t *testing.T) {
 					}
 					o := simulate.Options{Policy: "dynamic", Total: total, Curves: curves, Noise: 0.02, Steps: 400,
 						Interval: 10, Seed: seed}
-					if scores { // half to twice as high as they should be
+					if scores { // with a typical error of a factor of 2
 						o.Knows = func(o *balancer.Options) {
 							for _, c := range curves {
 								o.Scores = append(o.Scores, 64/c.At(64)*math.Exp(0.7*r.NormFloat64()))

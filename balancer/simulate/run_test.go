@@ -70,7 +70,7 @@ func TestRunIsDeterministic(t *testing.T) {
 func TestRunReportsWhatHappened(t *testing.T) {
 	curves := []divide.Curve{proportionalTo(100), proportionalTo(300)}
 	r := played(t, simulate.Options{Policy: "none", Total: 200, Curves: curves, Steps: 25, Interval: 10})
-	// Equal shares take 1 s, the best, 50 and 150, half of that.
+	// Equal shares take 1 s. The best shares are 50 and 150, and take 0.5 s.
 	if !slices.Equal(r.Shares, []int{100, 100}) || math.Abs(r.StepSeconds-1) > 1e-9 ||
 		math.Abs(r.OracleSeconds-0.5) > 1e-9 || math.Abs(r.ShareOfOracle-0.5) > 1e-9 || r.Rebalances != 0 ||
 		len(r.History) != 0 || len(r.Track) != 25 {
@@ -95,7 +95,7 @@ func TestRunReportsWhatHappened(t *testing.T) {
 }
 
 func TestRunFollowsDrift(t *testing.T) {
-	// Rank 1 loses half its speed at step 200, and has it back at step 400.
+	// From step 200 to step 400, rank 1 has half its speed.
 	drift := func(rank, step int) float64 {
 		if rank == 1 && step >= 200 && step < 400 {
 			return 2

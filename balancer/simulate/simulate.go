@@ -33,7 +33,7 @@ type Options struct {
 // Result is the result of a simulation. All times are without noise. The fraction of the oracle is the time with the
 // best shares divided by the time with the shares in use.
 type Result struct {
-	// The last step: the shares that it ran with, its time, and the time of the best shares.
+	// The last step: its shares, its time, and the time with the best shares.
 	Shares        []int   `json:"shares"`
 	StepSeconds   float64 `json:"step_seconds"`
 	OracleSeconds float64 `json:"oracle_step_seconds"`
@@ -43,15 +43,16 @@ type Result struct {
 	MeanShareOfOracle        float64 `json:"mean_share_of_oracle"`
 	LastQuarterShareOfOracle float64 `json:"last_quarter_share_of_oracle"`
 	Rebalances               int     `json:"rebalances"`
-	// Estimate is what the policy estimated in its last decision with an estimate, for the shares before that decision;
-	// nil: it does not estimate.
+	// Estimate is the policy's last estimate of the fraction of the oracle, for the shares before that decision; nil:
+	// the policy makes no estimates.
 	Estimate *balancer.Fraction `json:"estimate_share_of_oracle"`
 	History  []Change           `json:"history"`
-	// Memory is what the simulation holds at its end, by purpose; the policy is part of it if it knows its memory.
+	// Memory is the memory of the simulation at its end, by purpose. It includes the memory of the policy if the policy
+	// reports it.
 	Memory []balancer.Memory `json:"memory"`
 	// Track is the fraction of the oracle in each step.
 	Track []float64 `json:"-"`
-	// Windows has the decisions of a policy that estimates its fraction of the oracle.
+	// Windows contains the decisions of a policy that estimates its fraction of the oracle.
 	Windows []Window `json:"-"`
 }
 
@@ -60,13 +61,13 @@ type Window struct {
 	Step     int // step after which the policy decided
 	Truth    float64
 	Estimate balancer.Fraction
-	// Equal is by how much a step with equal shares would be longer, s: in truth, and the 90 % interval of the policy.
-	// NaN: the policy does not know.
+	// Equal is the true difference between the time of a step with equal shares and that of this step, in s. EqualLow
+	// and EqualHigh are the policy's 90 % interval of it; NaN: unknown.
 	Equal, EqualLow, EqualHigh float64
 	Disagreement               string // of the estimate and the times of the window
 }
 
-// Change is one rebalance: shares that at least one step ran with.
+// Change is one rebalance. At least one step used the shares.
 type Change struct {
 	Step          int     `json:"step"` // after which the shares changed
 	Shares        []int   `json:"shares"`
@@ -130,7 +131,7 @@ func Run(o Options) (*Result, error) {
 				Equal:    longer - slices.Max(world.times),
 				EqualLow: d.EqualLow - d.Lost.Step, EqualHigh: d.EqualHigh - d.Lost.Step, Disagreement: d.Disagreement})
 		}
-		if !ok || !d.Changed || s == o.Steps-1 { // no step would use shares that are decided after the last step
+		if !ok || !d.Changed || s == o.Steps-1 { // no step uses the shares that follow the last step
 			continue
 		}
 		shares = slices.Clone(d.Next)
@@ -197,15 +198,15 @@ func Types(curves []divide.Curve) []string {
 	return types
 }
 
-// MostNoise is the largest standard deviation of the logarithm of a time: at this value, a typical factor between two
-// steps is 22,000.
+// MostNoise is the largest standard deviation of the logarithm of a time. At this value, the times of two steps
+// typically differ by a factor of 22,000.
 const MostNoise = 10.0
 
-// MostTotal is the largest batch, in samples: the time and the memory of a decision grow with the batch if a curve
-// falls or has tiles.
+// MostTotal is the largest batch, in samples. If a curve falls or has tiles, the time and the memory of a decision grow
+// with the batch.
 const MostTotal = 1 << 24
 
-// MostSteps is the largest number of steps: a result keeps 8 bytes for each step.
+// MostSteps is the largest number of steps. A result contains 8 bytes for each step.
 const MostSteps = 100_000_000
 
 func (o *Options) check() error {
@@ -224,7 +225,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// world has the true times at a step.
+// world contains the true times of a step.
 type world struct {
 	options *Options
 	batch   divide.Batch
@@ -234,7 +235,7 @@ type world struct {
 	times   []float64 // times of these shares, by rank, s
 }
 
-// at moves the world to a step with these shares.
+// at computes the times of a step with these shares.
 func (w *world) at(step int, shares []int) error {
 	if w.curves == nil || w.options.Drift != nil {
 		if err := w.drift(step); err != nil {

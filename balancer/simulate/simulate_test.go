@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// full plays all cases with all seeds and prints a table; CI plays a part of them.
+// full simulates all cases with all seeds, and prints tables. Without it, the tests simulate a part of the cases.
 var (
 	full = flag.Bool("simulate.full", false, "every case, and print the table")
 	only = flag.Int("simulate.ranks", 0, "only cases with this number of ranks")
@@ -59,7 +59,7 @@ var families = []struct {
 	}},
 }
 
-// points samples a curve at every share up to 16, then ever more coarsely.
+// points returns the points of a curve at every share up to 32, and at increasing distances above it.
 func points(total int, f func(float64) float64) divide.Curve {
 	var c divide.Curve
 	for b := 1; b < total; b += max(1, b/16) {
@@ -68,7 +68,7 @@ func points(total int, f func(float64) float64) divide.Curve {
 	return append(c, divide.Point{Samples: float64(total), Seconds: f(float64(total))})
 }
 
-// outcome is what many seeds gave.
+// outcome contains the results of many seeds.
 type outcome struct {
 	shares     []float64 // mean fraction of the oracle in the last quarter of the steps, ascending
 	rebalances []int     // ascending
@@ -89,7 +89,7 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 		settled := 0
 		for i, h := range res.History {
 			if h.ShareOfOracle < 0.99 {
-				settled = i + 2 // the next one at the earliest
+				settled = i + 2 // the next rebalance, at the earliest
 			}
 		}
 		o.shares, o.rebalances, o.settled = append(o.shares, lastQuarter(res)), append(o.rebalances, res.Rebalances),
@@ -107,15 +107,16 @@ func lastQuarter(res *simulate.Result) float64 {
 }
 
 // cases are those of TestHybridComesNearTheOracle. The slowest of many ranks is some standard errors above the mean, so
-// much noise takes many steps, and so do tiles of many ranks, which are found one after the other.
+// runs with much noise need many steps. Runs with tiles need many steps because the policy finds the tiles of one rank
+// after another.
 var cases = []struct {
 	ranks int
 	noise float64
-	drift float64 // each rank is slower and faster by this part within 1,000 steps
+	drift float64 // amplitude of the change of each rank's times; its period is 1,000 steps
 	steps int
-	tiled int // steps of stepped curves where they are others
-	seeds int // of the table
-	quick int // of tests without -simulate.full
+	tiled int // steps for curves of family stepped; 0: as for the other families
+	seeds int // with -simulate.full
+	quick int // without -simulate.full
 }{
 	{2, 0.01, 0, 400, 0, 20, 5}, {2, 0.05, 0, 800, 0, 20, 5}, {2, 0.2, 0, 6000, 0, 20, 2},
 	{4, 0.01, 0, 400, 0, 20, 5}, {4, 0.05, 0, 800, 0, 20, 5}, {4, 0.2, 0, 6000, 0, 20, 0},
@@ -147,7 +148,8 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 			}
 			o := play(t, f, c.ranks, seeds, c.noise, steps, drift)
 			n := len(o.shares)
-			// Samples cannot be divided, and the slowest of 1,000 ranks is three standard errors above the mean.
+			// With 1,000 ranks, the limit is lower: the slowest rank is three standard errors above the mean, and
+			// samples are indivisible.
 			median, worst := 0.99, 0.975
 			if c.ranks == 1000 {
 				median = 0.985
@@ -165,7 +167,7 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 	}
 }
 
-// tiled makes a cluster half of whose ranks work in tiles; the others have lines.
+// tiled makes a cluster in which about half of the ranks have tiles. The curves of the other ranks are lines.
 func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, uint64(ranks*1000+tile)))
 	curves := make([]divide.Curve, ranks)
@@ -182,8 +184,8 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 		Interval: 10, Seed: seed}
 }
 
-// Kernels of GPUs work in tiles of many samples: the best shares fill them, next to ranks whose curves are lines. A
-// rank that takes one sample more may take twice as long, so that a few such clusters end some percent off.
+// Kernels of GPUs compute tiles of many samples, and the best shares of such ranks fill the tiles. One sample more may
+// double the time of a rank, so a few runs end some percent below the oracle.
 func TestHybridFillsTiles(t *testing.T) {
 	leastEach, seeds := 32, 4
 	if *full {
@@ -203,8 +205,8 @@ func TestHybridFillsTiles(t *testing.T) {
 	e.check(t, "tiles", promise{median: 0.995, worst: 0.9, low: 0.1, worse: 0.01, deepest: 0.05})
 }
 
-// One kind of rank takes longer for few samples than for more, as measured of real GPUs (another algorithm for small
-// batches): a policy that took every curve for a rising one would give it ever fewer.
+// One kind of rank takes longer for few samples than for more, as measured on real GPUs, which use another algorithm
+// for small batches. A policy that assumes rising curves would reduce the share of such a rank again and again.
 func TestHybridFindsWhereACurveFalls(t *testing.T) {
 	falls := divide.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142},
 		{Samples: 128, Seconds: 0.55}, {Samples: 256, Seconds: 1.13}}
@@ -230,12 +232,11 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 	}
 }
 
-// A rank that becomes slower takes longer for each smaller share that it is given, as if its curve fell. The policy
-// follows it: it loses hardly more time than decisions every ten steps cost. The loss is counted in steps of the
-// oracle.
+// A rank that becomes slower takes longer although the policy reduces its share, as if its curve fell. The policy must
+// still follow the change, so that runs lose few steps. The loss is in steps of the oracle.
 func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 	for name, test := range map[string]struct {
-		factor     func(step int) float64 // of rank 0's times
+		factor     func(step int) float64 // on the times of rank 0
 		mean, most float64                // steps lost of 500
 	}{
 		"for good, within 100 steps": {

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// zigzag makes a cluster of ranks that are fast with shares that fill tiles and slower, by 10 to 60 %, with all others.
-// alike: all ranks have the same tiles.
+// zigzag makes a cluster of ranks with tiles. With shares that do not fill the tiles, a rank is slower by 10 to 60 %.
+// If alike is set, all ranks have the same tiles.
 func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 19))
 	ranks := 2 + r.IntN(5)
@@ -40,7 +40,7 @@ func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 		Knows: func(o *balancer.Options) { o.Types = types }}
 }
 
-// zigzags has the runs of policy hybrid on clusters of [zigzag]: two tests judge the same runs.
+// zigzags contains the runs of policy hybrid on clusters of [zigzag], because two tests check the same runs.
 var zigzags = map[string]*simulate.Result{}
 
 // playedZigzag returns the run of policy hybrid on a cluster of [zigzag].
@@ -53,7 +53,8 @@ func playedZigzag(t *testing.T, seed uint64, alike bool, noise float64) *simulat
 	return zigzags[key]
 }
 
-// spread makes a cluster of ranks with speeds exp(N(0,1)) and a fixed part of their time, blind, for 100 steps.
+// spread makes a run of 100 steps without prior knowledge. The speeds of the ranks are exp(N(0,1)), and a part of their
+// times is constant.
 func spread(seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 100))
 	ranks := 2 + r.IntN(7)
@@ -66,8 +67,8 @@ func spread(seed uint64) simulate.Options {
 		Seed: seed}
 }
 
-// measuredCluster makes a cluster of measured GPUs, with equal shares of four samples up to three quarters of what the
-// ranks can hold.
+// measuredCluster makes a cluster of measured GPUs whose types the policy knows. Equal shares are between 4 samples and
+// 75 % of the capacity.
 func measuredCluster(gpus map[string]divide.Curve, seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var curves []divide.Curve
@@ -90,7 +91,7 @@ func below(shares []float64, limit float64) int {
 	return at
 }
 
-// lost is the steps of the oracle's that a run lost.
+// lost returns the time that a run lost, in steps of the oracle.
 func lost(res *simulate.Result) (steps float64) {
 	for _, share := range res.Track {
 		steps += 1/share - 1
@@ -118,8 +119,8 @@ func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 	}
 }
 
-// A measured kind of rank takes equally long up to 16 samples, and less for 32. Two faster ranks leave it few samples,
-// so that no share near those in use is faster.
+// A rank of a measured kind takes equally long for 1 to 16 samples, and less for 32. With two faster ranks, its share
+// is small, so no share near it is faster.
 func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
 	falls := divide.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14},
 		{Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
@@ -152,7 +153,8 @@ func lostAtStart(t *testing.T, n int, cluster func(seed uint64) simulate.Options
 	return early
 }
 
-// The policy loses 4.1 and 11.4 steps. With a first window of 3 steps and others of 10, it lost 9.7 and 57.6.
+// The policy loses 4.1 steps (median) and 11.4 (90th percentile). With a first window of 3 steps and others of 10,
+// these figures were 9.7 and 57.6.
 func TestHybridLosesLittleAtTheStart(t *testing.T) {
 	seeds := seeds(60, 200)
 	early := lostAtStart(t, seeds, spread)
@@ -165,8 +167,8 @@ func TestHybridLosesLittleAtTheStart(t *testing.T) {
 	}
 }
 
-// Ranks of one type share their measurements: one K80 that finds a fast share tells the others. Without the types, runs
-// lose more steps.
+// Ranks of one type share their measurements: if one K80 finds a fast share, the others use it. Without types, runs
+// must lose more steps.
 func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
 	gpus := measuredGPUs(t)["ResNet-18"]
 	var low [2]int
@@ -191,8 +193,8 @@ func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
 	}
 }
 
-// A probe in the last window of a run could not earn what it costs. That a policy makes some where it does not know the
-// end shows that the test can fail.
+// A probe in the last window of a run costs time and cannot pay. If the policy does not know the end, it does make such
+// probes, which shows that the test can fail.
 func TestHybridMakesNoProbeThatCannotPay(t *testing.T) {
 	unknown := 0
 	for seed := range uint64(seeds(30, 120)) {

@@ -32,22 +32,22 @@ type Observation struct {
 // steps, and Detector returns verdicts.
 //
 // A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
-// deviations. The standard deviation combines the noise of the rank and the error of its curve. If few windows have
-// measured the noise, the limit is higher. A window is good if the ratio exceeds the usual ratio by less than half of
-// this limit. The usual ratio and the noise are robust estimates for each rank (see history). The detector therefore
-// finds slowdowns of less than about 4 standard deviations late, and their verdict may end and begin again.
+// deviations. The standard deviation combines the noise of the rank and the error of its curve. With few windows, the
+// noise is uncertain, so the limit is higher. A window is good if the ratio exceeds the usual ratio by less than half
+// of the limit. The usual ratio and the noise are robust estimates for each rank (see history). A slowdown of less than
+// about 4 standard deviations is found late, and its verdict may end and begin again.
 //
 // Some sensors measure lost time directly, for example the time for which a CPU quota stops the rank. If this time
 // exceeds the sensor's noise, the limit is lower. A window is then slow if a slowdown of up to the measured size
-// explains the ratio better than noise does. During the first 20 windows of such a slowdown, the usual ratio and the
-// healthy sensor values of the rank are not updated, because noise may hide a part of the slowdown.
+// explains the ratio better than noise does. Noise may hide a part of the slowdown. The detector therefore does not
+// update the usual ratio and the healthy sensor values of the rank during the first 20 windows of the slowdown.
 //
-// For healthy ranks with lognormal noise, false verdicts begin in two of a million windows at a deviation of 5 %, in
-// three at 10 % and at 15 %, and never at 2 %.
+// If the noise of healthy ranks is lognormal, false verdicts begin in two of a million windows at a deviation of 5 %.
+// They begin in three windows at 10 % and at 15 %, and in none at 2 %.
 //
 // If a rank never matched its curve, and no sensor shows a cause, the detector assumes that the curve is wrong. If a
-// sensor shows a cause, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first
-// window as normal. An example is a laptop whose curve was measured while it was cold.
+// sensor shows a cause, the rank is sick for 20 windows. Then the behaviour since the first window becomes the usual
+// one. An example is a laptop whose curve was measured while it was cold.
 //
 // The detector compares the links of a rank with their own history, after subtraction of the median growth over the
 // ranks. A link is slow if its time grows by at least 25 %, and by at least 5 % of the compute time.
@@ -60,7 +60,7 @@ type Detector struct {
 	types []string // nil: unknown
 
 	seconds, perSample, growth, sorted []float64
-	predicted                          []float64 // per sample, by the rank's curve; measured without a curve
+	predicted                          []float64 // time per sample: by the rank's curve, or measured without a curve
 	verdicts                           []Verdict
 }
 
@@ -69,7 +69,7 @@ type patient struct {
 	compute, link history
 	healthy       baseline
 	learns        bool
-	sickFromStart int // windows
+	sickFromStart int // windows with a sign of a cause, while the curve is not trusted
 	stopped       int // consecutive windows in which a sensor measured a slowdown
 
 	straggler bool
@@ -153,8 +153,8 @@ func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) 
 	return d.verdicts, nil
 }
 
-// Learns reports whether a rank's healthy curve may be updated with the last window. This is true if the rank was as
-// fast as the curve predicts, or if the curve is known to be wrong.
+// Learns reports whether the last window may update a rank's healthy curve. It may if the rank was as fast as the curve
+// predicts, or if the curve is known to be wrong.
 func (d *Detector) Learns(rank int) bool { return d.ranks[rank].learns }
 
 // linkGrowth returns the log of the slowdown of the rank's links relative to their history, or NaN if it is unknown.
@@ -166,8 +166,8 @@ func (p *patient) linkGrowth(o *Observation) float64 {
 	return math.Log(o.Link) - usual
 }
 
-// commonGrowth returns the median growth of the links of all ranks, or 0 if the links became faster. A growth that all
-// ranks have is not caused by one rank.
+// commonGrowth returns the median growth of the links of all ranks, or 0 if the links became faster. If the links of
+// all ranks become slower, no single rank is the cause.
 func (d *Detector) commonGrowth() float64 {
 	d.sorted = d.sorted[:0]
 	for _, g := range d.growth {
@@ -194,8 +194,8 @@ func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	limit := max(math.Hypot(p.compute.limit(assumedNoise), sigmas*curve), least)
 	known := p.healthy.knownSlowdown(o)
 	p.stopped = count(p.stopped, known > least && p.compute.trusted())
-	// equal is the excess at which noise and a slowdown of any size up to the known one are equally likely. It is at
-	// least about one standard deviation.
+	// At the excess equal, noise alone and a slowdown of any size up to the known one are equally likely causes. equal
+	// is at least about one standard deviation.
 	if equal := noise * math.Sqrt(max(1, 2*math.Log(known/(noise*math.Sqrt(2*math.Pi))))); known > max(equal, least) {
 		limit = min(limit, max(equal, least))
 	}
@@ -248,8 +248,8 @@ func (p *patient) diagnose(o *Observation, excess, linkExcess float64) {
 	}
 }
 
-// name begins or continues a verdict about the compute time, and finds its cause. A cause remains while its sign
-// remains.
+// name begins or continues a verdict about the compute time, and finds its cause. The cause remains as long as its sign
+// does, even if another sign is stronger.
 func (p *patient) name(o *Observation, excess float64) {
 	signs := p.healthy.signs(o, o.Seconds-o.Seconds/math.Exp(excess))
 	if !p.compute.trusted() {
@@ -308,7 +308,8 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 	}
 }
 
-// learn updates the baseline of a healthy rank. It delays the update with a first bad window until the next window.
+// learn updates the history and the baseline of a healthy rank. If a window is the first bad one, the next window
+// decides whether the history gets it.
 func (p *patient) learn(o *Observation) {
 	wrongCurve := p.compute.troubled() && !p.compute.sick
 	stopped := p.stopped > 0 && p.stopped <= adoptWindows

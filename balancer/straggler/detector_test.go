@@ -52,7 +52,7 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 			}
 			verdicts := observe(t, d, n, window)
 			for rank, v := range verdicts {
-				known := n >= 20 // the noise is known; before that, two slow windows may count
+				known := n >= 20 // from this window on, the noise is known; earlier, two slow windows may count
 				if v.Kind != straggler.Healthy && known && (rank == 0 || n < 41 || n > 52) {
 					t.Errorf("window %d, rank %d: got %+v", n, rank, v)
 				}
@@ -70,8 +70,8 @@ func TestNoiseDoesNotHideAMeasuredSlowdown(t *testing.T) {
 	}
 }
 
-// A rank that takes longer because it got more samples must not count as a slower type. Only a rank of another type
-// that takes longer per sample may count as one.
+// A rank that takes longer because of a larger share must not get the verdict "slow type". Only a rank of another type
+// that takes longer per sample may get it.
 func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -211,7 +211,8 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 	}
 }
 
-// A rank with a curve from an earlier run that is sick from its first window on must be found from its sensors alone.
+// The curve of a rank comes from an earlier run, and the rank is sick from its first window on. The detector must find
+// this by the sensors alone.
 func TestSickFromTheStart(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := gpuRank(0.4)
@@ -227,8 +228,7 @@ func TestSickFromTheStart(t *testing.T) {
 	}
 }
 
-// A laptop whose curve was measured while it was cold is sick according to that curve, until the detector takes its
-// temperature as normal.
+// A laptop whose curve was measured while it was cold counts as sick at first, and as healthy after some windows.
 func TestALaptopIsNotSickForEver(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	r := laptopRank(0.4)
@@ -266,7 +266,7 @@ func TestACauseStaysWhileItsSignDoes(t *testing.T) {
 			slower(1.5)(&o)
 			want = straggler.CauseClock
 			if set(&o.Health, telemetry.Clock, 60); n >= 20 && n < 30 {
-				set(&o.Health, telemetry.OtherProcesses, 2) // stronger evidence, but later
+				set(&o.Health, telemetry.OtherProcesses, 2) // stronger evidence that appears later
 			}
 			if n >= 30 {
 				set(&o.Health, telemetry.Clock, 96)
@@ -346,8 +346,8 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 	}
 }
 
-// A healthy rank must not get a verdict because a CPU quota sometimes stops it, or because a quota replaces other
-// programs as the limit.
+// A healthy rank must not get a verdict because a CPU quota sometimes stops it. The same holds if a quota limits the
+// rank as much as other programs did before.
 func TestAQuotaAloneIsNoVerdict(t *testing.T) {
 	for _, noise := range []float64{0.05, 0.1, 0.15} {
 		for name, c := range map[string]struct {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// historyWindows is the number of windows with which a rank is compared: enough to estimate the noise, and few enough
-// to follow slow changes.
+// historyWindows is the number of windows in a history: enough to estimate the noise, and few enough to follow slow
+// changes.
 const historyWindows = 64
 
 // history contains the values of one quantity of a rank while the rank was healthy. The values are logarithms, so that
-// differences are relative. It also counts the consecutive windows that were outliers.
+// differences are relative. history also counts consecutive outliers.
 //
 // The test for outliers uses the median and the median absolute deviation (MAD), which tolerate up to half of the
 // windows as outliers. 1.4826 times the MAD estimates the standard deviation of a normal distribution. See Iglewicz and
 // Hoaglin, "How to Detect and Handle Outliers", ASQC 1993, and Leys and others, "Detecting outliers: Do not use
 // standard deviation around the mean, use absolute deviation around the median", J. Exp. Soc. Psychology 49 (2013).
 //
-// An outlier counts only if a second one follows it. Single slow windows, even regular ones, therefore do not count.
+// An outlier counts only if the next window is an outlier, too. Single slow windows, even regular ones, have no effect.
 // This is the two-in-a-row rule of Lucas and Crosier, "Robust CUSUM", Comm. Statistics A 11 (1982).
 type history struct {
 	ring   []float64 // ring buffer; the oldest value is at next
@@ -32,13 +32,14 @@ type history struct {
 }
 
 const (
-	// least deviation of an outlier if the noise is known, as in Iglewicz and Hoaglin; up to half of it is normal
+	// smallest deviation of an outlier in standard deviations, if the noise is known (Iglewicz and Hoaglin); up to half
+	// of it is normal
 	sigmas         = 3.5
-	runningWindows = 2   // consecutive outliers that begin trouble, and normal windows that end it
+	runningWindows = 2   // consecutive outliers after which a verdict begins, and normal windows after which it ends
 	assumedWindows = 5.0 // weight of the assumed noise, in windows
 	leastCenter    = 5   // windows after which their median is the rank's usual value
 	madToSigma     = 1.4826
-	// a MAD of 100 values is as exact as a standard deviation of 37 (Rousseeuw and Croux, JASA 88, 1993)
+	// the MAD of 100 values is as exact as the standard deviation of 37 values (Rousseeuw and Croux, JASA 88, 1993)
 	madEfficiency  = 0.37
 	trustedWindows = 3 // normal windows after which a curve counts as right
 )
@@ -62,9 +63,9 @@ func (h *history) noise(assumed float64) float64 {
 	return math.Sqrt((assumedWindows*assumed*assumed + n*sigma*sigma) / (assumedWindows + n))
 }
 
-// limit returns the smallest deviation of an outlier. Few windows measure the noise badly. The limit is therefore wider
-// than sigmas standard deviations of the measured noise: it is the quantile of Student's t distribution with the same
-// probability. The quantile is computed with the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+// limit returns the smallest deviation of an outlier. With few windows, the measured noise is uncertain, so the limit
+// is more than sigmas standard deviations: the quantile of Student's t distribution with the same probability. The
+// quantile is computed with the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
 func (h *history) limit(assumed float64) float64 {
 	if len(h.sorted) == 0 {
 		return sigmas * assumed
@@ -117,10 +118,10 @@ func count(running int, again bool) int {
 // newHistory returns an empty history.
 func newHistory() history { return history{pending: math.NaN()} }
 
-// begin begins trouble after two bad windows, and drops the first of them.
+// begin marks the quantity as sick, and drops the pending window.
 func (h *history) begin() { h.sick, h.pending = true, math.NaN() }
 
-// settle ends trouble after enough normal windows.
+// settle ends the sick state after enough normal windows.
 func (h *history) settle() {
 	if h.good >= runningWindows {
 		h.sick = false
@@ -133,9 +134,8 @@ func (h *history) troubled() bool { return h.bad >= runningWindows }
 // trusted reports whether the quantity has been normal for enough windows.
 func (h *history) trusted() bool { return h.healthy >= trustedWindows }
 
-// learn adds a window to the history, unless the rank is sick. It adds a bad window only once the next window shows
-// that the bad window was a single one. After two bad windows, either the rank is sick, or the caller sets adopt
-// because the new value is normal.
+// learn adds a window to the history, unless the rank is sick. It adds a bad window only if the next window is not bad.
+// After two bad windows, the rank is sick, or the caller sets adopt because the new value is normal.
 func (h *history) learn(x float64, adopt bool) {
 	switch {
 	case h.sick:

@@ -19,9 +19,9 @@ func NoiseCauses() []string {
 }
 
 // NoiseCause returns the main cause of the variation of step times in a window, with the evidence. It compares the
-// times that sensors measure as lost, and the times that ranks wait for data. The cause is the largest of these, if it
-// is at least half of the noise. Otherwise the cause is the first sensor whose value differs from the rank's healthy
-// windows. Without such a sensor, it is CauseUnknown.
+// times that sensors measure as lost, and the times that ranks wait for data. The cause is the largest of these times,
+// if it is at least half of the noise. Otherwise the cause is the first sensor whose value differs from the rank's
+// healthy windows, or CauseUnknown if there is none.
 //
 // noise is in s per step. rank is the rank that causes most of the noise; -1: no single rank. Call NoiseCause after
 // Observe.

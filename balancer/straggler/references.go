@@ -8,9 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/divide"
 )
 
-// References keeps the curve of each rank from the time when the rank was healthy. The curves of a policy follow the
-// times of a sick rank within one or two windows, because the policy must reduce its share. These curves then predict
-// the slow time, so the rank would seem healthy.
+// References keeps the curve of each rank from the time when the rank was healthy. A policy must reduce the share of a
+// sick rank, so its curves follow the rank's times within one or two windows. They then predict the slow times, and the
+// rank would seem healthy.
 //
 //	o.Expected, o.ExpectedError = refs.Expect(rank, share) // for each rank, before
 //	verdicts, err := detector.Observe(step, observations)
@@ -29,8 +29,8 @@ type reference struct {
 
 const (
 	referenceShares = 32
-	// strayError is the relative standard error of a curve at e times a measured share: the possible error of the fixed
-	// part of a step.
+	// strayError is the relative standard error of a curve at e = 2.718 times a measured share, because the fixed part
+	// of a step may be wrong.
 	strayError = 0.2
 )
 

@@ -12,8 +12,8 @@ import (
 )
 
 // watched runs policy hybrid and a detector with references. The policy divides batches of 256 samples among four
-// ranks, and decides every 10 steps. step sets the times of a step in a window. each gets the verdicts and the
-// observations of a window.
+// ranks, and decides every 10 steps. The function step sets the times of one step, and each gets the verdicts and
+// observations of one window.
 func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 	each func(window int, d *balancer.Decision, o []straggler.Observation, v []straggler.Verdict)) (shares []int) {
 	t.Helper()
@@ -49,8 +49,8 @@ func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 	return shares
 }
 
-// Policy hybrid takes samples from a sick rank, and its curve follows the rank's times. The verdict must still last
-// exactly as long as the problem.
+// Policy hybrid takes samples from a sick rank, and the policy's curve follows the rank's times. The verdict must still
+// last exactly as long as the problem.
 func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 	for _, factor := range []float64{1.25, 1.5, 2.5} {
 		const begins, ends = 60, 100

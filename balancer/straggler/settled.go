@@ -6,8 +6,7 @@ const settledWindows = 3
 
 // Settled is the verdict on one rank that messages report: the log, and the alerts of status and the dashboard. Tables,
 // files and Prometheus contain the verdict on the newest window. A verdict is settled after three windows. The verdict
-// that a rank is sick is settled immediately, because it already uses several windows. The zero value is a healthy
-// rank.
+// "sick" is settled immediately, because the detector waits for two bad windows. The zero value is a healthy rank.
 type Settled struct {
 	Reported Kind  `json:"reported"` // newest settled verdict
 	Next     Kind  `json:"next"`     // verdict of the newest windows

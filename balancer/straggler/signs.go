@@ -38,7 +38,7 @@ func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 }
 
 // knownSlowdown returns the log of the largest slowdown relative to the healthy baseline that a sensor measures, or 0.
-// A rise within the usual spread of the sensor does not count.
+// It ignores rises within the usual spread of the sensor.
 func (b *baseline) knownSlowdown(o *Observation) (most float64) {
 	healthy := b.sensors()
 	for sensor, d := range telemetry.Declared {
@@ -65,7 +65,7 @@ func (b *baseline) spread(sensor int) float64 {
 // clock is healthy at 60 %. Each value is a mean over the first windows, and later an exponential average with a small
 // weight of each window.
 type baseline struct {
-	// of the sensors, and of the waits for data in units of the expected compute time
+	// one value for each sensor; the last one is the waits for data, in units of the expected compute time
 	mean  [telemetry.Count + 1]float64
 	count [telemetry.Count + 1]int
 

@@ -30,7 +30,7 @@ func ParseKind(text string) (k Kind, ok bool) {
 type Cause int
 
 const (
-	CauseNone    Cause = iota // of a rank that is not sick
+	CauseNone    Cause = iota // the rank is not sick
 	CauseUnknown              // the rank is slower, and no measurement explains why
 	CauseData                 // the rank waits for data
 	CauseNetwork              // the links of the rank have become slower, more than those of other ranks
@@ -60,11 +60,11 @@ func (c Cause) String() string {
 	return [...]string{"none", "unknown", "data starvation", "network"}[c]
 }
 
-// Verdict is the verdict on one rank. It changes after two bad windows, and returns to healthy after two good windows.
+// Verdict is the verdict on one rank. It begins after two bad windows, and ends after two good windows.
 type Verdict struct {
 	Rank      int
 	Kind      Kind
-	Cause     Cause   // of a sick rank
+	Cause     Cause   // CauseNone unless Kind is Sick
 	Ratio     float64 // Sick: time / healthy time; SlowType: time per sample / median of the ranks; Healthy: 1
 	Evidence  string  // "thermal throttling for 12 of 20 samples at 93 °C; clock 58 % of its maximum, was 96 %"
 	SinceStep int64   // step of the first bad window

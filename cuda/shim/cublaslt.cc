@@ -110,8 +110,8 @@ struct Product {
     return types ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   }
 
-  // Returns the factors of `count` rows of A, or of `count` columns of B: k consecutive values for each. `along` is the
-  // distance of these values in memory, `across` the distance of rows of A or columns of B.
+  // Returns the factors of `count` rows of A or columns of B: k consecutive values for each. In memory, `along` is the
+  // distance of these values, and `across` the distance of rows or columns.
   std::vector<float> factors(const void *p, int32_t type, uint64_t count, uint64_t across, uint64_t along) const {
     std::vector<float> out(count * k);
     for (uint64_t i = 0; i < count; i++)

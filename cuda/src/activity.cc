@@ -63,7 +63,7 @@ private:
   std::mutex mutex_;
   std::unordered_map<uint64_t, StepOf> nodes_;         // nodes of graphs, by CUPTI's number of the node
   std::unordered_map<std::string, std::string> names_; // readable names, by CUPTI's name
-  bool taking_ = false;                                // adding records of buffers; afterwards the caller owns the list
+  bool taking_ = false;                                // records go to the list; false: the caller owns the list
   std::vector<ht_activity> list_;
   int64_t offset_ = 0; // CUPTI's clock minus the host's clock, ns
   int64_t lost_ = 0;

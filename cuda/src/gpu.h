@@ -127,9 +127,9 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   throw Unsupported("element type: got " + describe(spec) + ", want f32, bf16 or f16");
 }
 
-// Sets one layout, plain or nhwc, for the images at these positions, and returns whether it is nhwc. The layout is the
-// first of these that exists: the layout of a bound output; the layout for which an opaque input at made_for (-1: none)
-// was made; the layout of the first input with a definite layout; nhwc.
+// Sets one layout, plain or nhwc, for the images at these positions, and returns whether it is nhwc. A bound output
+// determines the layout. Otherwise, it is the layout for which the opaque input at made_for (-1: none) was made, then
+// that of the first input with a definite layout, then nhwc.
 bool choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                          int made_for = -1);
 

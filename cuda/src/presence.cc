@@ -64,7 +64,8 @@ void want_architecture(int index, const cudaDeviceProp &facts) {
 
 ht_identity identify(int index) {
   ht_identity id{};
-  // The first version of the query identifies the whole card, the second the MIG slice that this process sees.
+  // The first version of the query identifies the whole card. The second version identifies the MIG slice that this
+  // process uses.
   CUuuid card{}, slice{};
   device_uuid(&card, index, false);
   device_uuid(&slice, index, true);

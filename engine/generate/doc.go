@@ -14,8 +14,8 @@
 // positions, so the cache cannot be used.
 //
 // Set Options.Own for a user-defined model. Next then checks that the model is causal. Next uses the cache if the model
-// reads models.Tokens.Positions, has an nn.Attention, and computes the same logits with the cache as in a pass over the
-// whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each token.
+// reads models.Tokens.Positions and has an nn.Attention. The logits must be the same with the cache as in a pass over
+// the whole text. Otherwise, and on a device without device.AttentionStep, Next reads the whole text for each token.
 //
 // # Errors
 //

@@ -25,7 +25,7 @@ type Options struct {
 	// Own states that the model is user-defined, not built in. Next then checks that the model is causal, and that the
 	// key-value cache does not change its logits.
 	Own  bool
-	Warn func(reason string) // Next reads the whole text for each token from now on; called at most once; nil: no call
+	Warn func(reason string) // called at most once, when Next starts to read whole texts; nil: no call
 }
 
 // Model is a language model with its weights on one device. It is not safe for concurrent use.
@@ -148,7 +148,7 @@ func (o Options) row(g *graph.Graph, rows, at *graph.Value) *graph.Value {
 	return g.Reshape("last", row, 1, rows.Shape[1])
 }
 
-// lengthOf returns the length of the shortest compiled pass that has room for a text of n tokens.
+// lengthOf returns the number of positions of the shortest pass for a text of n tokens.
 func (m *Model) lengthOf(n int) int {
 	length := min(shortest, m.o.Positions)
 	for length < n {

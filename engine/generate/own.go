@@ -34,8 +34,7 @@ func (o Options) uncacheable() string {
 //   - with other padding after the text; a difference is ErrNotCausal
 //   - with the keys and values of all other tokens in the cache; after a difference, Next no longer uses the cache
 //
-// Each text is about twice as long as the previous one, so all checks take about as long as six passes over the longest
-// text.
+// The lengths double, so all checks together take about as long as six passes over the longest text.
 func (m *Model) prove(length int) error {
 	for m.proved < length {
 		n := min(max(2*m.proved-1, 2), m.o.Positions)
@@ -99,8 +98,8 @@ func (m *Model) proveOn(tokens []int32) error {
 // errRows reports that a pass does not compute exactly one row of keys and values for each token, in order.
 var errRows = errors.New("the keys and values of a text")
 
-// textOf returns the pass for a text of n tokens. If the cache cannot hold the keys and values of this pass, it ends
-// the use of the cache.
+// textOf returns the pass for a text of n tokens. If the cache cannot contain the keys and values of this pass, textOf
+// ends the use of the cache.
 func (m *Model) textOf(n int) (*pass, error) {
 	p, err := m.passOf(m.lengthOf(n))
 	if m.whole {

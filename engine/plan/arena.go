@@ -134,7 +134,7 @@ func (c *compiler) shareInPlace(all []*launch) {
 	}
 }
 
-// readsBeside reports whether l also reads mem through another input, which output a.Out may not overwrite.
+// readsBeside reports whether l reads mem through an input whose memory output a.Out may not reuse.
 func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias) bool {
 	for i, in := range l.in {
 		if in.mem.root() == mem && !slices.Contains(pairs, device.Alias{Out: a.Out, In: i}) {

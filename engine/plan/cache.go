@@ -21,7 +21,7 @@ type compiled struct {
 	kernel device.Kernel
 	err    error // nil or ErrUnsupported, which is cached, too
 	plans  int   // number of plans that use the kernel
-	stays  bool  // kept until Close, because it was requested by a user that is not a plan
+	stays  bool  // kept until Close, because Cache.Compile returned it to a user that is not a plan
 }
 
 // NewCache returns an empty cache for dev.

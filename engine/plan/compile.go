@@ -195,7 +195,7 @@ func (c *compiler) live() []*graph.Node {
 	return nodes
 }
 
-// paramOf returns v if v is a parameter, the parameter if v is a converted copy of it, and nil otherwise.
+// paramOf returns the parameter that v is, or of which v is a converted copy. It returns nil for other values.
 func paramOf(v *graph.Value) *graph.Value {
 	if v.Role == graph.Param {
 		return v
@@ -285,7 +285,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	return c.versions[v.Follows][0].spec.Layout
 }
 
-// unpin replaces the requested layout of each gradient by Any, unless the host reads the gradient. changed reports
+// unpin replaces the requested layouts of gradients by Any, except for gradients that the host reads. changed reports
 // whether unpin replaced a layout.
 func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.TensorSpec, changed bool) {
 	free = append(free, out...)

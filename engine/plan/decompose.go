@@ -160,8 +160,8 @@ func (d *decomposition) normalised(group int, eps float64) *graph.Value {
 	return d.apply(device.BatchNormApply{Group: group, Eps: eps}, d.of.In[:5]...)[0]
 }
 
-// unmask returns the gradient of the input of a ReLU. diff is the gradient of its output, and y is its input or its
-// output.
+// unmask returns the gradient of the input of a ReLU. diff is the gradient of the ReLU's output, and y is the ReLU's
+// input or output.
 func (d *decomposition) unmask(diff, y *graph.Value) *graph.Value {
 	return d.apply(device.UnaryDiff{Func: device.ReLU}, diff, y)[0]
 }

@@ -98,8 +98,8 @@ func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	}
 }
 
-// fusedBatchNorm reports whether the results of the decomposition of op are bit-equal to those of op, if no
-// intermediate tensor is rounded to 16 bits.
+// fusedBatchNorm reports whether op and its decomposition give bit-equal results, if no intermediate tensor is rounded
+// to 16 bits.
 func fusedBatchNorm(op device.Op) bool {
 	switch o := op.(type) {
 	case device.BatchNormApply:
@@ -139,9 +139,9 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// The central property of this package must hold for all layouts that a device may prefer. The results of a plan are
-// bit-equal to those of the oracle, and live tensors do not share memory. The second run starts with a used arena, with
-// changed running statistics, and with the copies of parameters from the first run.
+// For all layouts that a device may prefer, the results of a plan must be bit-equal to those of the oracle, and live
+// tensors must not share memory. The second run starts with a used arena, with changed running statistics, and with the
+// copies of parameters from the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		compute := rapid.SampledFrom([]tensor.DType{tensor.F32, tensor.F64, tensor.BF16}).Draw(t, "compute")

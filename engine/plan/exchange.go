@@ -129,10 +129,10 @@ func IsExchange(op device.Op) bool {
 	return false
 }
 
-// For each exchange, hideExchanges moves one costly launch from before the exchange to after it, if the exchange does
-// not depend on this launch. The moved launch then runs while the exchange is in progress. In the backward pass, the
-// moved launch is the weight gradient of the layer after a normalisation. Only one launch is moved, because its
-// operands stay in memory longer.
+// hideExchanges moves one costly launch from before each exchange to after it. The exchange must not depend on this
+// launch. The moved launch then runs while the exchange is in progress. In the backward pass, the moved launch is the
+// weight gradient of the layer after a normalisation. Only one launch is moved, because its operands stay in memory
+// longer.
 func (c *compiler) hideExchanges() {
 	begin := 0
 	for x, l := range c.step {
@@ -155,8 +155,8 @@ func (c *compiler) hideExchanges() {
 	}
 }
 
-// unneeded returns the last costly launch before exchange l that l does not depend on, and the launches after it that l
-// does not depend on.
+// unneeded considers only the launches before exchange l on which l does not depend. It returns the last costly one of
+// these launches, and all that follow it.
 func (c *compiler) unneeded(l *launch, before []*launch) []*launch {
 	needed := map[*launch]bool{}
 	l.ancestors(needed)

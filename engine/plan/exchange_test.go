@@ -155,9 +155,8 @@ func TestBindWantsEventsForExchangesAndInsertionsInOrder(t *testing.T) {
 	}
 }
 
-// Each insertion copies the gradients that should be final, and then overwrites them. If a later launch writes one of
-// them, the overwritten bytes change. If a later launch reads one of them, its result is wrong, as it would be after an
-// all-reduce.
+// Each insertion copies the gradients that should be final, and then overwrites them. If a later launch writes such a
+// gradient, the overwritten bytes change. If a later launch reads such a gradient, the result of this launch is wrong.
 func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	for _, synced := range []bool{false, true} {
 		r := newWiredRig(t, reference.New(), syncedGraph(t, 3, 0, map[bool]int{true: 1}[synced], 3))

@@ -193,8 +193,8 @@ func TestOneInputServesOneOutputInPlace(t *testing.T) {
 	}
 }
 
-// b is a reshaped view of a with the same number of elements, and is broadcast to the shape of a. The kernel could
-// overwrite a, but here it also reads the same memory as b.
+// b is a reshaped view of a with the same number of elements, and is broadcast to the shape of a. The kernel must not
+// overwrite a, because it also reads this memory as b.
 func TestOperandReadTwiceIsNotOverwritten(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		a := g.Unary("a", device.Exp, g.Input("x", tensor.F32, 1, 3))

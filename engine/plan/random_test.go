@@ -11,9 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// composer builds a network from a script, which is a list of numbers. Each node reads values chosen from all existing
-// values. The forward and the backward pass therefore read a value any number of times, in any order. The same script
-// gives the same parameters for any number of samples, in training and in evaluation.
+// composer builds a network from a script, a list of numbers. Each node reads any of the existing values, so the
+// forward and the backward pass read a value any number of times, in any order. The same script gives the same
+// parameters for any number of samples, in training and in evaluation.
 type composer struct {
 	*graph.Graph
 	script  []int

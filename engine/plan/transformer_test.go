@@ -67,7 +67,7 @@ func transformerRules() []ruleCase {
 			return loss
 		}},
 		{"an embedding that is also an operand", func(l *leaves) *graph.Value {
-			// the gradient of sum is also a contribution to the gradient of w, so no op may overwrite it
+			// the gradient of sum also contributes to the gradient of w, so no op may overwrite the gradient of sum
 			w := l.param(5, 4)
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w}, tensor.F64)
 			sum := l.Binary("sum", graph.Add, w, l.param(5, 4))
@@ -224,7 +224,8 @@ func TestDecompositionsOfTransformersEqualTheirOps(t *testing.T) {
 }
 
 // composedAttention computes Attention by simple ops, for one sample and one head at a time. visible (N, H, T, T) is 0
-// where a query sees a key, else a large negative number. valid (N, T, 1) is 1 for positions below the length, else 0.
+// where a query attends to a key, else a large negative number. valid (N, T, 1) is 1 for positions below the length,
+// else 0.
 func composedAttention(g *graph.Graph, op graph.AttentionOp, qkv, visible, valid *graph.Value) *graph.Value {
 	n, t, c := qkv.Shape[0], qkv.Shape[1], qkv.Shape[2]/3
 	d := c / op.Heads

@@ -169,7 +169,7 @@ def decoding(run):
 
 
 def scheduling(run):
-    """Lists of jobs that no training has used, next to the usual policy of clusters."""
+    """Policies on lists of jobs that no training has used, compared with the usual policy of clusters (EASY)."""
     given = ["--seed", "10000", "--seeds", "2" if run.trial else "30", "--jobs", "300", "--policy", "easy,gang,dqn",
              "--baseline", "easy"]
     text = run.start(run.binary, "schedule", "compare", *given, "--json")
@@ -197,7 +197,7 @@ def simulator(run):
 
 
 def part(name, minutes, paths, measure, simulated=False):
-    """simulated: the figures do not depend on the machine and its load."""
+    """simulated: whether the figures are independent of the machine and its load."""
     return types.SimpleNamespace(name=name, minutes=minutes, limit=5 * minutes + 10, paths=paths, measure=measure,
                                  simulated=simulated)
 
@@ -205,7 +205,7 @@ def part(name, minutes, paths, measure, simulated=False):
 BERT, GPT2, RESNET = ["engine/models/bert"], ["engine/models/gpt2"], ["engine/models/resnet"]
 
 def peaks(run):
-    """The limits of the machine: no row of the table, but a line above it."""
+    """The limits of the machine, which are a line above the table."""
     return [json.loads(run.start(run.binary, "bench", "peak", "--device", "cpu", "--json").splitlines()[-1])]
 
 

@@ -1,4 +1,4 @@
-"""The CPU time that other processes use: the condition under which a figure may become a headline."""
+"""Measures the CPU time that other processes use. A figure may become a headline only if this time is short."""
 
 import os
 import resource

@@ -91,7 +91,7 @@ def line(row, name, result):
 
 
 def split(text):
-    """The text before the rows, the rows, the machine of the rows that name none, and the text behind them."""
+    """The text before the rows, the rows, the default machine of the rows, and the text behind the rows."""
     head, begin, rest = text.partition(BEGIN + "\n")
     body, end, tail = rest.partition(END)
     if not begin or not end:
@@ -103,7 +103,7 @@ def split(text):
 
 
 def faults(mark=False):
-    """What is wrong with the figures, one text each. mark: writes into stale ones that their code has changed."""
+    """The faults of the figures, one text for each. If mark is set, stale figures get a mark."""
     with open(PAGE) as f:
         head, rows, machine, tail = split(f.read())
     out = []

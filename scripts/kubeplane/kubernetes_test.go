@@ -42,7 +42,7 @@ type cluster struct {
 	token   string // of the ranks
 }
 
-// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It says
+// apart repeats the test in namespaces of its own, where its addresses and mounts have no effect on others. It reports
 // whether the caller is the repetition.
 func apart(t *testing.T) bool {
 	if os.Getenv("KUBEPLANE_APART") != "" {
@@ -232,7 +232,7 @@ func (c *cluster) forget() {
 	}
 }
 
-// says reports whether the last log of a rank has a text.
+// says reports whether the last log of a rank contains a text.
 func (c *cluster) says(prefix, text string) bool {
 	logs := c.logs(prefix)
 	if len(logs) == 0 {

@@ -18,15 +18,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// A pod on a simulated node runs for the seconds of this annotation (2 without it), then succeeds,
-// or fails with the code of the second one.
+// A pod on a simulated node runs for the seconds of the first annotation (default 2). Then it succeeds, or fails with
+// the exit code of the second annotation.
 const (
 	secondsAnnotation = "kubeplane/seconds"
 	exitAnnotation    = "kubeplane/exit"
 )
 
-// simulateNodes registers nodes "NAME=cpu:8,memory:32Gi,nvidia.com/gpu:1,label:gpu=h100", keeps them ready, and
-// plays the kubelet of each until ctx ends. Pods whose image containers knows run as processes.
+// simulateNodes registers nodes "NAME=cpu:8,memory:32Gi,nvidia.com/gpu:1,label:gpu=h100", keeps them ready, and acts as
+// the kubelet of each node until ctx ends. If containers has the image of a pod, the pod runs as a process.
 func simulateNodes(ctx context.Context, kubeconfig string, specs []string, containers *kubelet) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -149,7 +149,7 @@ func runPods(ctx context.Context, client kubernetes.Interface, nodes map[string]
 	}
 }
 
-// advance plays one moment of a kubelet for one pod.
+// advance takes the next action of the kubelet for one pod.
 func advance(ctx context.Context, client kubernetes.Interface, pod *core.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		zero := int64(0)

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// kubelet runs the containers of pods as processes, if their image is known: each pod has a network namespace, and
-// its container a mount, PID, IPC and host name namespace with the volumes of the pod. The root file system is
+// kubelet runs the containers of pods as processes, if it has their image. Each pod has a network namespace. Its
+// container has a mount, PID, IPC and host name namespace with the volumes of the pod. The root file system is
 // read-only: it has /usr of this machine, and the folder of the image at /usr/local.
 //
-// It plays the part of a kubelet, of a container runtime, and of the cluster's DNS: /etc/hosts of all pods has the
-// names that a headless Service gives. It knows what deploy/kubernetes uses, and refuses pods with more.
+// It replaces a kubelet, a container runtime, and the cluster's DNS: /etc/hosts of all pods contains the names that a
+// headless Service defines. It supports only what deploy/kubernetes uses, and refuses pods with other features.
 type kubelet struct {
 	client kubernetes.Interface
 	folder string // of the state
@@ -64,12 +64,12 @@ func (k *kubelet) network() error {
 
 func (k *kubelet) hosts() string { return filepath.Join(k.folder, "hosts") }
 
-// runs says whether the pod's container is a process here.
+// runs reports whether kubelet runs the pod's container as a process.
 func (k *kubelet) runs(pod *core.Pod) bool {
 	return k != nil && strings.Contains(pod.Spec.Containers[0].Image, k.image)
 }
 
-// advance does what is due for one pod.
+// advance takes the next action for one pod: it starts the container, reports its state, or ends it.
 func (k *kubelet) advance(ctx context.Context, pod *core.Pod) error {
 	k.mu.Lock()
 	p := k.pods[string(pod.UID)]

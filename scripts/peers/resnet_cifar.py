@@ -3,9 +3,10 @@
 
     python3 scripts/peers/resnet_cifar.py --data CIFAR.tar.gz --epochs 8
 
-Same network, initial distribution, augmentation (4 black pixels on each side, random window, mirrored in half of the
-cases), label smoothing 0.1, SGD with Nesterov momentum and weight decay on weights only, one warm-up epoch and a cosine
-to zero at the last step. The seeds of the two programs differ, so the curves agree like the curves of two seeds, not digit by digit.
+Network, initial distribution and augmentation are the same (4 black pixels on each side, random window, mirrored in
+half of the cases). Both use label smoothing 0.1, and SGD with Nesterov momentum and weight decay on weights only. The
+learning rate has one warm-up epoch, and a cosine to zero at the last step. The seeds of the two programs differ, so the
+curves agree like the curves of two seeds, not digit by digit.
 
 The archive contains train/<class>/*.jpg and test/<class>/*.jpg. Prints one JSON line after each epoch: epoch, train_loss
 (mean over the epoch), top1 (fraction of the test images), train_seconds, eval_seconds.

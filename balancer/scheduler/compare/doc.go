@@ -19,8 +19,8 @@
 // divided by lambda * W is close to 1. It is below 1 while the queue grows, because jobs of the window still wait at
 // its end.
 //
-// [Figures.Judge] adds fairness, cost and the bounded slowdown, the mean over jobs of the time from arrival to end,
-// relative to the running time alone on the fastest GPUs.
+// [Figures.Judge] adds fairness, cost and the bounded slowdown. The slowdown of a job is its time from arrival to end,
+// relative to its running time alone on the fastest GPUs.
 //
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
 // [scheduler.HyperScore] is a function of V. HyperScore is above 198 for all V above 3. The bounded slowdown needs no

@@ -168,7 +168,8 @@ func measureNoise(t *testing.T, d, pairs int) (mean, deviation float64) {
 	t.Helper()
 	mean, deviation = noise(space(t, d), pairs)
 	want, all := 1/math.Sqrt(float64(d)), float64(pairs)
-	// Four standard errors: of the mean want/sqrt(pairs), of the deviation want/sqrt(2 pairs).
+	// The standard errors are want/sqrt(pairs) for the mean, and want/sqrt(2 pairs) for the deviation. The limit is
+	// four of them.
 	if math.Abs(mean) > 4*want/math.Sqrt(all) || math.Abs(deviation-want) > 4*want/math.Sqrt(2*all) {
 		t.Errorf("%d components: got mean %.5f and deviation %.5f, want 0 and %.5f", d, mean, deviation, want)
 	}

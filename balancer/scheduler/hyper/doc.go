@@ -69,7 +69,7 @@
 // With 10,000 dimensions and the default window of 256 placements, almost all queries are correct.
 //
 // After an [Affinity] had observed 300 jobs of the default cluster, it scored 200 jobs of another seed. A score should
-// be positive exactly if the job reaches at least 75 % of its highest speed on this type: 95.3 % of the signs are
+// be positive exactly if the job reaches at least 75 % of its highest speed on this type. 95.3 % of the signs are
 // correct (TestScoresOfUnseenJobs; 20 pairs of seeds).
 //
 // # Sources

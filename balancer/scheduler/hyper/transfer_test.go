@@ -46,8 +46,8 @@ func experienced(t testing.TB, o Options, policy string, seed uint64, jobs int) 
 	return a
 }
 
-// transfer compares the scores of jobs that the affinity never saw with the speeds of these jobs. sign is the fraction
-// of pairs (job, type of GPU) whose score has the right sign. correlation is that of scores and relative speeds.
+// transfer compares the scores of jobs of another workload with the speeds of these jobs. sign is the fraction of pairs
+// (job, type of GPU) whose score has the right sign. correlation is that of scores and relative speeds.
 func transfer(t testing.TB, a *Affinity, seed uint64) (sign, correlation float64) {
 	t.Helper()
 	setup := workload.Default()

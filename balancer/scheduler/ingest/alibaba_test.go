@@ -50,8 +50,7 @@ func TestFaultyIterationsAreErrors(t *testing.T) {
 	}
 }
 
-// The figures of the trace's two jobs, rounded; computed independently with Python's statistics. Some are
-// in docs/benchmarks/scheduling.md.
+// The figures of the trace's two jobs, rounded; computed independently with Python's statistics.
 func TestAlibabasOwnFiles(t *testing.T) {
 	for name, want := range map[string]Summary{
 		"job_1_norm.csv": {Workers: 10, Iterations: 300, Spread: 1.123, Jitter: 0.046, Barrier: 1.110, Levels: 1.081,

@@ -29,8 +29,8 @@ func gangOfTwo(t *testing.T, machines int, packed, spread float64) (*workload.Se
 		{Name: "first", GPUs: 2, Work: 10}, {Name: "single", GPUs: 1, Work: 30}, {Name: "second", GPUs: 2, Work: 10}}}
 }
 
-// A gang that runs only over several machines must start, although one machine has enough free GPUs, also if it waits
-// until a running job frees a GPU of another machine.
+// A gang that runs only over several machines must start, although one machine has enough free GPUs. This must also
+// hold if the gang first waits for a GPU of another machine.
 func TestAGangThatMustSpanMachinesStarts(t *testing.T) {
 	setup, w := gangOfTwo(t, 2, 0, 2)
 	for _, name := range append(scheduler.Names(), "limited", "limited, static bound") {
@@ -58,8 +58,8 @@ func TestAGangThatMustSpanMachinesStarts(t *testing.T) {
 	}
 }
 
-// A gang that runs only over several machines must not share GPUs of one machine: it would have no speed after the end
-// of the other job, and never end.
+// A gang that runs only over several machines must not share GPUs of one machine. After the end of the other job, it
+// would have no speed, and would never end.
 func TestAGangSharesOnlyGPUsOnWhichItRunsAlone(t *testing.T) {
 	setup, w := gangOfTwo(t, 2, 0, 2)
 	setup.Speeds.Kinds = append(setup.Speeds.Kinds,

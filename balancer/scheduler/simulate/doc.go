@@ -37,6 +37,6 @@
 //
 // [New] returns faults of the inputs, and an [*scheduler.UnplaceableError] for a job that no GPUs can hold. [Sim.Apply]
 // returns an [*ActionError] for an impossible action, and then changes nothing. If no further event can occur, [Run]
-// returns a [*StalledError] if no job runs and the policy does not start the remaining jobs, and a [*NeverError] if
-// jobs run.
+// returns a [*NeverError] if jobs run. If no job runs, and the policy does not start the remaining jobs, Run returns a
+// [*StalledError].
 package simulate

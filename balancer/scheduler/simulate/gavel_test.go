@@ -28,8 +28,8 @@ type gavelRun struct {
 
 // gavelFIFO is policy fifo of Gavel's simulator on GPUs of one type, with its rounds. In each round, a job computes as
 // many whole steps as fit into the length of a round. The round ends with the last of its jobs. Jobs start at the
-// beginning of a round if 1920 s have passed since jobs were last chosen, and if a job has arrived or finished since
-// then.
+// beginning of a round, under two conditions: the last choice of jobs is 1920 s ago, and a job has arrived or finished
+// since then.
 type gavelFIFO struct {
 	round           float64 // seconds
 	next, last      float64 // seconds: end of the round, last choice

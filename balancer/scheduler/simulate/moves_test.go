@@ -46,8 +46,8 @@ func TestGangDoesNotMoveAJobForever(t *testing.T) {
 	}
 }
 
-// Each move of a job follows a time in which it has computed for at least as long as it loaded, so the moves of all
-// jobs take at most as much time as the work. The machines of these worlds have few CPU cores.
+// Before each move, a job must have computed for at least as long as it loaded. The moves of all jobs therefore take at
+// most as much time as the work. The machines of these worlds have few CPU cores.
 func TestGangMovesHavePurpose(t *testing.T) {
 	random := rand.New(rand.NewPCG(77, 1))
 	moves, n := 0, 400

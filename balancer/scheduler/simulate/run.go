@@ -79,8 +79,8 @@ const maxActions = 1000
 const maxFruitless = 10_000_000
 
 // maxRounds limits the waits without an event since a job last finished. With this limit, policy maxmin with rounds of
-// 360 s can run the longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds
-// can end the run earlier.
+// 360 s can run the longest job that it accepts, if the job runs alone. If several jobs share GPUs alternately,
+// maxFruitless or maxRounds can end the run earlier.
 const maxRounds = 3_000_000
 
 // Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time.

@@ -25,7 +25,7 @@ type twinPlacer struct {
 func (p *twinPlacer) reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) {
 	p.free, p.mixed = make([]int, len(c.Types)), make([]bool, len(w.Jobs))
 	for i := range w.Jobs {
-		// A job that does not fit on GPUs of one type does not fit if no set of several types has a speed.
+		// Without speeds on sets of several types, Holds refuses exactly the jobs that do not fit on GPUs of one type.
 		p.mixed[i] = scheduler.Holds(c, w, uniform{s}, i) != nil
 	}
 }

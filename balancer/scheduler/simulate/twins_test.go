@@ -15,7 +15,7 @@ import (
 )
 
 // Policies with indices must make the decisions of their twins, which read the whole state: complete schedules must be
-// equal in each bit. A simulation that updates the remaining steps of all jobs at each event must be equal, too.
+// bit-equal. A simulation that updates the remaining steps of all jobs at each event must give the same schedule.
 func TestPoliciesEqualTheirTwins(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 4))
 	worlds, jobs := 60, 160
@@ -79,9 +79,9 @@ func TestPoliciesEqualTheirTwinsOnManyMachines(t *testing.T) {
 	compareTwins(t, "many machines", setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
 }
 
-// With lower limits of the data structures, small worlds have lists of several blocks, which are split and merged, more
-// demands than data structures, more groups of running jobs than are kept, and readers that are too late for the
-// journal.
+// With lower limits of the data structures, small worlds reach all limits. Lists have several blocks, which are split
+// and merged. There are more demands and more groups of running jobs than the limits permit, and some readers are too
+// late for the journal.
 func TestPoliciesEqualTheirTwinsWithLowLimits(t *testing.T) {
 	block, demands, groups, journal := limits.Block, limits.Demands, limits.Groups, limits.Journal
 	t.Cleanup(func() { limits.Block, limits.Demands, limits.Groups, limits.Journal = block, demands, groups, journal })

@@ -29,9 +29,9 @@ const (
 )
 
 // Gradients compares the gradients of all parameters that build declares with central finite differences, in f64 on the
-// reference device. build returns the value under test, of at least 2 elements; the loss is a softmax cross-entropy
-// over these elements. Parameters start with their initial values ([graph.Uniform], for example). No operand may be
-// within 1e-5 of a kink of the function (ReLU at 0).
+// reference device. build returns the value under test, which has at least 2 elements. The loss is a softmax
+// cross-entropy over these elements. Parameters start with their initial values ([graph.Uniform], for example). No
+// operand may be within 1e-5 of a kink of the function (ReLU at 0).
 func Gradients(build func(g *graph.Graph) *graph.Value) (err error) {
 	scale := 0.0
 	g, err := graph.Build(func(g *graph.Graph) {

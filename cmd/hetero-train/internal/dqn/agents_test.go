@@ -75,8 +75,8 @@ func TestAnAgentStartsAGangOnSeveralMachines(t *testing.T) {
 	}
 }
 
-// TestAgentsAtAThousandGPUs prints the table of docs/benchmarks/scheduling.md about agents. It checks that jobs under
-// agents need less time than under the network alone that sees the whole cluster.
+// TestAgentsAtAThousandGPUs prints the completion times with agents for docs/benchmarks/scheduling.md. It checks that
+// jobs under agents need less time than under the network alone that sees the whole cluster.
 func TestAgentsAtAThousandGPUs(t *testing.T) {
 	needtest.Large.Need(t, "takes minutes")
 	dev := cpuDevice(t)
