@@ -63,7 +63,7 @@ private:
   std::mutex mutex_;
   std::unordered_map<uint64_t, StepOf> nodes_;         // nodes of graphs, by CUPTI's number of the node
   std::unordered_map<std::string, std::string> names_; // readable names, by CUPTI's name
-  bool taking_ = false;                                // adding records of buffers; afterwards the caller owns the list
+  bool taking_ = false; // whether records are added to list_; afterwards the caller of end reads list_
   std::vector<ht_activity> list_;
   int64_t offset_ = 0; // CUPTI's clock minus the host's clock, ns
   int64_t lost_ = 0;
@@ -105,7 +105,7 @@ void Notebook::node(CUpti_CallbackId what, const CUpti_GraphData &data) {
     } else if (const auto it = nodes_.find(from); it != nodes_.end()) {
       nodes_[id] = StepOf(it->second);
     }
-  } catch (...) { // out of memory: keep the kernel's mangled name
+  } catch (...) { // out of memory: the activities of this node are recorded without their step
   }
 }
 
