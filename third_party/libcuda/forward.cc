@@ -49,7 +49,7 @@ __attribute__((visibility("hidden"))) void *hetero_libcuda_table[] = {
 #error "no jumps for this architecture"
 #endif
 
-/* The assembler counts the entries: .set assigns the number of the current entry to hetero_libcuda_count. */
+/* The assembler counts the entries: .set assigns the number of entries so far to hetero_libcuda_count. */
 __asm__(".text\n.set hetero_libcuda_count, 0\n");
 #define ENTRY(name)                                                                                                    \
   __asm__(".globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name ":\n" JUMP                         \
@@ -67,7 +67,7 @@ __attribute__((constructor)) static void answer() {
 
 /* Opens the driver's library and initialises it. Returns the result of cuInit, or -1 without a library; *why is then
  * the reason. Call it once in a process, before any other thread calls a function of the driver. It creates no context.
- * */
+ */
 __attribute__((visibility("hidden"))) int hetero_libcuda_open(const char **why) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
