@@ -93,7 +93,7 @@ template <class E, class F> void reduce(void *dst, void *also, const void *const
   }
 }
 
-// The indices are those of reduce_kernel.
+// The rows are numbered by the function row, the columns by collective.Reduce.
 constexpr ReduceTable table = {{
     {reduce<Plain<float>, Sum>, reduce<Plain<float>, Max>, reduce<Plain<float>, Min>},
     {reduce<Plain<double>, Sum>, reduce<Plain<double>, Max>, reduce<Plain<double>, Min>},

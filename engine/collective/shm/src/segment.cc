@@ -77,8 +77,8 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (size < 1 || stage_bytes < 64 || stage_bytes % 64 != 0 || stage_bytes > (int64_t{1} << 40) / size)
     refuse(EINVAL, "got " + std::to_string(size) + " ranks and stages of " + std::to_string(stage_bytes) +
                        " bytes, want at least 1 rank, stages of a multiple of 64 bytes, and at most 1 TiB in total");
-  // Some systems refuse memory that could be executed, so a flag excludes this. Kernels before 6.3 do not know the
-  // flag.
+  // Some systems refuse to create memory that may become executable, so this flag forbids execution. Kernels before 6.3
+  // do not know the flag.
   constexpr unsigned never_executed = 8; // MFD_NOEXEC_SEAL
   auto make = [](unsigned more) {
     return static_cast<int>(syscall(SYS_memfd_create, "hetero-train", MFD_CLOEXEC | MFD_ALLOW_SEALING | more));
