@@ -17,7 +17,7 @@ Isa isa();
 bool has_amx_bf16();   // whether tiles and their bf16 products are available, and the operating system allows their use
 bool excludes_amx();   // whether HETERO_CPU_ISA is avx512_bf16
 bool expects_amx();    // whether kernels are chosen for a CPU with AMX; follows changes of the environment
-bool has_avx512bf16(); // whether vdpbf16ps and vcvtneps2bf16 are available; only if isa() is avx512
+bool has_avx512bf16(); // whether vdpbf16ps and vcvtneps2bf16 are available; on arm64: whether products of bf16 are fast
 const char *isa_name(); // "avx512_bf16", "avx512", "avx2", "generic"
 
 } // namespace hetero

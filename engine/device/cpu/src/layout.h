@@ -1,10 +1,12 @@
 // layout.h: the layout numbers of this device, and the arrangement of images in each layout.
 //
 // A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag. A format therefore has the same number for
-// every batch size and element type. The number, dims and type together determine a memory descriptor. Weights of
-// grouped convolutions are 4-d (O, I/G, KH, KW) in the engine and 5-d (G, O/G, I/G, KH, KW) in oneDNN; their layout
-// numbers contain G. A registry holds formats without a tag; their numbers have bit kRegistered.
+// every batch size and element type. The number, dims and type together determine a memory descriptor.
 //
+// Weights of grouped convolutions are 4-d (O, I/G, KH, KW) in the engine, and 5-d (G, O/G, I/G, KH, KW) in oneDNN.
+// Their layout numbers contain G.
+//
+// Some formats have no tag. A registry contains them, and their numbers have the bit kRegistered.
 //   bits 0..11   HT_LAYOUT_FIRST_PRIVATE + format tag
 //   bits 12..27  G, 0 for anything that is not a grouped weight
 //   bit 31       kRegistered: the other bits are an index

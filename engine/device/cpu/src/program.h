@@ -1,7 +1,7 @@
 // program.h: lists of launches, and their execution.
 //
-// A stream of this device does not have a thread. run() executes on the calling OS thread and its team, and returns
-// when the work is done. Other OS threads use events to wait for a step during the run.
+// A stream of this device has no thread. run() executes on the calling OS thread and its team, and returns when the
+// work is done. Other OS threads use events to wait for a step during the run.
 #pragma once
 
 #include <cstdint>
