@@ -21,8 +21,8 @@ struct Rows {
   Grid grid() const { return {columns, chunks, 1, threads}; }
 };
 
-// Returns a division with at most `lanes` lanes, at least `least` rows per thread and at most `most` blocks. The
-// defaults are those of cuda/src.
+// Returns a division of the rows, with at most `lanes` lanes, at least `least` rows per thread, and at most `most`
+// blocks. The defaults are those of cuda/src.
 Rows divide(const Images &images, int threads, int lanes = 32, int64_t least = 16, int64_t most = 2048) {
   Rows b{images.rows(), images.channels, 0, 0, 1, threads};
   const int64_t owners = images.channels * dtype_size(images.dtype) / 16;
@@ -153,7 +153,7 @@ template <class T, int K> Variant apply(const Input &input, const Memory &parame
           [=] { launch(apply_rows<T, K>, b.grid(), nullptr, b, x, parameters.as<float>(), static_cast<T *>(to)); }};
 }
 
-// Returns the largest error: of means in standard deviations, of variances as a fraction.
+// Returns the largest error. The error of a mean is in standard deviations, and that of a variance is relative.
 template <class T> auto stats_error(const Input &input) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const double n = static_cast<double>(input.images.rows());
@@ -177,7 +177,7 @@ template <class T> auto stats_error(const Input &input) {
   };
 }
 
-// Returns the largest error, as a fraction of a value, or of 1 if the value is less than 1.
+// Returns the largest error, relative to the value, or to 1 if the value is less than 1.
 template <class T> double apply_error(const Input &input, const std::vector<float> &parameters, const char *result) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const T *x = reinterpret_cast<const T *>(input.host.data()), *got = reinterpret_cast<const T *>(result);

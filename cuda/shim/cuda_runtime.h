@@ -6,6 +6,7 @@
 //
 // A free waits for the whole GPU, and so does the first launch of a kernel, which loads its code. If a stream is
 // blocked on a word at that time, the shim refuses these calls, because on a GPU they could wait forever.
+//
 // HETERO_SHIM_GPUS sets the number of GPUs (default 1).
 //
 // Events measure a modelled time, so choices by timing are the same in every run. Every launch, copy and memset
@@ -117,7 +118,7 @@ struct shimStream {
   const int gpu; // number in the machine, not among the GPUs that the process sees
   // Runs work at its turn; ns is its modelled time.
   virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
-  virtual bool load(const std::string &code) = 0; // shim::load
+  virtual bool load(const std::string &code) = 0; // see shim::load
 
 protected:
   ~shimStream() = default;

@@ -232,7 +232,7 @@ CUptiResult cuptiActivityFlushAll(uint32_t) {
   std::thread([] { fake.flush(); }).join();
   return CUPTI_SUCCESS;
 }
-// The previous record determines the next one.
+// Sets *record to the record after it, or to the first record if *record is nullptr.
 CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
   meanwhile("cuptiActivityGetNextRecord");
   uint8_t *next = *record ? reinterpret_cast<uint8_t *>(*record) + kRecordBytes : buffer;

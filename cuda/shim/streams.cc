@@ -38,7 +38,7 @@ int64_t clock_ns() {
   return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
 }
 
-// A call of the run-time library, for the profiler.
+// Reports a call of the run-time library to the profiler.
 struct Call {
   const char *function;
   int64_t begin = watcher ? clock_ns() : 0;

@@ -118,7 +118,7 @@ struct AttentionShape {
     }
     return a;
   }
-  // Returns q (which = 0), k (1) or v (2). base[0] is the packed operand, or base holds the three operands.
+  // Returns q (which = 0), k (1) or v (2). base has one address if q, k and v are packed, else three.
   template <class T> T *part(void *const *base, int which) const {
     return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
   }

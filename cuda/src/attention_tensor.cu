@@ -17,8 +17,8 @@
 //     attend        a warp has 16 or 32 queries. For each tile of keys, it computes S, updates the online softmax,
 //                   and adds P·V to dst. P never leaves its registers.
 //     diff_keys     a warp has 16 keys. For every 16 queries of a head that uses these keys, it computes Sᵀ = K·Qᵀ,
-//                   and adds to diff_v += Pᵀ·diff_dst and diff_k += dSᵀ·Q.
-//     diff_queries  a warp has 16 queries. For every 16 keys, it computes S and adds to diff_q += dS·K.
+//                   diff_v += Pᵀ·diff_dst and diff_k += scale·dSᵀ·Q.
+//     diff_queries  a warp has 16 queries. For every 16 keys, it computes S and diff_q += scale·dS·K.
 //
 // The four warps of a block share tiles of the other operands in shared memory. While a tile is in use, the next one is
 // copied. One warp sums each element of a gradient in a fixed order, so gradients are bit-equal in every run.

@@ -104,7 +104,7 @@ Descriptor pointwise(cudnnPointwiseMode_t mode) {
   return out;
 }
 
-// y = x + bias, or y = x without a bias.
+// Returns the operation y = x + bias, or y = x if bias is nullptr.
 Descriptor pointwise_operation(const Descriptor &how, const Descriptor &x, const Descriptor *bias,
                                const Descriptor &y) {
   Descriptor out(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "cuDNN pointwise operation");
@@ -193,7 +193,7 @@ BuiltGraph::BuiltGraph(const ConvGraph &g)
                            part(tensor(g.operand[kY], g.nhwc, uid(kY), false))};
   const Descriptor *to = t[result];
   if (bias || g.chained) {
-    Dense sum = g.operand[result]; // the sum is f32 and virtual
+    Dense sum = g.operand[result]; // the convolution's result is f32 and virtual: cuDNN does not store it
     sum.dtype = HT_F32;
     t[result] = part(tensor(sum, g.nhwc, kVirtual, true));
   }

@@ -32,7 +32,8 @@ private:
   void enqueue_all(cudaStream_t stream);
   void load(bool first);
   void make_graph(cudaStream_t scratch);
-  // Runs enqueue, which puts the steps on the stream.
+  // Runs enqueue, which submits the steps to the stream. If the program waits for events, quiet_ counts the stream as
+  // possibly blocked.
   template <class Body> void on_stream(cudaStream_t stream, Body enqueue);
 
   const ht_program *self_;

@@ -43,7 +43,8 @@ public:
     enqueue();
   }
   // Runs body at quiescence: first waits until no stream is blocked. The caller must hold no resource that a blocked
-  // stream needs to continue, or that the ranks need for which it waits.
+  // stream needs to continue. This includes resources that other ranks need to write the word for which the stream
+  // waits.
   template <class Body> void during(Body body) {
     const Moment m(*this);
     body();

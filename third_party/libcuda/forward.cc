@@ -2,9 +2,11 @@
  *
  * Each function of names.txt jumps to an entry of a table. hetero_libcuda_open fills the table with the functions of
  * the driver. Before this call, the functions do the following:
- *   cuInit does nothing and succeeds; cu calls it at the start of the program, and ends the program if it fails
- *   the number of devices and the version are 0
- *   every other function returns CUDA_ERROR_NO_DEVICE
+ *
+ *   - cuInit does nothing and succeeds; cu calls it at the start of the program, and ends the program if it fails.
+ *   - The number of devices and the version are 0.
+ *   - Every other function returns CUDA_ERROR_NO_DEVICE.
+ *
  * No symbol is exported, so libraries that link the real driver use the real one. */
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
-// libhetero_jpeg.so; hetero_jpeg.h describes its interface. It uses the TurboJPEG API 2, which versions 2 and 3 of
-// libjpeg-turbo provide.
+// jpeg.cc: JPEG decoding for libhetero_jpeg.so; hetero_jpeg.h describes its interface. It uses the TurboJPEG API 2,
+// which versions 2 and 3 of libjpeg-turbo provide.
 #include "hetero_jpeg.h"
 #include "resample.h"
 

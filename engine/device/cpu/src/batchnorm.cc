@@ -1,5 +1,5 @@
 // batchnorm.cc: batch normalisation of images x (N, C, H, W) in four passes, as package device defines them. G is the
-// number of groups of samples with own statistics, and dz is the gradient of z.
+// number of statistics groups: groups of samples with statistics of their own. dz is the gradient of z.
 //
 //     stats        mean, var (G, C)                  one read of x
 //     apply        y = ReLU(z [+ residual])          one read, one write

@@ -11,7 +11,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kFirstTileRows = 64; // rows of the first tile, which is read twice: its pivot is its own mean
+constexpr int64_t kFirstTileRows = 64; // rows of the first tile; it is read twice, because its pivot is its own mean
 
 // Prefetches a row some KiB ahead if the tensors do not fit into the caches (far), because hardware prefetchers handle
 // two streams badly. put_row stores to such tensors past the caches, so that the CPU does not read the cache lines

@@ -283,9 +283,9 @@ bool fits(const Request &r, const Operands &o) {
 }
 
 // Returns whether these kernels are faster than oneDNN 3.2. The limits were measured on Zen 5 with the images of
-// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. If both are equally fast, the result is true.
-// If oneDNN is equally fast, these kernels are used: in oneDNN's weight gradients, threads wait in spinning barriers.
-// If another process needs a core, such a barrier can block for a scheduler tick.
+// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. If both are equally fast, the result is true,
+// because threads wait in spinning barriers in oneDNN's weight gradients. If another process needs a core, such a
+// barrier can block for a scheduler tick.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;

@@ -4,7 +4,6 @@
 // The gradient sorts the rows of diff_dst by id. The counting sort keeps the order of rows with the same id. The
 // gradient of a table row is the sum of the rows with its id, added in this order for any number of threads. Ids and
 // channels are divided among the threads.
-// channels are divided among the threads.
 #include <algorithm>
 #include <cstring>
 

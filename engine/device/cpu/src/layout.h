@@ -7,6 +7,7 @@
 // Their layout numbers contain G.
 //
 // Some formats have no tag. A registry contains them, and their numbers have the bit kRegistered.
+//
 //   bits 0..11   HT_LAYOUT_FIRST_PRIVATE + format tag
 //   bits 12..27  G, 0 for anything that is not a grouped weight
 //   bit 31       kRegistered: the other bits are an index

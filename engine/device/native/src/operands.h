@@ -23,9 +23,9 @@ void take_plain(Kernel &kernel, const Request &request);
 // Unsupported if they are bound to several layouts.
 uint32_t bound_layout(const Request &request, const Positions &out);
 
-// The same for an op with an opaque input (mask, argmax) at position made_for; made_for < 0 means that there is none.
-// An opaque input was made for one layout, which its spec contains, and the outputs must have this layout. Returns this
-// layout. Throws Unsupported if an output is bound to another layout.
+// Like bound_layout above, for an op with an opaque input (mask, argmax) at position made_for; made_for < 0 means that
+// there is none. An opaque input was made for one layout, which its spec contains, and the outputs must have this
+// layout. Returns this layout. Throws Unsupported if an output is bound to another layout.
 uint32_t bound_layout(const Request &request, const Positions &out, int made_for);
 
 void give_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out, uint32_t layout);
