@@ -1,8 +1,8 @@
 /* hetero_nccl.h: the C ABI of libhetero_nccl.so: collectives among GPUs, by NCCL.
  *
  * The library exports one function, hetero_nccl_get_api, which returns a table of functions, or NULL for an unknown
- * version. The library opens NCCL at run time. Only one thread at a time may use a communicator, except for stop, which
- * any thread may call until close. No exception leaves the library.
+ * version. The library opens NCCL at run time. Only one thread at a time may use a communicator. Any thread may call
+ * stop, until close. No exception leaves the library.
  *
  * Values of the fields of a call: dtype has those of tensor.DType, reduce those of collective.Reduce, and kind those of
  * signature.Kind. */

@@ -207,8 +207,8 @@ void add_fiber(Block &b) {
   b.fibers.emplace_back(std::make_unique<Block::Fiber>())->stack = std::move(stack);
 }
 
-// The block of a thread. When a thread ends, a later thread reuses its block with the stacks of the fibers, because
-// tests open thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep
+// The block of a thread. When a thread ends, a later thread reuses its block with the stacks of the fibers. Tests open
+// thousands of streams, and each stream is a thread. A fiber does not continue on another thread, because it may keep
 // addresses of variables of its own thread.
 struct Lease {
   std::unique_ptr<Block> own;

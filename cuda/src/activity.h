@@ -28,7 +28,7 @@ void free_activities();
 // changed, for two reasons:
 //
 //   - CUPTI reliably reports only nodes of graphs that were created while it was recording.
-//   - CUPTI adds instrumentation to such graphs, which would slow them down after the recording.
+//   - CUPTI adds instrumentation to such graphs, which must not stay in use after the recording.
 uint64_t activity_session();
 
 // While a NodesOfStep object exists, nodes that this thread adds to graphs belong to a step of a program.

@@ -1,8 +1,10 @@
 // elementwise.cu: unary, unary_diff, binary, scale and fill.
 //
-//   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
-//   binary      dst = f(a, b), b broadcast along dimensions of extent 1 or missing dimensions
-//   scale       dst = src·factor              fill         dst = value
+//     unary        dst = f(src)
+//     unary_diff   diff_src = diff_dst·f'(src)
+//     binary       dst = f(a, b)                 b is broadcast along dimensions in which it has extent 1 or is missing
+//     scale        dst = src·factor
+//     fill         dst = value
 //
 // If all operands have one shape, they are processed in memory order, in any common layout. If their addresses permit
 // it, a thread processes 16 bytes at a time. Arithmetic is f32, and results are rounded once when they are stored.

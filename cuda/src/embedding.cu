@@ -2,7 +2,7 @@
 //
 //     dst[n, t] = tokens[ids[n, t]] + by_position[t] + segments[kinds[n, t]]
 //
-// dst is (N, T, C). The terms of positions and segments are optional.
+// dst is (N, T, C). ids and kinds are inputs (N, T). The terms of positions and segments are optional.
 //
 // The gradient of a table with ids needs no atomic additions, so its bits depend on the ids alone. The list of all rows
 // of diff_dst is processed in three steps:

@@ -201,7 +201,7 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
 }
 
 // Chooses how to compute the product; shapes are all suitable shapes. For operands at unaligned addresses, it selects
-// an algorithm for the chosen shape, or for the last shape if the chosen one has none.
+// an algorithm for the chosen shape. If there is none, it selects one for the last shape.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
   k->fast = choose(*k, shapes);
   for (const ProductShape &shape : {k->fast.shape, shapes.back()}) {

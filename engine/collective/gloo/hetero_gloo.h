@@ -1,8 +1,8 @@
 /* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, over Gloo's connections.
  *
  * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL for an unknown
- * version. Only one thread at a time may use a context, except for stop and disconnect, which any thread may call until
- * close. No exception leaves the library. Its threads block all signals.
+ * version. Only one thread at a time may use a context. Any thread may call stop and disconnect, until close. No
+ * exception leaves the library. Its threads block all signals.
  *
  * hetero_collective.h defines the operations.
  */

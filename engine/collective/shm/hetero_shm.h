@@ -1,8 +1,8 @@
 /* hetero_shm.h: the C ABI of libhetero_shm.so: collectives among processes of one host, through shared memory.
  *
  * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL for an unknown
- * version. Only one thread at a time may use a group, except for stop and the functions for states, which any thread
- * may call until detach. No exception leaves the library, and it installs no signal handler.
+ * version. Only one thread at a time may use a group. Any thread may call stop and the functions for states, until
+ * detach. No exception leaves the library, and it installs no signal handler.
  *
  * hetero_collective.h defines the operations.
  */

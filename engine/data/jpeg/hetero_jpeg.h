@@ -44,7 +44,8 @@ typedef struct hetero_jpeg_api {
    * warning may be harmless, and hide a later error.
    *
    * After an error, the decoder must be destroyed: libturbojpeg would expect the rest of a damaged header in the next
-   * image. The tables of an image remain in the decoder, which uses them for the next image if that has no tables. */
+   * image. The tables of an image remain in the decoder. If the next image has no tables, the decoder uses them again.
+   */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 

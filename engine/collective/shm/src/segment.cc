@@ -87,7 +87,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (fd < 0 && errno == EINVAL) fd = make(0);
   if (fd < 0) refuse(errno, "create shared memory (memfd_create)");
   size_t bytes = total_bytes(size, stage_bytes);
-  // Allocate the pages now, so that a lack of memory is an error here and not a fatal signal in the middle of a step.
+  // Allocate the pages now. A lack of memory is then an error here, and not a fatal signal in the middle of a step.
   int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : take_pages(fd, bytes);
   // Seal the file, so that no rank can shrink it while others use it.
   if (!error && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) error = errno;

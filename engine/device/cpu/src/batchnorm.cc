@@ -9,7 +9,7 @@
 //
 // The work is divided into items. Each item is a range of rows (rows.h) of one or more units. The division depends on
 // the shape alone, so partial sums and their order do not depend on the number of threads. All passes over a tensor use
-// the same division, so that a later pass finds the data of an earlier pass in a core's cache. The inner loops are in
+// the same division. A later pass therefore finds the data of an earlier pass in a core's cache. The inner loops are in
 // batchnorm_simd.h.
 #include <cmath>
 #include <cstring>

@@ -5,7 +5,7 @@
 // 2x2, 1x1), they reach only a fraction of the machine's FLOP rate. They also compute the products of taps that read
 // only padding; a tap is one element of the convolution kernel's (KH, KW).
 //
-// In the kernels of this file, the samples of the batch are the long dimension, and each output pixel has a list of its
+// In the kernels of this file, the samples of the batch are the long dimension. Each output pixel has a list of its
 // taps:
 //
 //     forward, diff_src   out(n, o) = sum over taps of the output pixel and i of in(n, tap's pixel, i) · w(tap, i, o)

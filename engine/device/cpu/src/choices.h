@@ -10,7 +10,7 @@
 //
 // A choice depends on the op, the type, the dimensions, the number of threads, the CPU, and the versions of the
 // kernels. Instead of the exact number of rows, it depends on the class of this number. The limits of classes are
-// powers of two, and all large numbers are one class, so new candidates are rarely timed when the share changes. The
+// powers of two, and all large numbers are one class. A change of the share therefore rarely needs new timings. The
 // weight gradient of a linear layer has only one class: its layout is also that of optimizer state, so it must not
 // depend on the share.
 //

@@ -1,8 +1,10 @@
 // elementwise.cc: unary, unary_diff, binary, scale and fill, on tensors of any shape.
 //
-//   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
-//   binary      dst = f(a, b), b broadcast along dimensions of extent 1 or missing dimensions
-//   scale       dst = src·factor              fill         dst = value
+//     unary        dst = f(src)
+//     unary_diff   diff_src = diff_dst·f'(src)
+//     binary       dst = f(a, b)                 b is broadcast along dimensions in which it has extent 1 or is missing
+//     scale        dst = src·factor
+//     fill         dst = value
 //
 // Operands of one shape are processed in memory order, in any common layout, including padding. If f does not map zero
 // to zero, the padding of dst is cleared afterwards. The loops are in elementwise_simd.h.

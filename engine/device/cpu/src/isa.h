@@ -5,7 +5,8 @@
 //
 //   avx512_bf16   no AMX
 //   avx512        neither AMX nor the bf16 instructions of AVX-512
-//   avx2, generic
+//   avx2          no AVX-512
+//   generic       neither AVX-512 nor AVX2
 //   amx           no limit; kernels are chosen as on a CPU with AMX (expects_amx), even if the CPU lacks AMX
 #pragma once
 

@@ -40,8 +40,14 @@ constexpr uint32_t kNChw16c = HT_LAYOUT_FIRST_PRIVATE + 3;
 constexpr uint32_t kRegistered = 1u << 31;
 
 // Arrangement of the elements of images (N, C, H, W):
-//   index(n, c, pixel) = ((n*cblocks + c/blk)*h*w + pixel)*blk + c%blk,  pixel = y*w + x
-// plain: blk 1, cblocks C; nhwc: blk C, cblocks 1; nChw8c, nChw16c: blk 8, 16, cblocks ceil(C/blk).
+//
+//     index(n, c, pixel) = ((n*cblocks + c/blk)*h*w + pixel)*blk + c%blk,  pixel = y*w + x
+//
+//     layout    blk   cblocks
+//     plain     1     C
+//     nhwc      C     1
+//     nChw8c    8     ceil(C/8)
+//     nChw16c   16    ceil(C/16)
 struct ImageLayout {
   int64_t n, c, h, w;
   int64_t blk, cblocks;

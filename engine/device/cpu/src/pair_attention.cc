@@ -1,6 +1,6 @@
 // pair_attention.cc: multi-head attention in bf16 and its gradient, on the tiles of pair_product.h.
 //
-// T is the number of positions, D is the number of channels of a head, and Dp is D rounded up to a multiple of 32. A
+// T is the number of positions. D is the number of channels of a head. Dp is D rounded up to a multiple of 32. A
 // product computes tiles of its result. It broadcasts the elements of one operand, and reads the other one from a panel
 // (panel_product.h):
 //

@@ -8,8 +8,8 @@
 //     diff_src       R x I    diff_dst            weight, units of outputs
 //     diff_weights   O x I    diff_dst            src, units of rows
 //
-// A task multiplies a few panels at a time, which fit into a second-level cache, so it reads each row once for all of
-// them. Each task packs its own panels. With hundreds of rows, packing takes one percent of the time of the products.
+// A task multiplies a few panels at a time, and reads each row once for all of them. The panels fit into a second-level
+// cache. Each task packs its own panels. With hundreds of rows, packing takes one percent of the time of the products.
 // All operands stay plain, so the f32 values of parameters and their bf16 copies have one layout for all three
 // products.
 #include "panel_linear.h"

@@ -17,7 +17,7 @@ PeakLoops peak_loops();
 double measure_product(int32_t dtype, double seconds, int threads);
 
 // Returns the highest rate of square products, in FLOP/s. prepare(n) returns a function that computes a product of two
-// n x n matrices. n is doubled until one product takes about as long as a pass.
+// n x n matrices. n is doubled until one product takes at least half as long as a pass, but at most to 2048.
 double measure_sizes(double seconds, const std::function<std::function<void()>(int64_t n)> &prepare);
 
 } // namespace hetero

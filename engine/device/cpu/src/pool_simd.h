@@ -79,8 +79,8 @@ template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane
   }
 }
 
-// Prefetches the pixels that the window below window (oy, ox) reads in addition. Rows are too far apart for the
-// hardware prefetcher.
+// Prefetches the pixels that the window below window (oy, ox) reads, but window (oy, ox) does not. Rows are too far
+// apart for the hardware prefetcher.
 template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, int oy, int ox) {
   const PoolAxis &y = p.y, &x = p.x;
   const int64_t row = int64_t(oy * y.stride - y.padding + (y.kernel - 1) * y.dilation + 1);

@@ -7,7 +7,7 @@
 // numbers as zeros.
 //
 // All code is in unnamed namespaces and includes only C headers. If a function had external linkage, the linker could
-// use its AVX-512 version for the whole library, and the program would crash on a CPU without AVX-512.
+// use its AVX-512 version for the whole library. The program would then crash on a CPU without AVX-512.
 #pragma once
 
 #include <math.h>

@@ -255,8 +255,8 @@ private:
   }
   static constexpr uint64_t number_of_none() { return 1; } // not a valid word, because regions have more than one part
 
-  // Waits for a word other than seen, and returns this word. If some parts of the region have not been taken by any
-  // thread for the time of a nap, it sets needed and returns seen.
+  // Waits for a word other than seen, and returns this word. If no thread takes the remaining parts of the region
+  // during a nap, it sets needed and returns seen.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
