@@ -136,7 +136,7 @@ struct Product {
     const std::vector<float> rows = factors(pa, a.type, m, a_turned ? a_ld : 1, a_turned ? 1 : a_ld),
                              columns = factors(pb, b.type, n, b_turned ? 1 : b_ld, b_turned ? b_ld : 1);
     const uint64_t part = (k + uint64_t(how.split) - 1) / uint64_t(how.split);
-    // sums that one loop computes, because an addition waits for the previous addition of the same sum
+    // Number of sums that one loop computes. An addition waits for the previous addition of the same sum.
     constexpr uint64_t kAtOnce = 8;
     for (uint64_t j = 0; j < n; j++) {
       const float *column = columns.data() + j * k;

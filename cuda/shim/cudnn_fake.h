@@ -54,7 +54,7 @@ bool setting(const char *word); // whether HETERO_SHIM_CUDNN contains the word
 // A convolution y = x * w. In a gradient pass, x, w and y also name the gradients of these tensors.
 struct Conv {
   const Object *conv, *x, *w, *y;
-  // bias: operand of a second operation, if there is one; out: result of the last operation
+  // bias is the operand of a second operation, if there is one. out is the result of the last operation.
   const Object *bias = nullptr, *out;
   cudnnBackendDescriptorType_t pass;
 };

@@ -68,7 +68,7 @@ struct Block {
     const Group *awaited = nullptr; // the group that the fiber waits for, and its turn at that time
     unsigned turn = 0;
     uint64_t values[2] = {}; // passed to the other lanes of the warp, at even and at odd turns of the warp
-    // operand and result of an instruction of the warp
+    // Operand and result of an instruction of the warp.
     alignas(16) unsigned char operand[kOperand] = {}, result[kResult] = {};
     std::vector<Copy> copies; // pending copies
     unsigned copy_groups = 0; // number of ended groups of copies

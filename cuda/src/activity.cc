@@ -58,8 +58,8 @@ private:
   bool open_ = false, registered_ = false;
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
-  // Guards the fields below. A thread that holds this mutex must not call CUPTI. Otherwise it could wait for a lock of
-  // CUPTI that CUPTI's thread holds while that thread waits for this mutex.
+  // Guards the fields below. A thread that holds this mutex must not call CUPTI. CUPTI's thread may hold a lock of
+  // CUPTI while it waits for this mutex. Both threads would then wait forever.
   std::mutex mutex_;
   std::unordered_map<uint64_t, StepOf> nodes_;         // nodes of graphs, by CUPTI's number of the node
   std::unordered_map<std::string, std::string> names_; // readable names, by CUPTI's name

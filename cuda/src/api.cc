@@ -145,8 +145,8 @@ ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_err
     if (host) {
       want_memory(
           "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
-          // sweep, because during would wait: an exchange between ranks may allocate, and a stream waits for this
-          // exchange
+          // Call sweep, because during would wait: a stream may wait for an exchange between ranks that allocates
+          // memory here.
           [&] { d->quiet.sweep(); });
       return;
     }

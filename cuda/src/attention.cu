@@ -25,10 +25,10 @@
 namespace hetero {
 namespace {
 
-// threads of a block; threads along a row; threads along a column
+// Threads of a block, along a row, and along a column.
 constexpr int kBlock = 128, kAcross = 16, kDown = kBlock / kAcross;
 
-// an odd row length, so that adjacent rows start in different banks
+// The length of a row is odd, so that adjacent rows start in different banks.
 template <int R, int D> using Tile = float[R][D + 1];
 
 // Loads rows first to first + R - 1 of a head into a tile. Rows from `limit` on, and channels beyond those of the head,

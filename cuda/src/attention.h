@@ -55,7 +55,7 @@ struct TileOrigin {
   // uses.
   __device__ int64_t at(const Heads &a, int64_t stride) const { return n * a.t * stride + h * a.d; }
   __device__ int64_t of_kv(const Heads &a) const { return n * a.t * a.kv_stride + h / a.group * a.d; }
-  // index in lse and inner, (N, heads, T)
+  // Returns the index of row i in lse and inner, (N, heads, T).
   __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; }
 };
 

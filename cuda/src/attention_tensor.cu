@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kBlock)
   const Draw draw(a, p);
   const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 * M; // the warp's first query in the tile
-  // number of keys that query i uses
+  // Returns the number of keys that query i uses.
   const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; };
   const int total = first < length ? seen(first + S::queries - 1) : 0;
   const int most_seen = first + row < length ? seen(first + row + 16 * M - 1) : 0, least_seen = seen(first + row);
@@ -393,7 +393,7 @@ __global__ void __launch_bounds__(kBlock)
   const Draw draw(a, p);
   const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
   const int row = static_cast<int>(threadIdx.x) / 32 * 16, own = first + row; // the warp's first query
-  // number of keys that query i uses
+  // Returns the number of keys that query i uses.
   const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; };
   const int end = first < length ? seen(first + S::own - 1) : 0;
   const int most_seen = own < length ? seen(own + 15) : 0, least_seen = seen(own);

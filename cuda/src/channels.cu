@@ -96,7 +96,7 @@ void launch_fit(const Block &src, const void *from, const Block &dst, void *to, 
       using To = decltype(t);
       constexpr int most = Pack<To>::size;
       const int64_t n = dst.a * dst.b * dst.c;
-      // one row: its last pack may be incomplete
+      // If there is only one row, its last pack may be incomplete.
       const bool one = dst.a * dst.b == 1 && src.a * src.b == 1 && src.c == dst.c;
       const bool wide = (one || dst.c % most == 0) && aligned({to});
       const bool packed = wide && (one || src.c % most == 0) && aligned({from});

@@ -239,7 +239,7 @@ size_t fastest(const Comparison &comparison) {
       }
       refuse("the file cannot be written");
     }
-    // the choice cannot be stored, so every process takes the same candidate without timing
+    // The choice cannot be stored, so every process takes the same candidate without timing.
     const size_t i = timing.first();
     mine[key] = {comparison.candidates[i].name, "not timed"};
     return i;

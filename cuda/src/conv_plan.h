@@ -92,7 +92,7 @@ private:
   std::vector<Descriptor> knobs_;
   Descriptor engine_, config_, plan_; // kept because plan_ may refer to them
   int64_t workspace_ = 0;
-  // addresses of the last run, for reuse: a program passes the same addresses in every run
+  // The addresses of the last run, for reuse: a program passes the same addresses in every run.
   std::optional<Descriptor> pack_;
   std::array<void *, kRoles + 1> packed_{};
 };

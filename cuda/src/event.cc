@@ -13,7 +13,7 @@ namespace hetero {
 
 namespace {
 
-// ns of polling without sleep; ns of sleep between later polls
+// ns of polling without sleep, and of each sleep between later polls.
 constexpr int64_t kSpin = 20'000, kSleep = 20'000;
 constexpr int64_t kLong = 20'000'000;      // ns of waiting after which the GPU may be checked
 constexpr int64_t kAskEvery = 500'000'000; // ns; a check takes up to 100 us
@@ -60,7 +60,7 @@ Event::State Event::wait(int64_t timeout_ns) const {
   const int64_t begin = now_ns();
   for (;;) {
     if (const State s = state(); s != pending) return s;
-    // the event was complete, and became pending again before this thread saw it
+    // The event was complete, and became pending again before this thread saw it.
     if (taken_back_ != seen) return complete;
     const int64_t passed = now_ns() - begin;
     if (timeout_ns >= 0 && passed >= timeout_ns) return pending;

@@ -1,5 +1,5 @@
-// linear.cu: Linear and its gradients. cuBLASLt computes the products. Kernels of this file cast operands, add a bias
-// to 16-bit results, and sum rows.
+// linear.cu: Linear and its gradients. cuBLASLt computes the products. Kernels of this file cast operands, add a bias,
+// and sum rows.
 //
 // Row-major operands: src (N, I), weight (O, I), dst (N, O). T is the type of src and weight. cuBLASLt is column-major,
 // so it sees transposed matrices:
@@ -33,7 +33,7 @@ namespace hetero {
 namespace {
 
 constexpr int kAlign = 16; // usual alignment of addresses, bytes
-// version of this file's kernels, part of the key of a choice; increase it if their speed changes
+// Version of this file's kernels, part of the key of a choice. Increase it if their speed changes.
 constexpr int kVersion = 2;
 
 // Computes partial (pieces, O) from src (N, O): the sum of the rows of each piece. `stride` is the number of elements
@@ -122,7 +122,7 @@ struct LinearKernel : Kernel {
   Work cast_b, finish;         // empty if there is nothing to do; a product with an epilogue needs no finish
   Work narrow_bias;            // rounds the bias for a product with an epilogue; empty if the bias is of D's type
   RowSums sums;                // run after the product, in the workspace of the product
-  // bytes in the workspace: of the cast B, of an f32 D, of the rounded bias
+  // Bytes in the workspace of the cast B, of an f32 D, and of the rounded bias.
   int64_t cast_bytes = 0, wide_bytes = 0, bias_bytes = 0;
 
   void run(const Args &x) override {

@@ -32,7 +32,7 @@ struct Call {
 
 struct Seat {
   std::atomic<int> joined, gpu; // gpu: number of the GPU in the machine
-  // number of pieces that this rank has written here; that it has read from all others
+  // Number of pieces that this rank has written here, and that it has read from all others.
   std::atomic<uint64_t> given, taken;
   uint64_t host; // hash of the host's name
   Call call;

@@ -69,8 +69,8 @@ void vertical(uint8_t *dst, const uint8_t *rows, int32_t bytes, int32_t num, con
       a = _mm256_add_epi32(a, _mm256_mullo_epi32(w, _mm256_cvtepu8_epi32(v)));
       b = _mm256_add_epi32(b, _mm256_mullo_epi32(w, _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))));
     }
-    // packed contains a low, b low in its lower half, and a high, b high in its upper half. Reorder to a low, a high, b
-    // low, b high.
+    // The lower half of packed contains a low, b low; its upper half contains a high, b high. Reorder to a low, a high,
+    // b low, b high.
     const __m256i packed = to_bytes(a, b);
     const __m128i ordered = _mm_unpacklo_epi32(_mm256_castsi256_si128(packed), _mm256_extracti128_si256(packed, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i *>(dst + c), ordered);

@@ -25,7 +25,7 @@
 namespace hetero {
 namespace {
 
-// queries of a forward task; a larger value packs keys less often, a smaller one balances the load better
+// Queries of a forward task. A larger value packs keys less often; a smaller value balances the load better.
 constexpr int64_t kQueries = 256;
 constexpr int64_t kKeys = 256; // keys of a backward block: a multiple of 64, the unit of the dropout mask
 constexpr int64_t kRows = 16;  // queries of a backward block

@@ -236,7 +236,7 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   for (size_t i = 1; i < list.size(); i++)
     breaks +=
         list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
-  // the start of a run takes as long as one pixel, so short runs do not pay
+  // The start of a run takes as long as one pixel, so short runs do not pay.
   k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks;
   std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // index among the read pixels
   for (const Sight &s : list) place[static_cast<size_t>(s.src)] = 0;

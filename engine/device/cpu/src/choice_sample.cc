@@ -11,10 +11,10 @@
 namespace hetero {
 namespace {
 
-// largest number of rows of a sample for 8 threads; fewer rows would not occupy all threads
+// Largest number of rows of a sample for 8 threads. Fewer rows would not occupy all threads.
 constexpr int64_t kMostRows = 512;
 constexpr int64_t kMostClasses = 4096; // largest number of classes of a sample; every kernel then has several chunks
-// largest number of positions of a sample; with more, the time per pair of positions hardly changes
+// Largest number of positions of a sample. With more, the time per pair of positions hardly changes.
 constexpr int64_t kMostPositions = 1024;
 
 // Returns the smallest power of two that is at least n.

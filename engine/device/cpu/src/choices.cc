@@ -58,7 +58,7 @@ public:
   }
 
   const char *const name;
-  // us; the minimum, because other programs can only lengthen a launch
+  // us; the minimum counts, because other programs can only lengthen a launch.
   double least = std::numeric_limits<double>::infinity();
 
 private:

@@ -30,7 +30,7 @@
 namespace hetero {
 namespace {
 
-// classes of a chunk; a larger chunk has a larger block of logits, smaller chunks read src more often
+// Classes of a chunk. A larger chunk has a larger block of logits; smaller chunks read src more often.
 constexpr int64_t kClasses = 2048;
 constexpr int64_t kBlock = 256; // rows of a block; a larger block has more logits, and its last block wastes more rows
 

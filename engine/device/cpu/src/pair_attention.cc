@@ -23,9 +23,9 @@
 namespace hetero {
 namespace {
 
-// queries of a forward task; a larger value packs keys less often, a smaller one balances the load better
+// Queries of a forward task. A larger value packs keys less often; a smaller value balances the load better.
 constexpr int64_t kQueries = 256;
-// keys of a backward block: whole panels, and a multiple of 64, the unit of the dropout mask
+// Keys of a backward block: whole panels, and a multiple of 64, which is the unit of the dropout mask.
 constexpr int64_t kKeys = 192;
 constexpr int64_t kRows = 64; // queries of a backward block: its scores stay in the second-level cache
 constexpr int64_t kWide = 32; // columns of a tile of Dp
@@ -70,7 +70,8 @@ struct PairKernel : AttentionKernel {
 };
 
 struct PairAttention final : PairKernel {
-  // tp: keys, rounded up to whole panels and to the unit of the dropout mask; pieces: tasks of a head
+  // tp is the number of keys, rounded up to whole panels and to the unit of the dropout mask. pieces is the number of
+  // tasks of a head.
   int64_t tp, pieces;
 
   explicit PairAttention(const Request &request) : PairKernel(request, 0, request.threads) {

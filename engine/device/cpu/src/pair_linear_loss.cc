@@ -26,7 +26,7 @@
 namespace hetero {
 namespace {
 
-// classes of a chunk; its weights, gradients and panels must fit into a third-level cache
+// Classes of a chunk. Its weights, gradients and panels must fit into a third-level cache.
 constexpr int64_t kClasses = 1024;
 constexpr int64_t kRows = 22 * kPanel; // rows of a block; its gradients must fit into the same cache
 constexpr int64_t kSplits = 4;         // number of parts into which the classes of a chunk are divided

@@ -25,7 +25,7 @@ namespace hetero {
 namespace {
 
 constexpr int64_t kUnit = 4; // bytes of a unit
-// bytes of panels of a task; they leave space for rows in a second-level cache of 1 MiB
+// Bytes of panels of a task. They leave space for rows in a second-level cache of 1 MiB.
 constexpr int64_t kCache = 640 * 1024;
 
 // Returns the number of panels that a task multiplies at a time. It is so small that each part gets tasks.

@@ -17,7 +17,7 @@
 namespace hetero {
 namespace {
 
-// adjacent products of a column in a panel
+// Number of adjacent products of a column in a panel.
 template <class P> constexpr int64_t kGroup = std::is_same_v<P, float> ? 1 : 4;
 
 template <class P, int W> constexpr int64_t panel_index(int64_t k, int64_t i) {

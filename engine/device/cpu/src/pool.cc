@@ -113,7 +113,7 @@ struct MaxPool final : Pool {
       pool(plane, at(a.in[0], from * size), at(a.out[0], to * size),
            out.size() > 1 ? at(a.out[1], to * entry) : nullptr);
     });
-    // clears the padding, which would otherwise contain -infinity
+    // Clear the padding, which would otherwise contain -infinity.
     if (axes[0].empty_window || axes[1].empty_window) clear_padding(out[0], a.out[0]);
   }
 };

@@ -165,7 +165,7 @@ struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;
     int64_t first; // index of the part's first sample
-    // offsets in the workspace: of the sums (not for the first part), of the scratch memory of the chain
+    // Offsets in the workspace of the sums (not for the first part), and of the scratch memory of the chain.
     int64_t sums, scratch;
   };
   std::vector<std::unique_ptr<Part>> parts;
@@ -222,9 +222,8 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
   // noticeable fraction of the time.
   constexpr int64_t least = 512;
   int64_t count = std::min<int64_t>(r.threads, samples);
-  const bool tiny =
-      // less than 0.1 ms on one thread, which is about the time to wake another thread
-      samples * pixels * weights < 4'000'000;
+  // Tiny work takes less than 0.1 ms on one thread, which is about the time to wake another thread.
+  const bool tiny = samples * pixels * weights < 4'000'000;
   if (tiny) count = 1;
   if (count < r.threads && !tiny) return nullptr;
   if (!tiny && samples / count * pixels < least) return nullptr;

@@ -24,13 +24,13 @@ struct Rows {
   int64_t units;
   int64_t unit_channels;   // 16, 8 or 1
   int64_t rows_per_sample; // rows of a unit in one sample; the last row may be short
-  // number of images; rows of a unit per image; an image is one sample, or all samples (nhwc, or one pixel)
+  // Number of images, and rows of a unit per image. An image is one sample, or all samples (nhwc, or one pixel).
   int64_t images, rows;
   int64_t row_stride, image_stride, unit_stride; // strides in elements: from row to row, image to image, unit to unit
   int tail_lanes;                                // number of lanes of an image's last row; 16 if it is full
   int last_unit_lanes;                           // number of lanes of the last unit's rows; 16 if they are full
   int64_t word_row, word_image, word_unit;       // the same strides for an array of one 16-bit word per row
-  // number of 16-bit words, one for each row of all units
+  // Number of 16-bit words, one for each row of all units.
   int64_t words;
   int64_t channels; // C, without padding
 };

@@ -62,7 +62,7 @@ int64_t ceil(int64_t n, int64_t of) { return (n + of - 1) / of; }
 struct TileGather : Kernel {
   const TileTable &tiles = *tile_table();
   int64_t samples, in_pixels, in_channels, out_pixels, out_channels, num_taps;
-  // elements to the next 16 outputs, to the next 32 outputs, to the next block of inputs
+  // Elements to the next 16 outputs, to the next 32 outputs, and to the next block of inputs.
   int64_t weight_next, weight_pair, weight_block;
   std::vector<TileTap> taps;            // taps of all output pixels, in the order of pixels
   std::vector<int64_t> first;           // index of the first tap of each output pixel; the last entry is the end

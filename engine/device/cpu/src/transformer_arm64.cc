@@ -12,7 +12,7 @@ namespace hetero {
 
 namespace {
 
-// rows of a tile; 4 x 16 sums fill 16 registers, which is enough to hide the latency of four FMA units
+// Rows of a tile. 4 x 16 sums fill 16 registers, which is enough to hide the latency of four FMA units.
 constexpr int kRows = 4;
 
 // Computes rows [row, row + rows) and 16 columns from `column` on.

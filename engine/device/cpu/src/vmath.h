@@ -59,7 +59,7 @@ SIMD_INLINE F32 tanh(F32 x) {
 //
 //     density = exp(-x²/2)/sqrt(2π)
 SIMD_INLINE Distribution normal(F32 x) {
-  // below follows from erfc(a), for a = |x|/sqrt(2):
+  // `below` follows from erfc(a), for a = |x|/sqrt(2):
   //
   //     exp(a²)·erfc(a) = t·Q(t),  t = 1/(1 + 0.4·a),  Q: the polynomial q
   const float q[] = {0.2256773909f,  0.2256298489f,  0.208182038f,   0.1678652025f, 0.1352318251f,  0.04005181897f,

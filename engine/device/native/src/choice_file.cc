@@ -17,7 +17,7 @@
 namespace hetero {
 namespace {
 
-// largest file that is read, in bytes; it has space for a few thousand choices
+// Largest file that is read, in bytes. It has space for a few thousand choices.
 constexpr size_t kMostBytes = size_t{1} << 20;
 constexpr int kLockSeconds = 120; // limit of the wait for the lock; longer than any comparison
 const char *const kHeader = "hetero-train choices 1";
@@ -52,7 +52,7 @@ Choices read_choices(const std::string &path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof()) return list;
-  // drop a last line without a line end: it was not written completely
+  // Drop a last line without a line end: it was not written completely.
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
   std::istringstream lines(text);
   std::string line;
