@@ -129,7 +129,7 @@ struct Attention final : RowKernel {
 };
 
 struct AttentionDiff final : RowKernel {
-  int64_t sums, floats; // sums: keys whose gradients a task has; floats: scratch memory of a part
+  int64_t sums, floats; // sums: keys whose gradients are in scratch memory; floats: scratch memory of a part
 
   explicit AttentionDiff(const Request &request) : RowKernel(request, 3, request.threads) {
     want_f32(in[2]);

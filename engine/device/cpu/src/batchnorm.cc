@@ -144,8 +144,8 @@ struct Stats final : BatchNorm {
       combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
-  // Merges the moments of the parts in order, weighted by their counts. The squared deviations take the differences of
-  // the means into account.
+  // Merges the moments of the parts in order, weighted by their counts. The merged squared deviations also contain the
+  // differences of the means.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
     Moments all{};
     for (int64_t part = 0; part < parts; part++) {

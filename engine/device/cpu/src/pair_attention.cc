@@ -141,7 +141,7 @@ struct PairAttention final : PairKernel {
 };
 
 struct PairAttentionDiff final : PairKernel {
-  int64_t sums; // keys whose gradients a task sums
+  int64_t sums; // number of keys whose gradients are in scratch memory
 
   explicit PairAttentionDiff(const Request &request) : PairKernel(request, 3, request.threads) {
     want_f32(in[2]);

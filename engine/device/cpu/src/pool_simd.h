@@ -137,7 +137,7 @@ void max_pool_diff(const PoolPlane &plane, const void *diff_dst_, const void *ar
 
 // --- average -------------------------------------------------------------------------------------
 
-// Returns the divisor of a window's sum. It is 1 if the window contains only padding, because its mean is 0.
+// Returns the divisor of a window's sum. If the window contains only padding, the divisor is 1, so that the mean is 0.
 SIMD_INLINE float divisor(const PoolPlane &p, bool count_padding, int oy, int ox) {
   if (count_padding) return float(p.y.kernel * p.x.kernel);
   const int taps = (p.y.last[oy] - p.y.first[oy]) * (p.x.last[ox] - p.x.first[ox]);

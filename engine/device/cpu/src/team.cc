@@ -69,8 +69,8 @@ void futex_wake(std::atomic<uint32_t> &word, uint32_t bits) {
 }
 
 // Returns the number of turns for which a thread spins before it sleeps. The environment variables of GCC's OpenMP
-// library determine it. The default takes about 0.1 ms at 25 ns per turn (Zen 5). It takes about as long to wake a
-// thread, and the gaps between kernels are shorter.
+// library determine it. The default takes about 0.1 ms at 25 ns per turn (Zen 5). This is about the time to wake a
+// thread, and longer than the gaps between kernels.
 int64_t spin_turns() {
   if (const char *s = std::getenv("GOMP_SPINCOUNT")) {
     char *end = nullptr;
