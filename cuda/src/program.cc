@@ -89,8 +89,7 @@ void Program::load(bool first) {
   graph_ = nullptr;
 }
 
-// The capture mode is relaxed, because libraries load code when they first enqueue a kernel, which other modes may
-// refuse.
+// The capture mode is relaxed: libraries load code when they first enqueue a kernel, and other modes may refuse this.
 void Program::make_graph(cudaStream_t scratch) {
   struct Captured {
     cudaGraph_t graph = nullptr;

@@ -1,8 +1,8 @@
 // quiet.h: waits for quiescence, and keeps work until then. Quiescence holds while no stream of a device is blocked on
 // a host event.
 //
-// A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word:
-// an exchange between ranks.
+// A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word.
+// This work is an exchange between ranks.
 //
 // Some calls of CUDA may wait for the whole GPU, and meanwhile prevent all other threads from launching work:
 //

@@ -321,8 +321,8 @@ typedef struct ht_device_calls {
   void (*close)(ht_device *);
   void (*info)(const ht_device *, ht_info *);
   void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
-  /* Writes unusual behaviour and its cause, for the log: for example, that a slower code path is used. Writes "" if
-   * there is none. The entry is NULL if the library has no notes. */
+  /* Writes a description of unusual behaviour and its cause, for the log: for example, the use of a slower code path.
+   * Writes "" if there is none. The entry is NULL if the library has no notes. */
   void (*notes)(const ht_device *, char *text, size_t text_bytes);
 } ht_device_calls;
 

@@ -1,9 +1,16 @@
 // linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy, and its gradient, without storing all
 // logits.
 //
-// R is the number of rows whose label is not ignored. B is the number of rows of a block, C of channels, V of classes,
-// and K of classes of a chunk. Both passes loop over chunks of classes, and for each chunk over blocks of rows. For
-// each block and chunk, they run the products of Linear and its gradients:
+// Dimensions:
+//
+//     R   rows whose label is not ignored
+//     B   rows of a block
+//     C   channels
+//     V   classes
+//     K   classes of a chunk
+//
+// Both passes loop over chunks of classes, and for each chunk over blocks of rows. For each block and chunk, they run
+// the products of Linear and its gradients:
 //
 //     logits (B, K) = x (B, C) · weight (K, C)ᵀ
 //

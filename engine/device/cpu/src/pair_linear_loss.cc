@@ -1,9 +1,15 @@
 // pair_linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy in bf16, and its gradient, on the
 // tiles of pair_product.h.
 //
-// R is the number of rows whose label is not ignored. C is the number of channels, V of classes, and K of classes of a
-// chunk. d is the gradient of the logits. A product computes tiles of its result. It broadcasts the elements of one
-// operand, and reads the other one from a panel (panel_product.h):
+// Dimensions:
+//
+//     R   rows whose label is not ignored
+//     C   channels
+//     V   classes
+//     K   classes of a chunk
+//
+// d is the gradient of the logits. A product computes tiles of its result. It broadcasts the elements of one operand,
+// and reads the other one from a panel (panel_product.h):
 //
 //     result               tile          broadcast operand   panel
 //     logits, transposed   classes x R   weight              src, pairs of channels

@@ -30,8 +30,8 @@ uint32_t bound_layout(const Request &request, const Positions &out, int made_for
 
 void give_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out, uint32_t layout);
 
-// Chooses one layout for all operands of an elementwise op on tensors of one shape, which works in any layout. It is
-// the first of these that exists:
+// Chooses one layout for all operands of an elementwise op on tensors of one shape. Any layout would work. The layout
+// is the first of these that exists:
 //
 //   - the layout to which an output is bound
 //   - the layout of the first input that has a definite layout
