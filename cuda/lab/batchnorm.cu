@@ -153,7 +153,8 @@ template <class T, int K> Variant apply(const Input &input, const Memory &parame
           [=] { launch(apply_rows<T, K>, b.grid(), nullptr, b, x, parameters.as<float>(), static_cast<T *>(to)); }};
 }
 
-// Returns the largest error. The error of a mean is in standard deviations, and that of a variance is relative.
+// Returns the largest error. The error of a mean is in standard deviations, and that of a variance is relative to the
+// variance.
 template <class T> auto stats_error(const Input &input) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const double n = static_cast<double>(input.images.rows());

@@ -190,7 +190,7 @@ __global__ void join_pieces(Sorted s) {
   s.write(key, c, sum);
 }
 
-// Computes the gradient of a table of positions: row t is the sum of position t over all samples.
+// Computes the gradient of a table of positions: row t is the sum of diff_dst at position t over all samples.
 template <class T>
 __global__ void sum_positions(int64_t samples, int64_t positions, int64_t rows, int64_t channels, bool add,
                               const T *diff, float *table) {

@@ -157,7 +157,7 @@ Lattice forward_lattice(const Extents &e) {
 }
 
 // Returns the lattice of diff_src that begins at pixel (y, x). Through tap k, pixel p of diff_src reads this pixel of
-// diff_dst, if it is an integer:
+// diff_dst, if both coordinates are integers:
 //
 //     (p + padding - k·dilation) / stride
 Lattice diff_lattice(const Extents &e, int64_t y, int64_t x) {

@@ -85,8 +85,8 @@ struct TransformerTable {
   // Adds to sum (d) the rows of n values, each multiplied by its element of p.
   void (*add_values[2])(int64_t n, int64_t d, const float *p, const void *rows, int64_t row_bytes, float *sum);
 
-  // Adds n <= 32 logits to the statistics of a row. own is the logit of the row's label. label is its position relative
-  // to the first of these logits, which may also be negative, or n or more. bias may be nullptr.
+  // Adds n <= 32 logits to the statistics of a row. own is the logit of the row's label. label is the number of the
+  // row's label, counted from the first of these logits. It may be negative, or n or more. bias may be nullptr.
   void (*logit_stats)(int n, const float *logits, const float *bias, float own, int64_t label, LogitStats *);
   // Replaces n <= 32 logits by the gradients (exp(logit + bias - lse) - (1 for the label, else 0))·scale.
   void (*logit_diff)(int n, float *logits, const float *bias, float lse, float scale, int64_t label);
